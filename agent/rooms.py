@@ -18,6 +18,7 @@ from agent.controllers.fence.renewals import FenceRoom
 from agent.controllers.fence.stopping import StoppingRoom
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
+from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
 from agent.controllers.globalsvc.controller import GlobalServices
 from agent.controllers.ingress.controller import IngressRoom
 from agent.controllers.ingress.secrets import IngressSecretRoom
@@ -28,6 +29,7 @@ from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom
 from agent.controllers.mover.controller import Mover
 from agent.controllers.orphan_finalizers.controller import OrphanFinalizersRoom
 from agent.controllers.orphans import OrphansRoom
+from agent.controllers.p2code import P2CodeRoom
 from agent.controllers.placement.controller import PlacementRoom
 from agent.controllers.promscores import PrometheusScoresRoom
 from agent.controllers.signs import SignsPlaceRoom, SignsRoom
@@ -117,6 +119,10 @@ def build(deps: Deps) -> list[Controller[Any]]:
         rooms.append(TargetChoiceRoom(deps, deps.owners))
     if deps.settings.service_links:
         rooms.append(ServiceLinksRoom(deps))
+    if deps.settings.p2code:
+        rooms.append(P2CodeRoom(deps))
+    if deps.settings.gateway:
+        rooms += [GatewayTrustRoom(deps), GatewaySlicesRoom(deps), GatewayPeersRoom(deps)]
     if deps.settings.prometheus_scores:
         rooms.append(PrometheusScoresRoom(deps))
     if deps.settings.moves:

@@ -9,13 +9,13 @@ from agent.kube.session import Session
 from agent.model import hostport
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health, heartbeat
+from agent.runtime.rotation import Rotation
 from agent.runtime.supervisor import Supervisor
 from webhook.certificate_loop import CertificateLoop, Certificates
 from webhook.external_certificate import ExternalCertificate
 from webhook.handlers import application
 from webhook.placements import SetGuard
 from webhook.registration import Registration
-from webhook.rotation import Rotation
 from webhook.server import Server, Tls
 from webhook.settings import Settings
 from webhook.targets import Targets
@@ -86,7 +86,10 @@ def _certificates(settings: Settings, client: Client, clock: Clock) -> Certifica
     namespace, secret, name = settings.home, settings.certificate_secret, settings.certificate_name
     if settings.certificates == "given":
         return ExternalCertificate(client, namespace, secret, name)
-    return Rotation(client, namespace, secret, (name,), settings.lifetimes, clock)
+    remedy = "delete it, or name another with --certificate-secret"
+    return Rotation(
+        client, namespace, secret, (name,), settings.lifetimes, clock, keeper="flotilla-webhook", remedy=remedy
+    )
 
 
 async def run(settings: Settings) -> None:

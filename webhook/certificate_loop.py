@@ -17,9 +17,9 @@ from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
+from agent.runtime.rotation import ForeignSecret
 from webhook.external_certificate import NoCertificate
 from webhook.registration import NotRegistered, Registration
-from webhook.rotation import ForeignSecret
 from webhook.server import Server, Tls
 
 _EXPIRY = Gauge(

@@ -11,12 +11,18 @@ from aiohttp import web
 from prometheus_client import Counter, Histogram
 
 from agent.api import names
-from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTERS, NAMESPACES, PLACEMENTS
+from agent.api.kinds import (
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTERS,
+    NAMESPACES,
+    PLACEMENTS,
+    SCHEDULING_MANIFESTS,
+)
 from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_proxy
 from agent.model.reapplied import restored
-from webhook import placements, pods, review, target_choices, workloads
+from webhook import applications, placements, pods, review, target_choices, workloads
 from webhook.configurations import (
     PATH,
     PATH_BY_DEFAULT,
@@ -85,6 +91,11 @@ class Handlers:
         """A namespace that names targets."""
         return target_choices.of_namespace(request, self._targets)
 
+    async def application(self, request: Request) -> Answer:
+        """A whole application, which may have hundreds of manifests."""
+        async with self._long:
+            return await asyncio.to_thread(applications.of_application, request)
+
     async def validated(self, request: Request) -> Answer:
         """A Target, ClusterTarget, Source or ClusterSource."""
         return await self._validator.answer(request)
@@ -131,6 +142,7 @@ def application(
         MANAGED_CLUSTERS: guard.of_cluster,
         PLACEMENTS: _at_once(placements.of_placement),
         NAMESPACES: _at_once(placements.of_namespace),
+        SCHEDULING_MANIFESTS: handlers.application,
     }
     for entry in ENTRIES:
         app.router.add_post(entry.path, _served(judges[entry.kind]))

@@ -1,4 +1,5 @@
-"""What API servers send us of cluster sets, Placements, and namespaces whose pods follow one. Pure.
+"""What API servers send us of cluster sets, Placements, applications that are placed, and namespaces whose pods follow
+a Placement. Pure.
 
 Whether somebody may bind a set, or change the set of a cluster, must not go unasked: these wait for us, and nothing
 else about ManagedClusters does.
@@ -8,7 +9,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent.api import cel
-from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTERS, NAMESPACES, PLACEMENTS, Kind
+from agent.api.kinds import (
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTERS,
+    NAMESPACES,
+    PLACEMENTS,
+    SCHEDULING_MANIFESTS,
+    Kind,
+)
 from agent.api.names import PREFIX, SHORT_PREFIX
 from agent.api.names.ocm import EVALUATE, KEEP_DECIDED, LABEL_CLUSTER_SET, PLACEMENT, PLACEMENT_GROUP, WHEN_UNPLACED
 
@@ -62,5 +70,11 @@ ENTRIES = (
         NAMESPACES,
         has_one_of(*(prefix + suffix for prefix in (PREFIX, SHORT_PREFIX) for suffix in (PLACEMENT, PLACEMENT_GROUP))),
         labelled=True,
+    ),
+    Entry(
+        "applications",
+        "/warn-applications",
+        SCHEDULING_MANIFESTS,
+        "request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
     ),
 )

@@ -1,4 +1,5 @@
-"""Answers about the targets that namespaces and workloads name for their pods, and how these are to move. No I/O.
+"""Answers about the targets that namespaces and workloads name for their pods, by name or by claim, and how these are
+to move. No I/O.
 
 A namespace that says so in a way that cannot be read is refused; of a workload that is no more than a warning.
 """
@@ -10,7 +11,8 @@ from agent.api import cel
 from agent.api.kinds import NAMESPACES
 from agent.api.names import PREFIX, SHORT_PREFIX
 from agent.api.names.moves import ALLOWED_TARGETS, TARGETS
-from agent.model import moveterms, targetchoice
+from agent.api.names.p2code import FILTER
+from agent.model import claimfilter, moveterms, targetchoice
 from agent.model.moveterms import SUFFIXES
 from agent.model.targetchoice import combine, level
 from webhook.placement_entries import Entry, has_one_of
@@ -29,7 +31,15 @@ def _value(obj: str) -> str:
 SAID_ANEW = f"{cel.texts(*KEYS, *_TERMS)}.exists(k, {_value('object')} != {_value('oldObject')})"
 """CEL: an object that says something else of targets and moves than before."""
 
-_CONCERNED = f"{has_one_of(*KEYS, *_TERMS)} && (request.operation == 'CREATE' || {SAID_ANEW})"
+_ANNOTATIONS, _OLD = (f"{each}.metadata.annotations" for each in ("object", "oldObject"))
+_ASKED_ANEW = (
+    f"(has({_ANNOTATIONS}) && {_ANNOTATIONS}.exists(k, k.startsWith('{FILTER}') && (request.operation == 'CREATE'"
+    f" || !has({_OLD}) || !(k in {_OLD}) || {_OLD}[k] != {_ANNOTATIONS}[k])))"
+)
+"""CEL: an object that asks for another claim than before."""
+
+_NAMED_ANEW = f"{has_one_of(*KEYS, *_TERMS)} && (request.operation == 'CREATE' || {SAID_ANEW})"
+_CONCERNED = f"({_NAMED_ANEW}) || {_ASKED_ANEW}"
 ENTRY = Entry("targets", "/validate-targets-of-namespaces", NAMESPACES, _CONCERNED, labelled=True)
 
 
@@ -80,12 +90,17 @@ def of_namespace(request: Request, known: Named) -> Answer:
 def of_workload(request: Request, known: Named) -> list[str]:
     """What is wrong with what a workload itself says, as warnings."""
     annotations = _annotations(request.get("object"))
-    told = [f"{field}: {reason}" for field, reason in _flaws(annotations)]
+    told = [f"{field}: {reason}" for field, reason in (*targetchoice.flaws(annotations), *moveterms.flaws(annotations))]
+    told += [
+        f"metadata.annotations[{key}]: counts for nothing here: write it into the annotations of the pod template, or"
+        " of the namespace"
+        for key, _ in claimfilter.level("", annotations).wanted
+    ]
     return [*told, *unknown(annotations, request.get("namespace") or "", known)]
 
 
 def _flaws(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [*targetchoice.flaws(annotations), *moveterms.flaws(annotations)]
+    return [*targetchoice.flaws(annotations), *moveterms.flaws(annotations), *claimfilter.flaws(annotations)]
 
 
 def _annotations(obj: Any) -> Mapping[str, str]:

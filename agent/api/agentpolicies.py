@@ -7,6 +7,7 @@ import base64
 from typing import Any
 
 from agent.api import cel, names
+from agent.api.names.links import GATEWAY_SECRET
 from agent.api.names.ocm import LABEL_CLUSTER_NAME
 
 Raw = dict[str, Any]
@@ -111,8 +112,11 @@ def _secrets(agent: str) -> Raw:
     )
     others = f"{whose} one label, finalizers and kubeconfigs only{leave}"
     kept = ("metadata.annotations", "metadata.ownerReferences", "immutable")
+    about = _about(agent, ["UPDATE"], ["secrets"])
+    own = {"name": "is-not-its-own", "expression": f"request.name != '{GATEWAY_SECRET}'"}
     return {
-        **_about(agent, ["UPDATE"], ["secrets"]),
+        **about,
+        "matchConditions": [*about["matchConditions"], own],
         "variables": [
             *_both("labels", "{}"),
             *_both("finalizers", "[]"),

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from agent.api.names import GROUP, VERSION
 from agent.api.names.links import OWN_GROUP
 from agent.api.names.ocm import OCM_GROUP
+from agent.api.names.p2code import P2CODE_GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +163,6 @@ SOURCE_KINDS = Kinds(SOURCES, CLUSTER_SOURCES)
 CLUSTER_SUMMARIES = Kind(GROUP, VERSION, "clustersummaries", "ClusterSummary", namespaced=False)
 CHAPERONS = Kind(GROUP, VERSION, "podchaperons", "PodChaperon")
 SERVICE_LINKS = Kind(OWN_GROUP, VERSION, "servicelinks", "ServiceLink")
+SCHEDULING_MANIFESTS = Kind(P2CODE_GROUP, "v1alpha1", "p2codeschedulingmanifests", "P2CodeSchedulingManifest")
+"""Of P2CODE's scheduler: whole applications, placed by annotations."""
+GATEWAY_PEERS = Kind(OWN_GROUP, VERSION, "gatewaypeers", "GatewayPeer")

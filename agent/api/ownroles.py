@@ -5,6 +5,7 @@ these rights, so that every test finds a verb that is missing. A feature that an
 verbs with it.
 """
 
+from agent.api import gatewayroles, placementroles
 from agent.api.accounts import HOME, Account, grants
 from agent.api.kinds import (
     CERTIFICATE_REQUESTS,
@@ -22,6 +23,7 @@ from agent.api.kinds import (
     DEPLOYMENTS,
     ENDPOINT_SLICES,
     EVENTS,
+    GATEWAY_PEERS,
     INGRESSES,
     JOBS,
     LEASES,
@@ -66,8 +68,7 @@ from agent.api.names import (
     NODE_LEASE_NAMESPACE,
     SUMMARY_NAME,
 )
-from agent.api.placementroles import AGENT_GRANTS as PLACEMENT_GRANTS
-from agent.api.placementroles import FOLLOW_PLACEMENTS
+from agent.api.names.links import GATEWAY_SECRET
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, FEATURES, SOURCE_ROLE, feature_role
 
 FEATURE_ROLES = tuple(feature_role(SOURCE_ROLE, name) for name in FEATURES)
@@ -125,9 +126,11 @@ COUNT = "refuse while pods are at work"
 REMOVE_PODS = "policy delete: pods go"
 STOP = "agents and webhooks stop"
 CLEAN = "nothing of ours is left"
+_STREAMS = ("exec", "attach", "portforward")
+_HOOKS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 _TARGETS, _SOURCES, _OF_SKUPPER = (TARGETS, CLUSTER_TARGETS), (SOURCES, CLUSTER_SOURCES), (LISTENERS, CONNECTORS)
 _MOVED = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS, JOBS)
-_OF_SERVICES = (SERVICE_EXPORTS, ENDPOINT_SLICES, SERVICE_LINKS, LISTENERS, CONNECTORS)
+_OF_SERVICES = (SERVICE_EXPORTS, ENDPOINT_SLICES, SERVICE_LINKS, GATEWAY_PEERS, LISTENERS, CONNECTORS)
 _FOLLOWED = (CONFIGMAPS, SERVICE_ACCOUNTS, ROLES, NETWORK_POLICIES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
@@ -170,9 +173,7 @@ AGENT = Account(
             *grants(EVENTS, "list watch", SELF_TARGETS),
             *grants(RESOURCE_QUOTAS, "list watch", SELF_TARGETS),
             *grants(PODS, "get", SELF_TARGETS, sub="log"),
-            *grants(PODS, "create", SELF_TARGETS, sub="exec"),
-            *grants(PODS, "create", SELF_TARGETS, sub="attach"),
-            *grants(PODS, "create", SELF_TARGETS, sub="portforward"),
+            *(each for sub in _STREAMS for each in grants(PODS, "create", SELF_TARGETS, sub=sub)),
             *grants(POD_METRICS, "list", SELF_TARGETS),
             *grants(CERTIFICATE_REQUESTS, "create list watch", KUBELET),
             *grants(TOKEN_REVIEWS, "create", KUBELET),
@@ -201,11 +202,13 @@ AGENT = Account(
             *grants(SERVICE_IMPORTS, "get", SERVICE_LINKS_KEPT),
             *grants(SERVICE_LINKS, "list watch create delete", SERVICE_LINKS_KEPT),
             *grants(SERVICE_LINKS, "patch", SERVICE_LINKS_KEPT, sub="status"),
-            *PLACEMENT_GRANTS,
+            *gatewayroles.AGENT_GRANTS,
+            *placementroles.AGENT_GRANTS,
         ),
         HOME: (
             *grants(LEASES, "create", LEADER),
             *grants(LEASES, "get update", LEADER, names=(LEASE_CONTROLLERS,)),
+            *gatewayroles.AGENT_AT_HOME,
         ),
         NODE_LEASE_NAMESPACE: grants(LEASES, "get create patch", NODE_LEASES),
         CLIENT_CA_NAMESPACE: grants(CONFIGMAPS, "list watch", KUBELET, names=(CLIENT_CA_CONFIGMAP,)),
@@ -220,14 +223,11 @@ WEBHOOK = Account(
             *grants(CLUSTER_TARGETS, "list watch", WARN),
             *grants(SECRETS, "get", SECRETS_OF_TARGETS),
             # Whoever applies what makes pods is told that there is none of that name.
-            *grants(PLACEMENTS, "get", FOLLOW_PLACEMENTS),
+            *grants(PLACEMENTS, "get", placementroles.FOLLOW_PLACEMENTS),
             *grants(SUBJECT_ACCESS_REVIEWS, "create", ASK_FOR_USERS),
-            *grants(MUTATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
-            *grants(VALIDATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
-            *grants(MUTATING_WEBHOOKS, "patch", TRUST, names=(CONFIGURATION,)),
-            *grants(VALIDATING_WEBHOOKS, "patch", TRUST, names=(CONFIGURATION,)),
-            *grants(MUTATING_WEBHOOKS, "create", REGISTER),
-            *grants(VALIDATING_WEBHOOKS, "create", REGISTER),
+            *(each for kind in _HOOKS for each in grants(kind, "get list watch", CALLED, names=(CONFIGURATION,))),
+            *(each for kind in _HOOKS for each in grants(kind, "patch", TRUST, names=(CONFIGURATION,))),
+            *(each for kind in _HOOKS for each in grants(kind, "create", REGISTER)),
         ),
         HOME: (
             *grants(SECRETS, "create", CERTIFICATE),
@@ -264,7 +264,7 @@ UNINSTALL = Account(
             *grants(DEPLOYMENTS, "list", STOP),
             *grants(DEPLOYMENTS, "patch", STOP, sub="scale"),
             *grants(LEASES, "delete", CLEAN, names=(LEASE_CONTROLLERS, LEASE_CANDIDATES, LEASE_SOURCES)),
-            *grants(SECRETS, "delete", CLEAN, names=(WEBHOOK_SECRET,)),
+            *grants(SECRETS, "delete", CLEAN, names=(WEBHOOK_SECRET, GATEWAY_SECRET)),
         ),
     },
 )
@@ -297,4 +297,4 @@ CANDIDATES = Account(
 )
 """Candidate scheduler and bind extender, beside the roles that Kubernetes has for its schedulers."""
 
-ACCOUNTS = (AGENT, WEBHOOK, UNINSTALL, UPGRADE, CANDIDATES)
+ACCOUNTS = (AGENT, WEBHOOK, UNINSTALL, UPGRADE, CANDIDATES, gatewayroles.GATEWAY)

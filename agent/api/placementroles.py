@@ -1,6 +1,7 @@
 """What the agent may do with the kinds of Open Cluster Management in its own cluster: a part of its table.
 
-Each feature is a value of the chart: `agent.placement` says who evaluates Placements, and who gives scores.
+Each feature is a value of the chart: `agent.placement` says who evaluates Placements, and who gives scores,
+`agent.p2code` whether they are made for the bundles of P2CODE's whole applications.
 """
 
 from agent.api.accounts import grants
@@ -13,6 +14,7 @@ from agent.api.kinds import (
     NAMESPACES,
     PLACEMENT_DECISIONS,
     PLACEMENTS,
+    SCHEDULING_MANIFESTS,
 )
 from agent.api.roles import Grant
 
@@ -20,6 +22,7 @@ FOLLOW_PLACEMENTS = "pods follow Placements"
 EVALUATE_PLACEMENTS = "Placements are evaluated here"
 SERVE_PLACEMENTS = "ManagedClusters and their sets are kept here"
 PLACEMENT_SCORES = "scores for Placements"
+P2CODE = "whole applications of P2CODE are placed"
 
 AGENT_GRANTS: tuple[Grant, ...] = (
     # Who has brought it evaluates Placements.
@@ -45,4 +48,9 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(NAMESPACES, "create", SERVE_PLACEMENTS),
     *grants(ADDON_PLACEMENT_SCORES, "create", PLACEMENT_SCORES),
     *grants(ADDON_PLACEMENT_SCORES, "patch", PLACEMENT_SCORES, sub="status"),
+    *grants(SCHEDULING_MANIFESTS, "get list watch patch", P2CODE),
+    *grants(SCHEDULING_MANIFESTS, "patch", P2CODE, sub="status"),
+    # Where owners of objects are guarded (OpenShift): a Placement blocks the deletion of what it is made for.
+    *grants(SCHEDULING_MANIFESTS, "update", P2CODE, sub="finalizers"),
+    *grants(PLACEMENTS, "create patch delete", P2CODE),
 )

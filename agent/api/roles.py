@@ -16,6 +16,7 @@ from agent.api.kinds import (
     CONNECTORS,
     ENDPOINT_SLICES,
     EVENTS,
+    GATEWAY_PEERS,
     INGRESSES,
     LEASES,
     LISTENERS,
@@ -75,6 +76,7 @@ FOLLOW_ROLES = "follow roles and role bindings"
 FOLLOW_POLICIES = "follow network policies"
 SHARE_ENDPOINTS = "endpoints of Services across clusters"
 SHARE_BY_SKUPPER = "endpoints of Services across clusters, by Skupper"
+SHARE_BY_GATEWAYS = "Services across clusters, by gateways"
 SHARE_BY_MCS = "endpoints of Services across clusters, by the Multi-Cluster Services API"
 TELL_OF_MCS = "what the Multi-Cluster Services API has made of exports"
 LOGS = "logs"
@@ -148,11 +150,14 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
         *(Grant(SKUPPER_TOKENS, verb, SHARE_BY_SKUPPER) for verb in ("get", "list", "create", "delete")),
     ),
     "fence": tuple(Grant(LEASES, verb, FENCE) for verb in ("get", "create", "update")),
+    "gateway": tuple(
+        Grant(GATEWAY_PEERS, verb, SHARE_BY_GATEWAYS) for verb in ("list", "watch", "create", "patch", "delete")
+    ),
 }
 """What sources are granted beyond Admiralty's rules, a role each."""
 OPTIONAL_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
 """Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
-NAMED_FEATURES = ("skupper", "fence")
+NAMED_FEATURES = ("skupper", "fence", "gateway")
 """Those of them that a Source has only if it names them."""
 
 EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))

@@ -1,4 +1,4 @@
-"""flotilla explain: why a pod is where it is, or what it waits for; which clusters a Placement decides, and why."""
+"""flotilla explain: why a pod is where it is, or what it waits for; what a Placement or an application decides."""
 
 import sys
 from datetime import datetime
@@ -14,7 +14,7 @@ from agent.cli.explaining.lines import Explanation
 from agent.cli.fleet.source_queries import source
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, connection, finish, opened
 from agent.cli.output import as_json, as_yaml
-from agent.cli.placements import queries
+from agent.cli.placements import applications, queries
 from agent.cli.placements import rendering as placement_rendering
 from agent.cli.placements.documents import placement_in, text_of
 from agent.cli.placements.explanation import PlacementExplanation
@@ -27,7 +27,8 @@ from agent.model.proxypod import is_delegate, is_elected, is_of_a_daemon_set
 from agent.settings import InvalidSetting, Settings, parse
 
 app = typer.Typer(
-    help="Say why a pod is where it is, or what it waits for; which clusters a Placement decides.", no_args_is_help=True
+    help="Say why a pod is where it is, or what it waits for; what a Placement or an application decides.",
+    no_args_is_help=True,
 )
 
 
@@ -96,6 +97,31 @@ def placement(
             print(as_json(found))
         case Output.YAML:
             print(as_yaml(found))
+
+
+@app.command()
+def psm(
+    name: Annotated[str, typer.Argument(help="Name of a P2CodeSchedulingManifest.")],
+    namespace: Namespace = "",
+    output: OutputOption = Output.TABLE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Say which bundles a whole application has, where each is and why, whom it calls, what is missing."""
+    found = finish(_application(name, namespace, kubeconfig, context))
+    match output:
+        case Output.TABLE | Output.WIDE:
+            print(applications.as_text(found, terminal=sys.stdout.isatty()))
+        case Output.JSON:
+            print(as_json(found))
+        case Output.YAML:
+            print(as_yaml(found))
+
+
+async def _application(name: str, namespace: str, kubeconfig: str, context: str) -> applications.ApplicationExplanation:
+    async with source(kubeconfig, context, namespace) as found:
+        place = found.namespace or "default"
+        return applications.explanation_of(*await applications.read_application(found.client, place, name))
 
 
 async def _placement(

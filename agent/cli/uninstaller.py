@@ -14,6 +14,7 @@ from agent.api.kinds import (
     CLUSTER_SUMMARIES,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
+    GATEWAY_PEERS,
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -25,6 +26,7 @@ from agent.api.kinds import (
     TARGET_KINDS,
     Kind,
 )
+from agent.api.names.links import GATEWAY_SECRET
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
 from agent.cli.remove_copies import withdraw
 from agent.cli.restoring import MIRRORS, restore_services
@@ -183,6 +185,8 @@ class Uninstaller:
             await self._delete_all(kind, await self._list(kind, labels=names.LABEL_SOURCE))
         # Only now, for the sources, whose rights end here, would bring them again.
         await self._delete_all(SERVICE_LINKS, [each for each in await self._list(SERVICE_LINKS) if is_made(each)])
+        # Slices that lead to gateways go with them.
+        await self._delete_all(GATEWAY_PEERS, await self._list(GATEWAY_PEERS))
         await self._delete_all(ENDPOINT_SLICES, await self._list(ENDPOINT_SLICES, labels=MIRRORS))
         for kind, name, namespace in (
             (CLUSTER_SUMMARIES, names.SUMMARY_NAME, None),
@@ -190,6 +194,7 @@ class Uninstaller:
             (LEASES, names.LEASE_CANDIDATES, self._namespace),
             (LEASES, names.LEASE_SOURCES, self._namespace),
             (SECRETS, WEBHOOK_SECRET, self._namespace),
+            (SECRETS, GATEWAY_SECRET, self._namespace),
         ):
             with contextlib.suppress(NotFound):
                 await self._client.delete(kind, name, namespace)

@@ -53,6 +53,11 @@ class Deps:
     lives: Lives = field(default_factory=Lives)
     fences: Fences = field(default_factory=Fences)
 
+    @property
+    def home(self) -> str:
+        """The namespace that this process runs in."""
+        return self.lease.namespace if self.lease is not None else self.settings.namespace or "kube-system"
+
     def fence_left(self, pod: Object) -> float | None:
         """In how many seconds its fence has stopped a bound pod whose target is cut off; None: unknown."""
         return self.fences.sent.left(pod, self.settings.fence_wait)

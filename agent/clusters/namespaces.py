@@ -13,6 +13,7 @@ from agent.base.listeners import tell
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.kube.store import Object
+from agent.model.claimfilter import is_filter
 from agent.model.namespaces import is_enabled
 
 
@@ -34,10 +35,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 def reduce(raw: bytes) -> bytes:
-    """The metadata of a namespace, without annotations that are not ours."""
+    """The metadata of a namespace, without annotations that are none of our business."""
     namespace = _decoder.decode(raw)
     annotations = namespace.metadata.annotations or {}
-    namespace.metadata.annotations = {key: value for key, value in annotations.items() if names.is_ours(key)} or None
+    kept = {key: value for key, value in annotations.items() if names.is_ours(key) or is_filter(key)}
+    namespace.metadata.annotations = kept or None
     return _encode(namespace)
 
 

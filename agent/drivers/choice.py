@@ -7,6 +7,7 @@ from agent.api.names.links import external
 from agent.drivers.cilium import Cilium
 from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
+from agent.drivers.gateway import Gateway
 from agent.drivers.mcs import McsExports
 from agent.drivers.nothing import External, Istio, Nothing
 from agent.drivers.sharing import Sharing
@@ -15,7 +16,8 @@ from agent.drivers.skupper import Skupper
 
 def all_drivers(sharing: Sharing) -> list[Driver]:
     """In the order in which they are chosen: the first that both clusters have what it takes for."""
-    return [Cilium(), McsExports(sharing), EndpointSlices(sharing), Skupper(sharing), Nothing(), Istio(), External()]
+    own: list[Driver] = [Cilium(), McsExports(sharing), EndpointSlices(sharing), Skupper(sharing), Gateway(sharing)]
+    return [*own, Nothing(), Istio(), External()]
 
 
 def choose(annotation: str | None, drivers: Sequence[Driver], pair: Pair, present: str = "") -> Driver | None:

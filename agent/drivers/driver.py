@@ -21,6 +21,8 @@ class Pair(NamedTuple):
     other: frozenset[str]
     flat: bool = True
     """Whether pods of either may be reached at their own addresses from the other."""
+    gateways: bool = False
+    """Whether both tell of gateways."""
 
     def both_serve(self, group: str) -> bool:
         """Whether a kind of this group can be used in either."""

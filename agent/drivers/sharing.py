@@ -6,7 +6,7 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import ENDPOINT_SLICES, NODES, SERVICES, TARGET_KINDS
-from agent.api.names.links import ANNOTATION_NETWORKS, NOT_FLAT
+from agent.api.names.links import ANNOTATION_NETWORKS, BY_GATEWAY, NOT_FLAT
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
@@ -58,11 +58,6 @@ def slices_in(deps: Deps, target: Target | None) -> Informer:
     return informer
 
 
-def copies_in(deps: Deps, target: Target) -> Informer:
-    """Our copies of Services in a target."""
-    return target.informer(SERVICES, labels=f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}")
-
-
 class Sharing:
     """The stores of all clusters as one. Clusters are named by their virtual node, this one by the empty string."""
 
@@ -81,7 +76,8 @@ class Sharing:
     def attach(self, target: Target) -> tuple[Informer, Informer]:
         """Begin to read a target: its copies and slices."""
         node = target.node_name
-        self._copies[node], self._slices[node] = copies_in(self.deps, target), slices_in(self.deps, target)
+        mine = f"{names.LABEL_PARENT_CLUSTER_UID}={self.deps.cluster_uid}"
+        self._copies[node], self._slices[node] = target.informer(SERVICES, labels=mine), slices_in(self.deps, target)
         self._spread.attach(node, self._copies[node])
         return self._copies[node], self._slices[node]
 
@@ -92,10 +88,6 @@ class Sharing:
         self._apart = {pair: known for pair, known in self._apart.items() if target.node_name not in pair}
         self._copies.pop(target.node_name, None)
         self._slices.pop(target.node_name, None)
-
-    def here(self) -> Informer:
-        """Slices of this cluster."""
-        return self._slices[HERE]
 
     def place(self, node: str, service: Key) -> Place | None:
         """A Service in a cluster, None where it is not, or is not known to be."""
@@ -179,6 +171,12 @@ class Sharing:
         obj = self.target_object(node)
         return (obj.name, node) if obj is not None else (node,)
 
+    def gateway_peer(self, node: str) -> str:
+        """Name of the GatewayPeers that stand for a cluster in others."""
+        obj = self.target_object(node)
+        called, origin = (obj.name, names.origin(*obj.key)) if obj is not None else (self.called(HERE)[-1], LOCAL)
+        return names.gateway_peer(called, self.deps.cluster_uid, origin)
+
     def ports(self, place: Place, node: str) -> frozenset[str] | None:
         """Names of the ports of a Service whose endpoints in one cluster another one is told of, None for all."""
         key = self.original(place.service)
@@ -209,7 +207,8 @@ class Sharing:
         """Whether addresses of one of two clusters are known to lead to strangers in the other."""
         objects = [self.target_object(node) for node in (one, other) if node != HERE]
         said = [_said(obj) for obj in objects if obj is not None]
-        if any(each.get("status") == "False" and each.get("reason") in NOT_FLAT for each in said):
+        told = {(each.get("status"), each.get("reason")) for each in said}
+        if ("True", BY_GATEWAY) in told or any(("False", reason) in told for reason in NOT_FLAT):
             return True
         return HERE not in (one, other) and self._overlap(one, other)
 

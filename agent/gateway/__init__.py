@@ -1,4 +1,5 @@
 """The process beside Envoy in a gateway pod: it makes Envoy's files of what it is told, and tells how peers are.
 
-It speaks to no API server, and no traffic passes through it: while it is away, Envoy goes on with what it has.
+It is told by a file, which it writes itself in a cluster (`--from-cluster`). No traffic passes through it: while it is
+away, Envoy goes on with what it has.
 """

@@ -1,6 +1,7 @@
 """`python -m agent.gateway`: the process beside Envoy in a gateway pod."""
 
 import asyncio
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -8,8 +9,14 @@ from pathlib import Path
 from agent.base.flags import InvalidSetting
 from agent.base.log import configure
 from agent.gateway.admin import Admin
+from agent.gateway.cluster import FromCluster, Tasks
+from agent.gateway.files import start
 from agent.gateway.loop import Loop
 from agent.gateway.settings import Settings, parse
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.kube.errors import InvalidConfig
+from agent.kube.session import Session
 from agent.model import envoy, hostport
 from agent.model.envoy import Place
 from agent.runtime.health import Health, heartbeat
@@ -19,19 +26,34 @@ from agent.runtime.supervisor import Supervisor
 _SILENT_SECONDS = 60.0
 
 
-async def run(settings: Settings) -> None:
-    """Go on until cancelled. Raises OSError for a port that is taken."""
+def place_of(settings: Settings) -> Place:
+    """Where Envoy is."""
     host, port = hostport.split(settings.listen)
-    place = Place(settings.directory, port, host or "0.0.0.0", settings.answer)
+    return Place(settings.directory, port, host or "0.0.0.0", settings.answer)
+
+
+async def run(settings: Settings) -> None:
+    """Go on until cancelled. Raises OSError for a port that is taken, InvalidConfig."""
+    place = place_of(settings)
     pulse, alive = heartbeat(_SILENT_SECONDS)
     health = Health(settings.health_address)
     health.live("loop", alive)
-    async with Admin(f"{settings.directory}/{envoy.ADMIN}") as admin, Supervisor("gateway") as supervisor:
+    async with contextlib.AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(Admin(f"{settings.directory}/{envoy.ADMIN}"))
         loop = Loop(place, Path(settings.input), Path(settings.certificates), admin, loopback=settings.loopback)
         health.ready("gateway", loop.problem)
+        told = await _told(settings, loop, stack) if settings.from_cluster else ()
+        supervisor = await stack.enter_async_context(Supervisor("gateway"))
+        for name, task in told:
+            supervisor.spawn(name, task)
         supervisor.spawn("loop", lambda: loop.run(pulse))
         supervisor.spawn("health", health.serve)
         await asyncio.Event().wait()
+
+
+async def _told(settings: Settings, loop: Loop, stack: contextlib.AsyncExitStack) -> Tasks:
+    session = await stack.enter_async_context(Session(load(settings.kubeconfig or None), name="local"))
+    return FromCluster(Client(session), settings.named, Path(settings.input), loop).tasks()
 
 
 def main() -> int:
@@ -40,8 +62,11 @@ def main() -> int:
         settings = parse(sys.argv[1:])
         configure(settings.log_level, settings.log_json, cluster="")
         os.makedirs(settings.directory, mode=0o700, exist_ok=True)
-        run_until_signal(run(settings))
-    except (InvalidSetting, OSError) as error:
+        if settings.prepare:
+            start(place_of(settings))
+        else:
+            run_until_signal(run(settings))
+    except (InvalidSetting, InvalidConfig, OSError) as error:
         sys.stderr.write(f"gateway: {error}\n")
         return 1
     return 0

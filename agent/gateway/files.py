@@ -41,18 +41,8 @@ class Files:
         for name, content in envoy.steps(self._have, wanted):
             problem = await self._step(name, content) or problem
         self._have = wanted
-        self._start(wanted)
+        start(self._place, wanted)
         return problem
-
-    def _start(self, wanted: Resources) -> None:
-        """Envoy starts once there is something to start with: its own file comes last."""
-        for name, content in ((envoy.CLUSTERS, wanted.clusters), (envoy.LISTENERS, wanted.listeners)):
-            if not (self._directory / name).exists():
-                self._write(name, envoy.file(content)[1])
-        start = msgspec.json.encode(envoy.bootstrap(self._place, os.uname().nodename))
-        path = self._directory / envoy.BOOTSTRAP
-        if not path.exists() or path.read_bytes() != start:
-            self._write(envoy.BOOTSTRAP, start)
 
     async def _step(self, name: str, content: Mapping[str, Any]) -> str:
         listeners = name == envoy.LISTENERS
@@ -83,3 +73,14 @@ class Files:
     def _write(self, name: str, content: bytes) -> None:
         """Envoy looks only at files that are moved into place."""
         wholefile.write(self._directory / name, content)
+
+
+def start(place: Place, wanted: Resources | None = None) -> None:
+    """Write what Envoy starts with, where that is not there: its own file comes last. Raises OSError."""
+    directory, found = Path(place.directory), wanted or Resources({}, {})
+    for name, content in ((envoy.CLUSTERS, found.clusters), (envoy.LISTENERS, found.listeners)):
+        if not (directory / name).exists():
+            wholefile.write(directory / name, envoy.file(content)[1])
+    own, path = msgspec.json.encode(envoy.bootstrap(place, os.uname().nodename)), directory / envoy.BOOTSTRAP
+    if not path.exists() or path.read_bytes() != own:
+        wholefile.write(path, own)

@@ -126,6 +126,11 @@ class Loop:
             return self._input_problem
         return None if self._answers else "Envoy does not answer"
 
+    def listens(self, peer: str) -> list[int]:
+        """Local ports that stand for Services of a peer, and that Envoy has."""
+        found = self._gateway.peers if self._gateway is not None else ()
+        return sorted(port for each in found if each.key == peer for called in each.services for port in called.locals)
+
     def _tell(self) -> None:
         """A file for whoever wants to know without asking for metrics."""
         status = {"peers": self.health, "refused": self.refused, "problems": self.problems}

@@ -1,11 +1,13 @@
 """Every setting of the gateway's process: a flag, an environment variable, a default."""
 
+import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.base import flags
 from agent.base.flags import flag
-from agent.base.forms import ADDRESS, FILE, LOG_LEVEL, SWITCH
+from agent.base.forms import ADDRESS, FILE, LOG_LEVEL, SWITCH, TEXT, or_empty
 
 PREFIXES = ("FLOTILLA_GATEWAY_", "FLOTILLA_")
 """What environment variables begin with; the first wins."""
@@ -16,14 +18,29 @@ class Settings:
     """The gateway."""
 
     input: str = flag(FILE, "/etc/flotilla-gateway/gateway.json", "what the gateway is told: peers and Services (JSON)")
+    from_cluster: bool = flag(
+        SWITCH,
+        "false",
+        "write that file by GatewayPeers and EndpointSlices of a cluster, and say there how peers are",
+    )
+    kubeconfig: str = flag(
+        or_empty(FILE), "", "kubeconfig of that cluster; empty: the pod's service account, then $KUBECONFIG"
+    )
+    pod: str = flag(TEXT, "", "name of this pod in what it says there; empty: $POD_NAME, else the host name")
     certificates: str = flag(FILE, "/etc/flotilla-gateway/certificates", "directory of tls.crt and tls.key")
     directory: str = flag(FILE, "/run/flotilla-gateway", "directory that this process shares with Envoy")
     listen: str = flag(ADDRESS, "0.0.0.0:15443", "where Envoy listens for gateways of peers (TLS)")
     answer: str = flag(ADDRESS, "127.0.0.1:19903", "where Envoy answers checks of peers that it has admitted")
     loopback: bool = flag(SWITCH, "false", "let endpoints be at 127.0.0.1 or ::1, for gateways that are in no pod")
     health_address: str = flag(ADDRESS, "0.0.0.0:8080", "/healthz, /readyz and /metrics (HTTP)")
+    prepare: bool = flag(SWITCH, "false", "write what Envoy starts with, and end: before both start in a pod")
     log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
     log_json: bool = flag(SWITCH, "false", "log JSON lines")
+
+    @property
+    def named(self) -> str:
+        """The name of this pod."""
+        return self.pod or os.environ.get("POD_NAME") or socket.gethostname()
 
 
 def parse(arguments: Sequence[str]) -> Settings:

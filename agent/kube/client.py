@@ -80,6 +80,10 @@ class Client:
         """The cluster's name, for logs and metrics."""
         return self.session.name
 
+    def as_user(self, user: str) -> "Client":
+        """These verbs as another user, whom our credentials have to be allowed to impersonate."""
+        return Client(self.session.as_user(user))
+
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Raw:
         """Read one object."""
         return _decode(await self.get_raw(kind, name, namespace))
@@ -190,9 +194,10 @@ class Client:
         *,
         sub: str | None = None,
         style: Style = "merge",
+        manager: str = FIELD_MANAGER,
     ) -> bytes:
-        """Change parts of an object."""
-        params = {"fieldManager": FIELD_MANAGER, "force": "true"} if style == "apply" else None
+        """Change parts of an object. With style `apply`, `manager` owns the fields."""
+        params = {"fieldManager": manager, "force": "true"} if style == "apply" else None
         return await self.session.request(
             "PATCH",
             kind.path(namespace, name, sub),

@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 
 REPEAT_SECONDS = 60.0
 """The same event about the same object is written at most this often."""
-_REMEMBERED = 10_000
+_REMEMBERED = 2_000
+"""Events; the count of one that is forgotten is read when it is told again."""
 _MESSAGE_LIMIT = 1024
 _WAITING = 2_000
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import io
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -58,6 +59,7 @@ class Session:
         self.name = name
         self.timeout = timeout
         self.date = ""
+        self.user = ""
         self.marks: set[str] = set()
         self._dated = 0.0
         self.pace = Pace()
@@ -87,6 +89,16 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def as_user(self, user: str) -> Self:
+        """This session, for requests that count as another user's, whom we have to be allowed to impersonate.
+
+        It has the same connections and bounds, and closes with this one. No groups are sent: to a service account the
+        API server gives its own, and asking for others would take rights in the whole cluster.
+        """
+        other = copy.copy(self)
+        other.user = user
+        return other
 
     async def close(self) -> None:
         """End all connections. What a server is still owed and does not take is dropped after some seconds."""
@@ -237,6 +249,8 @@ class Session:
         authorization = await self.connection.auth.header()
         if authorization is not None:
             headers["Authorization"] = authorization
+        if self.user:
+            headers["Impersonate-User"] = self.user
         return headers
 
     def _check(self, response: aiohttp.ClientResponse, payload: bytes) -> None:

@@ -106,7 +106,7 @@ _decoder = msgspec.json.Decoder(Head)
 _parts_decoder = msgspec.json.Decoder(_Parts)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _shared: dict[str, str] = {}
-_SHARED_LIMIT = 4096
+_SHARED_LIMIT = 1024
 
 
 def read(raw: bytes) -> tuple[Head, str]:

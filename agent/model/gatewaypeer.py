@@ -135,7 +135,7 @@ def _problem(peer: Peer, own: str, taken: Collection[int]) -> str:
     if not peer.ca:
         return "ca: missing: name the certificates (PEM) of the CA of the peer's gateway"
     for address in peer.addresses:
-        if not _is_address(address):
+        if not is_address(address):
             return f"addresses: {address!r} is not HOST:PORT"
     seen = set(taken)
     for called in peer.services:
@@ -148,7 +148,8 @@ def _problem(peer: Peer, own: str, taken: Collection[int]) -> str:
     return ""
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Whether it is HOST:PORT, as gateways are called."""
     try:
         host, port = hostport.split(text)
     except ValueError:

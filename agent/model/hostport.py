@@ -7,3 +7,8 @@ def split(text: str) -> tuple[str, int]:
     if not (colon and port.isascii() and port.isdecimal() and int(port) < 65536):
         raise ValueError("must be HOST:PORT, for example 0.0.0.0:9443 or [::]:9443")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def join(host: str, port: int) -> str:
+    """The same the other way round."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

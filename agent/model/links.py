@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.names.links import external
+from agent.api.names.links import BY_GATEWAY, external
 from agent.model import podranges
 from agent.model.flatness import ANSWERS, Networks, overlap
 
@@ -23,6 +23,7 @@ REASONS = {
     "mcs": "MCS",
     "istio": "Istio",
     names.SKUPPER_DRIVER: "Skupper",
+    "gateway": BY_GATEWAY,
     "none": _OFF,
 }
 """Of drivers, as the condition ServicesShared has them; `external/NAME` has External."""

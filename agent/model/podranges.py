@@ -39,8 +39,8 @@ ANYWHERE = PodRanges()
 def of(target: Mapping[str, Any]) -> PodRanges:
     """The ranges that a Target names; what is no CIDR holds no address."""
     shared = find_condition((target.get("status") or {}).get("conditions"), "ServicesShared") or {}
-    reason = shared.get("reason", "") if shared.get("status") == "False" else ""
-    strange = reason if reason in links.NOT_FLAT else ""
+    strangers = {"False": links.NOT_FLAT, "True": (links.BY_GATEWAY,)}.get(shared.get("status", ""), ())
+    strange = shared["reason"] if shared.get("reason") in strangers else ""
     named = (target.get("spec") or {}).get("podCIDRs")
     if named is None:
         return PodRanges(None, strange)

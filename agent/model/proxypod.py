@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.api import names
-from agent.model import constraints, manifest, moveterms, placementref, proxycopy, targetchoice
+from agent.model import claimfilter, constraints, manifest, moveterms, placementref, proxycopy, targetchoice
 from agent.model.annotations import LIMIT
 from agent.model.annotations import size as size_of
 from agent.model.errors import InvalidPod
@@ -122,7 +122,7 @@ def _check_choices(annotations: dict[str, str]) -> None:
     _check_choice(annotations, names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES)
     for suffix in _SWITCHES:
         _check_choice(annotations, suffix, ("true", "false"))
-    for found in (placementref.flaws, moveterms.flaws, targetchoice.flaws):
+    for found in (placementref.flaws, moveterms.flaws, targetchoice.flaws, claimfilter.flaws):
         for field, reason in found(annotations):
             raise InvalidPod(field, reason)
 

@@ -1,9 +1,11 @@
 """What pods request of a node, counted as kube-scheduler counts (component-helpers' `PodRequests`)."""
 
-from collections.abc import Mapping
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agent.model.quantity import Quantity
+from agent.model.quantity import InvalidQuantity, Quantity
 
 Amounts = Mapping[str, int]
 """Resource name to an amount in 10^-9 of its base unit."""
@@ -17,6 +19,23 @@ def amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
     :raises InvalidQuantity: if one of them is none
     """
     return {name: Quantity.of(value).nano for name, value in (quantities or _NOTHING).items()}
+
+
+def limits_of(target: Mapping[str, Any]) -> dict[str, int]:
+    """What our pods may request together in a target; what cannot be read, which the webhook refuses, is nothing."""
+    try:
+        return amounts((target.get("spec") or _NOTHING).get("limits"))
+    except InvalidQuantity:
+        return {}
+
+
+def held_by(pods: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """What pods request together, but for those of which that cannot be read."""
+    held: Counter[str] = Counter()
+    for pod in pods:
+        with contextlib.suppress(InvalidQuantity):
+            held.update(requests(pod.get("spec") or _NOTHING, pod.get("status")))
+    return held
 
 
 def written(resource: str, amount: int) -> str:

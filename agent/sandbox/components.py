@@ -143,6 +143,9 @@ def _controller_manager(context: Context) -> list[str]:
         f"--cluster-signing-key-file={context.pki('ca.key')}",
         *_CLIENT_LIMITS,
     ]
+    if not context.plan.real_nodes:
+        # It looks ten times a second for volumes to attach, of which fake nodes have none.
+        arguments.append("--controllers=*,-persistentvolume-attach-detach-controller")
     if (context.cluster.kubernetes or context.plan.kubernetes) == "1.36":
         # With fast pod churn these controllers of 1.36 can stall for a long time, each waiting for its own write.
         gates = ",".join(f"StaleControllerConsistency{kind}=false" for kind in _STALE_CONTROLLERS)
@@ -175,7 +178,7 @@ def _kwok(context: Context) -> list[str]:
         f"--kubeconfig={context.pki('kwok.kubeconfig')}",
         f"--config={Path(__file__).with_name('stages.yaml')}",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-        "--node-lease-duration-seconds=40",
+        "--node-lease-duration-seconds=100",
         f"--node-ip={context.cluster.address}",
         f"--cidr={context.cluster.fake_pod_range}",
     ]

@@ -43,14 +43,23 @@ class GatewayPod:
     """One gateway, as in a pod; use it as a context."""
 
     def __init__(
-        self, uid: str, address: str, *, concurrency: int = 2, drain_seconds: int = envoy.DRAIN_SECONDS
+        self,
+        uid: str,
+        address: str,
+        *,
+        concurrency: int = 2,
+        drain_seconds: int = envoy.DRAIN_SECONDS,
+        kubeconfig: str = "",
     ) -> None:
-        """:param address: on loopback, and nobody else's"""
+        """:param address: on loopback, and nobody else's
+        :param kubeconfig: of the cluster that tells it what to do; without one `tell` does
+        """
         self.uid = uid
         self.address = address
         self.directory: Path  #: while the gateway is there
         self._concurrency = concurrency
         self._drain_seconds = drain_seconds
+        self._kubeconfig = kubeconfig
         self._told = Gateway(uid)
         self.bundle = bundle.new(uid, (gatewaypeer.identity(uid),), datetime.now(UTC), _LIFETIMES)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
@@ -69,7 +78,8 @@ class GatewayPod:
         self.directory = Path(tempfile.mkdtemp(prefix="gateway-"))  # A socket's path may have 107 characters.
         try:
             self.show(self.bundle.serving)
-            self.tell()
+            if not self._kubeconfig:
+                self.tell()
             await self.start_control()
             await self._until((self.directory / envoy.BOOTSTRAP).exists)
             await self.start_envoy()
@@ -119,7 +129,7 @@ class GatewayPod:
 
     async def start_control(self) -> None:
         """Start the process that makes Envoy's files."""
-        flags = {
+        flags: dict[str, object] = {
             "input": self.directory / "gateway.json",
             "certificates": self.directory,
             "directory": self.directory,
@@ -127,7 +137,10 @@ class GatewayPod:
             "answer": f"{self.address}:19903",
             "health-address": f"{self.address}:8080",
         }
+        if self._kubeconfig:
+            flags |= {"kubeconfig": Path(self._kubeconfig), "pod": self.address}
         given = [f"--{name}={value}" for name, value in flags.items()]
+        given += ["--from-cluster"] if self._kubeconfig else []
         await self._start("control", sys.executable, "-m", "agent.gateway", "--loopback", *given)
 
     async def start_envoy(self) -> None:

@@ -1,38 +1,58 @@
 """Chosen: the targets that a pod may go to by annotation, and in which order of preference. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from agent.model.claimfilter import ClaimFilter
 from agent.model.targetchoice import TargetChoice
 from agent.scheduling.rejection import Rejection
 from agent.scheduling.snapshot import PodInfo, TargetInfo
 
 NOT_CHOSEN = "NotChosen"
+NOT_CLAIMED = "NotClaimed"
+
+_Refused = Sequence[tuple[TargetInfo, Rejection]]
 
 
 class _Divided(NamedTuple):
     """The answer for the targets of one moment."""
 
     targets: Sequence[TargetInfo]
-    refused: Sequence[tuple[TargetInfo, Rejection]]
+    refused: _Refused
 
 
-_known: WeakKeyDictionary[TargetChoice, _Divided] = WeakKeyDictionary()
+_known: WeakKeyDictionary[TargetChoice | ClaimFilter, _Divided] = WeakKeyDictionary()
 """Kept for as long as the targets are the same."""
 
 
-def not_chosen(pod: PodInfo, targets: Sequence[TargetInfo]) -> Sequence[tuple[TargetInfo, Rejection]]:
+def not_chosen(pod: PodInfo, targets: Sequence[TargetInfo]) -> _Refused:
     """Targets that the pod may not go to by what it, its controller, its namespace or the settings say."""
     choice = pod.choice
     if choice is None:
         return ()
     known = _known.get(choice)
     if known is None or known.targets is not targets:
-        reasons = ((target, choice.refusal(target)) for target in targets)
-        refused = [(target, Rejection(NOT_CHOSEN, reason)) for target, reason in reasons if reason]
-        known = _known[choice] = _Divided(targets, refused)
+        known = _known[choice] = _divided(targets, choice.refusal, lambda why: Rejection(NOT_CHOSEN, why))
     return known.refused
+
+
+def not_claimed(pod: PodInfo, targets: Sequence[TargetInfo]) -> _Refused:
+    """Targets whose cluster has not the claims that the pod, or its namespace, asks for."""
+    claims = pod.claims
+    if claims is None:
+        return ()
+    known = _known.get(claims)
+    if known is None or known.targets is not targets:
+        known = _known[claims] = _divided(targets, claims.refusal, lambda why: Rejection(NOT_CLAIMED, why))
+    return known.refused
+
+
+def _divided(
+    targets: Sequence[TargetInfo], refusal: Callable[[TargetInfo], str], rejection: Callable[[str], Rejection]
+) -> _Divided:
+    reasons = ((target, refusal(target)) for target in targets)
+    return _Divided(targets, [(target, rejection(reason)) for target, reason in reasons if reason])
 
 
 def preference(pod: PodInfo, target: TargetInfo) -> int:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agent.scheduling import filters, scores
 from agent.scheduling.allocation import Allocation
-from agent.scheduling.chosen import not_chosen
+from agent.scheduling.chosen import not_chosen, not_claimed
 from agent.scheduling.cross_target import CrossTarget
 from agent.scheduling.placed import not_placed, placement_scores
 from agent.scheduling.quota import over_limits, over_quotas
@@ -57,6 +57,7 @@ Filter = PerPod | PerTarget | AcrossTargets | OnNodes
 FILTERS: tuple[Filter, ...] = (
     PerPod(not_chosen),  # annotations of the pod, its controller and its namespace, and settings, name targets
     PerPod(not_placed),  # a pod that follows a Placement goes where that has decided
+    PerPod(not_claimed),  # annotations of the pod and its namespace ask for claims of the target's cluster
     PerPod(filters.volumes_elsewhere),  # the data of a pod's claims is in one target and stays there
     PerTarget(filters.other_namespace, attrgetter("namespace")),  # a Target serves its own namespace only
     PerTarget(filters.not_ready),  # nothing can be made in a target that does not answer

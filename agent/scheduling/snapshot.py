@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from agent.model.claimfilter import ClaimFilter
 from agent.model.requests import Amounts, amounts
 from agent.model.targetchoice import TargetChoice
 from agent.scheduling.cluster_totals import ClusterTotals, cluster_totals
@@ -96,6 +97,8 @@ class PodInfo:
     """What the Placement has decided that it follows, None for a pod that follows none."""
     choice: TargetChoice | None = None
     """Which targets are chosen for it by annotation, None where none says anything."""
+    claims: ClaimFilter | None = None
+    """Which claims its target's cluster has to have, None where none asks for any."""
 
     @property
     def namespace(self) -> str:
@@ -140,6 +143,14 @@ class PodInfo:
             return self
         other = copy.copy(self)
         object.__setattr__(other, "choice", choice)
+        return other
+
+    def claiming(self, claims: ClaimFilter | None) -> "PodInfo":
+        """The same pod with the claims that it asks for."""
+        if claims is None:
+            return self
+        other = copy.copy(self)
+        object.__setattr__(other, "claims", claims)
         return other
 
     def after(self, attempts: Mapping[str, str]) -> "PodInfo":
@@ -252,6 +263,8 @@ class TargetInfo:
     """Whether it takes long to answer: others come first."""
     managed_cluster: str = ""
     """The ManagedCluster that stands for its cluster, empty where none is known."""
+    claims: Mapping[str, str] | None = None
+    """What its cluster says of itself, by name; None while that is not known."""
     closed: str = ""
     """Why it takes no new pods although it may answer, in words: it is emptied, lost, or was away; empty if it does."""
 

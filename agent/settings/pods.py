@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from agent.api import labels
+from agent.api.names.links import GATEWAY_SERVICE
 from agent.base.flags import flag, repeated
-from agent.base.forms import DURATION, POSITIVE, SWITCH, duration, form, or_empty
+from agent.base.forms import ADDRESS, DURATION, NAME, POSITIVE, SWITCH, duration, form, or_empty
 from agent.model import sourceapi
 
 _ANNOTATION = form("KEY", labels.is_key, "must be the key of an annotation, or a domain")
@@ -82,4 +83,16 @@ class Followers:
         "false",
         "ServiceLinks may name callers in other namespaces: Services are made there, so whoever may write the ones"
         " may have the others",
+    )
+    gateway: bool = flag(
+        SWITCH,
+        "false",
+        "this cluster has gateways: Services reach other clusters that have some through these, where pods do not reach"
+        " each other at their addresses",
+    )
+    gateway_service: str = flag(
+        NAME, GATEWAY_SERVICE, "Service of the gateways, in the agent's namespace, with a port named gateway"
+    )
+    gateway_address: tuple[str, ...] = repeated(
+        ADDRESS, "HOST:PORT where gateways of other clusters call those here; not set: what the Service tells"
     )

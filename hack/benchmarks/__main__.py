@@ -12,8 +12,9 @@ from agent.kube.errors import KubeError
 from agent.sandbox import SandboxError
 from agent.sandbox.progress import default
 from hack.benchmarks import report
-from hack.benchmarks.arguments import count
-from hack.benchmarks.burst import burst
+from hack.benchmarks.applications import MANIFESTS, applications
+from hack.benchmarks.arguments import cores, count
+from hack.benchmarks.burst import Burst, burst
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.gateway import STREAM_MIB, gateway
@@ -50,12 +51,14 @@ def main(arguments: list[str]) -> int:
 def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     if options.benchmark == "place":
         return place(options.pods)
+    if options.benchmark == "applications":
+        return applications(options.manifests)
     progress = default()
     work: Work
     match options.benchmark:
         case "burst":
-            more = {"mode": options.mode, "placement": options.placement}
-            work = burst(options.pods, profile=options.profile, progress=progress, **more)
+            names = ("pods", "mode", "placement", "profile", "own_cores", "pairs")
+            work = burst(Burst(**{name: getattr(options, name) for name in names}), progress)
         case "mixed":
             work = mixed(options.pods, options.big, progress=progress)
         case "follow":
@@ -84,6 +87,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     bursts.add_argument("--profile", action="store_true", help="profile the source's agent; print where it spends time")
     bursts.add_argument("--placement", action="store_true", help="once more with pods that follow a Placement")
     bursts.add_argument("--mode", choices=SCHEDULING_MODES, default="ranked", help="how elected pods are scheduled")
+    bursts.add_argument(
+        "--pairs", type=count, default=1, metavar="N", help="how often both; the median is told (default 1)"
+    )
+    bursts.add_argument(
+        "--own-cores", type=cores, metavar="N", help="cores of its own for each cluster, such as 0.6 (root)"
+    )
     mixes = benchmarks.add_parser("mixed", help="N small pods alone, then beside pods that fit nowhere")
     mixes.add_argument("--pods", type=count, default=SMALL, metavar="N", help=f"how many small pods (default {SMALL})")
     mixes.add_argument("--big", type=count, default=BIG, metavar="N", help=f"how many that fit nowhere (default {BIG})")
@@ -101,11 +110,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     streams = benchmarks.add_parser("logs", help="logs and exec through a virtual node, beside the target itself")
     streams.add_argument("--mib", type=count, default=LOG_MIB, metavar="N", help=f"size of the log (default {LOG_MIB})")
     decided = benchmarks.add_parser("placement", help="Placements over 1,000 ManagedClusters: time, writes, memory")
+    apps = benchmarks.add_parser("applications", help="check and bundle one of P2CODE's applications, no clusters")
+    apps.add_argument(
+        "--manifests", type=count, default=MANIFESTS, metavar="N", help=f"how many manifests (default {MANIFESTS})"
+    )
     gates = benchmarks.add_parser("gateway", help="a stream and connections through two gateways, and directly")
     gates.add_argument(
         "--mib", type=count, default=STREAM_MIB, metavar="N", help=f"length of the stream (default {STREAM_MIB})"
     )
-    for parser_ in (bursts, mixes, idles, places, shared, follows, moves, streams, decided, gates):
+    for parser_ in (bursts, mixes, idles, places, shared, follows, moves, streams, decided, gates, apps):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

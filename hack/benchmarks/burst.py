@@ -3,8 +3,10 @@
 All clusters, agents and webhooks run in both cases, so both carry the same handicap.
 """
 
+import contextlib
 import math
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from agent.api import names
@@ -18,56 +20,90 @@ from hack.benchmarks.budgets import burst_budgets, ratios
 from hack.benchmarks.lab import Lab, open_lab, until
 from hack.benchmarks.latency import measure
 from hack.benchmarks.manifests import namespace, pod
-from hack.benchmarks.run import Load, run
+from hack.benchmarks.owncores import own_cores
+from hack.benchmarks.run import Load, Run, run
 
 CLUSTERS = ("cd", "us", "eu")
 PLAIN = "plain"
 NODES_EACH = 10
+MEANT = 1000
+"""Pods that the budgets are for."""
 WARM_UP_PODS = 20
 """Run once in both ways before anything is measured: first connections, first certificates, first caches."""
 _SPARE = 1.2
 
 
-async def burst(
-    pods: int, *, profile: bool, progress: Progress, mode: Mode = "ranked", placement: bool = False
-) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures; with `placement`, the elected pods run once more, following one.
+@dataclass(frozen=True)
+class Burst:
+    """What is measured."""
 
-    Raises BenchError, SandboxError or KubeError.
-    """
-    reserve, flags = mode == "reserve", placed.FLAGS if placement else ()
+    pods: int
+    mode: Mode = "ranked"
+    placement: bool = False
+    """Whether the elected pods run once more, following a Placement."""
+    profile: bool = False
+    """Whether the source's agent is profiled."""
+    own_cores: float | None = None
+    """The CPU quota of each cluster's processes, None for all that the machine has."""
+    pairs: int = 1
+    """How often both are measured: the pair of the median is told whole."""
+
+
+async def burst(what: Burst, progress: Progress) -> tuple[list[str], dict[str, Any]]:
+    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
     opened = open_lab(
-        CLUSTERS, NODES_EACH, pods_per_node(pods), progress, candidate_scheduler=reserve, agent_flags=flags
+        CLUSTERS,
+        NODES_EACH,
+        pods_per_node(what.pods),
+        progress,
+        candidate_scheduler=what.mode == "reserve",
+        agent_flags=placed.FLAGS if what.placement else (),
     )
-    async with opened as lab:
-        await prepare(lab, profile=profile, mode=mode)
-        plain = await run(lab, Load("plain", PLAIN, pods, elected=False))
-        elected = await run(lab, Load("elected", NAMESPACE, pods, elected=True, mode=mode))
-        latency = await measure(lab, NAMESPACE)
-        budgets = burst_budgets(plain, elected, latency, CLUSTERS[0], mode)
-        more: list[str] = []
-        if placement:
-            await placed.follow(lab, NAMESPACE)
-            again = await run(lab, Load("placed", NAMESPACE, pods, elected=True, mode=mode))
-            budgets.append(placed.budget(elected, again))
-            more = ["", placed.line(elected, again)]
-        ratio = ratios(plain, elected)
-        lines = [
-            *report.comparison(plain, elected, ratio),
-            *report.processors(plain, elected),
-            *report.writes(elected),
-            *report.latency_lines(latency),
-            *report.budget_lines(budgets, _note(pods, profile=profile)),
-            *more,
-            *report.disturbance((plain.creation, plain.deletion, elected.creation, elected.deletion)),
-        ]
-        if profile:
-            lines += await profiled.finish(lab.sandbox, CLUSTERS[0])
+    with contextlib.ExitStack() as stack:
+        cores = stack.enter_context(own_cores(what.own_cores)) if what.own_cores is not None else None
+        async with opened as lab:
+            if cores is not None:
+                for cluster in CLUSTERS:
+                    cores.give(cluster, lab.pids(cluster))
+            await prepare(lab, profile=what.profile, mode=what.mode)
+            return await _measured(lab, what)
+
+
+async def _measured(lab: Lab, what: Burst) -> tuple[list[str], dict[str, Any]]:
+    pairs = []
+    for _ in range(what.pairs):
+        plain = await run(lab, Load("plain", PLAIN, what.pods, elected=False))
+        elected = await run(lab, Load("elected", NAMESPACE, what.pods, elected=True, mode=what.mode))
+        pairs.append((plain, elected))
+    plain, elected = median(pairs)
+    latency = await measure(lab, NAMESPACE)
+    budgets = burst_budgets(plain, elected, latency, CLUSTERS[0], what.mode, own_cores=what.own_cores is not None)
+    more: list[str] = []
+    if what.placement:
+        await placed.follow(lab, NAMESPACE)
+        again = await run(lab, Load("placed", NAMESPACE, what.pods, elected=True, mode=what.mode))
+        budgets.append(placed.budget(elected, again))
+        more = ["", placed.line(elected, again)]
+    ratio = ratios(plain, elected)
+    lines = [
+        *(report.pair_lines(pairs) if what.pairs > 1 else ()),
+        *report.comparison(plain, elected, ratio),
+        *report.processors(plain, elected),
+        *report.writes(elected),
+        *report.latency_lines(latency),
+        *report.budget_lines(budgets, _note(what)),
+        *more,
+        *report.disturbance((plain.creation, plain.deletion, elected.creation, elected.deletion)),
+    ]
+    if what.profile:
+        lines += await profiled.finish(lab.sandbox, CLUSTERS[0])
     figures = {
         "benchmark": "burst",
-        "pods": pods,
-        "mode": mode,
-        "profiled": profile,
+        "pods": what.pods,
+        "mode": what.mode,
+        "profiled": what.profile,
+        "own_cores": what.own_cores,
+        "pairs": [ratios(*pair) for pair in pairs],
         "plain": report.run_figures(plain),
         "elected": report.run_figures(elected),
         "ratios": ratio,
@@ -75,6 +111,11 @@ async def burst(
         "budgets": report.budget_figures(budgets),
     }
     return lines, figures
+
+
+def median(pairs: Sequence[tuple[Run, Run]]) -> tuple[Run, Run]:
+    """The pair in the middle by its ratio of pods per second, of an even number the worse of the two. Pure."""
+    return sorted(pairs, key=lambda pair: pair[1].rate / pair[0].rate)[(len(pairs) - 1) // 2]
 
 
 def pods_per_node(pods: int) -> int:
@@ -119,10 +160,12 @@ async def _is_usable(lab: Lab) -> bool:
     return bool(await lab.source.get(SERVICE_ACCOUNTS, "default", PLAIN))
 
 
-def _note(pods: int, *, profile: bool) -> str:
+def _note(what: Burst) -> str:
     notes = []
-    if pods != 1000:
-        notes.append(f"the budgets are meant for 1,000 pods, this was {pods}")
-    if profile:
+    if what.pods != MEANT:
+        notes.append(f"the budgets are meant for {MEANT:,} pods, this was {what.pods}")
+    if what.own_cores is not None:
+        notes.append(f"the processes of each cluster had {what.own_cores:g} cores of their own")
+    if what.profile:
         notes.append("the profiler slows the source's agent down")
     return "; ".join(notes)

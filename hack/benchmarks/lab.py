@@ -75,6 +75,10 @@ class Lab:
         """The clients of the targets."""
         return [self.clients[name] for name in self.names[1:]]
 
+    def pids(self, cluster: str) -> list[int]:
+        """The processes of a cluster that run."""
+        return [line.pid for line in self.sandbox.status() if line.cluster == cluster and line.pid is not None]
+
     async def close(self) -> None:
         """End all connections."""
         await self._http.close()

@@ -44,8 +44,8 @@ Raw = dict[str, Any]
 
 CLUSTERS, PLACEMENTS_MANY, FEW, CHOSEN = 1000, 100, 10, 10
 """How many ManagedClusters and Placements; clusters where it is about time; clusters that one of many selects."""
-_MORE = 1000
-"""Placements beside those, so that what one takes can be told from what else moves."""
+_STEP = 1000
+"""Placements beside those, three times: after the first, what is bounded, such as events remembered, is full."""
 _TRIES, _EXPIRIES, _RUNS = 20, 5, 20
 _LOOP = 200_000
 _NAMESPACE, _SET, _FEW_SET = "bench", "bench", "few"
@@ -291,7 +291,6 @@ class Bench:
         clusters = await self._settled()
         async with self._watching() as watched:
             await self._placements(watched, 0, PLACEMENTS_MANY)
-            before = await self._settled()
             best = f"{_SET}-{CLUSTERS - 1:04}"
             sample, started = await self._lab.sample(), time.monotonic()
             gone = {"metadata": {"labels": {LABEL_CLUSTER_SET: "none"}}}
@@ -301,9 +300,12 @@ class Bench:
             seconds = await watched.until("all Placements have decided again", right) - started
             await asyncio.sleep(2)
             changed = phase(sample, await self._lab.sample())
-            await self._placements(watched, PLACEMENTS_MANY, PLACEMENTS_MANY + _MORE)
-            more = await self._settled()
-        kib = (clusters - empty) / CLUSTERS, (more - before) / _MORE
+            placements, first = [], PLACEMENTS_MANY
+            for last in (first + _STEP, first + 2 * _STEP, first + 3 * _STEP):
+                await self._placements(watched, first, last)
+                placements.append(await self._settled())
+                first = last
+        kib = (clusters - empty) / CLUSTERS, (placements[2] - placements[0]) / (2 * _STEP)
         patched = [count for key, count in changed.writes.items() if "placementdecisions" in key]
         return [
             Budget(f"{PLACEMENTS_MANY} Placements x {CLUSTERS} clusters, one changes", seconds, "most", 2.0, "s"),

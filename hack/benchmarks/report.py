@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hack.benchmarks import counters
-from hack.benchmarks.budgets import Budget, per_pod, python_cpu, total_cpu
+from hack.benchmarks.budgets import Budget, per_pod, python_cpu, ratios, total_cpu
 from hack.benchmarks.lab import OURS, Phase
 from hack.benchmarks.latency import Latency
 from hack.benchmarks.run import Run
@@ -39,6 +39,18 @@ def comparison(plain: Run, elected: Run, ratios: Mapping[str, float]) -> list[st
         f"delegates: {where}",
     ]
     return ["", *table(rows), *(f"  {note}" for note in notes)]
+
+
+def pair_lines(pairs: Sequence[tuple[Run, Run]]) -> list[str]:
+    """What each pair of runs came to, and what other programs took meanwhile; what follows is the one in the middle."""
+    rows = [["pair", "pods/s, plain", "elected", "ratio", "p99", "deletion", "others took"]]
+    for number, (plain, elected) in enumerate(pairs, 1):
+        ratio = ratios(plain, elected)
+        phases = (plain.creation, plain.deletion, elected.creation, elected.deletion)
+        rates = (f"{plain.rate:.1f}", f"{elected.rate:.1f}")
+        found = [_ratio(ratio[key]) for key in ("pods_per_second", "creation_to_running_p99", "deletion")]
+        rows.append([str(number), *rates, *found, f"{disturbed(phases) * 100:.0f} %"])
+    return ["", *table(rows)]
 
 
 def processors(plain: Run, elected: Run) -> list[str]:
@@ -92,8 +104,7 @@ def idle_lines(phase: Phase, targets: int) -> list[str]:
 
 def disturbance(phases: Iterable[Phase]) -> list[str]:
     """A warning when strangers used so much of the machine that the figures say little."""
-    found = list(phases)
-    share = max(phase.strangers / (phase.seconds * (os.cpu_count() or 1)) for phase in found)
+    share = disturbed(phases)
     if share < DISTURBED:
         return []
     return [
@@ -101,6 +112,11 @@ def disturbance(phases: Iterable[Phase]) -> list[str]:
         f"CAUTION: other programs took up to {share * 100:.0f} % of this machine in a phase:",
         "run it again on a quiet machine before you believe the figures",
     ]
+
+
+def disturbed(phases: Iterable[Phase]) -> float:
+    """The share of the machine's processors that strangers used, in the phase in which it was most."""
+    return max(phase.strangers / (phase.seconds * (os.cpu_count() or 1)) for phase in phases)
 
 
 def budget_lines(budgets: Iterable[Budget], note: str = "") -> list[str]:

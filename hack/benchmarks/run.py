@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agent.api.kinds import CHAPERONS, PODS, Kind
 from agent.api.names import SCHEDULER_PROXY
 from agent.kube.client import Client
+from agent.kube.packing import PACK_SECONDS, TRIM_PAUSE_SECONDS
 from agent.kube.store import Object
 from agent.runtime.supervisor import Supervisor
 from hack.benchmarks import stats
@@ -21,8 +22,8 @@ STALL_SECONDS = 90.0
 """No pod has changed for so long: nothing more is going to happen."""
 _LOSERS_SECONDS = 10.0
 """Losers of mode reserve may still be going when all pods run."""
-REST_SECONDS = 8.0
-"""After that, before memory is read: agents keep pods that have not changed for five seconds in less space."""
+REST_SECONDS = PACK_SECONDS + TRIM_PAUSE_SECONDS + 5.0
+"""After that, before memory is read: until agents have packed what does not change, and given back what is free."""
 SETTLE_SECONDS = 2.0
 """After each phase, before its CPU time and writes are read, so that work that lags behind counts."""
 

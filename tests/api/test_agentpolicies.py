@@ -15,12 +15,18 @@ from agent.model.virtualnode import virtual_node
 
 AGENT = "system:serviceaccount:home:agent"
 FOUND = specs(AGENT)
+OWN_SECRET = {
+    "name": "is-not-its-own",
+    "expression": "request.name != 'multicluster-scheduler-gateway-cert'",
+}
 EVERY = pytest.mark.parametrize("spec", FOUND.values(), ids=FOUND)
 
 
 @EVERY
 def test_a_policy_is_about_the_agent_and_nobody_else(spec: dict[str, Any]) -> None:
-    (condition,) = spec["matchConditions"]
+    condition, *others = spec["matchConditions"]
+    # That of its own gateways it has made itself.
+    assert others == ([OWN_SECRET] if spec is FOUND[SECRETS] else [])
     assert condition["expression"] == f"request.userInfo.username == '{AGENT}'"
     assert str(spec).count(AGENT) == 1
     assert spec["failurePolicy"] == "Fail"

@@ -56,10 +56,10 @@ def test_each_kind_is_served_as_admiralty_serves_it(kind: str, plural: str, shor
     assert version["subresources"] == {"status": {}}
 
 
-def test_there_are_six_of_admiraltys_and_one_of_our_own() -> None:
+def test_there_are_six_of_admiraltys_and_two_of_our_own() -> None:
     groups = Counter(crd["spec"]["group"] for crd in crds())
-    assert groups == {"multicluster.admiralty.io": 6, "multicluster.flotilla": 1}
-    assert len(BY_KIND) == 7
+    assert groups == {"multicluster.admiralty.io": 6, "multicluster.flotilla": 2}
+    assert len(BY_KIND) == 8
 
 
 @pytest.mark.parametrize("kind", sorted(BY_KIND))

@@ -16,7 +16,17 @@ from hack.benchmarks.burst import NODES_EACH, pods_per_node
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nothing"], ["burst", "--pods", "0"], ["burst", "--mode", "x"], ["mixed", "--big", "0"]]
+    "arguments",
+    [
+        [],
+        ["nothing"],
+        ["burst", "--pods", "0"],
+        ["burst", "--mode", "x"],
+        ["burst", "--own-cores", "0"],
+        ["burst", "--own-cores", "9999"],
+        ["burst", "--pairs", "0"],
+        ["mixed", "--big", "0"],
+    ],
 )
 def test_what_makes_no_sense_is_refused_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):

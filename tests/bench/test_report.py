@@ -1,6 +1,7 @@
 """How results are written."""
 
 import json
+import os
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +17,7 @@ from hack.benchmarks.budgets import (
     ratios,
     total_cpu,
 )
+from hack.benchmarks.burst import median
 from hack.benchmarks.lab import Phase
 from hack.benchmarks.latency import Latency
 from hack.benchmarks.procfs import Usage
@@ -67,6 +69,21 @@ def test_ratios_are_elected_over_plain() -> None:
         "cpu_to_create": 1.0,
         "cpu_to_delete": 1.0,
     }
+
+
+def test_of_several_pairs_the_one_in_the_middle_is_told() -> None:
+    pairs = [(PLAIN, make(running, 1.0, 4.0, 5.0)) for running in (5.0, 2.0, 4.0)]
+    assert median(pairs) is pairs[2]
+    assert median(pairs[:2]) is pairs[0]
+    assert [line.split() for line in report.pair_lines(pairs[:1])[2:]] == [
+        ["1", "100.0", "20.0", "0.20", "x", "4.00", "x", "2.50", "x", f"{5 / (os.cpu_count() or 1):.0f}", "%"]
+    ]
+
+
+def test_with_cores_of_their_own_clusters_are_to_be_faster() -> None:
+    name = "pods/s to Running, elected / plain"
+    assert by_name(burst_budgets(PLAIN, ELECTED, LATENCY, "cd", own_cores=True))[name].limit == 0.7
+    assert by_name(burst_budgets(PLAIN, ELECTED, LATENCY, "cd"))[name].limit == 0.4
 
 
 def test_python_cpu_is_that_of_agents_and_webhooks() -> None:

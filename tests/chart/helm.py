@@ -18,6 +18,8 @@ Raw = dict[str, Any]
 CHART = REPOSITORY / "charts" / "flotilla"
 NAMESPACE = "flotilla-system"
 _SECONDS = 400
+_LOADER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+"""The same objects at a tenth of the time: this is half of what rendering the chart takes."""
 _CLUSTER_SCOPED = {
     "ClusterRole",
     "ClusterRoleBinding",
@@ -56,7 +58,7 @@ def template(*settings: str, kubernetes: str = "1.36.3") -> list[Raw]:
     """Objects that the chart renders to with `--set` pairs, hooks included; do not change them."""
     flags = [flag for setting in settings for flag in ("--set", setting)]
     text = run("template", "flotilla", str(CHART), "-n", NAMESPACE, "--kube-version", kubernetes, *flags)
-    return [obj for obj in yaml.safe_load_all(text) if obj]
+    return [obj for obj in yaml.load_all(text, _LOADER) if obj]
 
 
 def of(objects: list[Raw], kind: str, name: str = "") -> Raw:

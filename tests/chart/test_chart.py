@@ -15,10 +15,16 @@ from agent import __version__
 from agent.api import ownroles
 from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
-from agent.api.crds import crds, placement_crds
+from agent.api.crds import crds, p2code_crds, placement_crds
+from agent.api.gatewayroles import GATEWAY, KEEP_GATEWAYS
+from agent.api.names.links import GATEWAY_SECRET
 from agent.api.ownroles import AGENT, MOVES, SERVICE_LINKS_KEPT, SOURCE_API, UNINSTALL, USED, WEBHOOK
-from agent.api.placementroles import EVALUATE_PLACEMENTS, PLACEMENT_SCORES, SERVE_PLACEMENTS
+from agent.api.placementroles import EVALUATE_PLACEMENTS, P2CODE, PLACEMENT_SCORES, SERVE_PLACEMENTS
 from agent.api.roles import cluster_roles
+from agent.controllers.gateways.trust import PORT_NAME
+from agent.gateway.settings import parse
+from agent.model.envoy import arguments
+from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
 from tests.chart import helm
@@ -178,6 +184,9 @@ def test_settings_reach_the_processes() -> None:
     assert webhook.register is False
 
 
+DIGEST = "sha256:" + 64 * "0"
+
+
 @pytest.mark.parametrize(("given", "seconds"), [("90", 90), ("90.5", 90.5), ("1m30s", 90), ("1500ms", 1.5)])
 def test_times_are_durations_or_numbers_of_seconds(given: str, seconds: float) -> None:
     objects = template(
@@ -208,8 +217,8 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 
 @pytest.mark.parametrize("account", [AGENT, WEBHOOK, UNINSTALL], ids=lambda account: account.name)
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
-    without = {"it registers itself", SOURCE_API, USED, MOVES, SERVICE_LINKS_KEPT}
-    without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES}
+    without = {"it registers itself", SOURCE_API, USED, MOVES, SERVICE_LINKS_KEPT, KEEP_GATEWAYS}
+    without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES, P2CODE}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 
@@ -323,6 +332,28 @@ def test_the_crds_of_placements_come_with_their_webhooks_for_those_who_ask_and_a
     assert webhooks("agent.placement.crds=true") == [*own, "bind-sets", "join-sets", "placements", "namespaces"]
 
 
+def test_the_crd_of_p2code_comes_for_those_who_ask_and_always_stays() -> None:
+    (wanted,) = p2code_crds()
+    settings = (
+        "agent.p2code.enabled=true",
+        "crds.keep=false",
+        "agent.p2code.precedence=and",
+        "agent.p2code.namespace=x",
+    )
+    objects = template(*settings)
+    (found,) = [each for each in objects if each["metadata"]["name"] == wanted["metadata"]["name"]]
+    assert found["spec"] == wanted["spec"]
+    assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    arguments = dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"]
+    assert [each for each in arguments if "p2code" in each] == [
+        "--p2code",
+        "--p2code-precedence=and",
+        "--p2code-namespace=x",
+    ]
+    assert "p2code" not in str(template())
+    assert webhooks("agent.p2code.enabled=true")[-1] == "applications"
+
+
 def test_scores_of_prometheus_reach_the_agent_in_a_file_and_a_change_starts_it_again(tmp_path: Path) -> None:
     entry = ("name=lag", "resource=net", "url=https://p/q", "query=max by (cluster) (lag)", "max=5")
     settings = ",".join(f"agent.prometheusScores[0].{each}" for each in (*entry, "tokenSecret.name=s"))
@@ -431,6 +462,33 @@ def test_metrics_with_authentication_have_a_port_of_their_own_and_health_stays()
     (endpoint,) = of(objects, "ServiceMonitor")["spec"]["endpoints"]
     assert (endpoint["port"], endpoint["scheme"]) == ("metrics", "https")
     assert "--metrics-address" not in str(template())
+
+
+def test_gateways_come_with_the_rights_of_their_table_and_without_the_key_of_their_ca() -> None:
+    assert "flotilla-gateway" not in {each["metadata"]["name"] for each in template()}
+    settings = ("gateway.addresses[0]=gw.example.org:443", f"gateway.image.digest={DIGEST}")
+    objects = template("gateway.enabled=true", *settings)
+    assert roles_of(objects, "gateway") == granted(role_objects(GATEWAY, NAMESPACE))
+    pod = dict(pods(objects))["flotilla-gateway"]
+    config, envoy = pod["spec"]["containers"]
+    assert envoy["image"] == f"envoyproxy/envoy@{DIGEST}"
+    assert envoy["args"] == arguments("/run/flotilla-gateway")
+    told = parse(config["args"])
+    assert told.from_cluster
+    assert (told.directory, told.input) == ("/run/flotilla-gateway", "/run/flotilla-gateway/gateway.json")
+    (prepare,) = pod["spec"]["initContainers"]
+    assert parse(prepare["args"]).prepare
+    (mounted,) = [each["secret"] for each in pod["spec"]["volumes"] if "secret" in each]
+    assert mounted["secretName"] == GATEWAY_SECRET
+    assert {each["key"] for each in mounted["items"]} == {"tls.crt", "tls.key"}
+    arguments_of_agent = dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"]
+    told = {"--gateway", "--gateway-service=flotilla-gateway", "--gateway-address=gw.example.org:443"}
+    assert told <= set(arguments_of_agent)
+    (port,) = of(objects, "Service", "flotilla-gateway")["spec"]["ports"]
+    assert (port["name"], port["targetPort"]) == (PORT_NAME, "gateway")
+    called, metrics = of(objects, "NetworkPolicy", "flotilla-gateway")["spec"]["ingress"]
+    assert [(each["port"], each.get("endPort")) for each in called["ports"]] == [(15443, None), (FIRST_PORT, LAST_PORT)]
+    assert [each["port"] for each in metrics["ports"]] == [8080]
 
 
 def test_metrics_of_the_bind_extender_are_guarded_and_found_as_those_of_the_agent() -> None:

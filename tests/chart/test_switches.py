@@ -4,6 +4,7 @@ import pytest
 
 from agent.api import ownroles, placementroles
 from agent.api.accounts import Account, role_objects
+from agent.api.gatewayroles import KEEP_GATEWAYS
 from agent.api.ownroles import AGENT, WEBHOOK
 from tests.chart.helm import NAMESPACE, template
 from tests.chart.test_chart import SCORED, granted, roles_of
@@ -23,12 +24,14 @@ ON = {
     "agent.settings.service-links=true": {ownroles.SERVICE_LINKS_KEPT},
     "agent.settings.link-namespaces=true": {ownroles.LINK_NAMESPACES},
     "agent.settings.skupper=true": {ownroles.SHARE_BY_SKUPPER},
+    "gateway.enabled=true": {KEEP_GATEWAYS},
     "agent.summaryUsed=true": {ownroles.USED},
     "agent.placement.crds=true": SERVED | {placementroles.PLACEMENT_SCORES},
     "agent.placement.mode=serve": SERVED | {placementroles.PLACEMENT_SCORES},
     "agent.placement.evaluate=true": {placementroles.EVALUATE_PLACEMENTS},
     "agent.placement.usageScores=true": {placementroles.PLACEMENT_SCORES},
     SCORED: {placementroles.PLACEMENT_SCORES},
+    "agent.p2code.enabled=true": {placementroles.P2CODE},
 }
 """What is off unless these values are given."""
 NEVER = {ownroles.REGISTER}

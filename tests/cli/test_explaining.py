@@ -21,6 +21,8 @@ from agent.cli.explaining.lines import Explanation
 from agent.cli.explaining.volumes import settled
 from agent.cli.output import as_json, as_yaml
 from agent.kube.store import Object
+from agent.model.claimfilter import combine as asking
+from agent.model.claimfilter import level
 from agent.model.proxypod import proxy_pod
 from agent.model.targetchoice import Level, combine
 from agent.scheduling.placed import Decided, Placed, Reference, shares
@@ -394,6 +396,30 @@ def test_targets_that_annotations_choose_are_told_with_who_says_so() -> None:
     elsewhere = combine([Level("namespace default", "us", None, "multicluster/targets")])
     told = explanation_of(Facts(bound, None, (bound,), targets, choice=elsewhere), Settings(), NOW)
     assert told.chosen == "multicluster/targets of namespace default (us); eu is none of them"
+
+
+def test_claims_that_annotations_ask_for_are_told_with_who_says_so() -> None:
+    claim = "p2code.filter.region"
+    claims = asking((level("namespace default", {claim: "south"}),))
+    targets = (seen("eu", claims={claim: "north"}), seen("us", claims={claim: "south"}))
+    waits = explanation_of(Facts(proxy(), None, (proxy(),), targets, claims=claims), Settings(), NOW)
+    assert waits.claims == f"{claim}=south of namespace default"
+    assert waits.waits_for == "the agent, which sends it to us next"
+    why = f"its claim {claim} is north, and is to be south for namespace default"
+    assert [(line.target, line.reason, line.verdict) for line in waits.targets] == [
+        ("us", "", ""),
+        ("eu", "NotClaimed", why),
+    ]
+    assert f"Claims:     {claim}=south of namespace default" in rendering.as_text(waits, terminal=False)
+    pod = proxy().decode()
+    pod["spec"]["nodeName"] = EU
+    bound = Object(PODS, msgspec.json.encode(pod))
+    told = explanation_of(Facts(bound, None, (bound,), targets, claims=claims), Settings(), NOW)
+    assert told.claims == f"{claim}=south of namespace default; it stays in eu, though {why}"
+    held = proxy(claim=EU, finalizers=("multicluster.admiralty.io/default-eu",))
+    leaving = (seen("eu", chaperon("c", {}), claims={claim: "north"}), targets[1])
+    found = explanation_of(Facts(held, None, (held,), leaving, claims=claims), Settings(), NOW)
+    assert found.waits_for == f"the agent, which takes it away from eu next: {why}"
 
 
 async def test_what_controls_a_pod_is_read_with_the_rights_of_the_user() -> None:

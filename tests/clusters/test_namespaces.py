@@ -6,16 +6,19 @@ from hypothesis import strategies as st
 
 from agent.api import names
 from agent.api.kinds import NAMESPACES
+from agent.api.names.p2code import FILTER
 from agent.clusters.namespaces import reduce
 from agent.kube.store import Object
 from agent.model.namespaces import is_enabled, not_enabled
 
-OURS = st.sampled_from((names.PREFIX, names.SHORT_PREFIX)).flatmap(lambda prefix: st.text().map(prefix.__add__))
+OURS = st.sampled_from((names.PREFIX, names.SHORT_PREFIX, f"{FILTER}.")).flatmap(
+    lambda prefix: st.text().map(prefix.__add__)
+)
 PAIRS = st.dictionaries(OURS | st.text(), st.text(), max_size=5)
 
 
 @given(st.none() | PAIRS, st.none() | PAIRS, st.booleans())
-def test_labels_and_annotations_of_ours_are_kept(
+def test_labels_and_annotations_that_mean_something_are_kept(
     labels: dict[str, str] | None, annotations: dict[str, str] | None, deleting: bool
 ) -> None:
     metadata = {"name": "team", "uid": "u", "resourceVersion": "7", "labels": labels, "annotations": annotations}
@@ -24,7 +27,11 @@ def test_labels_and_annotations_of_ours_are_kept(
     kept = Object(NAMESPACES, reduce(msgspec.json.encode(whole)))
     assert (kept.key, kept.uid, kept.version, kept.deleting) == (("", "team"), "u", "7", deleting)
     assert kept.labels == (labels or {})
-    assert kept.annotations == {key: value for key, value in (annotations or {}).items() if names.is_ours(key)}
+    assert kept.annotations == {key: value for key, value in (annotations or {}).items() if _means_something(key)}
+
+
+def _means_something(key: str) -> bool:
+    return names.is_ours(key) or (key.startswith(FILTER) and "/" not in key)
 
 
 def test_only_the_label_with_its_value_enables() -> None:

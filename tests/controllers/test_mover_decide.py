@@ -7,7 +7,7 @@ import pytest
 
 from agent.controllers.mover.decide import decide
 from agent.controllers.mover.owners import Asked, owner
-from agent.controllers.mover.room import room
+from agent.controllers.mover.room import Packing, room
 from agent.controllers.mover.view import (
     Action,
     Adopt,
@@ -24,6 +24,7 @@ from agent.controllers.mover.view import (
     reasons,
 )
 from agent.model import replacement
+from agent.scheduling.snapshot import PodTemplate
 
 Raw = dict[str, Any]
 
@@ -519,16 +520,27 @@ def test_room_is_what_virtual_nodes_tell() -> None:
         annotations = {"multicluster/free": str(free).replace("'", '"')} if free else {}
         return {"metadata": {"name": "us", "annotations": annotations}, "spec": {}}
 
-    pod = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
-    assert room(pod, []) == "there is no other target that it may go to"
-    assert room(pod, [node()]) == ""
-    assert room(pod, [node(cpu="2", pods="3")]) == ""
-    assert room(pod, [node(cpu="500m", pods="3")]) == "us has not enough cpu"
-    assert room(pod, [node(cpu="500m", pods="3"), node(cpu="2", pods="3")]) == ""
-    assert room(pod, [node(cpu="2", pods="3")], {"us": {"pods": 3 * 10**9}}) == "us has not enough pods"
-    assert room(pod, [node(cpu="2", pods="3")], {"us": {"pods": 1 * 10**9}, "eu": {"pods": 3 * 10**9}}) == ""
-    assert "cordoned" in room(pod, [{**node(), "spec": {"unschedulable": True}}])
-    assert "taint drain" in room(pod, [{**node(), "spec": {"taints": [{"key": "drain", "effect": "NoSchedule"}]}}])
+    def found(*nodes: Raw, taken: int = 0, **proxy: Any) -> str:
+        packings = [Packing(each, None) for each in nodes]
+        wanted = PodTemplate("default", proxy, {}, {"cpu": 10**9, "pods": 10**9})
+        for _ in range(taken):
+            assert packings[0].take(replace(wanted, requests={"pods": 10**9}))
+        return room(wanted, packings)
+
+    assert found() == "there is no other target that it may go to"
+    assert found(node()) == ""
+    assert found(node(cpu="2", pods="3")) == ""
+    assert found(node(cpu="500m", pods="3")) == "us has not enough cpu"
+    assert found(node(cpu="500m", pods="3"), node(cpu="2", pods="3")) == ""
+    assert found(node(cpu="2", pods="3"), taken=3) == "us has not enough pods"
+    assert found(node(cpu="2", pods="3"), taken=2) == ""
+    assert found({**node(), "spec": {"unschedulable": True}}) == "us is cordoned"
+    tainted = {**node(), "spec": {"taints": [{"key": "drain", "effect": "NoSchedule"}]}}
+    assert found(tainted) == "us has the taint drain"
+    assert found(tainted, tolerations=[{"key": "drain", "operator": "Exists"}]) == ""
+    here = {"metadata": {"name": "us", "labels": {"zone": "a"}}, "spec": {}}
+    assert found(here, nodeSelector={"zone": "a"}) == ""
+    assert found(here, nodeSelector={"zone": "b"}) == "us does not match its node selector or affinity"
 
 
 def test_pods_that_are_not_where_they_should_be_are_counted_by_what_they_say() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from agent.api import names
 from agent.controllers.mover.decide import decide
-from agent.controllers.mover.room import Packing, room_for_all
+from agent.controllers.mover.room import Packing, room, room_for_all
 from agent.controllers.mover.together import Member, together
 from agent.controllers.mover.view import Evict, Owner, Pod, Tell, Together
 from agent.scheduling.node_fit import NodeFit
@@ -90,6 +90,24 @@ def packing(name: str, *cpus: int, closed: bool = False, told: bool = True) -> P
     return Packing(
         node, NodeFit(TargetInfo(name, name, "", True, "", {}, (), False, {"cpu": 99 * CPU}, shapes=(shape,)))
     )
+
+
+def test_room_for_one_is_looked_for_node_by_node_as_well() -> None:
+    assert room(asking(3).wanted, [packing("us", 2, 2, told=False)]) == ""
+    assert room(asking(3).wanted, [packing("us", 2, 2)]).startswith("us: ")
+    assert room(asking(2).wanted, [packing("us", 2, 2)]) == ""
+    assert room(None, [packing("us")]) == ""
+
+
+def test_room_ends_where_the_limits_of_the_target_do() -> None:
+    wanted = asking(3).wanted
+    assert wanted is not None
+    node = {"metadata": {"name": "us"}, "spec": {}}
+    assert room(wanted, [Packing(node, None, {"cpu": 6 * CPU}, {"cpu": 3 * CPU})]) == ""
+    full = Packing(node, None, {"cpu": 6 * CPU}, {"cpu": 4 * CPU})
+    assert room(wanted, [full]) == "us: limit cpu of the target reached (4 of 6)"
+    more = Packing(node, None, {"pods": CPU})
+    assert (more.take(wanted), more.take(wanted)) == (True, False)
 
 
 def asking(cpu: int, **more: Any) -> Member:

@@ -16,6 +16,7 @@ from agent.api.names import links
 from agent.controllers.endpoints import NetworkDriverRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.model.gatewaytold import Told, write
 from agent.runtime.health import Health
 from tests.controllers.pair import Pair
 from tests.controllers.targets import condition, target
@@ -58,6 +59,13 @@ async def uid_of(client: Client) -> str:
     return str((await client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
 
 
+async def gateway(client: Client, ca: str | None) -> None:
+    """What a cluster tells of its gateways, None for nothing any more."""
+    told = write(Told(ca)) if ca is not None else None
+    body = {"metadata": {"annotations": {links.ANNOTATION_GATEWAY: told}}}
+    await client.patch(CLUSTER_SUMMARIES, names.SUMMARY_NAME, body)
+
+
 async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -> None:
     here, there = await uid_of(pair.here), await uid_of(pair.there)
     address = own_address(pair.connection.server)
@@ -90,6 +98,15 @@ async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -
             annotation = names.SHORT_PREFIX + names.NETWORK_DRIVER
             await change(metadata={"annotations": {annotation: "endpointslices"}})
             assert "10.1.7.0/24" in await said("True", "EndpointSlices")
+            await change(metadata={"annotations": {annotation: None}})
+            await said("False", links.OVERLAP)
+            for client in (pair.here, pair.there):
+                await said("False", links.OVERLAP)
+                await gateway(client, "CA")
+            assert "network driver gateway" in await said("True", links.BY_GATEWAY)
+            await change(metadata={"annotations": {annotation: "gateway"}})
+            await gateway(pair.there, None)
+            assert "gateway.enabled" in await said("False", "NoGateway")
             await change(metadata={"annotations": {annotation: None}})
             await said("False", links.OVERLAP)
             await change(spec={"podCIDRs": ["10.3.0.0/16"]})

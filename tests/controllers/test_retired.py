@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.targetlife.overlimit import beyond, limits_of
+from agent.controllers.targetlife.overlimit import beyond
 from agent.controllers.targetlife.retired import Left, words
+from agent.model.requests import limits_of
 
 
 def test_one_without_pods_is_empty() -> None:

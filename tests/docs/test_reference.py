@@ -7,8 +7,10 @@ import sys
 import pytest
 
 from agent.api import names
-from agent.api.names import fencing, lifecycle, links, moves, ocm
+from agent.api.names import fencing, lifecycle, links, moves, ocm, p2code
 from agent.model import servicelinks
+from agent.model.p2code import linked, verdicts
+from agent.model.p2code import status as applications
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
@@ -38,9 +40,12 @@ OCM = {
     if isinstance(value, str) and value.startswith(names.SHORT_PREFIX) and value != names.SHORT_PREFIX
 }
 """Keys of ours that stand beside those of Open Cluster Management."""
-OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_CLUSTER}
+OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_CLUSTER, f"{p2code.FILTER}.FEATURE"}
 
 WRITTEN_BY_MOVES = {*moves.MARKS, *names.STATE_OF_REPLACEMENT}
+
+APPLIED = {p2code.LABEL_PSM_UID, p2code.ANNOTATION_APPLIED, p2code.ANNOTATION_APPLIED_KINDS}
+"""Keys of what is applied for whole applications, and of these."""
 
 MOVES = {moves.TARGETS, moves.ALLOWED_TARGETS, moves.MOVE}
 OF_TARGETS = {lifecycle.RETIRE, lifecycle.LOST, lifecycle.FAILOVER_AFTER, lifecycle.FAILOVER_NOW, fencing.FENCE}
@@ -58,6 +63,8 @@ CONDITIONS_OF_TARGETS = {
     lifecycle.RETIRED,
     lifecycle.OVER_LIMIT,
 }
+CONDITIONS_OF_APPLICATIONS = {*verdicts.STATES, applications.ORPHANED, applications.OVERRIDDEN, applications.LEFT}
+CONDITIONS_OF_APPLICATIONS |= {linked.READY}
 CONDITIONS_OF_LINKS = {servicelinks.ACCEPTED, servicelinks.PROGRAMMED, servicelinks.CONNECTED}
 
 OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}
@@ -78,6 +85,7 @@ def first_cells(heading: str) -> set[str]:
 
 def test_every_key_that_users_write_is_documented_and_no_other() -> None:
     suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS | {links.AFFINITY}
+    suffixes |= {p2code.APPLY_AS, p2code.DEPENDS_ON, p2code.IGNORE_LINKS}
     assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
 
 
@@ -91,7 +99,8 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES
     of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS, links.LABEL_LINK_OF, links.LABEL_SKUPPER}
     of_links |= {links.ANNOTATION_LINKED_SERVICE, links.ANNOTATION_LINKED_IN}
-    assert shown - formed == (KEYS | of_ocm | of_moves | of_links) - {names.LABEL_ENABLED} - OF_KUBERNETES
+    of_links |= {links.ANNOTATION_GATEWAY, links.LABEL_GATEWAY_PEER}
+    assert shown - formed == (KEYS | of_ocm | of_moves | of_links | APPLIED) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {
         names.SCHEDULER_PROXY,
@@ -130,7 +139,7 @@ def test_every_condition_is_documented_and_no_other() -> None:
     written = {found for each in (_CONSTANT, _SET, _ASPECT, _PLACEMENT) for found in each.findall(text)}
     # "Serving" is a reason; "Approved" is a condition of certificate requests.
     assert first_cells("Conditions") == (
-        written | CONDITIONS_OF_TARGETS | CONDITIONS_OF_LINKS | {"Ready", "PodScheduled"}
+        written | CONDITIONS_OF_TARGETS | CONDITIONS_OF_LINKS | CONDITIONS_OF_APPLICATIONS | {"Ready", "PodScheduled"}
     ) - {
         "Serving",
         "Approved",

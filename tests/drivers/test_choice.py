@@ -8,6 +8,7 @@ from agent.drivers.choice import all_drivers, choose
 from agent.drivers.cilium import Cilium, usable
 from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
+from agent.drivers.gateway import Gateway
 from agent.drivers.mcs import McsExports
 from agent.drivers.nothing import External, Istio, Nothing
 from agent.drivers.skupper import Skupper
@@ -63,6 +64,28 @@ def test_where_pods_are_not_reached_their_addresses_are_not_told(
 
 
 @pytest.mark.parametrize(
+    ("annotation", "present", "groups", "flat", "want"),
+    [
+        (None, "", PLAIN, False, Gateway),
+        (None, "EndpointSlices", PLAIN, False, Gateway),
+        (None, "", MCS, False, McsExports),
+        (None, "Gateway", MCS, False, Gateway),
+        # Not where pods are reached as they are, unless it is there already.
+        (None, "", PLAIN, True, EndpointSlices),
+        (None, "EndpointSlices", PLAIN, True, EndpointSlices),
+        (None, "Gateway", PLAIN, True, Gateway),
+        ("gateway", "EndpointSlices", PLAIN, True, Gateway),
+        ("endpointslices", "Gateway", PLAIN, False, EndpointSlices),
+    ],
+)
+def test_gateways_are_for_where_pods_are_not_reached(
+    annotation: str | None, present: str, groups: frozenset[str], flat: bool, want: type[Driver]
+) -> None:
+    pair = Pair(groups, groups, flat, gateways=True)
+    assert type(choose(annotation, all_drivers(_Sharing()), pair, present)) is want  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("present", "here", "want"),
     [
         ("EndpointSlices", MCS | CILIUM, EndpointSlices),
@@ -83,7 +106,8 @@ def test_the_present_driver_stays_while_it_works(present: str, here: frozenset[s
 )
 def test_an_unknown_driver_is_an_error_that_names_the_others(named: str) -> None:
     with pytest.raises(
-        ValueError, match="is no driver; choose one of endpointslices, cilium, mcs, istio, skupper, none, external/NAME"
+        ValueError,
+        match="is no driver; choose one of endpointslices, cilium, mcs, istio, skupper, gateway, none, external/NAME",
     ):
         choose(named, all_drivers(_Sharing()), Pair(PLAIN, PLAIN))  # type: ignore[arg-type]
 

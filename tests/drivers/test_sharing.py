@@ -102,6 +102,9 @@ def test_what_a_mesh_does_with_addresses_is_its_own_matter(fleet: Fleet) -> None
     for name in ("us", "eu"):
         fleet.set(name, "10.1.0.0/16", reason="Cilium")
     assert fleet.between("us", "eu") == "Cilium"
+    for name in ("us", "eu"):
+        fleet.set(name, "10.1.0.0/16", reason="Gateway")
+    assert fleet.between("us", "eu") == "Gateway"
 
 
 def test_a_target_that_tells_no_networks_counts_as_flat(fleet: Fleet) -> None:
@@ -148,6 +151,9 @@ def test_a_service_names_its_driver_but_leads_to_no_strangers(fleet: Fleet, monk
         fleet.set("us", "10.1.0.0/16", status="False", reason=reason)
         assert named("endpointslices", HERE, "us") == named("endpointslices", "us", "eu") == ""
         assert named("mcs", HERE, "us") == "MCS"
+    fleet.set("us", "10.1.0.0/16", reason="Gateway")
+    assert named("endpointslices", HERE, "us") == named("endpointslices", "us", "eu") == ""
+    assert named("", HERE, "us") == named("gateway", "us", "eu") == "Gateway"
     fleet.set("us", "10.2.0.0/16")
     assert named("endpointslices", HERE, "us") == "EndpointSlices"
     assert named("endpointslices", "us", "eu") == ""

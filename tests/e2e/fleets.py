@@ -24,7 +24,7 @@ NewSandbox = Callable[..., Sandbox]
 AGENT_FLAGS = (
     "--lease-duration=5",
     "--lease-renew=4",
-    "--lease-retry=0.5",
+    "--lease-retry=1.5",
     "--probe-interval=1",
     "--probe-timeout=1",
     # On a busy machine answers may take a while: no target is to lose its pods to another for that.
@@ -40,6 +40,7 @@ _USUAL = (
     "--source-api=192.0.2.1:6443",
     "--moves",
     "--service-links",
+    "--gateway",
     "--stable-after=2s",
     "--fail-back-after=5s",
     "--fence-after=4s",
@@ -101,9 +102,12 @@ SPECS = {
     ),
     # Source cd and target us, whose agent makes a lost delegate again after seconds rather than a minute.
     "pair": Spec(("cd", "us"), "kwok:2", (f"--pod-missing={MISSING_SECONDS}", "--agent-interval=1")),
-    # Source cd, which finds out soon that Placements are served; targets us and eu.
+    # Source cd, which finds out soon that Placements are served, and whole applications; targets us and eu.
     "placing": Spec(
-        ("cd", "us", "eu"), "kwok:2", ("--discovery-interval=2", "--moves"), values=("agent.placement.crds=true",)
+        ("cd", "us", "eu"),
+        "kwok:2",
+        ("--discovery-interval=2", "--moves", "--p2code"),
+        values=("agent.placement.crds=true", "agent.p2code.enabled=true"),
     ),
     # A real node in each. On a busy machine a request may take many seconds: what it asks is to be there as long.
     "real": Spec(
@@ -135,6 +139,7 @@ FLEET_OF = {
     "tests/e2e/test_61_placement.py": "placing",
     "tests/e2e/test_62_moves.py": "real",
     "tests/e2e/test_69_groups_that_move.py": "reserving",
+    "tests/e2e/test_70_applications.py": "placing",
     "tests/e2e/test_99_rights.py": "",
     "tests/peers/test_migration.py": "same name",
     "tests/peers/test_source_peer.py": "same name",

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gzip
 import json
 import math
@@ -13,7 +14,6 @@ from aiohttp import web
 
 from agent.api.names import ANNOTATION_NODE_SHAPES, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, SUMMARY_NAME
 
-BOMB = gzip.compress(bytes(64 << 20))
 DEEP = b"[" * 100_000
 GONE = b'{"type":"ERROR","object":{"kind":"Status","reason":"Expired","code":410}}\n'
 BAD = b',"spec":{"nodeName":5,"priority":"x","schedulingGates":{},"schedulerName":[]}'
@@ -30,6 +30,12 @@ SUMMARIES: tuple[dict[str, Any], ...] = (
 QUOTA = b'{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"q"},"spec":{"hard":{"pods":"%s"}}}]}'
 _SUMMARY_SECONDS = 0.1
 _LONG_EVERY = 50
+
+
+@functools.cache
+def bomb() -> bytes:
+    """Little that becomes 64 MiB, made when it is asked for: every worker imports this."""
+    return gzip.compress(bytes(64 << 20))
 
 
 class Link:
@@ -117,11 +123,11 @@ class Hostile:
             case "singleton":
                 return web.Response(body=self._summary(0))
             case "kube-system":
-                return web.Response(body=BOMB)
+                return web.Response(body=bomb())
             case "configmaps" | "services" | "ingresses":
                 return await self._endless(request, 200)
             case "secrets" | "endpointslices":
-                return web.Response(body=BOMB, headers={"Content-Encoding": "gzip"})
+                return web.Response(body=bomb(), headers={"Content-Encoding": "gzip"})
             case "resourcequotas" | "events":
                 return web.Response(status=429, headers={"Retry-After": "²"})
             case "leases" | "version":

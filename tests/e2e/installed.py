@@ -36,6 +36,8 @@ ON_REAL_NODES = {
 }
 OWN_VALUES: dict[str, tuple[str, ...]] = {"cluster-name": ("clusterName",), "scheduling": ("agent", "scheduling")}
 """Settings that are values of their own; all others are `agent.settings`."""
+LEFT_OUT = ("gateway",)
+"""Settings of features whose pods need images that nobody has here."""
 
 
 def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool) -> Raw:
@@ -52,6 +54,8 @@ def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool) -> 
     for flag in flags:
         name, equals, value = flag.removeprefix("--").partition("=")
         value = value if equals else "true"
+        if name in LEFT_OUT:
+            continue
         *path, last = OWN_VALUES.get(name, ("agent", "settings", name))
         functools.reduce(lambda inner, key: inner[key], path, found)[last] = value
     return found

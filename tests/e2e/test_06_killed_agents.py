@@ -13,7 +13,7 @@ from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.reservations import between
 
-BURST = 120
+BURST = 60
 KILLS = 2
 
 
@@ -70,12 +70,12 @@ async def test_a_lost_reply_makes_no_second_delegate(fleet: Fleet) -> None:
         return first
 
     async with between(fleet, first_of_each) as namespace:
-        await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 40), namespace)
-        await fleet.running(namespace, "web", 40)
+        await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 20), namespace)
+        await fleet.running(namespace, "web", 20)
         await fleet.agree(namespace)
         assert len(seen) >= 10, "the test has lost no replies"
         assert {cluster for cluster, _ in (await fleet.delegates(namespace)).values()} == {"us", "eu"}
-        fleet.census.check(namespace, at_most=40)
+        fleet.census.check(namespace, at_most=20)
 
 
 @pytest.mark.parametrize("replicas", [pytest.param(0, marks=pytest.mark.seldom), 10])

@@ -20,8 +20,8 @@ SECONDS_AFTERWARDS = 20.0
 
 @pytest.mark.parametrize("seconds", [8.0, pytest.param(30.0, marks=pytest.mark.seldom)])
 async def test_a_link_cut_for_seconds(fleet: Fleet, namespace: str, seconds: float) -> None:
-    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 20), namespace)
-    await fleet.running(namespace, "web", 20)
+    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 10), namespace)
+    await fleet.running(namespace, "web", 10)
     await fleet.agree(namespace)
     before = await fleet.delegates(namespace)
     away = {uid: pod for uid, (cluster, pod) in before.items() if cluster == "us"}
@@ -31,8 +31,8 @@ async def test_a_link_cut_for_seconds(fleet: Fleet, namespace: str, seconds: flo
     try:
         cut_at = time.monotonic()
         await noticed(fleet, namespace)
-        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 30}}, namespace)
-        await fleet.running(namespace, "web", 30)
+        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 16}}, namespace)
+        await fleet.running(namespace, "web", 16)
         await restart_a_container(fleet, away[changed])
         await asyncio.sleep(max(0.0, cut_at + seconds - time.monotonic()))
         here = {pod["metadata"]["uid"]: pod for pod in await fleet.pods(namespace, "web")}
@@ -52,7 +52,7 @@ async def test_a_link_cut_for_seconds(fleet: Fleet, namespace: str, seconds: flo
         uid: after[uid][1]["metadata"]["uid"] for uid in away
     }
     assert {cluster for uid, (cluster, _) in after.items() if uid not in before} == {"eu"}
-    fleet.census.check(namespace, at_most=30)
+    fleet.census.check(namespace, at_most=16)
     await fleet.ready(namespace, "us")
 
 

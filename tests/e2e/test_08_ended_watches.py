@@ -13,7 +13,7 @@ from tests.e2e.manifests import DEPLOYMENTS
 
 Raw = dict[str, Any]
 
-BURST = 100
+BURST = 50
 
 
 @pytest.mark.parametrize("cluster", ["cd", pytest.param("us", marks=pytest.mark.seldom)])

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.api import names
@@ -196,6 +197,7 @@ async def test_pods_stay_home_by_weight_until_it_is_full_and_come_home_when_ther
     await burst(fleet, prefer_home_by_weight)
 
 
+@pytest.mark.seldom
 async def test_pods_stay_home_by_affinity_until_it_is_full_and_come_home_when_there_is_room(fleet: Fleet) -> None:
     await burst(fleet, prefer_home_by_affinity)
 
@@ -254,8 +256,8 @@ async def test_fifty_pods_that_fit_nowhere_hold_up_no_other(fleet: Fleet, namesp
     huge = [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "64"}}}]
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("huge", 50, containers=huge), namespace)
     await waiting(fleet, namespace, "huge", 50, "0/2 targets are available")
-    await fleet.source.create(DEPLOYMENTS, manifests.deployment("small", 100), namespace)
-    await fleet.running(namespace, "small", 100)
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("small", 30), namespace)
+    await fleet.running(namespace, "small", 30)
     await waiting(fleet, namespace, "huge", 50, "us: ", "eu: ", "nsufficient cpu")
 
 

@@ -27,7 +27,7 @@ from tests.e2e.manifests import DEPLOYMENTS
 
 Raw = dict[str, Any]
 
-BURST = 60
+BURST = 30
 MANY = 500
 PODS_OF_MANY = 3
 

@@ -135,7 +135,7 @@ async def test_a_hostile_target_takes_neither_memory_nor_pods_of_the_others(flee
         await fleet.source.create(TARGETS, manifests.ours("Target", "hostile", namespace, spec))
 
         async def at_work() -> bool:
-            return hostile.told["events"] > 20_000 and len(hostile.told) > 8
+            return hostile.told["events"] > 8_000 and len(hostile.told) > 8
 
         await fleet.until("the hostile target is asked for everything", at_work, about=namespace)
         await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 20), namespace)

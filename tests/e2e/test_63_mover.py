@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from agent.api.conditions import is_true
 from agent.api.kinds import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICES, TARGETS, Kind
 from agent.api.names import PREFIX, SHORT_PREFIX, moves, virtual_node
-from agent.kube.errors import Invalid
+from agent.kube.errors import AlreadyExists, Invalid
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from tests.e2e import manifests, shared
@@ -245,6 +247,7 @@ async def test_scaled_to_zero_in_the_middle_nothing_is_left(fleet: Fleet, namesp
     await fleet.until("no pod is left", probe, about=namespace)
 
 
+@pytest.mark.seldom
 async def test_an_autoscaler_may_want_more_or_fewer_in_the_middle_of_a_move(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 2)
     async with watched(fleet, namespace) as history:
@@ -371,7 +374,8 @@ DEFINITIONS = Kind(
 
 
 async def cell_of(fleet: Fleet, namespace: str, name: str) -> Raw:
-    made: Raw = await fleet.source.create(CELLS, {"metadata": {"name": name}}, namespace)
+    body = {"apiVersion": CELLS.api_version, "kind": CELLS.name, "metadata": {"name": name}}
+    made: Raw = await fleet.source.create(CELLS, body, namespace)
     return made
 
 
@@ -404,7 +408,14 @@ async def make(fleet: Fleet, namespace: str, owner: Raw, name: str, app: str = "
     """The operator of Cells makes a pod."""
     made = manifests.pod(name, annotations={"sandbox.flotilla/runs-for": "1h"}, **spec)
     made["metadata"] |= {"labels": {"app": app}, "ownerReferences": [owner]}
-    await fleet.source.create(PODS, made, namespace)
+
+    async def there() -> bool:
+        with contextlib.suppress(AlreadyExists):
+            await fleet.source.create(PODS, made, namespace)
+            return True
+        return False
+
+    await fleet.until(f"pod {name} is made", there, about=namespace)
 
 
 async def test_of_an_owner_of_an_unknown_kind_none_goes_before_it_has_made_another_for_the_one_before(

@@ -5,16 +5,19 @@ import hashlib
 import os
 import signal
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from agent.base import certificates
+from agent.model import envoy
 from agent.model.gatewaypeer import health_name, identity, server_name
-from agent.sandbox.gateways import PORT, GatewayPod
+from agent.sandbox.gateways import PORT, GatewayPod, program
 from tests.gateway.lab import LOCAL, SPACE, UNUSED, WEB, address, ask, dial, echo, peer, serving, stranger, web
 from tests.waiting import until
 
@@ -64,6 +67,17 @@ async def pair(gateways: tuple[GatewayPod, GatewayPod, str]) -> Pairs:
     pairs = Pairs(*gateways)
     await pairs.linked()
     return pairs
+
+
+async def test_envoy_starts_with_what_is_prepared(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agent.gateway", "--prepare", f"--directory={tmp_path}")
+    )
+    assert await process.wait() == 0
+    arguments = envoy.arguments(str(tmp_path))
+    config = await asyncio.create_subprocess_exec(program(), *arguments, "--mode", "validate")
+    assert await config.wait() == 0
+    assert set(os.listdir(tmp_path)) == {envoy.BOOTSTRAP, envoy.CLUSTERS, envoy.LISTENERS}
 
 
 async def counted(pair: Pairs, reason: str, before: int) -> None:

@@ -101,9 +101,11 @@ def condition(status: str, reason: str) -> Raw:
     return {"conditions": [{"type": "ServicesShared", "status": status, "reason": reason, "message": ""}]}
 
 
-@pytest.mark.parametrize("reason", links.NOT_FLAT)
-def test_no_address_comes_home_from_where_it_leads_to_strangers(reason: str) -> None:
-    there = of({"spec": {}, "status": condition("False", reason)})
+@pytest.mark.parametrize(
+    ("state", "reason"), [*(("False", reason) for reason in links.NOT_FLAT), ("True", links.BY_GATEWAY)]
+)
+def test_no_address_comes_home_from_where_it_leads_to_strangers(state: str, reason: str) -> None:
+    there = of({"spec": {}, "status": condition(state, reason)})
     found, left_out = without_outside(status("10.1.0.5", "fd00:1::5"), there)
     assert found == {"phase": "Running", "hostIP": "192.0.2.1"}
     assert left_out is not None
@@ -127,7 +129,9 @@ def test_both_have_their_say() -> None:
     assert without_outside(status("10.9.0.5"), there) == ({"phase": "Running", "hostIP": "192.0.2.1"}, OUTSIDE)
 
 
-@pytest.mark.parametrize(("state", "reason"), [("False", "Forbidden"), ("True", links.OVERLAP), ("True", "MCS")])
+@pytest.mark.parametrize(
+    ("state", "reason"), [("False", "Forbidden"), ("True", links.OVERLAP), ("True", "MCS"), ("False", "Gateway")]
+)
 def test_addresses_come_home_whatever_else_keeps_endpoints_from_being_shared(state: str, reason: str) -> None:
     assert of({"spec": {}, "status": condition(state, reason)}) == ANYWHERE
 

@@ -1,5 +1,6 @@
 """The tree of our own image: it runs with nothing but itself."""
 
+import marshal
 import os
 import subprocess
 import sys
@@ -31,6 +32,13 @@ def test_nothing_of_this_machine_is_in_it(tree: Path) -> None:
     links = [path for path in tree.rglob("*") if path.is_symlink()]
     assert [link for link in links if not link.exists() or link.readlink().is_absolute()] == []
     assert str(REPOSITORY) not in "".join(path.read_text() for path in (tree / "usr/local/bin").glob("flotilla"))
+
+
+def test_what_processes_load_is_compiled_whatever_the_times_of_files_are(tree: Path) -> None:
+    (file,) = tree.rglob("agent/__pycache__/app.*.pyc")
+    content = file.read_bytes()
+    assert int.from_bytes(content[4:8], "little") == 1, "made from a hash that nobody checks"
+    assert marshal.loads(content[16:]).co_filename == f"/{file.parents[1].relative_to(tree)}/app.py"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")

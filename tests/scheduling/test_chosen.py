@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from agent.model.claimfilter import combine as asking
+from agent.model.claimfilter import level
 from agent.model.targetchoice import Level, combine
 from agent.scheduling.explain import explain
 from agent.scheduling.placed import Decided, Placed, Reference, shares
@@ -101,3 +103,18 @@ def test_what_cannot_be_read_sends_a_pod_nowhere() -> None:
     ranking = ranked(choosing("us eu"), US, EU)
     assert not ranking.order
     assert {reason for reason, _ in told(ranking).values()} == {"NotChosen"}
+
+
+def test_a_pod_that_asks_for_a_claim_goes_only_where_the_cluster_has_it() -> None:
+    claim = "p2code.filter.region"
+    wanted = pod_info().claiming(asking((level("namespace shop", {claim: "south"}),)))
+    south, north = target_info("us", claims={claim: "south"}), target_info("eu", claims={claim: "north"})
+    ranking = ranked(wanted, north, south, target_info("ap", claims={}), target_info("sa"))
+    assert titles(ranking) == ["us"]
+    assert told(ranking) == {
+        "eu": ("NotClaimed", f"its claim {claim} is north, and is to be south for namespace shop"),
+        "ap": ("NotClaimed", f"its cluster has no claim {claim}, which is to be south for namespace shop"),
+        "sa": ("NotClaimed", "which claims its cluster has is not known"),
+    }
+    assert titles(ranked(wanted, target_info("eu", claims={claim: "south"}))) == ["eu"]
+    assert pod_info().claiming(None).claims is None

@@ -138,12 +138,12 @@ def test_cluster_sets_and_placements_are_asked_about_only_where_that_is_wanted()
         return {each["name"].partition(".")[0]: each for each in found}
 
     plain, found = made(placements=False), made(placements=True)
-    entries = ("bind-sets", "join-sets", "placements", "namespaces")
+    entries = ("bind-sets", "join-sets", "placements", "namespaces", "applications")
     assert tuple(found) == (*plain, *entries)
     for name, policy, resource in zip(
         entries,
-        ("Fail", "Fail", "Ignore", "Ignore"),
-        ("managedclustersetbindings", "managedclusters", "placements", "namespaces"),
+        ("Fail", "Fail", "Ignore", "Ignore", "Ignore"),
+        ("managedclustersetbindings", "managedclusters", "placements", "namespaces", "p2codeschedulingmanifests"),
         strict=True,
     ):
         (rule,) = found[name]["rules"]

@@ -106,6 +106,46 @@ def test_a_workload_is_warned_of_both() -> None:
     ]
 
 
+FILTER = "p2code.filter.region"
+
+
+def asking(before: dict[str, str] | None = None, **filters: str) -> Raw:
+    asked = request(before)
+    asked["object"]["metadata"]["annotations"] = {f"p2code.filter{key}": value for key, value in filters.items()}
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("", "south", "names no feature: write p2code.filter.FEATURE"),
+        ("region", "south", "names no feature: write p2code.filter.FEATURE"),
+        (".region", "", "has no value: write the one that the claim of a cluster has to have, or remove it"),
+        (".region", "x" * 1025, "has 1025 characters, and no claim has more than 1024"),
+    ],
+)
+def test_a_filter_that_no_claim_can_match_is_refused_of_namespaces_and_pods(key: str, value: str, says: str) -> None:
+    field = f"metadata.annotations[p2code.filter{key}]"
+    answer = of_namespace(asking(**{key: value}), KNOWN)
+    assert answer.outcome is Outcome.REFUSED
+    (cause,) = answer.review["response"]["status"]["details"]["causes"]
+    assert (cause["field"], cause["message"].partition(says)[1]) == (field, says)
+    (kept,) = warnings(asking({f"p2code.filter{key}": value}, **{key: value}))
+    assert kept.startswith(f"{field}: ")
+    pod = elected("web", "shop")
+    pod["metadata"]["annotations"][f"p2code.filter{key}"] = value
+    with pytest.raises(InvalidPod) as caught:
+        proxy_pod(pod, [])
+    assert caught.value.field == field
+
+
+def test_a_filter_is_taken_and_of_a_workload_itself_a_warning_says_where_it_counts() -> None:
+    asked = asking(**{".region": "south"})
+    assert warnings(asked) == []
+    (told,) = of_workload(asked, KNOWN)
+    assert told.startswith(f"metadata.annotations[{FILTER}]: counts for nothing here: write it into the annotations")
+
+
 def test_what_is_no_namespace_is_malformed() -> None:
     with pytest.raises(Malformed, match="no Namespace"):
         of_namespace({"uid": "u", "object": {"kind": "Pod"}}, KNOWN)
@@ -139,6 +179,9 @@ async def test_a_real_api_server_asks_about_namespaces_workloads_and_pods(place:
         with pytest.raises(Invalid, match="must be one of surge, evict, never"):
             await place.client.patch(NAMESPACES, place.namespace, {"metadata": {"annotations": {MOVE: "no"}}})
         await say(None)
+        with pytest.raises(Invalid, match="has no value"):
+            await place.client.patch(NAMESPACES, place.namespace, {"metadata": {"annotations": {FILTER: ""}}})
+        await place.client.patch(NAMESPACES, place.namespace, {"metadata": {"annotations": {FILTER: "south"}}})
         plain = workload(DEPLOYMENTS, **{ELECT: ""})
         plain["spec"]["template"]["spec"].pop("serviceAccountName")
         plain["metadata"]["annotations"] = {KEY: "mars"}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.api.crds import admiralty, links, ocm
+from agent.api.crds import admiralty, links, ocm, p2code
 
 
 def crds() -> list[dict[str, Any]]:
@@ -13,6 +13,11 @@ def crds() -> list[dict[str, Any]]:
 def placement_crds() -> list[dict[str, Any]]:
     """Those of Open Cluster Management, which come with the chart where that is asked for, sorted by name."""
     return _sorted(ocm.crds())
+
+
+def p2code_crds() -> list[dict[str, Any]]:
+    """That of P2CODE's scheduler, which comes with the chart where that is asked for."""
+    return _sorted(p2code.crds())
 
 
 def _sorted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from agent.api.crds.definition import AGE, MESSAGE, READY, column, crd
 from agent.api.crds.schema import STATUS, Schema, fields, items, resource, text, whole
-from agent.api.kinds import SERVICE_LINKS
+from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS
 from agent.api.names.links import AFFINITIES
 
 _CLUSTER: Schema = text(
@@ -16,8 +16,11 @@ _LIMIT = 1024
 
 
 def crds() -> list[dict[str, Any]]:
-    """ServiceLinks."""
-    return [crd(SERVICE_LINKS, ["svcl"], _service_link(), _COLUMNS)]
+    """ServiceLinks and GatewayPeers."""
+    return [
+        crd(SERVICE_LINKS, ["svcl"], _service_link(), _COLUMNS),
+        crd(GATEWAY_PEERS, ["gwp"], _gateway_peer(), _PEER_COLUMNS),
+    ]
 
 
 _COLUMNS = [
@@ -26,6 +29,15 @@ _COLUMNS = [
     column("From", ".spec.from", "Clusters whose endpoints are offered; empty: all that have any."),
     column("Clusters", ".status.clusters[*].cluster", "Clusters whose callers reach endpoints of others."),
     MESSAGE,
+    AGE,
+]
+
+
+_PEER_COLUMNS = [
+    column("Connected", '.status.conditions[?(@.type=="Connected")].status', "Whether it answers the own gateways."),
+    column("Reason", '.status.conditions[?(@.type=="Connected")].reason', "Why it does or not."),
+    column("Addresses", ".spec.addresses", "Where its gateways are called."),
+    column("Message", '.status.conditions[?(@.type=="Connected")].message', "What to do about it.", priority=1),
     AGE,
 ]
 
@@ -102,6 +114,90 @@ def _status() -> Schema:
                     "x-kubernetes-list-map-keys": ["cluster", "namespace", "driver", "reason"],
                 },
             ),
+            **STATUS["properties"],
+        },
+    )
+
+
+_PORT: Schema = whole("Number of a port of the Service.", minimum=1, maximum=65535)
+_PORTS: Schema = items(
+    "Its ports.",
+    fields("A port of the Service.", {"name": text("Its name.", maxLength=63), "port": _PORT}, required=["port"]),
+    minItems=1,
+    maxItems=100,
+)
+_MAP_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+
+
+def _gateway_peer() -> Schema:
+    name = text("Name of the Service, in this namespace.", **_SERVICE_NAME)
+    spec = fields(
+        "What the gateways of this cluster call there, and let it call here.",
+        {
+            "uid": text("UID of the cluster: that of its namespace kube-system.", minLength=1, maxLength=127),
+            "ca": text("CA of its gateways' certificates (PEM).", minLength=1, maxLength=32768),
+            "addresses": items(
+                "Where its gateways are called, HOST:PORT; none: it calls, and is not called.",
+                text("HOST:PORT.", minLength=1, maxLength=270),
+                maxItems=16,
+                **{"x-kubernetes-list-type": "atomic"},
+            ),
+            "services": items(
+                "Services that are called there.",
+                fields(
+                    "A Service.",
+                    {
+                        "name": name,
+                        "ports": _PORTS,
+                        "ready": whole("How many ready endpoints it has there.", minimum=0),
+                    },
+                    required=["name", "ports"],
+                ),
+                **_MAP_BY_NAME,
+            ),
+            "offered": items(
+                "Services of this cluster that it may call.",
+                fields("A Service.", {"name": name, "ports": _PORTS}, required=["name", "ports"]),
+                **_MAP_BY_NAME,
+            ),
+        },
+        required=["uid", "ca"],
+    )
+    return resource(
+        "Another cluster, for the gateways of this one, in one namespace. Who may create one decides who reaches the"
+        " Services of the namespace that are shared by the same source.",
+        {"spec": spec, "status": _peer_status()},
+        required=["spec"],
+    )
+
+
+def _peer_status() -> Schema:
+    local = fields(
+        "A port of the Service.",
+        {"port": _PORT, "locals": items("Ports of the own gateways that stand for it.", whole("A port."))},
+        required=["port"],
+    )
+    says = fields(
+        "What a pod of the own gateways says.",
+        {
+            "reason": text("Whether the peer answers it."),
+            "message": text("What is wrong with this object."),
+            "healthy": whole("How many of the peer's addresses answer.", minimum=0),
+            "total": whole("How many it has.", minimum=0),
+            "listens": items("Local ports at which it listens.", whole("A port.")),
+        },
+    )
+    return fields(
+        "What the agent of this cluster and its gateways see.",
+        {
+            "services": items(
+                "What stands for the Services.",
+                fields(
+                    "A Service.", {"name": text("Its name."), "ports": items("Its ports.", local)}, required=["name"]
+                ),
+                **_MAP_BY_NAME,
+            ),
+            "gateways": {"type": "object", "description": "By pod of the own gateways.", "additionalProperties": says},
             **STATUS["properties"],
         },
     )

@@ -1,6 +1,7 @@
 """Names that are made of other names: of virtual nodes, finalizers, bindings, chaperons."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 
 from agent.api.names.prefixes import PREFIX, SHORT_PREFIX
@@ -61,6 +62,13 @@ def mirror(slice_name: str, origin: str, part: int = 0) -> str:
     digest = hashlib.sha256(origin.encode()).hexdigest()[:_HASH_LENGTH]
     base = slice_name[: LONG_LIMIT - _HASH_LENGTH - 6].rstrip("-.")
     return f"{base}-{digest}" + (f"-{part}" if part else "")
+
+
+def gateway_peer(cluster: str, source_uid: str, origin: str) -> str:
+    """Name of the GatewayPeer for what a source calls `cluster`; `origin` tells it from all others of the source."""
+    digest = hashlib.sha256(f"{source_uid}/{origin}".encode()).hexdigest()[:_HASH_LENGTH]
+    base = re.sub("[^a-z0-9]+", "-", cluster.lower())[: SHORT_LIMIT - _HASH_LENGTH - 1].strip("-")
+    return f"{base}-{digest}" if base else f"peer-{digest}"
 
 
 def sign(cluster_uid: str) -> str:

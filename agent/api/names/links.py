@@ -30,6 +30,19 @@ OVERLAP = "PodNetworksOverlap"
 STRANGERS = "PodNetworkUnreachable"
 NOT_FLAT = (OVERLAP, STRANGERS)
 """Reasons for which the condition ServicesShared of a Target is False: its pods are not reached at their addresses."""
+BY_GATEWAY = "Gateway"
+"""Reason for which it is True although they are not: gateways are called instead."""
+
+ANNOTATION_GATEWAY = SHORT_PREFIX + "gateway"
+"""On the ClusterSummary: JSON of where the gateways of a cluster are called, and of the CA of their certificates."""
+GATEWAY_SLICE_MANAGER = "gateway.flotilla"
+"""Who manages EndpointSlices that lead to the own gateway (`endpointslice.kubernetes.io/managed-by`)."""
+LABEL_GATEWAY_PEER = SHORT_PREFIX + "gateway-peer"
+"""On the same: the GatewayPeer whose Services are reached there."""
+GATEWAY_SECRET = "multicluster-scheduler-gateway-cert"
+"""Secret of the CA and the certificate of a cluster's gateways."""
+GATEWAY_SERVICE = "multicluster-scheduler-gateway"
+"""Service of a cluster's gateways, unless a setting names another."""
 
 _EXTERNAL = re.compile(r"external/[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _EXTERNAL_LIMIT = 100

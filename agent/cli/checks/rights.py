@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agent.api import ownroles
+from agent.api.gatewayroles import KEEP_GATEWAYS
 from agent.api.kinds import PLACEMENTS, SIGNERS
 from agent.api.names.ocm import OURS
 from agent.api.placementroles import AGENT_GRANTS, EVALUATE_PLACEMENTS
@@ -65,7 +66,7 @@ def _matters(grant: Grant, view: View) -> bool:
         # It may be another signer's; where certificates come, it is the right one.
         return any((target.serving or {}).get("status") == "False" for target in view.targets)
     # Granted with settings that are not seen from here; a pod or Placement that misses it says so itself.
-    switched = (ownroles.MOVES, ownroles.SOURCE_API, ownroles.USED, ownroles.SERVICE_LINKS_KEPT)
+    switched = (ownroles.MOVES, ownroles.SOURCE_API, ownroles.USED, ownroles.SERVICE_LINKS_KEPT, KEEP_GATEWAYS)
     return grant.feature not in switched and grant not in AGENT_GRANTS
 
 

@@ -43,6 +43,7 @@ def explanation_of(facts: Facts, settings: Settings, now: datetime) -> Explanati
         "claim": titles.get(claim, claim),
         "follows": _follows(facts),
         "chosen": _chosen(facts),
+        "claims": _claims(facts),
         "moves": move_told(pod, facts.proxies, titles),
         "replaces": replaces_told(pod, facts.proxies, titles),
         "attempts": tuple(
@@ -71,6 +72,7 @@ def ranking_of(facts: Facts, settings: Settings, now: datetime) -> tuple[PodInfo
     try:
         pod_info = (pod_infos.about if pod.node_name else pod_infos.of)(pod).beside(facts.volumes)
         pod_info = pod_info.following(facts.following.placed if facts.following else None).choosing(facts.choice)
+        pod_info = pod_info.claiming(facts.claims)
     except InvalidPod as error:
         raise Unexplained(f"pod {pod.namespace}/{pod.name} cannot be placed: {error}") from None
     serving = [seen.info if _chaperon(seen, pod) else seen.for_new_pods for seen in facts.targets]
@@ -84,14 +86,29 @@ def ranking_of(facts: Facts, settings: Settings, now: datetime) -> tuple[PodInfo
 def _follows(facts: Facts) -> str:
     if facts.following is None:
         return ""
-    node = facts.pod.node_name
-    return facts.following.told(next((seen.info for seen in facts.targets if seen.info.node_name == node), None))
+    return facts.following.told(_home(facts))
+
+
+def _home(facts: Facts) -> TargetInfo | None:
+    return next((seen.info for seen in facts.targets if seen.info.node_name == facts.pod.node_name), None)
+
+
+def _claims(facts: Facts) -> str:
+    if facts.claims is None:
+        return ""
+    here = _home(facts)
+    why = facts.claims.misplaced(here) if here is not None else ""
+    return (
+        f"{facts.claims.source}; it stays in {here.title}, though {why}"
+        if here is not None and why
+        else facts.claims.source
+    )
 
 
 def _chosen(facts: Facts) -> str:
     if facts.choice is None:
         return ""
-    here = next((seen.info for seen in facts.targets if seen.info.node_name == facts.pod.node_name), None)
+    here = _home(facts)
     if here is None or not facts.choice.misplaced(here):
         return facts.choice.source
     return f"{facts.choice.source}; {here.title} is none of them"
@@ -99,6 +116,7 @@ def _chosen(facts: Facts) -> str:
 
 def _misplaced(facts: Facts, target: TargetInfo) -> str:
     by_choice = facts.choice.misplaced(target) if facts.choice is not None else ""
+    by_choice = by_choice or (facts.claims.misplaced(target) if facts.claims is not None else "")
     return by_choice or (misplaced(facts.following.placed, target) if facts.following is not None else "")
 
 

@@ -26,11 +26,13 @@ from agent.cli.explaining.following import Following, following
 from agent.cli.fleet.source_queries import agent_notes, connection_of, read_nodes, read_proxies, read_targets
 from agent.cli.options import Failed, opened
 from agent.clusters.agenthealth import flaw_of
+from agent.clusters.claimfilters import asked_by, filter_of
 from agent.controllers.target import gather
 from agent.controllers.target.decide import refusal_told
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
+from agent.model.claimfilter import ClaimFilter
 from agent.model.namespaces import is_enabled, not_enabled
 from agent.model.targetchoice import TargetChoice
 from agent.scheduler.cache.extra_scores import kind_of, read_score
@@ -87,6 +89,8 @@ class Facts:
     """The Placement that the pod follows."""
     choice: TargetChoice | None = None
     """Which targets are chosen for it by annotation."""
+    claims: ClaimFilter | None = None
+    """Which claims its target's cluster has to have."""
     notes: list[str] = field(default_factory=list)
     """What could not be read, and what follows."""
 
@@ -149,6 +153,7 @@ async def read(
         volumes=volumes.settled(claims, pod, asked, proxies),
         following=await following(source, pod, namespace, notes, now),
         choice=await choosing(source, pod, namespace, objects, settings, notes),
+        claims=filter_of(asked_by(pod), asked_by(namespace)),
         notes=notes,
     )
 

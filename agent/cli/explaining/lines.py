@@ -56,6 +56,8 @@ class Explanation:
     """Its Placement, and what that has decided."""
     chosen: str = ""
     """Which targets annotations and settings choose for it, and which of them says so."""
+    claims: str = ""
+    """Which claims of its target's cluster annotations ask for, and which of them says so."""
     moves: str = ""
     """What becomes of it where it should be elsewhere: why, how far, and its replacement."""
     replaces: str = ""

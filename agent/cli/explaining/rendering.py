@@ -24,6 +24,7 @@ def _facts(explanation: Explanation) -> Iterator[str]:
         ("Group", explanation.group),
         ("Follows", explanation.follows),
         ("Chosen", explanation.chosen),
+        ("Claims", explanation.claims),
         ("Moves", explanation.moves),
         ("Replaces", explanation.replaces),
         ("Claimed by", explanation.claim),

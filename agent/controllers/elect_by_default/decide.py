@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.api import names
-from agent.model import moveterms, targetchoice
+from agent.model import claimfilter, moveterms, targetchoice
 from agent.model.namespaces import elects_by_default
 
 _SWITCH = (None, "true", "false")
@@ -36,4 +36,5 @@ def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> LabelCh
             complaints.append(f'annotation {key} is {said!r} and counts as "false": write "true" or "false"')
     complaints += [f"{field} {reason}" for field, reason in moveterms.flaws(annotations)]
     complaints += [f"{field} {reason}" for field, reason in targetchoice.flaws(annotations)]
+    complaints += [f"{field} {reason}" for field, reason in claimfilter.flaws(annotations)]
     return LabelChange({names.LABEL_ELECT_BY_DEFAULT: want} if wrong else None, "; ".join(complaints))

@@ -11,6 +11,7 @@ import time
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_SUMMARIES, SERVICES
+from agent.api.names.links import BY_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.port import Port
 from agent.clusters.target import Target
@@ -21,7 +22,7 @@ from agent.drivers.cilium import usable
 from agent.drivers.driver import BY_ADDRESSES, Pair
 from agent.drivers.sharing import CONDITION, Sharing
 from agent.kube.store import Key, Object
-from agent.model import podranges
+from agent.model import gatewaytold, podranges
 from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
@@ -29,6 +30,10 @@ from agent.runtime.together import together
 RECHECK_SECONDS = 30.0
 """Pause between looks whether what was missing is there."""
 _UNREAD_SECONDS = 0.5
+NO_GATEWAY = (
+    "endpoints are not shared by gateway: one of the clusters has none; install the chart there with gateway.enabled,"
+    " or remove the annotation"
+)
 
 
 class NetworkDriverRoom(Controller[Key]):
@@ -48,6 +53,7 @@ class NetworkDriverRoom(Controller[Key]):
         self._asks = AgentAsks(deps, self.queue.add)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self._here = NOTHING_TOLD
+        self._gateway = False
         self.watch(self._services, lambda service: ())
         self.watch(self._summaries, lambda summary: ())
         self._summaries.subscribe(self._summary_changed)
@@ -76,12 +82,14 @@ class NetworkDriverRoom(Controller[Key]):
         if flat is None:
             return _UNREAD_SECONDS
         checked_at, asked = self._checked.get(key, (0.0, None))
-        if asked == (target.port, annotation, flat) and now < checked_at:
+        gateways = self._gateway and _has_gateway(target.summary)
+        if asked == (target.port, annotation, flat, gateways) and now < checked_at:
             return checked_at - now
-        words = await self._words(target, annotation, flat, Sharing.reason(obj) if self._chose(key, target) else "")
+        present = Sharing.reason(obj) if self._chose(key, target) else ""
+        words = await self._words(target, annotation, flat, gateways, present)
         await self._condition.write(obj, words)
         pause = self._deps.settings.discovery_interval if words.status == "True" else RECHECK_SECONDS
-        self._checked[key] = (now + pause, (target.port, annotation, flat))
+        self._checked[key] = (now + pause, (target.port, annotation, flat, gateways))
         return pause
 
     def _flatness(self, target: Target, obj: Object, before: str) -> Flatness | None:
@@ -105,15 +113,19 @@ class NetworkDriverRoom(Controller[Key]):
         asked = self._checked.get(key, (0.0, None))[1]
         return not (isinstance(asked, tuple) and asked[0] == target.port and asked[1] is not None)
 
-    async def _words(self, target: Target, annotation: str | None, flat: Flatness, present: str) -> Words:
+    async def _words(
+        self, target: Target, annotation: str | None, flat: Flatness, gateways: bool, present: str
+    ) -> Words:
         services = (service.name for service in self._services.store)
         here, there = usable(await self._served(self._deps.local.port), services), await self._served(target.port)
         try:
-            driver = choose(annotation, self._drivers, Pair(here, there, flat.usable), present)
+            driver = choose(annotation, self._drivers, Pair(here, there, flat.usable, gateways), present)
         except ValueError as error:
             return Words("False", "InvalidNetworkDriver", str(error))
         if driver is None:
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}")
+        if driver.reason == BY_GATEWAY and not gateways:
+            return Words("False", "NoGateway", NO_GATEWAY)
         problem = await driver.status(target)
         if problem:
             return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}")
@@ -136,12 +148,17 @@ class NetworkDriverRoom(Controller[Key]):
         self._checked.pop(target.key, None)
 
     def _summary_changed(self, old: Object | None, new: Object | None) -> None:
-        here = read(new.annotations if new is not None else None)
-        if here != self._here:
-            self._here = here
+        annotations = new.annotations if new is not None else None
+        here, gateway = read(annotations), _has_gateway(new)
+        if (here, gateway) != (self._here, self._gateway):
+            self._here, self._gateway = here, gateway
             for target in self._deps.targets:
                 self.queue.add(target.key)
 
     def _attached(self, target: Target) -> None:
         if not target.is_self:
             self.watch(target.summaries, lambda summary: (target.key,), required=False)
+
+
+def _has_gateway(summary: Object | None) -> bool:
+    return summary is not None and gatewaytold.read(summary.annotations) is not None

@@ -1,6 +1,7 @@
 """Links: every shared Service has a ServiceLink, and each of these tells between which clusters endpoints are reached.
 
-Watches  ServiceLinks, Services here, their EndpointSlices and copies in all clusters, Targets.
+Watches  ServiceLinks, Services here, their EndpointSlices and copies in all clusters, Targets; GatewayPeers of ours
+         where there are gateways.
 Writes   a ServiceLink, named like the Service and owned by it, where its user has written none of that name; the status
          of all ServiceLinks, when something changes and at most every half second; an event when Ready changes.
 Absent target: its rows say so, and no other row waits for it. What links narrow, the rooms that write endpoints read.
@@ -8,21 +9,24 @@ Absent target: its rows say so, and no other row waits for it. What links narrow
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.kinds import SERVICE_LINKS, TARGET_KINDS
+from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS, TARGET_KINDS
 from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.controllers.links.gather import Cluster, Gather, NotYet, Offer
+from agent.drivers.driver import HERE
 from agent.drivers.sharing import CONDITION, Sharing, are_networks_new, key_of
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
+from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.model import gatewaytold
 from agent.model.diff import same
 from agent.model.servicelinks import READY, Pair, accepted, is_untouched, made_for, status
 from agent.model.servicerule import rule
@@ -57,7 +61,7 @@ class ServiceLinksRoom(Controller[Key]):
         self._links.subscribe(self.queue.add)
         self._links.on_rule(self.queue.add, lambda: self._all(""))
         self.watch(self._sharing.services, self._service_changed)
-        self.watch(self._sharing.here(), self._slice_changed)
+        self.watch(self._sharing.informer(HERE), self._slice_changed)
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.nodes.subscribe(self._node_changed)
         self.watch(deps.namespaces.informer, lambda namespace: ())
@@ -65,6 +69,10 @@ class ServiceLinksRoom(Controller[Key]):
         for informer in deps.local.either(TARGET_KINDS).informers:
             self.watch(informer, lambda target: ())
             informer.subscribe(self._target_object_changed)
+        self._peers: WeakSet[Target] = WeakSet()
+        """Those whose GatewayPeers are looked at."""
+        if deps.settings.gateway:
+            self._watch_peers(deps.local.informer)
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._sharing.detach)
@@ -202,6 +210,8 @@ class ServiceLinksRoom(Controller[Key]):
 
     def _target_changed(self, target: Target) -> None:
         there = self._deps.targets.get(target.key) is target
+        if there and not target.is_self:
+            self._summary_changed(target)
         now = (there, target.ready, target.record.state, self._sharing.is_synced(target.node_name))
         if self._known.get(target) != now:
             self._known[target] = now
@@ -214,9 +224,28 @@ class ServiceLinksRoom(Controller[Key]):
         self.watch(copies, lambda copy: self._with_original(copy.key), required=False)
         self.watch(slices, self._slice_changed, required=False)
 
+        self.watch(target.summaries, lambda summary: self._summary_changed(target), required=False)
+
+    def _summary_changed(self, target: Target) -> Iterable[Key]:
+        """Of a target that has gateways it is told there how these are."""
+        summary = target.summary
+        has = self._deps.settings.gateway and summary is not None and gatewaytold.read(summary.annotations) is not None
+        if has and target not in self._peers:
+            self._peers.add(target)
+            self._watch_peers(target.informer)
+        return ()
+
+    def _watch_peers(self, informer: Callable[..., Informer]) -> None:
+        mine = f"{names.LABEL_PARENT_CLUSTER_UID}={self._deps.cluster_uid}"
+        self.watch(informer(GATEWAY_PEERS, labels=mine), _services_of, required=False)
+
     def _all(self, namespace: str) -> None:
         for service in self._sharing.known(namespace) | self._links.services(namespace):
             self.queue.add(service)
+
+
+def _services_of(peer: Object) -> Iterable[Key]:
+    return [(peer.namespace, each["name"]) for each in peer.decode()["spec"].get("services") or ()]
 
 
 def _said(target: Object) -> object:

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.names.links import external
+from agent.api.names.links import BY_GATEWAY, external
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS
 from agent.clusters.target import State
 from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Driver, Place
+from agent.drivers.gateway import Gateway
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key, Object
@@ -109,6 +110,7 @@ class Gather:
         self._deps = deps
         self._sharing = sharing
         self._elsewhere = elsewhere
+        self._gateway = Gateway(sharing)
         self._drivers = {driver.reason: driver for driver in all_drivers(sharing)}
         self._silent: dict[str, float] = {}
         """Until when clusters are not asked, by their virtual nodes."""
@@ -195,7 +197,10 @@ class Gather:
             for source in sources:
                 offer = offers[source.node]
                 reason = self._reason(callers, source, service)
-                said = await asked.connected(reason, place)
+                if reason == BY_GATEWAY and place is not None:
+                    said: Finding | None = self._gateway.between(place, source.node)
+                else:
+                    said = await asked.connected(reason, place)
                 programmed = away or self._programmed(consumer, source, place, reason, offer)
                 if programmed.status == "True":
                     programmed = await asked.offered(reason, self._sharing.place(source.node, service)) or programmed

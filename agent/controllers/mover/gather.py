@@ -8,10 +8,11 @@ from agent.api import names
 from agent.api.kinds import DEPLOYMENTS, JOBS, NODES, PERSISTENT_VOLUME_CLAIMS, REPLICA_SETS, STATEFUL_SETS
 from agent.api.names import moves
 from agent.clusters.deps import Deps
+from agent.clusters.target import Target
 from agent.controllers.mover import owners
 from agent.controllers.mover.causes import Causes, Levels
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
-from agent.controllers.mover.groups import Groups, bound_claim, group_of
+from agent.controllers.mover.groups import Groups, bound_claim, group_of, wanted_by
 from agent.controllers.mover.limits import is_waiting
 from agent.controllers.mover.owners import Asked
 from agent.controllers.mover.room import room
@@ -211,9 +212,9 @@ class Gather:
         for pod, view in zip(pods, views, strict=True):
             if view.owned and view.lives and view.cause:
                 others = self._others(pod)
-                about = (others, "" if are_alike else pod.uid)
+                about = (*(target.node_name for target in others), "" if are_alike else pod.uid)
                 if about not in known:
-                    known[about] = self._room(pod, others)
+                    known[about] = room(wanted_by(pod), self._groups.packings(others))
                 found.append(replace(view, room=known[about]))
             else:
                 found.append(view)
@@ -227,20 +228,14 @@ class Gather:
             return replace(view, serves=bool(self._withdrawal.to_withdraw(pod)))
         return replace(view, announced=self._withdrawal.is_announced(pod))
 
-    def _others(self, pod: Object) -> tuple[str, ...]:
-        """Virtual nodes of the other targets that a pod may go to."""
+    def _others(self, pod: Object) -> list[Target]:
+        """The other targets that a pod may go to."""
         choice = self._deps.choices.of(pod)
-        return tuple(
-            target.node_name
+        return [
+            target
             for target in self._deps.targets.serving(pod.namespace)
             if target.ready and target.node_name != pod.node_name and self._causes.admits(pod, target, choice)
-        )
-
-    def _room(self, pod: Object, others: Sequence[str]) -> str:
-        """Why none of these has room for a pod."""
-        nodes = (self.nodes.store.get(("", name)) for name in others)
-        uncounted = {name: self._groups.uncounted(name) for name in others}
-        return room(pod.decode(), [node.decode() for node in nodes if node is not None], uncounted)
+        ]
 
 
 def what_keeps(pod: Object, facts: Facts, claim: Callable[[Key], Object | None]) -> Raw:

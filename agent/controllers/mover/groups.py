@@ -1,8 +1,7 @@
 """Groups of pods that move together: gathers what `together` decides by, from the pods of all their owners."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +20,9 @@ from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.model.moveterms import move_of
-from agent.model.podstate import claimed_node
+from agent.model.podstate import ENDED, claimed_node
 from agent.model.quantity import InvalidQuantity
-from agent.model.requests import Amounts, host_ports, requests
+from agent.model.requests import held_by, host_ports, limits_of, requests
 from agent.scheduling.node_fit import NodeFit
 from agent.scheduling.snapshot import PodTemplate, TargetInfo
 from agent.scheduling.told_shapes import told_shapes
@@ -115,9 +114,9 @@ class Groups:
         members = [self._member(pod, targets) for pod in pods]
 
         def room() -> str:
-            packings = [packing for target in targets if (packing := self._packing(target)) is not None]
+            packings = self.packings(targets)
             one = any(member.lives and member.policy == _ONE_CLUSTER for member in members)
-            asking = [replace(member, wanted=_wanted(pod)) for pod, member in zip(pods, members, strict=True)]
+            asking = [replace(member, wanted=wanted_by(pod)) for pod, member in zip(pods, members, strict=True)]
             return room_for_all(asking, packings, one=one)
 
         return together(group, members, room)
@@ -155,26 +154,27 @@ class Groups:
             ),
         )
 
+    def packings(self, targets: Iterable[Target]) -> list[Packing]:
+        """What targets have left, as far as they have virtual nodes."""
+        return [packing for target in targets if (packing := self._packing(target)) is not None]
+
     def _packing(self, target: Target) -> Packing | None:
         """What a target has left, without what it may not have counted yet; None where nothing is known of it."""
         node = self._nodes.get(("", target.node_name))
         if node is None:
             return None
-        packing = Packing(node.decode(), _nodes_of(target))
+        obj = self._causes.targets.get(target.key)
+        limits = limits_of(obj.decode()) if obj is not None else {}
+        bound = self._deps.proxies.bound_to(target.node_name) if limits else ()
+        held = held_by(pod.decode() for pod in bound if pod.phase not in ENDED)
+        packing = Packing(node.decode(), _nodes_of(target), limits, held)
         for wanted in self._uncounted(target.node_name):
             packing.take(wanted)
         return packing
 
     def _uncounted(self, node: str) -> list[PodTemplate]:
         pods = (self._proxies.get(key) for key in self._arrivals.at(node, time.monotonic()))
-        return [wanted for pod in pods if pod is not None and (wanted := _wanted(pod)) is not None]
-
-    def uncounted(self, node: str) -> Amounts:
-        """What pods ask for that are new in the target of a virtual node, and that it may not have counted yet."""
-        total: Counter[str] = Counter()
-        for wanted in self._uncounted(node):
-            total.update(wanted.requests)
-        return total
+        return [wanted for pod in pods if pod is not None and (wanted := wanted_by(pod)) is not None]
 
 
 _OF_GROUP = (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY, names.POD_GROUP_ON_FAILURE)
@@ -202,11 +202,18 @@ def _nodes_of(target: Target) -> NodeFit | None:
     )
 
 
-def _wanted(pod: Object) -> PodTemplate | None:
-    """What a pod asks of a target's nodes, None where that cannot be read."""
+def wanted_by(pod: Object) -> PodTemplate | None:
+    """What a pod asks of a virtual node and of a target's nodes, None where that cannot be read."""
     raw: dict[str, Any] = pod.decode()
+    spec = raw["spec"]
     try:
-        spec = source_pod(raw)["spec"]
-        return PodTemplate(pod.namespace, {}, spec, requests(raw["spec"]), ports=host_ports(raw["spec"]))
+        source = source_pod(raw)
+        # With this annotation its constraints are about virtual nodes alone.
+        over = names.annotation(source["metadata"].get("annotations"), names.USE_CONSTRAINTS) is not None
+        proxy = {key: spec[key] for key in _CONSTRAINTS if spec.get(key)}
+        return PodTemplate(pod.namespace, proxy, {} if over else source["spec"], requests(spec), ports=host_ports(spec))
     except (InvalidPod, InvalidQuantity, *UNDECODABLE):
         return None
+
+
+_CONSTRAINTS = ("nodeSelector", "affinity", "tolerations")

@@ -1,5 +1,6 @@
 """Whether targets have room for pods, by what virtual nodes and summaries tell: asked before any is evicted. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,52 +9,27 @@ import msgspec
 from agent.api import names
 from agent.controllers.mover.together import Member
 from agent.model.quantity import InvalidQuantity
-from agent.model.requests import Amounts, amounts, requests
-from agent.scheduling.node_fit import NodeFit, fits
-from agent.scheduling.snapshot import PodTemplate
+from agent.model.requests import Amounts, amounts
+from agent.scheduling.filters import not_selected
+from agent.scheduling.matching import intolerable
+from agent.scheduling.node_fit import NodeFit
+from agent.scheduling.quota import over_limit
+from agent.scheduling.snapshot import PodTemplate, TargetInfo
 
 Raw = Mapping[str, Any]
 
-_EFFECTS = ("NoSchedule", "NoExecute")
-NOTHING: Mapping[str, Amounts] = {}
+_NONE: Amounts = {}
 
 
-def room(pod: Raw, nodes: Iterable[Raw], uncounted: Mapping[str, Amounts] = NOTHING) -> str:
-    """Why none of these virtual nodes has room for a pod like this one, empty if one has, as far as is known.
+def room(wanted: PodTemplate | None, packings: Sequence["Packing"]) -> str:
+    """Why none of these targets has room for a pod, empty if one has, as far as is known.
 
-    What their target has left is compared all in all: whether a single node there takes it, its scheduler finds out.
-
-    :param uncounted: by virtual node, what pods ask for that are new there and may not be counted yet
+    :param wanted: what it asks for, None where that cannot be read
     """
-    try:
-        wanted = requests(pod.get("spec") or {})
-    except InvalidQuantity:
-        return ""
-    reasons = [_refusal(wanted, node, uncounted.get(node["metadata"]["name"], {})) for node in nodes]
-    if not reasons:
+    if not packings:
         return "there is no other target that it may go to"
-    return "" if "" in reasons else "; ".join(sorted(filter(None, reasons)))
-
-
-def _refusal(wanted: Amounts, node: Raw, uncounted: Amounts) -> str:
-    closed = _closed(node)
-    if closed:
-        return closed
-    left = _free(node)
-    if left is None:
-        return ""
-    short = sorted(name for name, amount in wanted.items() if amount > left.get(name, 0) - uncounted.get(name, 0))
-    return f"{node['metadata']['name']} has not enough {', '.join(short)}" if short else ""
-
-
-def _closed(node: Raw) -> str:
-    """Why nothing new goes to a virtual node, empty if something may."""
-    name, spec = node["metadata"]["name"], node.get("spec") or {}
-    if spec.get("unschedulable"):
-        return f"{name} is cordoned"
-    taints = (taint for taint in spec.get("taints") or () if taint.get("effect") in _EFFECTS)
-    closed = next((taint["key"] for taint in taints if taint["key"] != names.PROVIDER_KEY), "")
-    return f"{name} has the taint {closed}" if closed else ""
+    reasons = [packing.refusal(wanted) for packing in packings] if wanted is not None else [""]
+    return "" if "" in reasons else "; ".join(sorted(reasons))
 
 
 def _free(node: Raw) -> Amounts | None:
@@ -70,20 +46,63 @@ def _free(node: Raw) -> Amounts | None:
 class Packing:
     """What one target has left while pods are put into it one after the other, as far as it tells."""
 
-    def __init__(self, node: Raw, nodes: NodeFit | None) -> None:
-        """:param nodes: its own nodes, None where it does not tell of them"""
+    def __init__(self, node: Raw, nodes: NodeFit | None, limits: Amounts = _NONE, held: Amounts = _NONE) -> None:
+        """:param nodes: its own nodes, None where it does not tell of them
+
+        :param limits: what pods of ours may request there together, by their Target
+        :param held: what they do
+        """
+        self._limits, self._held = limits, Counter(held)
         self.name: str = node["metadata"]["name"]
-        self.closed = _closed(node)
+        spec = node.get("spec") or {}
+        self._node = TargetInfo(
+            title=self.name,
+            node_name=self.name,
+            namespace="",
+            ready=True,
+            state="",
+            labels=node["metadata"].get("labels") or {},
+            taints=tuple(spec.get("taints") or ()),
+            unschedulable=bool(spec.get("unschedulable")),
+            allocatable={},
+            shapes=(),
+        )
         self._free = _free(node)
         self._nodes = nodes
 
+    def closed(self, wanted: PodTemplate | None) -> str:
+        """Why no pod like this goes to the virtual node, whatever room there is; empty if it may."""
+        if self._node.unschedulable:
+            return f"{self.name} is cordoned"
+        if wanted is None:
+            return ""
+        taint = intolerable(self._node.taints, wanted.proxy.get("tolerations") or ())
+        if taint is not None:
+            return f"{self.name} has the taint {taint['key']}"
+        return f"{self.name} does not match its node selector or affinity" if not_selected(wanted, self._node) else ""
+
+    def refusal(self, wanted: PodTemplate) -> str:
+        """Why there is no room for one more pod, empty if there is."""
+        if closed := self.closed(wanted):
+            return closed
+        if rejection := over_limit(self._limits, self._held, wanted):
+            return f"{self.name}: {rejection.message}"
+        left = self._free
+        if left is not None:
+            short = sorted(name for name, amount in wanted.requests.items() if amount > left.get(name, 0))
+            if short:
+                return f"{self.name} has not enough {', '.join(short)}"
+        # Of a large target not every node is known: as long as one fits, the sums count.
+        rejection = self._nodes.reject(wanted) if self._nodes is not None else None
+        return f"{self.name}: {rejection.message}" if rejection is not None else ""
+
     def take(self, wanted: PodTemplate) -> bool:
         """Put one more pod into it; False where there is no room."""
-        if self.closed or (self._free is not None and not fits(wanted.requests, self._free)):
+        if self.refusal(wanted):
             return False
-        # Of a large target not every node is known: as long as one fits, the sums count.
-        if self._nodes is not None and not self._nodes.take(wanted) and not self._nodes.fits(wanted):
-            return False
+        self._held.update(wanted.requests)
+        if self._nodes is not None:
+            self._nodes.take(wanted)
         if self._free is not None:
             self._free = {name: amount - wanted.requests.get(name, 0) for name, amount in self._free.items()}
         return True
@@ -127,6 +146,6 @@ def _size(wanted: PodTemplate | None) -> tuple[int, int]:
 
 
 def _lacking(living: Sequence[Member], taken: int, going: int, found: Sequence[Packing]) -> str:
-    closed = [packing.closed for packing in found if packing.closed]
+    closed = [why for packing in found if (why := packing.closed(living[0].wanted if living else None))]
     where = f" ({'; '.join(closed)})" if closed else ""
     return f"there is room for {taken} of the {going} pods of its group that have to go at once{where}"

@@ -80,7 +80,7 @@ class SummaryRoom(Controller[str]):
         if wait > 0:
             return wait
         current = self._summaries.store.get(("", key))
-        body = decide(self._wanted(), current.decode() if current else None)
+        body = decide(self._wanted(), current.decode() if current else None, gateway=self._settings.gateway)
         if body is None:
             return None
         if current is None:

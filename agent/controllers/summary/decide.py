@@ -64,10 +64,12 @@ def substance(node: bytes) -> tuple[bytes | bool, ...]:
     )
 
 
-def decide(wanted: Raw, current: Raw | None) -> Raw | None:
+def decide(wanted: Raw, current: Raw | None, *, gateway: bool = False) -> Raw | None:
     """The summary to create when there is none, else the merge patch to its present state; None for no change.
 
     Labels are payload, so all that are not wanted are removed. Annotations of others survive.
+
+    :param gateway: whether somebody else tells of gateways
     """
     if current is None:
         return wanted
@@ -77,7 +79,8 @@ def decide(wanted: Raw, current: Raw | None) -> Raw | None:
     )
     metadata = current["metadata"]
     relabelled = merge_patch(metadata.get("labels") or {}, wanted["metadata"]["labels"])
-    found = {key: value for key, value in (metadata.get("annotations") or {}).items() if key in _OURS}
+    ours = _OURS if gateway else (*_OURS, links.ANNOTATION_GATEWAY)
+    found = {key: value for key, value in (metadata.get("annotations") or {}).items() if key in ours}
     annotations = merge_patch(found, wanted["metadata"]["annotations"])
     changed = {name: patch for name, patch in (("labels", relabelled), ("annotations", annotations)) if patch}
     if changed:

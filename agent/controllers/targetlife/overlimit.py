@@ -6,7 +6,6 @@ Absent target: what is bound to its virtual node counts, whatever becomes of it 
 """
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,8 +15,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.kube.store import Key, Object
 from agent.model.podstate import ENDED
-from agent.model.quantity import InvalidQuantity
-from agent.model.requests import Amounts, amounts, requests, written
+from agent.model.requests import Amounts, held_by, limits_of, written
 from agent.runtime.controller import Controller
 
 PAUSE_SECONDS = 5.0
@@ -73,22 +71,9 @@ class OverLimitRoom(Controller[Key]):
 _WHAT_FOLLOWS = "none of them is evicted for that, and no other goes there"
 
 
-def limits_of(target: Mapping[str, Any]) -> Amounts:
-    """The limits of a Target; what cannot be read is none."""
-    try:
-        return amounts((target.get("spec") or {}).get("limits"))
-    except InvalidQuantity:
-        return {}
-
-
 def beyond(limits: Amounts, pods: Iterable[Mapping[str, Any]]) -> str:
     """Which limits pods that are there go beyond, in words; empty for none."""
-    held: Counter[str] = Counter()
-    for pod in pods:
-        try:
-            held.update(requests(pod.get("spec") or {}, pod.get("status")))
-        except InvalidQuantity:
-            continue
+    held = held_by(pods)
     over = (
         f"pods of this cluster request {written(name, held[name])} {name} there, of {written(name, limit)} that its"
         " limits allow"

@@ -7,8 +7,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from agent.api import names
+from agent.clusters.claimfilters import asked_by
 from agent.kube.store import Object
 from agent.model import constraints
+from agent.model.claimfilter import Level
 from agent.model.errors import InvalidPod
 from agent.model.manifest import FIELD, source_pod
 from agent.model.requests import host_ports, requests
@@ -93,6 +95,8 @@ class PodInfos:
         self._known: dict[str, _Known] = {}
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._namespaces: dict[str, dict[str, str]] = {}
+        self._silent: dict[str, str] = {}
+        """UIDs of pods that ask for no claim to the version that was searched for any."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -114,9 +118,19 @@ class PodInfos:
         """The demand of a pod that has a target, without attempts; an unusable manifest is no matter any more."""
         return self._read(pod).pod_info
 
+    def asks(self, pod: Object) -> Level | None:
+        """Which claims a pod itself asks for, None for none."""
+        if self._silent.get(pod.uid) == pod.version:
+            return None
+        asked = asked_by(pod)
+        if asked is None:
+            self._silent[pod.uid] = pod.version
+        return asked
+
     def forget(self, uid: str) -> None:
         """A pod is gone."""
         self._known.pop(uid, None)
+        self._silent.pop(uid, None)
 
     def relabel(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Take note of a namespace's labels; whether this changes any demand that is there."""

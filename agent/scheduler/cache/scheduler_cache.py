@@ -8,12 +8,14 @@ from dataclasses import replace
 from agent.api import names
 from agent.api.kinds import NODES
 from agent.base.clock import parse
+from agent.clusters.claimfilters import asked_by, filter_of
 from agent.clusters.decided import placement_of
 from agent.clusters.deps import Deps
 from agent.clusters.namespaces import turns
 from agent.clusters.record import grace
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
+from agent.model.claimfilter import ClaimFilter
 from agent.model.namespaces import not_enabled
 from agent.model.targetchoice import TargetChoice
 from agent.scheduler.cache.assumed_pods import AssumedPods
@@ -78,6 +80,7 @@ class SchedulerCache:
         started = time.perf_counter()
         pod_info = self.pod_infos.of(pod).beside(self._prerequisites.places(pod))
         pod_info = pod_info.following(self.decisions.of(pod)).choosing(self._choices.of(pod))
+        pod_info = pod_info.claiming(self._claims(pod))
         self.assumed.refresh()
         self._turn += 1
         targets: Sequence[TargetInfo] = self._targets.serving(pod.namespace)
@@ -87,9 +90,13 @@ class SchedulerCache:
         PHASE.labels("rank").observe(time.perf_counter() - started)
         return pod_info, ranking
 
-    def moment(self, pod: Object) -> tuple[int, str, Placed | None, TargetChoice | None]:
+    def moment(self, pod: Object) -> tuple[int, str, Placed | None, TargetChoice | None, ClaimFilter | None]:
         """As long as this is the same, so is `ranking`, but for what is free."""
-        return self.epoch, pod.version, self.decisions.of(pod), self._choices.of(pod)
+        return self.epoch, pod.version, self.decisions.of(pod), self._choices.of(pod), self._claims(pod)
+
+    def _claims(self, pod: Object) -> ClaimFilter | None:
+        """Which claims the cluster of its target has to have."""
+        return filter_of(self.pod_infos.asks(pod), asked_by(self.namespaces.store.get(("", pod.namespace))))
 
     def reasoned(self, pod: Object, ranking: Ranking) -> Ranking:
         """The same ranking for somebody who reads it: why the pod's Placement has not decided for each cluster."""
@@ -103,8 +110,10 @@ class SchedulerCache:
         """Why a pod would not get its target today, by annotation or by its Placement; empty where it would, and while
         it is `spared`.
         """
-        choice = self._choices.of(pod)
+        choice, claims = self._choices.of(pod), self._claims(pod)
         if choice is not None and (why := choice.misplaced(target)):
+            return why
+        if claims is not None and (why := claims.misplaced(self._targets.info_of(target))):
             return why
         return "" if self.spared(pod, target) else self._unplaced(pod, target)
 
@@ -143,7 +152,7 @@ class SchedulerCache:
         assert namespace is not None
         if turns(old, new):
             self.assumed.namespace_turned(namespace.name)
-        if old is not None and placement_of(old) != placement_of(new):
+        if old is not None and (placement_of(old), asked_by(old)) != (placement_of(new), asked_by(new)):
             self._decided([pod.key for pod in self.proxies.store if pod.namespace == namespace.name])
         if self.pod_infos.relabel(namespace.name, new.labels if new is not None else {}):
             self.assumed.usages.counts.recount()
@@ -166,7 +175,8 @@ class SchedulerCache:
 
     def knows_where(self, pod: Object) -> bool:
         """Whether it is known to which targets a pod may go by annotation, and as its Placement has decided."""
-        return self.decisions.can_tell(pod) and self._choices.can_tell(pod)
+        claims_known = self._claims(pod) is None or self._targets.knows_claims(pod.namespace)
+        return claims_known and self.decisions.can_tell(pod) and self._choices.can_tell(pod)
 
     def closed(self, namespace: str) -> str:
         """Why no pod of a namespace gets a target anew, empty when pods may."""

@@ -71,6 +71,11 @@ class TargetCache:
         found = [unconnected_target(obj) for obj in self._unconnected(namespace)]
         return not connecting and all(each.known and not each.ready for each in found)
 
+    def knows_claims(self, namespace: str) -> bool:
+        """Whether what clusters say of themselves has been read, where it can be; not for a moment after a start."""
+        ready = (target for target in self._targets.serving(namespace) if target.ready)
+        return all(each.summaries.synced.is_set() or each.summaries.error is not None for each in ready)
+
     def _unconnected(self, namespace: str) -> list[Object]:
         """Targets that cannot be connected, or not yet."""
         return [obj for obj in self._objects.serving(namespace) if self._targets.get(obj.key) is None]

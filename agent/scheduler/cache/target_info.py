@@ -6,11 +6,13 @@ from typing import Any, Protocol
 import msgspec
 
 from agent.api import names
+from agent.api.names.ocm import CLAIMS
 from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.target import Record
 from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.store import Object
-from agent.model.quantity import InvalidQuantity
+from agent.model import clusterclaims
+from agent.model.requests import limits_of
 from agent.model.standing import standing
 from agent.scheduler.cache.quotas import Quotas
 from agent.scheduling.snapshot import Amounts, Extra, Shape, TargetInfo, amounts
@@ -72,8 +74,14 @@ def target_info_of(
         extra=extra or {},
         slow=target.slow,
         managed_cluster=(manifest.get("status") or {}).get("managedCluster") or "",
+        claims=claims(summary, told),
         closed=standing(manifest).closed,
     )
+
+
+def claims(summary: Object | None, told: Mapping[str, Any]) -> dict[str, str] | None:
+    """What a cluster says of itself in its ClusterSummary."""
+    return clusterclaims.read((told["metadata"].get("annotations") or {}).get(CLAIMS)) if summary is not None else None
 
 
 def _why_not_ready(target: Health, node: Object | None) -> str:
@@ -86,16 +94,12 @@ def _why_not_ready(target: Health, node: Object | None) -> str:
 
 def limits_and_weight(manifest: Mapping[str, Any]) -> tuple[Amounts, int]:
     """Limits and weight that a Target asks for. The webhook refuses what cannot be read; what got past it is none."""
-    try:
-        limits = amounts((manifest.get("spec") or {}).get("limits"))
-    except InvalidQuantity:
-        limits = {}
     text = names.annotation((manifest.get("metadata") or {}).get("annotations"), names.WEIGHT)
     try:
         weight = max(-100, min(100, int(text or "0")))
     except ValueError:
         weight = 0
-    return limits, weight
+    return limits_of(manifest), weight
 
 
 def common_labels(summary: Object | None) -> dict[str, str]:

@@ -38,7 +38,7 @@
 {{- range $name, $where := dict
       "cluster-name" "clusterName" "log-level" "agent.logLevel" "log-json" "agent.logJson" "kubelet-port" "agent.kubeletPort"
       "source-controller" "sourceController.enabled" "summary-detail" "agent.summaryDetail" "cluster-property" "agent.clusterProperties" "summary-used" "agent.summaryUsed"
-      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication"
+      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "p2code" "agent.p2code.enabled" "p2code-precedence" "agent.p2code.precedence" "p2code-namespace" "agent.p2code.namespace" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication" "gateway" "gateway.enabled" "gateway-service" "gateway.enabled" "gateway-address" "gateway.addresses"
       "kubeconfig" "nothing: the agent uses its service account" "namespace" "nothing: it is the release's" -}}
 {{- if hasKey $agent.settings $name -}}
 {{- fail (printf "agent.settings.%s: use %s" $name $where) -}}
@@ -90,6 +90,10 @@
 {{- if ne $placement.prometheus "[]" -}}
 {{- fail "agent.prometheusScores with agent.placement.mode=off: scores are for Placements, which are not looked at then; set the mode to auto, serve or consume" -}}
 {{- end -}}
+{{- end -}}
+{{- $p2code := include "flotilla.p2code" . | fromYaml -}}
+{{- if and $p2code.enabled (eq $placement.mode "off") -}}
+{{- fail "agent.p2code.enabled=true with agent.placement.mode=off: a cluster is chosen for each bundle by a Placement, which are not looked at then; set the mode to auto, serve or consume" -}}
 {{- end -}}
 {{- range $index, $score := $placement.prometheus | fromJsonArray -}}
 {{- if not (lt (default 0.0 $score.min | float64) ($score.max | float64)) -}}

@@ -88,6 +88,11 @@ imagePullSecrets:
 {{- $agent | toYaml -}}
 {{- end -}}
 
+{{- /* Values of the gateway; those of an earlier chart have none. */ -}}
+{{- define "flotilla.gateway" -}}
+{{- default (dict "enabled" false) .Values.gateway | toYaml -}}
+{{- end -}}
+
 {{- /* Placements: mode, crds, usageScores, what the agent does then (serves, evaluates, scores), and the file of Prometheus' scores.
        Values of an earlier chart have none of it, and YAML reads an unquoted off as false. */ -}}
 {{- define "flotilla.placements" -}}
@@ -107,6 +112,16 @@ evaluates: {{ or $serves (default false $given.evaluate) }}
 scores: {{ or (eq $usage "true") (and (eq $usage "auto") $serves) (not (empty $asked)) }}
 scoreMax: {{ default (dict) $given.scoreMax | toJson }}
 prometheus: {{ $asked | toJson | quote }}
+{{- end -}}
+
+{{- /* Whole applications of P2CODE; values of an earlier chart have none of it. */ -}}
+{{- define "flotilla.p2code" -}}
+{{- $given := default (dict) (include "flotilla.agent" . | fromYaml).p2code -}}
+enabled: {{ default false $given.enabled }}
+precedence: {{ default "global" $given.precedence | quote }}
+namespace: {{ default "" $given.namespace | quote }}
+namespaces: {{ default (list) $given.namespaces | toJson }}
+role: {{ default "edit" $given.role | quote }}
 {{- end -}}
 
 {{- /* Of all pods, with what a component's own says over it: (dict "root" $ "own" $values.securityContext) */ -}}

@@ -19,7 +19,7 @@ from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
 from tests.e2e.reservations import empty, is_candidate_post
 from tests.e2e.test_07_lost_link import noticed
 
-BURST = 60
+BURST = 32
 Raw = dict[str, Any]
 
 
@@ -29,8 +29,8 @@ async def preferring_us(fleet: Fleet) -> AsyncIterator[str]:
     async with fleet.namespace(targets=()) as namespace:
         await fleet.join(namespace, "eu")
         await fleet.join(namespace, "us", weight=100)
-        await fleet.source.create(DEPLOYMENTS, manifests.deployment("warm", 10), namespace)
-        await fleet.running(namespace, "warm", 10)
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment("warm", 4), namespace)
+        await fleet.running(namespace, "warm", 4)
         await fleet.source.delete(DEPLOYMENTS, "warm", namespace, propagation="Background")
         await empty(fleet, namespace)
         yield namespace

@@ -135,3 +135,25 @@ def test_labels_of_a_namespace_are_live() -> None:
     assert pod_infos.relabel(pod_info.namespace, {"team": "a"})
     assert not pod_infos.relabel(pod_info.namespace, {"team": "a"})
     assert pod_info.namespace_labels == {"team": "a"}
+
+
+def test_claims_that_a_pod_asks_for_are_those_of_now() -> None:
+    def asking(version: str, **annotations: str) -> Object:
+        metadata = {
+            "name": "a",
+            "namespace": "shop",
+            "uid": "u",
+            "resourceVersion": version,
+            "annotations": annotations,
+        }
+        return Object(PODS, msgspec.json.encode({"metadata": metadata, "spec": {}}))
+
+    infos, region = PodInfos(), {"p2code.filter.region": "south"}
+    assert infos.asks(asking("1")) is None
+    assert infos.asks(asking("1", **region)) is None, "one version is searched once"
+    asked = infos.asks(asking("2", **region))
+    assert asked is not None
+    assert (asked.where, asked.wanted) == ("the pod", (("p2code.filter.region", "south"),))
+    assert infos.asks(asking("3")) is None
+    infos.forget("u")
+    assert infos.asks(asking("3", **region)) == asked

@@ -18,7 +18,6 @@ from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 
 ATTEMPTS = 5
-LABELS = {"app.kubernetes.io/managed-by": "flotilla-webhook"}
 
 _log = logging.getLogger(__name__)
 
@@ -31,14 +30,28 @@ class Rotation:
     """Reads the Secret, moves it on when something is due, remembers what it holds."""
 
     def __init__(
-        self, client: Client, namespace: str, secret: str, names: Sequence[str], lifetimes: Lifetimes, clock: Clock
+        self,
+        client: Client,
+        namespace: str,
+        secret: str,
+        names: Sequence[str],
+        lifetimes: Lifetimes,
+        clock: Clock,
+        *,
+        keeper: str,
+        remedy: str,
     ) -> None:
+        """:param keeper: who says on the Secret that it is theirs
+        :param remedy: what to do where it is somebody else's
+        """
         self._client = client
         self._namespace = namespace
         self._secret = secret
         self._names = tuple(names)
         self._lifetimes = lifetimes
         self._clock = clock
+        self._labels = {"app.kubernetes.io/managed-by": keeper}
+        self._remedy = remedy
         self.bundle: Bundle | None = None  #: as last read or written; None before the first refresh
 
     async def refresh(self) -> Bundle:
@@ -73,8 +86,8 @@ class Rotation:
         foreign = sorted(data.keys() - set(bundles.FIELDS))
         if foreign:
             raise ForeignSecret(
-                f"Secret {self._namespace}/{self._secret} also holds {', '.join(foreign)}, which is not ours: "
-                "delete it, or name another with --certificate-secret"
+                f"Secret {self._namespace}/{self._secret} also holds {', '.join(foreign)}, which is not ours:"
+                f" {self._remedy}"
             )
         try:
             return bundles.parse({key: base64.b64decode(value) for key, value in data.items()})
@@ -96,7 +109,7 @@ class Rotation:
         secret = {
             "apiVersion": "v1",
             "kind": SECRETS.name,
-            "metadata": {"name": self._secret, "namespace": self._namespace, "labels": LABELS},
+            "metadata": {"name": self._secret, "namespace": self._namespace, "labels": self._labels},
             "type": "Opaque",
             "data": _encoded(want),
         }

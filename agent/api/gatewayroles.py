@@ -1,0 +1,27 @@
+"""What gateways, and the agent because of them, may do in their cluster (see `ownroles`)."""
+
+from agent.api.accounts import Account, grants
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, SECRETS
+
+KEEP_GATEWAYS = "this cluster's gateways, and what those of others are told"
+CALL = "whom it calls, and whom it lets in"
+SAY = "how peers are seen from it"
+
+AGENT_GRANTS = (
+    *grants(GATEWAY_PEERS, "list watch create patch delete", KEEP_GATEWAYS),
+    *grants(GATEWAY_PEERS, "patch", KEEP_GATEWAYS, sub="status"),
+)
+AGENT_AT_HOME = grants(SECRETS, "create", KEEP_GATEWAYS)
+
+GATEWAY = Account(
+    "gateway",
+    {
+        "": (
+            *grants(GATEWAY_PEERS, "list watch", CALL),
+            *grants(GATEWAY_PEERS, "patch", SAY, sub="status"),
+            *grants(ENDPOINT_SLICES, "list watch", CALL),
+            *grants(NAMESPACES, "get", CALL, names=("kube-system",)),
+        ),
+    },
+)
+"""The process beside Envoy reads no Secrets: its certificate is mounted."""

@@ -1,0 +1,154 @@
+"""One of P2CODE's applications explained: its bundles, where they are and why, whom they call, what is missing."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api.kinds import PLACEMENT_DECISIONS, SCHEDULING_MANIFESTS
+from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
+from agent.api.names.p2code import bundle_placement
+from agent.cli.fleet.units import NOTHING
+from agent.cli.options import Failed
+from agent.cli.output import as_table
+from agent.cli.placements.queries import as_far, listed, name_of
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from agent.model.p2code.bundles import Bundle
+from agent.model.p2code.check import draft
+from agent.model.p2code.detect import Book, calls
+from agent.model.p2code.status import decided, observed, said
+
+Raw = Mapping[str, Any]
+
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class BundleLine:
+    """What is placed together."""
+
+    name: str
+    cluster: str
+    """Empty where none is decided."""
+    score: int | None
+    why: str
+    """What the Placement's decision says."""
+    filters: Sequence[str]
+    manifests: Sequence[str]
+    calls: Sequence[str]
+    missing: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ApplicationExplanation:
+    """All of it, and what it was told last."""
+
+    namespace: str
+    name: str
+    state: str
+    reason: str
+    message: str
+    current: bool
+    """Whether that is about the spec as it is."""
+    wrong: Sequence[str]
+    """What its annotations and manifests have that is not taken."""
+    bundles: Sequence[BundleLine]
+    not_applied: Sequence[str]
+    notes: Sequence[str] = ()
+
+
+async def read_application(client: Client, namespace: str, name: str) -> tuple[Raw, Sequence[Raw], list[str]]:
+    """The P2CodeSchedulingManifest, the PlacementDecisions of its namespace, what cannot be read. Raises Failed."""
+    try:
+        psm: Raw = await client.get(SCHEDULING_MANIFESTS, name, namespace)
+    except NotFound:
+        try:
+            there = listed(map(name_of, await client.list(SCHEDULING_MANIFESTS, namespace)))
+        except NotFound:
+            raise Failed(
+                f"this cluster does not serve {SCHEDULING_MANIFESTS}: install Flotilla in it with"
+                " `--set agent.p2code.enabled=true`, or choose another cluster by --context"
+            ) from None
+        raise Failed(f"there is no P2CodeSchedulingManifest {namespace}/{name} (there is: {there})") from None
+    notes: list[str] = []
+    return psm, await as_far(client, PLACEMENT_DECISIONS, notes, "scores are not known", namespace), notes
+
+
+def explanation_of(psm: Raw, decisions: Iterable[Raw], notes: Sequence[str] = ()) -> ApplicationExplanation:
+    """What is known of it. Pure."""
+    metadata = psm["metadata"]
+    found = draft(psm.get("spec") or {}, metadata["name"], "global")
+    last = said(psm)
+    by_label = {(each["metadata"].get("labels") or {}).get(LABEL_PLACEMENT): each for each in decisions}
+    clusters = {each.workload: each.cluster for each in decided(psm)}
+    bundling = found.application.bundling if found.application is not None else None
+    book = Book(found.application.reading.manifests, {}) if found.application is not None else None
+
+    def line(bundle: Bundle) -> BundleLine:
+        decision: Raw = by_label.get(decision_label(bundle_placement(bundle.name, metadata["name"])), {})
+        of_placement: Raw = next(iter((decision.get("status") or {}).get("decisions") or ()), {})
+        workload = bundle.manifests[0] if bundling is not None and bundling.mode == "workloads" else None
+        called = calls(workload, book) if workload is not None and book is not None else ()
+        return BundleLine(
+            name=bundle.name,
+            cluster=clusters.get(bundle.name, "") or str(of_placement.get("clusterName", "")),
+            score=of_placement.get("score"),
+            why=str(of_placement.get("reason") or ""),
+            filters=[str(each) for each in bundle.filters],
+            manifests=[str(each.identity) for each in bundle.manifests],
+            calls=[str(each) for each in called],
+            missing=[f"{each.kind} {each.name}" for each in bundle.absent],
+        )
+
+    return ApplicationExplanation(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        state=last.state if last is not None else "",
+        reason=last.reason if last is not None else "",
+        message=last.message if last is not None else "",
+        current=observed(psm),
+        wrong=[each.message for each in (found.annotated, found.manifested) if each is not None],
+        bundles=[line(each) for each in bundling.bundles] if bundling is not None else [],
+        not_applied=bundling.orphans if bundling is not None else (),
+        notes=notes,
+    )
+
+
+def as_text(explanation: ApplicationExplanation, *, terminal: bool) -> str:
+    """A heading, a table of bundles, what is not applied, notes. Pure."""
+    blocks = ["\n".join(_heading(explanation))]
+    if explanation.bundles:
+        heads = ["BUNDLE", "CLUSTER", "SCORE", "FILTERS", "MANIFESTS", "CALLS", "MISSING"]
+        rows = [
+            [
+                each.name,
+                each.cluster or NOTHING,
+                NOTHING if each.score is None else f"{each.score} ({each.why})" if each.why else str(each.score),
+                _few(each.filters),
+                _few(each.manifests),
+                _few(each.calls),
+                _few(each.missing),
+            ]
+            for each in explanation.bundles
+        ]
+        blocks.append(as_table((heads, rows), terminal=terminal))
+    if explanation.not_applied:
+        blocks.append(f"Not applied, for no workload refers to it: {', '.join(explanation.not_applied)}")
+    if explanation.notes:
+        blocks.append("\n".join(f"Note: {note}" for note in explanation.notes))
+    return "\n\n".join(blocks)
+
+
+def _heading(explanation: ApplicationExplanation) -> Iterator[str]:
+    what = f"P2CodeSchedulingManifest {explanation.namespace}/{explanation.name}"
+    if not explanation.state:
+        yield f"{what}: nobody has looked at it yet: see that the agent runs with agent.p2code.enabled"
+    else:
+        yield f"{what}: {explanation.state}" + ("" if explanation.current else ", of an earlier spec")
+        yield f"  {explanation.reason}: {explanation.message}"
+    yield from (f"  Wrong: {each}" for each in explanation.wrong)
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more if names else NOTHING

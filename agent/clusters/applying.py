@@ -1,0 +1,277 @@
+"""Applying manifests for an owner with the rights of a service account, and taking away what is no longer among them.
+
+All requests for what is applied, also those that only read, are the account's: the agent may no more than impersonate
+it, and what the account may not, the API server refuses in its own words. What is there is compared by its metadata
+(`model.applied`), a list for each kind and namespace: what is unchanged costs no write, and no dry run, which costs an
+API server as much as a write and may call webhooks.
+
+An object that is not the owner's, as its UID in a label says, is never touched. Which kinds are applied where is noted
+on the owner before the first of them is: so nothing is left behind, wherever we are killed.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agent.api.names.p2code import ANNOTATION_APPLIED_KINDS, FIELD_MANAGER, LABEL_OWNER, LABEL_PSM_UID, cut
+from agent.clusters.refusals import PASSING
+from agent.kube.client import METADATA_LIST, METADATA_ONE
+from agent.kube.discovery import Discovery
+from agent.kube.errors import Conflict, NotFound, StatusError
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.model import applied
+from agent.model.applied import Place
+from agent.runtime.together import side_by_side
+
+Raw = dict[str, Any]
+
+_FRESH = "1"
+"""The version of no object that is there: applied with it, one is created or nothing is done."""
+
+
+class Refusal(NamedTuple):
+    """One object that is not as its manifest has it, and why: a sentence for the manifest's author.
+
+    `passing`: another try may go better, without anybody doing anything. No name: all objects of the kind there.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    message: str
+    passing: bool = False
+
+
+class Remaining(NamedTuple):
+    """One object that is still there; `message` says what keeps it, empty if it is merely on its way."""
+
+    kind: str
+    namespace: str
+    name: str
+    message: str = ""
+
+
+class _Wanted(NamedTuple):
+    place: Place
+    name: str
+    body: Raw
+
+
+class _Unknown(NamedTuple):
+    """Why nothing is known of a place."""
+
+    message: str
+    passing: bool
+
+
+Objects = dict[str, Raw]
+"""Metadata of the owner's objects in one place, by name."""
+Found = dict[Place, Objects | _Unknown]
+
+
+class Applier:
+    """For one owner, in its state of now. Methods raise Unreachable, and Conflict where the owner has changed."""
+
+    def __init__(self, owners: Informer, owner: Object, account: str, discovery: Discovery) -> None:
+        """:param account: name of a service account of the owner's namespace"""
+        self._owners = owners
+        self._owner = owner
+        self._client = owners.client.as_user(f"system:serviceaccount:{owner.namespace}:{account}")
+        self._discovery = discovery
+        self._labels = {LABEL_OWNER: cut(owner.name), LABEL_PSM_UID: owner.uid}
+        noted = owner.annotations.get(ANNOTATION_APPLIED_KINDS, "")
+        self._noted = frozenset(each for each in noted.split(",") if each)
+
+    async def apply(self, manifests: Sequence[Mapping[str, Any]]) -> list[Refusal]:
+        """Bring all in line, in the order of their kinds. Unless any is refused, what else the owner has is pruned."""
+        wanted, refusals = await self._wanted(manifests)
+        places = {each.place for each in wanted}
+        await self._note(self._noted.union(map(str, places)))
+        found = await self._find(places.union(await self._places()))
+        scaled = applied.autoscaled(manifests)
+        for _, some in groupby(wanted, key=lambda each: each.place.rank):
+            answers = await side_by_side([self._bring(each, found[each.place], scaled) for each in some])
+            refusals += [each for each in answers if each is not None]
+        refusals = refusals or await self._prune(found, {(each.place, each.name) for each in wanted})
+        if not refusals:
+            await self._note(map(str, places))
+        return refusals
+
+    async def delete(self) -> list[Remaining]:
+        """Delete all that the owner has, what makes pods first; empty once there is nothing left.
+
+        What pods may still need stays until they are gone, namespaces stay until the last: to be called again.
+        """
+        left: list[Remaining] = []
+        stages: defaultdict[int, list[tuple[Place, Raw]]] = defaultdict(list)
+        for place, objects in (await self._find(await self._places())).items():
+            if isinstance(objects, _Unknown):
+                left.append(Remaining(place.kind.name, place.namespace, "", objects.message))
+            elif objects:
+                stages[place.stage] += [(place, each) for each in objects.values()]
+        first = min(stages, default=0)
+        left += await self._delete_all(stages.pop(first, []))
+        later = [each for stage in sorted(stages) for each in stages[stage]]
+        return left + [Remaining(place.kind.name, place.namespace, each["name"]) for place, each in later]
+
+    async def _wanted(self, manifests: Iterable[Mapping[str, Any]]) -> tuple[list[_Wanted], list[Refusal]]:
+        """What is to be applied, in order, and what cannot be."""
+        wanted, refusals = [], []
+        for manifest in manifests:
+            if flaw := applied.flaw(manifest):
+                refusals.append(_refused(manifest, flaw))
+                continue
+            kind = await self._discovery.find(manifest["apiVersion"], manifest["kind"])
+            if kind is None:
+                absent = f"the API server serves no {manifest['kind']} of {manifest['apiVersion']}"
+                refusals.append(_refused(manifest, absent))
+                continue
+            metadata = manifest["metadata"]
+            namespace = (metadata.get("namespace") or self._owner.namespace) if kind.namespaced else ""
+            wanted.append(_Wanted(Place(kind, namespace), metadata["name"], applied.sent(manifest, self._labels)))
+        wanted.sort(key=lambda each: each.place.rank)
+        return wanted, refusals
+
+    async def _places(self) -> list[Place]:
+        """Where the owner may have something; what is not served any more has no objects."""
+        found = []
+        for note in self._noted:
+            group, name, namespace = applied.parsed(note)
+            if (kind := await self._discovery.find_any(group, name)) is not None:
+                found.append(Place(kind, namespace))
+        return found
+
+    async def _note(self, places: Iterable[str]) -> None:
+        """Note on the owner where to look for its objects."""
+        now = frozenset(places)
+        if now == self._noted:
+            return
+        owner = self._owner
+        note = {ANNOTATION_APPLIED_KINDS: ",".join(sorted(now))}
+        body = {"metadata": {"annotations": note, "resourceVersion": owner.version}}
+        raw = await self._owners.client.patch_raw(owner.kind, owner.name, body, owner.namespace)
+        self._owner, self._noted = self._owners.absorb(raw), now
+
+    async def _find(self, places: Iterable[Place]) -> Found:
+        asked = list(places)
+        return dict(zip(asked, await side_by_side([self._list(each) for each in asked]), strict=True))
+
+    async def _list(self, place: Place) -> Objects | _Unknown:
+        labels = f"{LABEL_PSM_UID}={self._owner.uid}"
+        try:
+            _, items = await self._client.list_raw(
+                place.kind, place.namespace or None, labels=labels, accept=METADATA_LIST
+            )
+        except NotFound:
+            self._discovery.forget(place.kind)
+            return {}
+        except StatusError as error:
+            return _Unknown(_words(error), isinstance(error, PASSING))
+        return {each["name"]: each for each in map(_metadata, items)}
+
+    async def _bring(
+        self, wanted: _Wanted, found: Objects | _Unknown, scaled: frozenset[tuple[str, str, str]]
+    ) -> Refusal | None:
+        place, name, body = wanted
+        if isinstance(found, _Unknown):
+            return _refusal(place, name, found.message, passing=found.passing)
+        try:
+            there = found.get(name) or await self._look(place, name)
+            if there is None:
+                await self._send(wanted, body, {"resourceVersion": _FRESH})
+                return None
+            if (there.get("labels") or {}).get(LABEL_PSM_UID) != self._owner.uid:
+                return _refusal(place, name, self._foreign(there))
+            if there.get("deletionTimestamp"):
+                return _refusal(place, name, "it is being deleted, and made anew once it is gone", passing=True)
+            if (place.kind.name, place.namespace, name) in scaled:
+                body = applied.left_to_scaler(there, body)
+            if not applied.is_unchanged(there, body):
+                await self._send(wanted, body, {"uid": there["uid"]})
+        except StatusError as error:
+            return _refusal(place, name, _words(error), passing=isinstance(error, PASSING))
+        return None
+
+    async def _look(self, place: Place, name: str) -> Raw | None:
+        """The metadata of an object that is not among those of the owner, if there is one."""
+        try:
+            raw = await self._client.get_raw(place.kind, name, place.namespace or None, accept=METADATA_ONE)
+        except NotFound:
+            return None
+        return _metadata(raw)
+
+    async def _send(self, wanted: _Wanted, body: Raw, precondition: Mapping[str, str]) -> None:
+        place, name, _ = wanted
+        sent = body | {"metadata": body["metadata"] | precondition}
+        namespace = place.namespace or None
+        await self._client.patch_raw(place.kind, name, sent, namespace, style="apply", manager=FIELD_MANAGER)
+
+    def _foreign(self, there: Mapping[str, Any]) -> str:
+        other = (there.get("labels") or {}).get(LABEL_OWNER)
+        whose = f"belongs to {self._owner.kind.name} {other}" if other else "is not of this manifest"
+        return f"an object of that name is there already that {whose}; delete or rename it, or use another name here"
+
+    async def _prune(self, found: Found, kept: set[tuple[Place, str]]) -> list[Refusal]:
+        refusals, old = [], []
+        for place, objects in found.items():
+            if isinstance(objects, _Unknown):
+                refusals.append(_refusal(place, "", objects.message, passing=objects.passing))
+                continue
+            gone = (each for name, each in objects.items() if (place, name) not in kept)
+            old += [(place, each) for each in gone if not each.get("deletionTimestamp")]
+        left = [each for each in await self._delete_all(old) if each.message]
+        return refusals + [Refusal(*each[:3], f"{applied.title(*each[:3])}: {each.message}") for each in left]
+
+    async def _delete_all(self, objects: Iterable[tuple[Place, Raw]]) -> list[Remaining]:
+        """Last applied, first deleted; what is left then."""
+        ordered = sorted(objects, key=lambda each: -each[0].rank)
+        answers = await side_by_side([self._delete(*each) for each in ordered])
+        return [each for each in answers if each is not None]
+
+    async def _delete(self, place: Place, metadata: Raw) -> Remaining | None:
+        """What is left of one: with foreground propagation it goes after what it has made."""
+        kind, namespace, name = place.kind, place.namespace, metadata["name"]
+        if metadata.get("deletionTimestamp"):
+            held = [each for each in metadata.get("finalizers") or () if each != "foregroundDeletion"]
+            message = f"it is being deleted, and held by finalizers: {', '.join(held)}" if held else ""
+            return Remaining(kind.name, namespace, name, message)
+        try:
+            raw = await self._client.delete(
+                kind, name, namespace or None, uid=metadata["uid"], propagation="Foreground"
+            )
+        except NotFound:
+            return None
+        except Conflict:
+            return Remaining(kind.name, namespace, name)
+        except StatusError as error:
+            return Remaining(kind.name, namespace, name, _words(error))
+        return Remaining(kind.name, namespace, name) if raw else None
+
+
+def _metadata(raw: bytes | msgspec.Raw) -> Raw:
+    metadata: Raw = msgspec.json.decode(raw, type=Raw)["metadata"]
+    return metadata
+
+
+def _refusal(place: Place, name: str, reason: str, *, passing: bool = False) -> Refusal:
+    kind, namespace = place.kind.name, place.namespace
+    return Refusal(kind, namespace, name, f"{applied.title(kind, namespace, name)}: {reason}", passing)
+
+
+def _refused(manifest: Mapping[str, Any], reason: str) -> Refusal:
+    """Of what may be no object at all."""
+    given = manifest.get("metadata")
+    metadata = given if isinstance(given, Mapping) else {}
+    about = (str(manifest.get("kind") or ""), str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+    return Refusal(*about, f"{applied.title(*about)}: {reason}")
+
+
+def _words(error: StatusError) -> str:
+    """The API server's, with what to do where it is we who may not."""
+    if "cannot impersonate" in str(error):
+        return f"{error}; add the namespace to agent.p2code.namespaces of the chart"
+    return str(error)

@@ -1,0 +1,280 @@
+"""GatewayPeers: in every cluster, those others that its gateways call or let in, for what is shared by gateways.
+
+Watches  Services here, their EndpointSlices and copies in all clusters, Targets, ClusterSummaries (which tell of
+         gateways), ServiceLinks, and GatewayPeers that this cluster has written.
+Writes   GatewayPeers, one for each namespace, cluster and other cluster between which the driver is `gateway`.
+Absent target: nothing is written there. Elsewhere what it offers stays as it is: gateways find out who answers.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, TARGET_KINDS
+from agent.api.names.links import ANNOTATION_GATEWAY, BY_GATEWAY
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.drivers.driver import HERE
+from agent.drivers.sharing import Sharing, are_networks_new, key_of
+from agent.kube.errors import AlreadyExists, Forbidden, NotFound
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.model.diff import merge_patch
+from agent.model.endpoints import is_mirror, ready
+from agent.model.gatewaylink import Shared, manifest
+from agent.model.gatewaytold import Told, read
+from agent.runtime.controller import Controller
+
+Raw = dict[str, Any]
+At = tuple[str, str]
+"""Virtual node (none: this cluster) and namespace."""
+
+WRITE_SECONDS = 0.5
+"""GatewayPeers of a namespace are written at most this often in a cluster."""
+_FORBIDDEN_SECONDS = 60.0
+_UNKNOWN_SECONDS = 0.5
+
+
+class GatewayPeersRoom(Controller[At]):
+    """One reconciliation per cluster and namespace: what its gateways are told there."""
+
+    name = "gatewaypeers"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._sharing = Sharing(deps)
+        self._busy_until: dict[At, float] = {}
+        self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
+        self._written: dict[str, Informer] = {}
+        self._mine = f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}"
+        self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
+        self.watch(self._summaries, lambda summary: ())
+        self._summaries.subscribe(self._summary_changed)
+        self._look_at(HERE, deps.local.informer(GATEWAY_PEERS, labels=self._mine))
+        self.watch(self._sharing.services, self._service_changed)
+        self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
+        self.watch(self._sharing.nodes, lambda node: ())
+        self._sharing.nodes.subscribe(self._node_changed)
+        self.watch(deps.namespaces.informer, lambda namespace: ())
+        deps.namespaces.on_turn(self._all)
+        for informer in deps.local.either(TARGET_KINDS).informers:
+            self.watch(informer, lambda target: ())
+            informer.subscribe(self._target_object_changed)
+        deps.service_links.on_rule(lambda service: self._of(service[0]), lambda: self._all(""))
+        deps.targets.on_attach(self._attached)
+        deps.targets.on_change(self._target_changed)
+        deps.targets.on_detach(self._detached)
+
+    async def reconcile(self, key: At) -> float | None:
+        """Bring the GatewayPeers of one namespace in one cluster in line."""
+        node, namespace = key
+        target = self._deps.targets.by_node(node) if node else None
+        if node and (target is None or not target.ready or target.is_self):
+            return None
+        written = self._written.get(node)
+        if written is None:
+            return None
+        if not written.synced.is_set() or not self._sharing.is_synced(node) or not self._deps.service_links.known:
+            return _UNKNOWN_SECONDS
+        now = asyncio.get_running_loop().time()
+        if (busy := self._busy_until.get(key, 0.0)) > now:
+            return busy - now
+        existing = {obj.name: obj for obj in written.store if obj.namespace == namespace}
+        wanted, unknown = self._wanted(node, namespace)
+        try:
+            wrote = await self._write(key, written, existing, wanted, unknown)
+        except Forbidden:
+            return _FORBIDDEN_SECONDS
+        if wrote:
+            self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
+        return _UNKNOWN_SECONDS if unknown - existing.keys() else None
+
+    async def _write(
+        self, key: At, written: Informer, existing: dict[str, Object], wanted: dict[str, Raw], unknown: set[str]
+    ) -> bool:
+        node, namespace = key
+        target = self._deps.targets.by_node(node) if node else None
+        port, wrote = target.port if target is not None else self._deps.local.port, False
+        for name, obj in existing.items():
+            if name not in wanted and name not in unknown and not obj.deleting:
+                wrote = True
+                with contextlib.suppress(NotFound):
+                    await port.delete(GATEWAY_PEERS, name, namespace, uid=obj.uid)
+        for name, each in wanted.items():
+            if name not in existing:
+                wrote = True
+                try:
+                    written.absorb(await port.create_raw(GATEWAY_PEERS, each))
+                except AlreadyExists:
+                    # Its label, by which we would know it, has been taken away.
+                    await port.delete(GATEWAY_PEERS, name, namespace)
+                    written.absorb(await port.create_raw(GATEWAY_PEERS, each))
+            elif body := merge_patch({"spec": existing[name].decode()["spec"]}, {"spec": each["spec"]}):
+                wrote = True
+                written.absorb(await port.patch_raw(GATEWAY_PEERS, name, body, namespace))
+        return wrote
+
+    def _wanted(self, node: str, namespace: str) -> tuple[dict[str, Raw], set[str]]:
+        """What is to be told in a cluster by name, and what stays as it is, for the other cluster is not known yet."""
+        found, unknown, seen = dict[str, Raw](), set[str](), {self._uid(node)}
+        if self._told(node) is None:
+            return found, unknown
+        for other in (HERE, *self._sharing.serving(namespace)):
+            target = self._deps.targets.by_node(other) if other else None
+            if other == node or (target is not None and target.is_self):
+                continue
+            name = self._sharing.gateway_peer(other)
+            if not self._is_known(other):
+                unknown.add(name)
+                continue
+            told, uid = self._told(other), self._uid(other)
+            if told is None or not uid or uid in seen:
+                continue
+            services, offered = self._between(node, other, namespace), self._between(other, node, namespace)
+            if services or offered:
+                seen.add(uid)
+                found[name] = manifest(name, namespace, self._deps.cluster_uid, uid, told, services, offered)
+        return found, unknown
+
+    def _between(self, consumer: str, source: str, namespace: str) -> list[Shared]:
+        """Services of a namespace that callers in one cluster reach in another one by gateways."""
+        found = []
+        for key in self._sharing.known(namespace):
+            if not self._sharing.is_shared(key) or not self._sharing.may_be_exported(key):
+                continue
+            if self._sharing.driver(consumer, source, key) != BY_GATEWAY or (source and self._sharing.is_at_home(key)):
+                continue
+            if not {consumer, source} <= set(self._sharing.nodes_of(key)):
+                continue
+            if ports := self._ports(key, consumer, source):
+                found.append(Shared(key[1], ports, self._ready(source, key)))
+        return found
+
+    def _ports(self, key: Key, consumer: str, source: str) -> tuple[tuple[str, int], ...]:
+        """Those of a Service that callers in one cluster reach in another one; none where it has no cluster IP."""
+        rule, (here, there) = self._sharing.rule(key), map(self._sharing.called, (consumer, source))
+        service = self._sharing.services.store.get(key)
+        if service is None or not rule.allows(there, here):
+            return ()
+        spec, allowed = service.decode()["spec"], rule.ports(there, here)
+        if spec.get("clusterIP") == "None":
+            return ()
+        tcp = (each for each in spec.get("ports") or () if each.get("protocol", "TCP") == "TCP")
+        return tuple(
+            (each.get("name") or "", each["port"]) for each in tcp if allowed is None or each["port"] in allowed
+        )
+
+    def _ready(self, node: str, key: Key) -> int:
+        """How many endpoints of its own a cluster has that are ready."""
+        away = {obj.name for obj in self._sharing.nodes.store}
+        own = (each.decode() for each in self._sharing.slices(node, key) if not is_mirror(each.labels))
+        return sum(len(found) for slice in own for at, found in ready(slice).items() if at not in away)
+
+    def _is_known(self, node: str) -> bool:
+        """Whether what a cluster tells of its gateways and Services may be believed."""
+        target = self._deps.targets.by_node(node) if node else None
+        summary = self._summary(node)
+        return summary is not None and self._sharing.is_synced(node) and (not node or target is not None)
+
+    def _summary(self, node: str) -> Object | None:
+        target = self._deps.targets.by_node(node) if node else None
+        if node:
+            return target.summary if target is not None else None
+        return self._summaries.store.get(("", names.SUMMARY_NAME))
+
+    def _told(self, node: str) -> Told | None:
+        summary = self._summary(node)
+        return read(summary.annotations) if summary is not None else None
+
+    def _uid(self, node: str) -> str:
+        if not node:
+            return self._deps.cluster_uid
+        summary = self._summary(node)
+        return summary.annotations.get(names.ANNOTATION_CLUSTER_UID, "") if summary is not None else ""
+
+    def _look_at(self, node: str, informer: Informer) -> None:
+        """Read the GatewayPeers that this cluster has written in another one."""
+
+        def changed(old: Object | None, new: Object | None) -> None:
+            if old is None or new is None or old.decode()["metadata"]["generation"] != _generation(new):
+                self.queue.add((node, (new or old).namespace))  # type: ignore[union-attr]
+
+        self._written[node] = informer
+        informer.subscribe(changed)
+
+    def _service_changed(self, service: Object) -> Iterable[At]:
+        if self._sharing.concerns(service):
+            self._of(service.namespace)
+        return ()
+
+    def _slice_changed(self, node: str, slice: Object) -> Iterable[At]:
+        service = key_of(slice)
+        if service is not None and not is_mirror(slice.labels):
+            self._of(service[0])
+        return ()
+
+    def _node_changed(self, old: Object | None, new: Object | None) -> None:
+        if are_networks_new(old, new):
+            self._all("")
+
+    def _summary_changed(self, old: Object | None, new: Object | None) -> None:
+        told = [each.annotations.get(ANNOTATION_GATEWAY) if each is not None else None for each in (old, new)]
+        if told[0] != told[1]:
+            self._all("")
+
+    def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        assert obj is not None
+        if old is None or new is None or self._sharing.reason(old) != self._sharing.reason(new):
+            self._all(obj.namespace)
+
+    def _target_changed(self, target: Target) -> None:
+        node, there = target.node_name, self._deps.targets.get(target.key) is target
+        told = self._told(node) if there else None
+        if told is not None and node not in self._written and target.ready and not target.is_self:
+            self._look_at(node, target.informer(GATEWAY_PEERS, labels=self._mine))
+        now = (there, target.ready, self._sharing.is_synced(node), told, self._uid(node) if there else "")
+        if self._known.get(target) != now:
+            self._known[target] = now
+            self._all(target.namespace)
+
+    def _attached(self, target: Target) -> None:
+        if target.is_self:
+            return
+        copies, slices = self._sharing.attach(target)
+        self.watch(copies, lambda copy: self._slice_changed_in(copy.namespace), required=False)
+        self.watch(slices, lambda slice: self._slice_changed(target.node_name, slice), required=False)
+        self.watch(target.summaries, lambda summary: self._told_by(target), required=False)
+
+    def _slice_changed_in(self, namespace: str) -> Iterable[At]:
+        self._of(namespace)
+        return ()
+
+    def _told_by(self, target: Target) -> Iterable[At]:
+        self._target_changed(target)
+        return ()
+
+    def _detached(self, target: Target) -> None:
+        self._sharing.detach(target)
+        self._written.pop(target.node_name, None)
+        self._all(target.namespace)
+
+    def _all(self, namespace: str) -> None:
+        for each in {service[0] for service in self._sharing.known(namespace)}:
+            self._of(each)
+        for node, informer in self._written.items():
+            for obj in informer.store:
+                if namespace in ("", obj.namespace):
+                    self.queue.add((node, obj.namespace))
+
+    def _of(self, namespace: str) -> None:
+        for node in self._written:
+            self.queue.add((node, namespace))
+
+
+def _generation(obj: Object) -> int:
+    return int(obj.decode()["metadata"]["generation"])

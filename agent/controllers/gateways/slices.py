@@ -1,0 +1,195 @@
+"""Slices of gateways: Services of other clusters are reached here through this cluster's own gateways.
+
+Watches  GatewayPeers here, the slices of the gateways' Service, Services, and slices that this room has made.
+Writes   the status of GatewayPeers: which ports stand for their Services, conditions; EndpointSlices of the own
+         gateways at these ports, ready where a gateway has said that it listens and that the peer answers it.
+Absent target: nothing here concerns any: this goes on while a source is away.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from agent.api import names
+from agent.api.conditions import set_condition
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
+from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
+from agent.clusters.deps import Deps
+from agent.kube.errors import AlreadyExists, NotFound
+from agent.kube.store import Key, Object
+from agent.model.diff import merge_patch, same
+from agent.model.gatewaylink import is_shared_by, locals_of, writer
+from agent.model.gatewayslices import Full, Pod, allot, connected, slices
+from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
+from agent.runtime.controller import Controller
+
+Raw = dict[str, Any]
+
+GONE_SECONDS = 30.0
+"""What a gateway pod has said is kept so long after it was seen last: it may only just have started."""
+_NAMESPACE, _PEER = "namespace", "peer"
+_SHOWN = 5
+
+
+class GatewaySlicesRoom(Controller[Key]):
+    """Keys are those of GatewayPeers. There is one worker: ports are allotted one after the other."""
+
+    name = "gatewayslices"
+    workers = 1
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._ports: dict[Key, tuple[str, frozenset[int]]] = {}
+        self._gone: dict[tuple[Key, str], float] = {}
+        self._peers = deps.local.informer(GATEWAY_PEERS)
+        self._peers.store.index(_NAMESPACE, lambda peer: (peer.namespace,))
+        self._services = deps.local.informer(SERVICES)
+        own = f"{names.LABEL_SERVICE_NAME}={deps.settings.gateway_service}"
+        self._own = deps.local.informer(ENDPOINT_SLICES, deps.home, labels=own)
+        made = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
+        self._made = deps.local.informer(ENDPOINT_SLICES, labels=made)
+        self._made.store.index(_PEER, lambda each: (f"{each.namespace}/{each.labels.get(LABEL_GATEWAY_PEER)}",))
+        self.watch(self._peers, lambda peer: (peer.key,))
+        self.watch(self._services, self._in_namespace)
+        self.watch(self._own, lambda slice: self._peers.store.keys())
+        self.watch(self._made, lambda slice: ((slice.namespace, slice.labels.get(LABEL_GATEWAY_PEER, "")),))
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring status and slices of one peer in line."""
+        obj = self._peers.store.get(key)
+        if obj is None or obj.deleting:
+            self._ports.pop(key, None)
+            for slice in self._slices(key):
+                await self._delete(slice)
+            return None
+        pods = self._pods()
+        most = max(map(len, pods.values()), default=0)
+        peer, problem = obj.decode(), ""
+        services, left_out = self._usable(peer)
+        try:
+            allotted = allot(peer, self._taken(key), most)
+        except Full as full:
+            allotted, problem = (peer.get("status") or {}).get("services") or [], str(full)
+        peer["status"] = {**(peer.get("status") or {}), "services": allotted}
+        wanted = {
+            each["metadata"]["name"]: each
+            for family, found in pods.items()
+            for each in slices(peer, found, family, services)
+        }
+        every = [pod for found in pods.values() for pod in found]
+        again = await self._status(obj, peer, every, self._programmed(problem, left_out))
+        await self._make(key, wanted)
+        return again
+
+    async def _status(self, obj: Object, peer: Raw, pods: list[Pod], programmed: Finding) -> float | None:
+        """Write the status; returns when to look again for what gateway pods that are gone have said."""
+        status, now = peer["status"], self._deps.clock.now()
+        conditions = (obj.decode().get("status") or {}).get("conditions")
+        for type, found in ((PROGRAMMED, programmed), (CONNECTED, connected(peer, pods))):
+            conditions = set_condition(conditions, type, found.status, found.reason, found.message, now)
+        over, again = self._over(obj.key, set(status.get("gateways") or {}) - {pod.name for pod in pods})
+        new = {"services": status["services"], "conditions": conditions}
+        had = {field: (obj.decode().get("status") or {}).get(field) for field in new}
+        if over or not same(had, new):
+            body = {"status": {**new, **({"gateways": dict.fromkeys(over)} if over else {})}}
+            with contextlib.suppress(NotFound):
+                raw = await self._deps.local.client.patch_raw(
+                    GATEWAY_PEERS, obj.name, body, obj.namespace, sub="status"
+                )
+                self._peers.absorb(raw)
+        return again
+
+    def _over(self, key: Key, missing: set[str]) -> tuple[list[str], float | None]:
+        """Pods that are gone for good, and when that is known of the others that are missing."""
+        now = time.monotonic()
+        for each in [each for each in self._gone if each[0] == key and each[1] not in missing]:
+            del self._gone[each]
+        left = {pod: self._gone.setdefault((key, pod), now) + GONE_SECONDS - now for pod in missing}
+        return sorted(pod for pod in left if left[pod] <= 0), min(
+            (each for each in left.values() if each > 0), default=None
+        )
+
+    def _programmed(self, problem: str, left_out: list[str]) -> Finding:
+        if problem:
+            return Finding("False", "NoPort", problem)
+        if left_out:
+            more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
+            shown = ", ".join(left_out[:_SHOWN])
+            return Finding("False", "NoService", f"Services that cannot be called: {shown}{more}")
+        return Finding("True", PROGRAMMED)
+
+    def _usable(self, peer: Raw) -> tuple[set[str], list[str]]:
+        """Services of the peer whose callers may be sent there, and why others may not."""
+        found, left_out = set[str](), list[str]()
+        for each in peer["spec"].get("services") or ():
+            problem = self._flaw(peer, each["name"])
+            if problem:
+                left_out.append(f"{each['name']} ({problem})")
+            else:
+                found.add(each["name"])
+        return found, left_out
+
+    def _flaw(self, peer: Raw, name: str) -> str:
+        service = self._services.store.get((peer["metadata"]["namespace"], name))
+        if service is None:
+            return "there is none of that name"
+        if not is_shared_by(service.labels, writer(peer), self._deps.cluster_uid):
+            return "it is not shared by who has written this object"
+        spec = service.decode()["spec"]
+        if spec.get("clusterIP") == "None" or spec.get("type") == "ExternalName":
+            return "it has no cluster IP"
+        return ""
+
+    def _taken(self, but: Key) -> set[int]:
+        """Local ports of all peers but one."""
+        taken = set[int]()
+        for obj in self._peers.store:
+            if obj.key == but:
+                continue
+            version, ports = self._ports.get(obj.key, ("", frozenset[int]()))
+            if version != obj.version:
+                ports = frozenset(each for found in locals_of(obj.decode()).values() for each in found)
+                self._ports[obj.key] = (obj.version, ports)
+            taken |= ports
+        return taken
+
+    def _pods(self) -> dict[str, list[Pod]]:
+        """Those of the own gateways by address type, sorted."""
+        found = dict[str, set[Pod]]()
+        for slice in self._own.store:
+            manifest = slice.decode()
+            for each in manifest.get("endpoints") or ():
+                name = (each.get("targetRef") or {}).get("name")
+                if name and each.get("addresses"):
+                    ready = (each.get("conditions") or {}).get("ready") is not False
+                    found.setdefault(manifest["addressType"], set()).add(Pod(name, each["addresses"][0], ready))
+        return {family: sorted(pods) for family, pods in sorted(found.items())}
+
+    async def _make(self, key: Key, wanted: dict[str, Raw]) -> None:
+        client, existing = self._deps.local.client, {obj.name: obj for obj in self._slices(key)}
+        for name, obj in existing.items():
+            if name not in wanted:
+                await self._delete(obj)
+        for name, manifest in wanted.items():
+            if name not in existing:
+                with contextlib.suppress(AlreadyExists):
+                    self._made.absorb(await client.create_raw(ENDPOINT_SLICES, manifest))
+                continue
+            found = existing[name].decode()
+            old, new = ({field: each.get(field) for field in ("ports", "endpoints")} for each in (found, manifest))
+            body = merge_patch(old, new)
+            if body:
+                with contextlib.suppress(NotFound):
+                    self._made.absorb(await client.patch_raw(ENDPOINT_SLICES, name, body, key[0]))
+
+    async def _delete(self, slice: Object) -> None:
+        with contextlib.suppress(NotFound):
+            await self._deps.local.client.delete(ENDPOINT_SLICES, slice.name, slice.namespace)
+
+    def _slices(self, key: Key) -> list[Object]:
+        return self._made.store.by_index(_PEER, "/".join(key))
+
+    def _in_namespace(self, service: Object) -> Iterable[Key]:
+        return [peer.key for peer in self._peers.store.by_index(_NAMESPACE, service.namespace)]

@@ -1,0 +1,184 @@
+"""What is to be done for one P2CodeSchedulingManifest, and what it is told. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from agent.api.conditions import find_condition
+from agent.api.names.p2code import bundle_placement
+from agent.model.p2code import linked, verdicts
+from agent.model.p2code.bundles import Bundle
+from agent.model.p2code.check import Application, Draft, World, check
+from agent.model.p2code.detect import Call, Key
+from agent.model.p2code.render import Write, differs, placement, rendered
+from agent.model.p2code.status import Decision, Told, decided, observed, said, told
+from agent.model.p2code.verdicts import Verdict
+from agent.model.targetchoice import CLUSTER_TARGET
+
+Raw = Mapping[str, Any]
+
+_SATISFIED = "PlacementSatisfied"
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known at one moment."""
+
+    psm: Raw
+    draft: Draft
+    world: World
+    placements: Mapping[str, Raw]
+    """Those in its namespace that are its own, and others that have a name which one of its own needs."""
+    decisions: Mapping[str, str]
+    """Placement to the cluster that it has decided for, empty for none; of those that have any decision."""
+    target: Callable[[str, str], str]
+    """What leads from a namespace to a ManagedCluster, empty for nothing."""
+    now: datetime
+    calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
+    """What the workload of each bundle calls."""
+    links: Callable[[Key], Sequence[Raw]] | None = None
+    """What ServiceLinks tell of a Service by cluster; None where nothing is known of links."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done, in this order."""
+
+    create: Sequence[Write] = ()
+    """Placements."""
+    patch: Sequence[Write] = ()
+    """Placements, by their name."""
+    tell: Verdict | None = None
+    """Before anything is applied; there is nothing to apply where it is all."""
+    decisions: Sequence[Decision] | None = None
+    """None: those that it was told before stay."""
+    beside: Sequence[Told] = ()
+    apply: Sequence[Write] | None = None
+    finish: Verdict | None = None
+    """Once everything is applied."""
+    surplus: Sequence[Raw] = ()
+    """Placements that are needed no more, after that."""
+    again: float | None = None
+    """In how many seconds to look again, though nothing changes."""
+
+
+def decide(view: View) -> Plan:
+    """The first thing that is wrong is told; nothing is applied before every bundle has a cluster."""
+    found = check(view.draft, view.world)
+    if isinstance(found, Verdict):
+        return Plan(tell=found, decisions=[])
+    beside = told(found.bundling)
+    if found.bundling.mode == "cluster":
+        (bundle,) = found.bundling.bundles
+        return _applied(view, found, beside, {bundle.name: found.wishes.cluster}, quiet=True)
+    create, patch = [], []
+    for bundle in found.bundling.bundles:
+        wanted = placement(bundle, found.wishes.cluster_set, view.psm)
+        there = view.placements.get(wanted["metadata"]["name"])
+        if there is None:
+            create.append(wanted)
+        elif not _is_own(there, view.psm):
+            return Plan(tell=_foreign(wanted), decisions=[], beside=beside)
+        elif differs(there, wanted):
+            patch.append(wanted)
+    chosen = _chosen(view, found)
+    if create or patch or chosen is None:
+        return Plan(create, patch, tell=_waiting(view.psm), beside=beside)
+    if isinstance(chosen, Verdict):
+        return Plan(tell=chosen, decisions=[], beside=beside)
+    return _applied(view, found, beside, chosen, quiet=False)
+
+
+def _chosen(view: View, found: Application) -> dict[str, str] | Verdict | None:
+    """The cluster of each bundle; why one has none; None where it is not known yet."""
+    clusters, waiting = {}, False
+    for bundle in found.bundling.bundles:
+        there = view.placements.get(_placement_of(bundle, view.psm))
+        condition = find_condition(((there or {}).get("status") or {}).get("conditions"), _SATISFIED) or {}
+        generation = ((there or {}).get("metadata") or {}).get("generation")
+        if condition.get("observedGeneration", generation) != generation or not condition:
+            waiting = True
+        elif condition.get("status") != "True":
+            cluster_set = found.wishes.cluster_set
+            reason, message = str(condition.get("reason", "")), str(condition.get("message", ""))
+            return verdicts.unsatisfied(reason, message, cluster_set, exists=cluster_set in view.world.sets)
+        else:
+            clusters[bundle.name] = view.decisions.get(_placement_of(bundle, view.psm), "")
+    return None if waiting or not all(clusters.values()) else clusters
+
+
+def _applied(
+    view: View, found: Application, beside: Sequence[Told], clusters: Mapping[str, str], *, quiet: bool
+) -> Plan:
+    """Everything has a cluster; `quiet`: that is not told apart."""
+    bundles = found.bundling.bundles
+    unreachable = _unreachable(view, bundles, clusters)
+    decisions = [Decision(bundle.name, clusters[bundle.name]) for bundle in bundles]
+    if unreachable is not None:
+        return Plan(tell=unreachable, decisions=[], beside=beside)
+    wanted = {_placement_of(bundle, view.psm) for bundle in bundles} if not quiet else set()
+    links = _links(view, bundles, clusters)
+    return Plan(
+        tell=None if quiet or _knows(view.psm, decisions) else verdicts.PLACED,
+        decisions=decisions,
+        beside=(*beside, links.told),
+        apply=rendered(bundles, clusters, view.target),
+        finish=verdicts.finished(bundles, unlinked=links.broken, orphaned=bool(found.bundling.orphans)),
+        again=links.again,
+        surplus=[each for name, each in view.placements.items() if name not in wanted and _is_own(each, view.psm)],
+    )
+
+
+def _links(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> linked.Standing:
+    if view.links is None:
+        return linked.Standing(Told(linked.READY, ""), broken=False, again=None)
+
+    def called(namespace: str, cluster: str) -> str:
+        return view.target(namespace, cluster).removeprefix(CLUSTER_TARGET)
+
+    wanted = linked.needs(bundles, clusters, view.calls)
+    conditions = (view.psm.get("status") or {}).get("conditions")
+    return linked.standing(wanted, view.links, called, conditions, view.now)
+
+
+def _unreachable(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> Verdict | None:
+    """Open Cluster Management knows clusters that no Target leads to."""
+    for bundle in bundles:
+        for each in bundle.manifests:
+            cluster = clusters[bundle.name]
+            if each.is_workload and not view.target(each.namespace, cluster):
+                message = (
+                    f"No target of the namespace {each.namespace} leads to the managed cluster {cluster}, which was "
+                    f"selected for {each.kind.lower()} {each.name}: make a Target there, or a ClusterTarget, or take "
+                    "the cluster out of the set"
+                )
+                return Verdict(verdicts.FAILED, "NotAllDecisionsScheduled", message)
+    return None
+
+
+def _placement_of(bundle: Bundle, psm: Raw) -> str:
+    return bundle_placement(bundle.name, psm["metadata"]["name"])
+
+
+def _waiting(psm: Raw) -> Verdict:
+    """What it is told while Placements are evaluated."""
+    return verdicts.ANALYSING if said(psm) in (None, verdicts.ANALYSING) else verdicts.REANALYSING
+
+
+def _knows(psm: Raw, decisions: Sequence[Decision]) -> bool:
+    """Whether it was told of these decisions, and of what came of them."""
+    last = said(psm)
+    return observed(psm) and decided(psm) == list(decisions) and last is not None and last.state != verdicts.IN_PROGRESS
+
+
+def _is_own(there: Raw, psm: Raw) -> bool:
+    owners = there["metadata"].get("ownerReferences") or ()
+    return any(each.get("uid") == psm["metadata"]["uid"] for each in owners)
+
+
+def _foreign(wanted: Write) -> Verdict:
+    name = wanted["metadata"]["name"]
+    return verdicts.not_applied(
+        f"Placement {name} is there already and of something else: delete it, or give this manifest another name"
+    )

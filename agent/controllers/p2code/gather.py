@@ -1,0 +1,160 @@
+"""What P2CodeSchedulingManifests are decided over, and whom a change of it concerns."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS, SCHEDULING_MANIFESTS, TARGET_KINDS
+from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
+from agent.clusters.decided import part_of
+from agent.clusters.deps import Deps
+from agent.clusters.managed_cluster import managed_cluster
+from agent.kube.store import Key, Object
+from agent.model.p2code.check import World
+from agent.model.targetchoice import CLUSTER_TARGET
+from agent.scheduling.placing.inputs import Fleet
+
+_SETS = "clusters of each set"
+
+
+class Surroundings:
+    """`concerned` is called with a P2CodeSchedulingManifest that a change concerns, `everybody` if it may be all."""
+
+    def __init__(self, deps: Deps, concerned: Callable[[Key], None], everybody: Callable[[], None]) -> None:
+        self._concerned = concerned
+        self._everybody = everybody
+        self._fleet = deps.placement.fleet
+        self._namespaces = deps.namespaces.informer
+        self._targets = deps.local.either(TARGET_KINDS)
+        self._placements = deps.placement.watch(PLACEMENTS)
+        self._decisions = deps.placement.watch(PLACEMENT_DECISIONS)
+        self._owned: dict[Key, dict[str, Object]] = {}
+        """Placements by the P2CodeSchedulingManifest that they are made for."""
+        self._parts: dict[Key, dict[str, Object]] = {}
+        """PlacementDecisions by namespace and label of their Placement."""
+        self._known: object = None
+        self._placements.subscribe(self._placement_changed, self._turned)
+        self._decisions.subscribe(self._decision_changed, self._turned)
+        self._fleet.subscribe(lambda change: self._look())
+        self._namespaces.subscribe(self._namespace_changed)
+        for informer in self._targets.informers:
+            informer.subscribe(self._target_changed)
+
+    @property
+    def known(self) -> bool:
+        """Whether all of it has been read."""
+        read = self._placements.store is not None and self._decisions.store is not None and self._fleet.known
+        return read and self._namespaces.synced.is_set() and self._targets.synced
+
+    def world(self, namespace: str) -> World:
+        """For what is in a namespace."""
+        fleet = self._fleet.fleet
+        return World(
+            sets=fleet.once(_SETS, lambda: _sets(fleet)),
+            bound=fleet.bindings.get(namespace, frozenset()),
+            namespaces={obj.name for obj in self._namespaces.store if not obj.deleting},
+        )
+
+    def placements(self, psm: Object, needed: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Those that are its own, and others of these names."""
+        store = self._placements.store
+        found = dict(self._owned.get(psm.key, {}))
+        for name in needed if store is not None else ():
+            obj = store.get((psm.namespace, name))  # type: ignore[union-attr]
+            if obj is not None:
+                found[name] = obj
+        return {name: obj.decode() for name, obj in found.items() if not obj.deleting}
+
+    def decisions(self, namespace: str, placements: Iterable[str]) -> dict[str, str]:
+        """The cluster that each has decided for, if it has decided."""
+        found = {}
+        for name in placements:
+            parts = [part_of(obj) for obj in self._parts.get((namespace, decision_label(name)), {}).values()]
+            clusters = [each.cluster for part in parts if part is not None for each in part.decided]
+            if clusters:
+                found[name] = min(clusters)
+        return found
+
+    def target(self, namespace: str, cluster: str) -> str:
+        """What leads from a namespace to a ManagedCluster, as annotations name it; empty for nothing."""
+        serving = [obj for obj in self._targets.serving(namespace) if not obj.deleting]
+        own = {obj.name for obj in serving if obj.namespace}
+        leading = sorted((not obj.namespace, obj.name) for obj in serving if managed_cluster(obj) == cluster)
+        if not leading:
+            return ""
+        is_cluster_target, name = leading[0]
+        return CLUSTER_TARGET + name if is_cluster_target and name in own else name
+
+    def absorb(self, raw: bytes) -> None:
+        """Take a Placement from the answer to our own write."""
+        self._placements.absorb(raw)
+
+    def _placement_changed(self, old: Object | None, new: Object | None) -> None:
+        for obj in (old, new):
+            owner = _owner(obj) if obj is not None else None
+            if obj is None or owner is None:
+                continue
+            if obj is new:
+                self._owned.setdefault(owner, {})[obj.name] = obj
+            elif (found := self._owned.get(owner)) is not None:
+                found.pop(obj.name, None)
+            self._concerned(owner)
+
+    def _decision_changed(self, old: Object | None, new: Object | None) -> None:
+        for obj in (old, new):
+            label = obj.labels.get(LABEL_PLACEMENT) if obj is not None else None
+            if obj is None or not label:
+                continue
+            parts = self._parts.setdefault((obj.namespace, label), {})
+            if obj is new:
+                parts[obj.name] = obj
+            else:
+                parts.pop(obj.name, None)
+            if not parts:
+                del self._parts[obj.namespace, label]
+            for owner, placements in list(self._owned.items()):
+                if owner[0] == obj.namespace and any(decision_label(name) == label for name in placements):
+                    self._concerned(owner)
+
+    def _turned(self) -> None:
+        """All of a kind came or went."""
+        if self._placements.store is None:
+            self._owned.clear()
+        if self._decisions.store is None:
+            self._parts.clear()
+        self._everybody()
+
+    def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
+        if (old is None or old.deleting) != (new is None or new.deleting):
+            self._everybody()
+
+    def _target_changed(self, old: Object | None, new: Object | None) -> None:
+        if _leads(old) != _leads(new):
+            self._everybody()
+
+    def _look(self) -> None:
+        """Labels and scores of clusters change all the time: what matters is which of them are in which set."""
+        fleet = self._fleet.fleet
+        now = (fleet.once(_SETS, lambda: _sets(fleet)), dict(fleet.bindings), self._fleet.known)
+        if now != self._known:
+            self._known = now
+            self._everybody()
+
+
+def _sets(fleet: Fleet) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {name: set() for name in fleet.sets}
+    for cluster, sets in fleet.sets_of.items():
+        for name in sets:
+            found[name].add(cluster)
+    return {name: frozenset(clusters) for name, clusters in found.items()}
+
+
+def _leads(target: Object | None) -> str | None:
+    return managed_cluster(target) if target is not None and not target.deleting else None
+
+
+def _owner(placement: Object) -> Key | None:
+    """The P2CodeSchedulingManifest that a Placement is made for."""
+    owner = placement.controller
+    if owner is None or owner.kind != SCHEDULING_MANIFESTS.name:
+        return None
+    return placement.namespace, owner.name

@@ -1,0 +1,69 @@
+"""Driver `gateway`: Services reach other clusters through gateways, where pods do not reach each other."""
+
+from typing import ClassVar
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.kinds import GATEWAY_PEERS
+from agent.api.names.links import BY_GATEWAY
+from agent.clusters.rights import missing, words
+from agent.clusters.target import Target
+from agent.drivers.driver import HERE, Pair, Place
+from agent.drivers.nothing import Nothing
+from agent.drivers.sharing import Sharing
+from agent.model.gatewaytold import read
+from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
+
+VERBS = ("list", "watch", "create", "patch", "delete")
+
+
+class Gateway(Nothing):
+    """GatewayPeers say what gateways do; those are about whole namespaces, and a room of their own writes them."""
+
+    name: ClassVar[str] = "gateway"
+    reason: ClassVar[str] = BY_GATEWAY
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+
+    def detect(self, pair: Pair) -> bool:
+        """Whether both clusters tell of gateways."""
+        return pair.gateways
+
+    async def status(self, target: Target) -> str:
+        """Whether the target lets us write GatewayPeers."""
+        return words(target, GATEWAY_PEERS, await missing(target, GATEWAY_PEERS, VERBS))
+
+    def _has_gateway(self, node: str) -> bool:
+        """Whether a cluster has gateways, as far as is known."""
+        if node == HERE:
+            return self._sharing.deps.settings.gateway
+        target = self._sharing.deps.targets.by_node(node)
+        return target is None or target.summary is None or read(target.summary.annotations) is not None
+
+    async def connected(self, place: Place) -> Finding:
+        """Asked for each cluster by `between`."""
+        return Finding("Unknown", "Pending", "it is asked for each pair of clusters")
+
+    def between(self, place: Place, source: str) -> Finding:
+        """Whether the gateways of one cluster reach those of another one, as its GatewayPeer there says."""
+        deps = self._sharing.deps
+        target = deps.targets.by_node(place.node) if place.node else None
+        if place.node != HERE and target is None:
+            return Finding("Unknown", "TargetUnreachable", "it is not connected")
+        informer = deps.local.informer if target is None else target.informer
+        peers = informer(GATEWAY_PEERS, labels=f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}").store
+        peer = peers.get((place.service[0], self._sharing.gateway_peer(source)))
+        if lacking := [node for node in (place.node, source) if not self._has_gateway(node)]:
+            who = self._sharing.called(lacking[0])[-1]
+            return Finding("False", "NoGateway", f"{who} has no gateway: install the chart there with gateway.enabled")
+        if peer is None:
+            return Finding("Unknown", "Pending", "its gateways have not been told yet")
+        conditions = (peer.decode().get("status") or {}).get("conditions")
+        for type in (PROGRAMMED, CONNECTED):
+            said = find_condition(conditions, type)
+            if said is None:
+                return Finding("Unknown", "Pending", "the agent there has not said yet how its gateways are")
+            if said["status"] != "True":
+                return Finding(said["status"], said["reason"], said["message"])
+        return Finding("True", CONNECTED, "its gateways answer")

@@ -1,0 +1,96 @@
+"""Discovery: under which path an API server serves a kind that is known by its apiVersion and its name alone."""
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from agent.api.kinds import Kind
+from agent.kube.client import Client
+from agent.kube.errors import UNDECODABLE, NotFound, Unreadable
+
+T = TypeVar("T")
+
+_API_VERSION = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[a-z][a-z0-9]*")
+"""Of others' manifests, and a part of a path that we ask for with our own rights."""
+
+
+class _Resource(msgspec.Struct):
+    name: str = ""
+    kind: str = ""
+    namespaced: bool = False
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Resource] | None = None
+
+
+class _Version(msgspec.Struct):
+    version: str = ""
+
+
+class _Group(msgspec.Struct):
+    versions: list[_Version] | None = None
+
+
+class Discovery:
+    """Each version of a group is asked for once, and again for a kind that was not in it. Methods raise KubeError."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._served: dict[str, dict[str, Kind]] = {}
+
+    async def find(self, api_version: str, name: str) -> Kind | None:
+        """The kind of this apiVersion and name, None where it is not served."""
+        if not _API_VERSION.fullmatch(api_version):
+            return None
+        if name not in self._served.get(api_version, {}):
+            self._served[api_version] = await self._ask(api_version)
+        return self._served[api_version].get(name)
+
+    async def find_any(self, group: str, name: str) -> Kind | None:
+        """The same in whichever version, the one that the API server prefers first."""
+        for served in tuple(self._served.values()):
+            if (kind := served.get(name)) is not None and kind.group == group:
+                return kind
+        for version in await self._versions(group):
+            if (kind := await self.find(f"{group}/{version}" if group else version, name)) is not None:
+                return kind
+        return None
+
+    def forget(self, kind: Kind) -> None:
+        """It is not served any more."""
+        self._served.pop(kind.api_version, None)
+
+    async def _versions(self, group: str) -> list[str]:
+        if not group:
+            return ["v1"]
+        if not _API_VERSION.fullmatch(f"{group}/v1"):
+            return []
+        try:
+            found = _read(await self._get(f"/apis/{group}"), _Group)
+        except NotFound:
+            return []
+        return [each.version for each in found.versions or ()]
+
+    async def _ask(self, api_version: str) -> dict[str, Kind]:
+        group, _, version = api_version.rpartition("/")
+        try:
+            found = _read(await self._get(f"/apis/{api_version}" if group else f"/api/{version}"), _Resources)
+        except NotFound:
+            return {}
+        return {
+            each.kind: Kind(group, version, each.name, each.kind, each.namespaced)
+            for each in found.resources or ()
+            if "/" not in each.name
+        }
+
+    async def _get(self, path: str) -> bytes:
+        return await self._client.session.request("GET", path, resource="apis")
+
+
+def _read(answer: bytes, form: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer, type=form)
+    except UNDECODABLE as error:
+        raise Unreadable("what is served cannot be read: no Kubernetes API server answers like this") from error

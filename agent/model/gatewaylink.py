@@ -1,0 +1,156 @@
+"""GatewayPeers: what a source writes of one cluster for the gateways of another one, and what gateways read of it.
+
+A GatewayPeer is in the namespace whose Services are reached through it, in the cluster whose gateways are to call
+`services` of the peer and to let it call what is `offered`. It counts for the Services alone that whoever wrote it has
+shared: those that are its copies, or in its own cluster those that are marked as shared. Pure.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agent.api import names
+from agent.api.kinds import GATEWAY_PEERS
+from agent.api.names.links import GATEWAY_SLICE_MANAGER
+from agent.model import hostport
+from agent.model.endpoints import is_mirror
+from agent.model.gatewaypeer import Called, Gateway, Offered, Peer, Service
+from agent.model.gatewaytold import Told
+
+Raw = dict[str, Any]
+_STEPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+_VIRTUAL = names.virtual_node("", "")
+"""What names of virtual nodes begin with."""
+
+
+class Shared(NamedTuple):
+    """A Service between two clusters, seen from one of them."""
+
+    name: str
+    ports: tuple[tuple[str, int], ...]
+    """Names and numbers."""
+    ready: int = 0
+    """How many endpoints the other cluster has."""
+
+
+def step(ready: int) -> int:
+    """How many ready endpoints are told: not every pod that comes or goes is news."""
+    return max(each for each in _STEPS if each <= max(ready, 0))
+
+
+def manifest(
+    name: str, namespace: str, source: str, uid: str, told: Told, services: Sequence[Shared], offered: Sequence[Shared]
+) -> Raw:
+    """The GatewayPeer that stands for another cluster.
+
+    :param source: UID of the cluster that writes it
+    :param uid: of the other cluster
+    """
+    return {
+        "apiVersion": GATEWAY_PEERS.api_version,
+        "kind": GATEWAY_PEERS.name,
+        "metadata": {"name": name, "namespace": namespace, "labels": {names.LABEL_PARENT_CLUSTER_UID: source}},
+        "spec": {
+            "uid": uid,
+            "ca": told.ca,
+            "addresses": list(told.addresses),
+            "services": [{**_written(each), "ready": step(each.ready)} for each in sorted(services)],
+            "offered": [_written(each) for each in sorted(offered)],
+        },
+    }
+
+
+def _written(shared: Shared) -> Raw:
+    return {"name": shared.name, "ports": [{"name": name, "port": port} for name, port in shared.ports]}
+
+
+def writer(peer: Mapping[str, Any]) -> str:
+    """UID of the cluster that has written a GatewayPeer; empty where that is not told."""
+    return str((peer["metadata"].get("labels") or {}).get(names.LABEL_PARENT_CLUSTER_UID, ""))
+
+
+def is_shared_by(labels: Mapping[str, str], source: str, own: str) -> bool:
+    """Whether a Service, or a slice of it, is one that a source has shared: a copy of it, or marked in its cluster.
+
+    :param own: UID of the cluster that it is in
+    """
+    if source == own:
+        return labels.get(names.LABEL_GLOBAL) == "true"
+    return bool(source) and labels.get(names.LABEL_PARENT_CLUSTER_UID) == source
+
+
+def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Local ports that stand for ports of a peer's Services, by Service and port."""
+    told = (peer.get("status") or {}).get("services") or ()
+    return {
+        (each["name"], port["port"]): tuple(port.get("locals") or ()) for each in told for port in each.get("ports", ())
+    }
+
+
+def document(own: str, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:
+    """What the gateways of a cluster do, by all GatewayPeers there and the slices of shared Services.
+
+    :param own: UID of the cluster
+    """
+    listed = sorted(peers, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
+    known = _by_service(slices)
+    found, wanted = list[Peer](), dict[tuple[str, str, int], Service]()
+    for peer in listed:
+        namespace, offered = peer["metadata"]["namespace"], list[Offered]()
+        for service in peer["spec"].get("offered") or ():
+            own_slices = known.get((namespace, service["name"]), [])
+            if not all(is_shared_by(_labels(each), writer(peer), own) for each in own_slices):
+                continue
+            for port in service["ports"]:
+                offered.append(Offered(service["name"], port["port"]))
+                at = (namespace, service["name"], port["port"])
+                wanted.setdefault(at, Service(*at, _endpoints(own_slices, port.get("name") or "")))
+        found.append(_peer(peer, tuple(offered)))
+    return Gateway(own, tuple(found), tuple(wanted[each] for each in sorted(wanted)))
+
+
+def _peer(peer: Mapping[str, Any], offered: tuple[Offered, ...]) -> Peer:
+    metadata, spec, locals_ = peer["metadata"], peer["spec"], locals_of(peer)
+    called = (
+        Called(each["name"], port["port"], locals_.get((each["name"], port["port"]), ()))
+        for each in spec.get("services") or ()
+        for port in each["ports"]
+    )
+    return Peer(
+        metadata["name"],
+        metadata["namespace"],
+        spec["uid"],
+        spec["ca"],
+        tuple(spec.get("addresses") or ()),
+        tuple(each for each in called if each.locals),
+        offered,
+    )
+
+
+def _labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
+    found: Mapping[str, str] = obj["metadata"].get("labels") or {}
+    return found
+
+
+def _by_service(slices: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """A cluster's own slices: what leads to other clusters is handed on to none."""
+    found = dict[tuple[str, str], list[Mapping[str, Any]]]()
+    for each in slices:
+        labels = _labels(each)
+        service = labels.get(names.LABEL_SERVICE_NAME)
+        if service and not is_mirror(labels) and labels.get(names.LABEL_SLICE_MANAGED_BY) != GATEWAY_SLICE_MANAGER:
+            found.setdefault((each["metadata"]["namespace"], service), []).append(each)
+    return found
+
+
+def _endpoints(slices: Iterable[Mapping[str, Any]], port: str) -> tuple[str, ...]:
+    """Ready endpoints on nodes of this cluster, at the port of this name."""
+    found = set[str]()
+    for each in slices:
+        number = next((p.get("port") for p in each.get("ports") or () if (p.get("name") or "") == port), None)
+        if number is None or each["addressType"] == "FQDN":
+            continue
+        for endpoint in each.get("endpoints") or ():
+            ready = (endpoint.get("conditions") or {}).get("ready") is not False
+            if ready and not str(endpoint.get("nodeName") or "").startswith(_VIRTUAL + "-"):
+                found.update(hostport.join(address, number) for address in endpoint["addresses"][:1])
+    return tuple(sorted(found))

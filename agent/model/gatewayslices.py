@@ -1,0 +1,163 @@
+"""EndpointSlices by which a cluster's own gateways are called for Services of others, and the ports for that.
+
+kube-proxy weighs endpoints alike and tells them apart by address and port: a Service with many pods elsewhere has
+several ports at each gateway. Pure.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agent.api import names
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS
+from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
+from agent.model.gatewaylink import locals_of
+from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
+from agent.model.servicelinks import CONNECTED, Finding
+
+Raw = dict[str, Any]
+WEIGHT_LIMIT = 8
+"""Endpoints that one gateway pod has for one Service of a peer."""
+
+
+class Pod(NamedTuple):
+    """A pod of the own gateways."""
+
+    name: str
+    address: str
+    ready: bool = True
+
+
+class Full(ValueError):
+    """There is no free port any more."""
+
+
+def weight(ready: int, gateways: int) -> int:
+    """How many endpoints a Service with so many ready pods elsewhere has at each gateway."""
+    return min(WEIGHT_LIMIT, max(1, -(-ready // max(gateways, 1))))
+
+
+def allot(peer: Mapping[str, Any], taken: Collection[int], gateways: int) -> list[Raw]:
+    """Local ports for every port of a peer's Services, as the status has them: those that it has, and new ones.
+
+    A port that is too many stays, as connections through it do, until the Service is not called any more.
+
+    :param taken: what stands for something else
+    :raises Full: when none is free
+    """
+    had, used = locals_of(peer), set(taken)
+    kept = dict[tuple[str, int], list[int]]()
+    wanted = [(each["name"], port["port"], each.get("ready", 0)) for each in _services(peer) for port in each["ports"]]
+    for name, port, _ in wanted:
+        kept[name, port] = []
+        for each in had.get((name, port), ()):
+            if FIRST_PORT <= each <= LAST_PORT and each not in used:
+                kept[name, port].append(each)
+                used.add(each)
+    free = (each for each in range(FIRST_PORT, LAST_PORT + 1) if each not in used)
+    for name, port, ready in wanted:
+        while len(kept[name, port]) < weight(ready, gateways):
+            if (number := next(free, None)) is None:
+                raise Full(f"all ports from {FIRST_PORT} to {LAST_PORT} are taken: share fewer Services by gateways")
+            kept[name, port].append(number)
+    return [
+        {
+            "name": each["name"],
+            "ports": [{"port": port["port"], "locals": kept[each["name"], port["port"]]} for port in each["ports"]],
+        }
+        for each in _services(peer)
+    ]
+
+
+def slices(peer: Mapping[str, Any], pods: Sequence[Pod], family: str, services: Collection[str]) -> list[Raw]:
+    """The slices of a peer's Services at the own gateways.
+
+    A gateway's endpoint is ready when it has said that it listens there, and that the peer answers it.
+
+    :param family: address type of the gateways' own slices
+    :param services: names of those whose callers may be sent there
+    """
+    found, allotted = list[Raw](), locals_of(peer)
+    says = (peer.get("status") or {}).get("gateways") or {}
+    for each in _services(peer) if pods else ():
+        if each["name"] not in services:
+            continue
+        for number in range(weight(each.get("ready", 0), len(pods))):
+            ports = [
+                (port.get("name") or "", allotted[each["name"], port["port"]][number])
+                for port in each["ports"]
+                if len(allotted.get((each["name"], port["port"]), ())) > number
+            ]
+            if ports:
+                found.append(_slice(peer, each, number, ports, pods, says, family))
+    return found
+
+
+def _slice(
+    peer: Mapping[str, Any],
+    service: Mapping[str, Any],
+    number: int,
+    ports: list[tuple[str, int]],
+    pods: Sequence[Pod],
+    says: Mapping[str, Any],
+    family: str,
+) -> Raw:
+    metadata = peer["metadata"]
+    owner = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name, "controller": True}
+    return {
+        "apiVersion": ENDPOINT_SLICES.api_version,
+        "kind": ENDPOINT_SLICES.name,
+        "metadata": {
+            "name": names.mirror(f"{service['name']}-gateway", f"{metadata['name']}/{family}", number),
+            "namespace": metadata["namespace"],
+            "labels": {
+                names.LABEL_SERVICE_NAME: service["name"],
+                names.LABEL_SLICE_MANAGED_BY: GATEWAY_SLICE_MANAGER,
+                LABEL_GATEWAY_PEER: metadata["name"],
+            },
+            "ownerReferences": [{**owner, "name": metadata["name"], "uid": metadata["uid"]}],
+        },
+        "addressType": family,
+        "ports": [{"name": name, "port": port, "protocol": "TCP"} for name, port in ports],
+        "endpoints": [
+            {
+                "addresses": [pod.address],
+                "conditions": {
+                    "ready": service.get("ready", 0) > 0
+                    and pod.ready
+                    and _reaches(says.get(pod.name), [port for _, port in ports])
+                },
+            }
+            for pod in pods
+        ],
+    }
+
+
+def _reaches(says: Mapping[str, Any] | None, ports: Iterable[int]) -> bool:
+    return says is not None and bool(says.get("healthy")) and set(ports) <= set(says.get("listens") or ())
+
+
+def connected(peer: Mapping[str, Any], pods: Sequence[Pod]) -> Finding:
+    """Whether a peer answers any of the own gateways, and if not, why."""
+    if not pods:
+        return Finding("False", "NoGateway", "no pod of this cluster's gateways runs: see their Deployment")
+    says = (peer.get("status") or {}).get("gateways") or {}
+    told = [says[pod.name] for pod in pods if pod.name in says]
+    if any(each.get("healthy") for each in told):
+        return Finding("True", CONNECTED)
+    if not told:
+        return Finding("Unknown", "Pending", "no gateway has said yet how the peer is")
+    reason, message = told[0]["reason"], str(told[0].get("message") or "")
+    return Finding("False", reason, message or _REMEDIES.get(reason, ""))
+
+
+_REMEDIES = {
+    "PeerUnreachable": "nobody answers at spec.addresses: see the peer's Service and Deployment, and firewalls between",
+    "CertificateRefused": "the peer shows a certificate of another CA than spec.ca: its Secret may have been replaced",
+    "NotAdmitted": "the peer does not let this cluster in: see the GatewayPeer of this cluster there",
+    "NotExposed": "the peer's gateways have no address from outside: give their Service one, or set gateway.address",
+}
+
+
+def _services(peer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = peer["spec"].get("services") or ()
+    return found

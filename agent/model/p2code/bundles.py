@@ -1,0 +1,77 @@
+"""Bundles of an application: what is placed together, and which claims the cluster of each must have. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from agent.api.names.p2code import cut
+from agent.model.p2code.ancillaries import Absent, Index, belongings
+from agent.model.p2code.annotations import Filter, Override, Precedence, Wishes, combined, filters
+from agent.model.p2code.manifests import Identity, Manifest, Reading, objects, text, texts
+
+Mode = Literal["cluster", "default", "global", "workloads"]
+
+
+class Bundle(NamedTuple):
+    """Manifests that one cluster is chosen for."""
+
+    name: str
+    """What decisions call it."""
+    manifests: tuple[Manifest, ...]
+    filters: tuple[Filter, ...] = ()
+    absent: tuple[Absent, ...] = ()
+    """What its workload refers to and nobody defines."""
+    overridden: tuple[Override, ...] = ()
+
+
+class Bundling(NamedTuple):
+    """All bundles of an application."""
+
+    mode: Mode
+    bundles: tuple[Bundle, ...]
+    orphans: tuple[str, ...]
+    """What is in no bundle, and duplicates, of which the first counts."""
+
+
+def bundle(spec: Mapping[str, Any], name: str, asked: Wishes, reading: Reading, precedence: Precedence) -> Bundling:
+    """The bundles of a P2CodeSchedulingManifest of this name, whose annotations have been checked."""
+    duplicates = tuple(f"{each.identity} (a second time)" for each in reading.duplicates)
+    entries = objects(spec, "workloadAnnotations")
+    if asked.cluster:
+        return Bundling("cluster", (Bundle(name, reading.manifests),), duplicates)
+    if not entries:
+        mode: Mode = "global" if asked.filters else "default"
+        return Bundling(mode, (Bundle(mode, reading.manifests, asked.filters),), duplicates)
+    own = {text(each, "name"): filters(texts(each, "annotations")) for each in entries}
+    index, found = Index(reading.manifests), []
+    for called, workload in _called([*reading.workloads]):
+        wanted, overridden = combined(asked.filters, own.get(workload.name, ()), precedence)
+        belonging = belongings(workload, index)
+        together = tuple(dict.fromkeys((workload, *belonging.manifests)))
+        found.append(Bundle(called, together, wanted, belonging.absent, overridden))
+    bundled = {each for one in found for each in one.manifests}
+    orphans = tuple(str(each.identity) for each in reading.manifests if each not in bundled)
+    return Bundling("workloads", tuple(found), orphans + duplicates)
+
+
+def _called(workloads: Sequence[Manifest]) -> Iterator[tuple[str, Manifest]]:
+    """What each workload is called: its name, and as much more as tells it from others of that name."""
+    names = Counter(each.name for each in workloads)
+    kinds = Counter((each.name, each.kind) for each in workloads)
+    taken = {each.name for each in workloads if names[each.name] == 1}
+    for each in workloads:
+        found = each.name
+        if names[each.name] > 1:
+            found = f"{each.name}-{each.kind.lower()}"
+            if kinds[each.name, each.kind] > 1:
+                found += f"-{each.namespace}"
+            if found in taken:
+                found = _unmistakable(each.identity)
+            taken.add(found)
+        yield found, each
+
+
+def _unmistakable(identity: Identity) -> str:
+    """As long as it takes for `cut` to add a digest of all of it."""
+    whole = f"{identity.name}-{identity.kind.lower()}-{identity.namespace}-{identity.group}"
+    return cut(whole.ljust(64, "-"))

@@ -1,0 +1,62 @@
+"""What flotilla explain psm says of an application."""
+
+from datetime import UTC, datetime
+
+from agent.cli.placements.applications import as_text, explanation_of
+from agent.model.p2code import verdicts
+from agent.model.p2code.status import Decision, status
+from tests.model.applications import SET, Raw, container, manifest, spec_of, workload
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def psm(spec: Raw) -> Raw:
+    return {"metadata": {"name": "shop", "namespace": "team", "uid": "u", "generation": 1}, "spec": spec}
+
+
+def text(application: Raw, *decisions: Raw) -> list[str]:
+    return as_text(explanation_of(application, decisions), terminal=False).splitlines()
+
+
+def test_bundles_are_told_with_clusters_scores_calls_and_what_is_missing() -> None:
+    spec = spec_of(
+        workload(
+            "web", spec=container(env=[{"name": "A", "value": "back:80"}], envFrom=[{"secretRef": {"name": "s"}}])
+        ),
+        workload("api"),
+        manifest("Service", "back", spec={"selector": {"app": "api"}, "ports": [{"port": 80}]}),
+        manifest("ConfigMap", "unused"),
+        own=[{"name": "web", "annotations": ["p2code.filter.a=1"]}],
+    )
+    application = psm(spec)
+    decisions = [Decision("web", "eu"), Decision("api", "us")]
+    application["status"] = status(application, verdicts.ORPHANED, decisions, (), NOW)
+    decision = {
+        "metadata": {"labels": {"cluster.open-cluster-management.io/placement": "web-shop"}},
+        "status": {"decisions": [{"clusterName": "eu", "score": 152, "reason": "Steady 100"}]},
+    }
+    heading, reason, _, heads, web, api, _, unused = text(application, decision)
+    assert heading == "P2CodeSchedulingManifest team/shop: TentativelyScheduled"
+    assert reason.startswith("  OrphanedManifest: All workloads have been successfully scheduled however orphaned")
+    assert heads.split() == ["BUNDLE", "CLUSTER", "SCORE", "FILTERS", "MANIFESTS", "CALLS", "MISSING"]
+    assert web.split("  ")[0] == "web"
+    for part in ("eu", "152 (Steady 100)", "p2code.filter.a=1", "Deployment demo/web", "demo/back:80", "Secret s"):
+        assert f"  {part}" in web
+    assert "Deployment demo/api, Service demo/back" in api
+    assert unused == "Not applied, for no workload refers to it: ConfigMap demo/unused"
+
+
+def test_what_is_wrong_is_told_before_anybody_has_looked() -> None:
+    heading, *wrong = text(psm(spec_of(manifest("PersistentVolume"), common=(SET, "x"))))
+    assert heading.endswith("nobody has looked at it yet: see that the agent runs with agent.p2code.enabled")
+    assert wrong == [
+        "  Wrong: Unsupported annotations found, x is an unsupported annotation",
+        "  Wrong: Unsupported manifest: the cluster admin is responsible for managing persistentvolume resources",
+    ]
+
+
+def test_what_was_told_of_an_earlier_spec_says_so() -> None:
+    application = psm(spec_of(workload()))
+    application["status"] = status(application, verdicts.SCHEDULED, [], (), NOW)
+    application["metadata"]["generation"] = 2
+    assert text(application)[0].endswith("SchedulingSuccessful, of an earlier spec")

@@ -1,0 +1,261 @@
+"""Two clusters with gateways on real API servers, with the real Envoy: each learns of the other by its source alone."""
+
+import asyncio
+import base64
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, GATEWAY_PEERS, SECRETS, SERVICE_LINKS, SERVICES, TARGETS
+from agent.api.names.links import ANNOTATION_GATEWAY, GATEWAY_SECRET, GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
+from agent.base.certificates import Pair as Certificate
+from agent.base.certificates import names_of
+from agent.controllers.endpoints.networkdriver import NetworkDriverRoom
+from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
+from agent.controllers.globalsvc import GlobalServices
+from agent.controllers.links import ServiceLinksRoom
+from agent.controllers.summary import SummaryRoom
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from agent.model.gatewaypeer import identity
+from agent.model.gatewaytold import read
+from agent.sandbox.gateways import GatewayPod
+from tests.controllers.pair import Pair
+from tests.controllers.rooms import running
+from tests.controllers.targets import target
+from tests.gateway.lab import address, ask, echo, serving
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+Raw = dict[str, Any]
+
+HOME = "kube-system"
+SHARED = {"annotations": {"multicluster/global": "true"}, "labels": {names.LABEL_GLOBAL: "true"}}
+PORTS = [{"name": "http", "port": 80, "targetPort": 8080}]
+EVERYWHERE = (SummaryRoom, GatewayTrustRoom, GatewaySlicesRoom)
+
+
+def own_address() -> str:
+    """An address of this machine that an EndpointSlice may have: none on loopback. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unconnected:
+        unconnected.connect(("192.0.2.1", 9))
+        found: str = unconnected.getsockname()[0]
+        return found
+
+
+async def offer(client: Client, namespace: str, label: dict[str, str], at: str) -> None:
+    """A ready pod of the Service `web`."""
+    host, _, port = at.rpartition(":")
+    slice = {
+        "metadata": {"name": "web-own", "labels": {names.LABEL_SERVICE_NAME: "web", **label}},
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": int(port)}],
+        "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+    }
+    await client.create(ENDPOINT_SLICES, slice, namespace)
+
+
+async def gateway_pod(client: Client, name: str) -> None:
+    """The slice that the Service of the gateways has where one pod of them runs."""
+    slice = {
+        "metadata": {"name": GATEWAY_SERVICE, "labels": {names.LABEL_SERVICE_NAME: GATEWAY_SERVICE}},
+        "addressType": "IPv4",
+        "ports": [{"name": "gateway", "port": 15443}],
+        "endpoints": [
+            {
+                "addresses": ["192.0.2.10"],
+                "conditions": {"ready": True},
+                "targetRef": {"kind": "Pod", "name": name, "namespace": HOME},
+            }
+        ],
+    }
+    await client.create(ENDPOINT_SLICES, slice, HOME)
+
+
+async def certificate(client: Client) -> Certificate:
+    """What the Secret has that gateways mount."""
+    secret = await until(lambda: client.get(SECRETS, GATEWAY_SECRET, HOME))
+    data = {key: base64.b64decode(value) for key, value in secret["data"].items()}
+    return Certificate(data["tls.crt"], data["tls.key"])
+
+
+async def led(client: Client, namespace: str, *, ready: bool) -> int:
+    """The local port at which the Service `web` of the other cluster is called, once it is as wanted."""
+
+    async def probe() -> int | None:
+        made = await client.list(
+            ENDPOINT_SLICES, namespace, labels=f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
+        )
+        told = [(each["endpoints"][0]["conditions"]["ready"], each["ports"][0]["port"]) for each in made]
+        last[:] = told
+        return told[0][1] if [at for at, _ in told] == [ready] else None
+
+    last: list[Any] = []
+    try:
+        return await until(probe) or 0
+    except AssertionError as error:
+        peers = [each.get("status") for each in await client.list(GATEWAY_PEERS, namespace)]
+        raise AssertionError(f"{error}: {last}, {peers}") from None
+
+
+async def says(pair: Pair, reason: str) -> None:
+    async def probe() -> bool:
+        link = await pair.here.get(SERVICE_LINKS, "web", pair.namespace)
+        rows = (link.get("status") or {}).get("clusters") or ()
+        last[:] = [(row["cluster"], row["from"], row["driver"], row["reason"], row["message"]) for row in rows]
+        return ("here", ["eu"], "gateway", reason) in [each[:4] for each in last]
+
+    last: list[Any] = []
+    try:
+        await until(probe, what=f"the link says {reason}")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {last}") from None
+
+
+@pytest_asyncio.fixture
+async def shared(pair: Pair) -> AsyncIterator[Pair]:
+    """A Service that both clusters share by gateways."""
+    await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS})
+    eu = target("eu", pair.namespace)
+    eu["metadata"]["annotations"] = {"multicluster/network-driver": "gateway"}
+    await pair.here.create(TARGETS, eu)
+    try:
+        yield pair
+    finally:
+        await pair.here.delete(TARGETS, "eu", pair.namespace)
+        for client in (pair.here, pair.there):
+            for kind, name, namespace in (
+                (CLUSTER_SUMMARIES, names.SUMMARY_NAME, None),
+                (SECRETS, GATEWAY_SECRET, HOME),
+                (ENDPOINT_SLICES, GATEWAY_SERVICE, HOME),
+            ):
+                with contextlib.suppress(NotFound):
+                    await client.delete(kind, name, namespace)
+
+
+async def test_a_service_is_called_in_another_cluster_through_both_gateways(shared: Pair) -> None:
+    pair, mine, theirs = shared, address(), address()
+    here, there = pair.clusters
+    settings: Raw = {"gateway": True, "service_links": True}
+    async with contextlib.AsyncExitStack() as stack:
+        start = stack.enter_async_context
+        far = await start(running(there, *EVERYWHERE, gateway=True, gateway_address=(f"{theirs}:15443",)))
+        source = (NetworkDriverRoom, GatewayPeersRoom, GlobalServices, ServiceLinksRoom)
+        await start(pair.at_work(*EVERYWHERE, *source, gateway_address=(f"{mine}:15443",), **settings))
+        assert pair.deps is not None
+        uid = pair.deps.cluster_uid
+        await pair.copy(SERVICES, "web")
+        backend = await start(serving(echo, own_address()))
+        await offer(pair.there, pair.namespace, {names.LABEL_PARENT_CLUSTER_UID: uid}, backend)
+
+        async def told() -> bool:
+            found = [await client.list(GATEWAY_PEERS, pair.namespace) for client in (pair.here, pair.there)]
+            specs = [each["spec"] for peers in found for each in peers]
+            ready = [service["ready"] for spec in specs for service in spec["services"]]
+            return [each["uid"] for each in specs] == [far.cluster_uid, uid] and ready == [1, 0]
+
+        await until(told, what="each cluster is told of the other")
+
+        gateways = []
+        for client, cluster, at, deps in ((pair.here, here, mine, pair.deps), (pair.there, there, theirs, far)):
+            shown = await certificate(client)
+            assert identity(deps.cluster_uid) in names_of(shown.certificate)
+            gateway = GatewayPod(deps.cluster_uid, at, kubeconfig=str(cluster.kubeconfig), drain_seconds=1)
+            gateway.bundle = type(gateway.bundle)(gateway.bundle.ca, shown)
+            gateways.append(await start(gateway))
+            await gateway_pod(client, at)
+
+        port = await led(pair.here, pair.namespace, ready=True)
+        assert await ask(mine, port, b"hello") == b"hello"
+        await says(pair, "Connected")
+        (service,) = (await pair.here.list(GATEWAY_PEERS, pair.namespace))[0]["status"]["services"]
+        assert service["ports"] == [{"port": 80, "locals": [port]}]
+
+        # The peer is cut off: callers are led elsewhere, and back.
+        await gateways[1].stop("envoy")
+        await led(pair.here, pair.namespace, ready=False)
+        await says(pair, "PeerUnreachable")
+        await gateways[1].start_envoy()
+        assert await led(pair.here, pair.namespace, ready=True) == port
+        assert await ask(mine, port, b"hello") == b"hello"
+
+        # A Service that nobody shares any more.
+        nothing = {"metadata": {"annotations": {"multicluster/global": None}, "labels": {names.LABEL_GLOBAL: None}}}
+        await pair.here.patch(SERVICES, "web", nothing, pair.namespace)
+        for client in (pair.here, pair.there):
+            await until(lambda client=client: _none(client, GATEWAY_PEERS, pair.namespace))  # type: ignore[misc]
+        await until(lambda: _refused(mine, port), what="its port is closed")
+
+
+async def _none(client: Client, kind: Any, namespace: str) -> bool:
+    return not await client.list(kind, namespace)
+
+
+async def _refused(host: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except ConnectionError:
+        return True
+    writer.close()
+    return False
+
+
+async def test_a_new_ca_is_told_beside_the_old_one(pair: Pair) -> None:
+    async with running(pair.clusters[0], *EVERYWHERE, gateway=True, gateway_address=("gw.example.org:443",)):
+
+        async def told() -> Raw | None:
+            summary = await pair.here.get(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+            found = read(summary["metadata"]["annotations"])
+            return {"ca": found.ca, "addresses": found.addresses} if found is not None else None
+
+        first = await until(told) or {}
+        assert first["addresses"] == ("gw.example.org:443",)
+        await pair.here.delete(SECRETS, GATEWAY_SECRET, HOME)
+
+        async def both() -> bool:
+            now = await told()
+            return now is not None and now["ca"] != first["ca"] and now["ca"].endswith(first["ca"])
+
+        await until(both, what="both CAs are told")
+    # Without gateways nothing is told of them.
+    async with running(pair.clusters[0], SummaryRoom):
+
+        async def silent() -> bool:
+            summary = await pair.here.get(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+            return ANNOTATION_GATEWAY not in summary["metadata"]["annotations"]
+
+        await until(silent)
+    await pair.here.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+    await pair.here.delete(SECRETS, GATEWAY_SECRET, HOME)
+
+
+async def test_services_of_others_are_left_alone(pair: Pair) -> None:
+    async with running(pair.clusters[0], GatewaySlicesRoom, gateway=True):
+        await gateway_pod(pair.here, "gw")
+        await pair.create(SERVICES, "web", spec={"ports": PORTS})
+        services = [{"name": "web", "ports": [{"name": "http", "port": 80}], "ready": 1}]
+        labels = {names.LABEL_PARENT_CLUSTER_UID: "another-source"}
+        await pair.create(
+            GATEWAY_PEERS, "us", metadata={"labels": labels}, spec={"uid": "u", "ca": "c", "services": services}
+        )
+
+        async def status() -> Raw | None:
+            found = await pair.here.get(GATEWAY_PEERS, "us", pair.namespace)
+            return find_condition((found.get("status") or {}).get("conditions"), "Programmed")  # type: ignore[return-value]
+
+        said = await until(status) or {}
+        assert (said["status"], said["reason"]) == ("False", "NoService")
+        assert "web (it is not shared by who has written this object)" in said["message"]
+        made = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
+        assert await pair.here.list(ENDPOINT_SLICES, pair.namespace, labels=made) == []
+        # As soon as it is a copy of that source's.
+        await pair.here.patch(SERVICES, "web", {"metadata": {"labels": labels}}, pair.namespace)
+        await led(pair.here, pair.namespace, ready=False)
+    await pair.here.delete(ENDPOINT_SLICES, GATEWAY_SERVICE, HOME)

@@ -1,0 +1,293 @@
+"""P2CODE's applications on a real API server: placed, applied, moved by an edit or by a claim, and deleted."""
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest_asyncio
+
+from agent.api.conditions import find_condition
+from agent.api.crds import p2code_crds
+from agent.api.kinds import (
+    CONFIGMAPS,
+    CRDS,
+    DEPLOYMENTS,
+    EVENTS,
+    MANAGED_CLUSTERS,
+    PLACEMENTS,
+    ROLE_BINDINGS,
+    ROLES,
+    SCHEDULING_MANIFESTS,
+    SERVICE_ACCOUNTS,
+    TARGETS,
+    Kind,
+)
+from agent.api.names.ocm import LABEL_CLUSTER_SET
+from agent.controllers.p2code import P2CodeRoom
+from agent.controllers.placement.controller import PlacementRoom
+from agent.kube.client import Client
+from agent.kube.errors import KubeError, NotFound
+from agent.sandbox.objects import apply
+from tests.controllers.pair import Pair
+from tests.controllers.rooms import running
+from tests.model.applications import manifest, workload
+from tests.ocm import Hub, hub_of
+from tests.waiting import gone, until
+
+Raw = dict[str, Any]
+
+RULES = [
+    {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]},
+    {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["*"]},
+]
+"""What the account of the namespace may do."""
+CLAIM = "p2code.filter.region"
+
+
+@dataclass
+class Stage:
+    """A namespace with two targets, `to-eu` and `to-us`, whose clusters have the claim of their name."""
+
+    hub: Hub
+    client: Client
+    namespace: str
+
+    def objects(self, *names: str) -> list[Raw]:
+        """Workloads without pods, and a ConfigMap that the first one needs."""
+        needs = {"volumes": [{"name": "v", "configMap": {"name": "settings"}}]}
+        selector = [{"selector": {"matchLabels": {"app": each}}, "replicas": 0} for each in names]
+        found = [
+            workload(each, namespace=self.namespace, spec=needs if not index else {}, **selector[index])
+            for index, each in enumerate(names)
+        ]
+        return [*found, manifest("ConfigMap", "settings", self.namespace, data={"a": "b"})]
+
+    async def create(self, manifests: list[Raw], name: str = "shop", **filters: str) -> Raw:
+        """An application whose workloads ask for regions."""
+        own = [{"name": each, "annotations": [f"{CLAIM}={region}"]} for each, region in filters.items()]
+        target = f"p2code.target.managedClusterSet={self.namespace}"
+        spec = {"globalAnnotations": [target], "workloadAnnotations": own, "manifests": manifests}
+        metadata = {"name": name, "namespace": self.namespace}
+        return await self.client.create(
+            SCHEDULING_MANIFESTS,
+            {
+                "apiVersion": SCHEDULING_MANIFESTS.api_version,
+                "kind": SCHEDULING_MANIFESTS.name,
+                "metadata": metadata,
+                "spec": spec,
+            },
+        )
+
+    async def region(self, short: str, value: str) -> None:
+        """What a cluster says of itself."""
+        status = {"clusterClaims": [{"name": CLAIM, "value": value}]}
+        await self.client.patch(MANAGED_CLUSTERS, self.hub.name(short), {"status": status}, sub="status")
+
+    async def become(self, state: str, reason: str = "", name: str = "shop", **decisions: str) -> Raw:
+        """Wait until it is in a state, for a reason, with these decisions."""
+        seen: Raw = {}
+
+        async def probe() -> bool:
+            nonlocal seen
+            seen = await self.client.get(SCHEDULING_MANIFESTS, name, self.namespace)
+            told = seen.get("status") or {}
+            condition = find_condition(told.get("conditions"), state) or {}
+            decided = {each["workloadName"]: each["clusterSelected"] for each in told.get("decisions") or ()}
+            wanted = {workload: self.hub.name(short) for workload, short in decisions.items()}
+            right = told.get("state") == state and (reason or state) == condition.get("reason")
+            return right and decided == wanted and condition["observedGeneration"] == seen["metadata"]["generation"]
+
+        try:
+            await until(probe, what=f"{name} is {state}")
+        except AssertionError:
+            raise AssertionError(seen.get("status")) from None
+        return seen
+
+    async def get(self, kind: Kind, name: str) -> Raw:
+        return await self.client.get(kind, name, self.namespace)
+
+    async def targets(self) -> dict[str, str]:
+        """Where each Deployment's pods may go."""
+        found = await self.client.list(DEPLOYMENTS, self.namespace)
+        return {each["metadata"]["name"]: each["metadata"]["annotations"]["multicluster/targets"] for each in found}
+
+    async def edit(self, change: Callable[[Raw], None], name: str = "shop") -> None:
+        """Change the spec."""
+        psm = await self.get(SCHEDULING_MANIFESTS, name)
+        change(psm["spec"])
+        await self.client.patch(SCHEDULING_MANIFESTS, name, {"spec": psm["spec"]}, self.namespace)
+
+    async def events(self, name: str = "shop") -> set[str]:
+        found = await self.client.list(EVENTS, self.namespace, fields=f"involvedObject.name={name}")
+        return {each["reason"] for each in found}
+
+
+@pytest_asyncio.fixture
+async def stage(pair: Pair) -> AsyncIterator[Stage]:
+    client, namespace = pair.here, pair.namespace
+    async with hub_of(client, namespace) as hub:
+        (crd,) = p2code_crds()
+        await apply(client, CRDS, crd)
+        stage = Stage(hub, client, namespace)
+        for short in ("eu", "us"):
+            await hub.make(
+                MANAGED_CLUSTERS,
+                hub.name(short),
+                status={"clusterClaims": [{"name": CLAIM, "value": short}]},
+                metadata={"labels": {LABEL_CLUSTER_SET: namespace}},
+                spec={"hubAcceptsClient": True},
+            )
+            target = {"metadata": {"name": f"to-{short}"}, "spec": {"kubeconfigSecret": {"name": "none"}}}
+            await client.create(TARGETS, {"apiVersion": TARGETS.api_version, "kind": TARGETS.name, **target}, namespace)
+            status = {"managedCluster": hub.name(short)}
+            await client.patch(TARGETS, f"to-{short}", {"status": status}, namespace, sub="status")
+        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "p2code"}}, namespace)
+        await client.create(ROLES, {"metadata": {"name": "p2code"}, "rules": RULES}, namespace)
+        subject = {"kind": "ServiceAccount", "name": "p2code", "namespace": namespace}
+        role = {"apiGroup": ROLES.group, "kind": "Role", "name": "p2code"}
+        await client.create(
+            ROLE_BINDINGS, {"metadata": {"name": "p2code"}, "subjects": [subject], "roleRef": role}, namespace
+        )
+        await until(functools.partial(_served, client, namespace))
+        try:
+            yield stage
+        finally:
+            for psm in await client.list(SCHEDULING_MANIFESTS, namespace):
+                name = psm["metadata"]["name"]
+                with contextlib.suppress(NotFound):
+                    await client.patch(SCHEDULING_MANIFESTS, name, {"metadata": {"finalizers": None}}, namespace)
+                    await client.delete(SCHEDULING_MANIFESTS, name, namespace)
+
+
+async def _served(client: Client, namespace: str) -> bool:
+    try:
+        await client.list(SCHEDULING_MANIFESTS, namespace)
+        await client.as_user(f"system:serviceaccount:{namespace}:p2code").list(DEPLOYMENTS, namespace)
+    except KubeError:
+        return False
+    return True
+
+
+@contextlib.asynccontextmanager
+async def at_work(pair: Pair, **settings: Any) -> AsyncIterator[None]:
+    async with running(pair.clusters[0], PlacementRoom, P2CodeRoom, p2code=True, **settings):
+        yield
+
+
+async def test_an_application_is_placed_applied_moved_and_deleted(pair: Pair, stage: Stage) -> None:
+    async with at_work(pair):
+        await stage.create(stage.objects("web", "api"), web="eu", api="us")
+        await stage.become("SchedulingSuccessful", web="eu", api="us")
+        assert await stage.targets() == {"web": "to-eu", "api": "to-us"}
+        web = await stage.get(DEPLOYMENTS, "web")
+        assert web["metadata"]["labels"]["scheduling.p2code.eu/owner"] == "shop"
+        assert web["spec"]["template"]["metadata"]["annotations"] == {"multicluster/elect": ""}
+        (owner,) = (await stage.get(PLACEMENTS, "web-shop"))["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["controller"]) == ("P2CodeSchedulingManifest", True)
+        told = {"SchedulingInProgress", "PlacementDecisionReady", "SchedulingSuccessful"}
+
+        async def heard() -> bool:
+            return await stage.events() >= told
+
+        await until(heard)
+
+        # Another claim asked for: one bundle moves, the other is not touched.
+        api = await stage.get(DEPLOYMENTS, "api")
+        await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
+        await stage.become("SchedulingSuccessful", web="us", api="us")
+        assert await stage.targets() == {"web": "to-us", "api": "to-us"}
+        assert (await stage.get(DEPLOYMENTS, "api"))["metadata"]["resourceVersion"] == api["metadata"][
+            "resourceVersion"
+        ]
+        moved = await stage.get(DEPLOYMENTS, "web")
+        assert moved["metadata"]["uid"] == web["metadata"]["uid"]
+        assert moved["spec"] == web["spec"]
+
+        # A cluster says something else of itself, without an edit.
+        await stage.region("us", "ap")
+        await stage.region("eu", "us")
+        await stage.become("SchedulingSuccessful", web="eu", api="eu")
+        await stage.region("eu", "ap")
+        await stage.become("SchedulingFailed", "SchedulingAnnotationsUnsatisfied")
+        await stage.region("us", "us")
+        await stage.become("SchedulingSuccessful", web="us", api="us")
+
+        # What belongs to nothing any more goes.
+        await stage.edit(lambda spec: (spec["manifests"].pop(1), spec["workloadAnnotations"].pop(1)))
+        await stage.become("SchedulingSuccessful", web="us")
+        await gone(functools.partial(stage.get, DEPLOYMENTS, "api"))
+        await gone(functools.partial(stage.get, PLACEMENTS, "api-shop"))
+
+        await stage.client.delete(SCHEDULING_MANIFESTS, "shop", stage.namespace)
+        await gone(functools.partial(stage.get, SCHEDULING_MANIFESTS, "shop"))
+        assert await stage.client.list(DEPLOYMENTS, stage.namespace) == []
+        await gone(functools.partial(stage.get, CONFIGMAPS, "settings"))
+        await gone(functools.partial(stage.get, PLACEMENTS, "web-shop"))
+
+
+async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage) -> None:
+    async with at_work(pair):
+        await stage.create(stage.objects("web"), web="eu")
+        before = await stage.become("SchedulingSuccessful", web="eu")
+        versions = [await _version(stage, kind, name) for kind, name in WRITTEN]
+    async with at_work(pair):
+        # Another one is done meanwhile, so the first has been looked at.
+        other = [
+            {**each, "metadata": {**each["metadata"], "name": f"other-{n}"}}
+            for n, each in enumerate(stage.objects("x"))
+        ]
+        other[0]["spec"]["template"]["spec"].pop("volumes")
+        await stage.create(other[:1], "second", **{"other-0": "us"})
+        await stage.become("SchedulingSuccessful", name="second", **{"other-0": "us"})
+        assert await stage.get(SCHEDULING_MANIFESTS, "shop") == before
+        assert [await _version(stage, kind, name) for kind, name in WRITTEN] == versions
+
+
+WRITTEN = ((DEPLOYMENTS, "web"), (CONFIGMAPS, "settings"), (PLACEMENTS, "web-shop"))
+
+
+async def _version(stage: Stage, kind: Kind, name: str) -> str:
+    """Of what we write of it: other controllers write its status."""
+    metadata = (await stage.get(kind, name))["metadata"]
+    ours = [each for each in metadata["managedFields"] if not each.get("subresource")]
+    return str((metadata["uid"], metadata.get("generation", 0), ours))
+
+
+async def test_what_the_account_may_not_and_what_is_foreign_is_refused_in_words(pair: Pair, stage: Stage) -> None:
+    async with at_work(pair):
+        secret = manifest("Secret", "keys", stage.namespace, stringData={"a": "b"})
+        web = workload(
+            namespace=stage.namespace,
+            spec={"volumes": [{"name": "v", "secret": {"secretName": "keys"}}]},
+            selector={"matchLabels": {"app": "web"}},
+            replicas=0,
+        )
+        await stage.create([web, secret], web="eu")
+        told = await stage.become("SchedulingFailed", "ManifestWorkFailed", web="eu")
+        message = (find_condition(told["status"]["conditions"], "SchedulingFailed") or {})["message"]
+        assert f'User "system:serviceaccount:{stage.namespace}:p2code" cannot' in message
+        assert message[0].isupper()
+        await stage.client.create(CONFIGMAPS, {"metadata": {"name": "settings"}}, stage.namespace)
+        await stage.create(stage.objects("db"), "second", db="us")
+        told = await stage.become("SchedulingFailed", "ManifestWorkFailed", name="second", db="us")
+        message = (find_condition(told["status"]["conditions"], "SchedulingFailed") or {})["message"]
+        assert f"ConfigMap {stage.namespace}/settings: an object of that name is there already" in message
+
+
+async def test_what_is_wrong_is_told_and_a_binding_that_is_missing_is_waited_for(pair: Pair, stage: Stage) -> None:
+    async with at_work(pair):
+        await stage.create([manifest("PersistentVolume", "v", stage.namespace)], web="eu")
+        await stage.become("Misconfigured", "MisconfiguredManifest")
+        await stage.edit(lambda spec: spec.update(manifests=stage.objects("web")))
+        await stage.become("SchedulingSuccessful", web="eu")
+        await stage.edit(lambda spec: spec["globalAnnotations"].append("color=red"))
+        await stage.become("Misconfigured", "UnsupportedAnnotation")
+        # What runs is left as it is.
+        assert await stage.targets() == {"web": "to-eu"}
+    async with at_work(pair, placement="off"):
+        await stage.edit(lambda spec: spec["globalAnnotations"].pop())
+        await stage.become("SchedulingFailed", "InvalidTarget")
+    async with at_work(pair, p2code_namespace="p2code-scheduler-system"):
+        await stage.become("Misconfigured", "IncorrectNamespace")

@@ -1,0 +1,253 @@
+"""What is done for one of P2CODE's applications, from what is known at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agent.controllers.p2code.decide import Plan, View, decide
+from agent.model.p2code import verdicts
+from agent.model.p2code.check import World, draft
+from agent.model.p2code.detect import Call
+from agent.model.p2code.status import Decision, Told, status
+from agent.model.p2code.verdicts import Verdict
+from tests.model.applications import SET, Raw, manifest, spec_of, workload
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PSM: Raw = {"metadata": {"name": "shop", "namespace": "team", "uid": "u1", "generation": 1}}
+WORLD = World(sets={"p2code": {"eu", "us"}}, bound={"p2code"}, namespaces={"default", "demo"})
+SPEC = spec_of(workload("web"), workload("api"), own=[{"name": "web", "annotations": ["p2code.filter.a=1"]}])
+
+
+def view(spec: Raw = SPEC, psm: Raw = PSM, placements: Mapping[str, Raw] | None = None, **more: Any) -> View:
+    found = View(
+        psm, draft(spec, "shop", "global"), WORLD, placements or {}, {}, lambda _, cluster: f"to-{cluster}", NOW
+    )
+    return replace(found, **more)
+
+
+def evaluated(plan: Plan, status: str = "True", reason: str = "AllDecisionsScheduled") -> dict[str, Raw]:
+    """The Placements that it makes, as they are once they have been evaluated."""
+    condition = {"type": "PlacementSatisfied", "status": status, "reason": reason, "message": "as it says"}
+    return {
+        each["metadata"]["name"]: {
+            **each,
+            "metadata": {**each["metadata"], "uid": f"uid-{each['metadata']['name']}", "generation": 1},
+            "status": {"conditions": [{**condition, "observedGeneration": 1}]},
+        }
+        for each in plan.create
+    }
+
+
+PLACED = evaluated(decide(view()))
+DECIDED = {"web-shop": "eu", "api-shop": "us"}
+DECISIONS = [Decision("web", "eu"), Decision("api", "us")]
+
+
+def told(verdict: Verdict, psm: Raw = PSM, decisions: list[Decision] | None = None) -> Raw:
+    return {**psm, "status": status(psm, verdict, decisions or [], (), NOW)}
+
+
+def test_first_a_placement_is_made_for_each_bundle_and_nothing_is_applied() -> None:
+    plan = decide(view())
+    assert [each["metadata"]["name"] for each in plan.create] == ["web-shop", "api-shop"]
+    assert (plan.tell, plan.decisions, plan.apply) == (verdicts.ANALYSING, None, None)
+
+
+def test_what_is_wrong_is_told_and_nothing_is_done() -> None:
+    plan = decide(view(spec_of(common=())))
+    assert plan == Plan(tell=verdicts.MISSING_TARGET, decisions=[])
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (None, verdicts.ANALYSING),
+        (verdicts.ANALYSING, verdicts.ANALYSING),
+        (verdicts.SCHEDULED, verdicts.REANALYSING),
+        (verdicts.MISSING_TARGET, verdicts.REANALYSING),
+    ],
+)
+def test_while_placements_are_evaluated_it_says_so(before: Verdict | None, now: Verdict) -> None:
+    psm = told(before) if before is not None else PSM
+    waiting = {name: {**each, "status": {}} for name, each in PLACED.items()}
+    plan = decide(view(psm=psm, placements=waiting, decisions=DECIDED))
+    assert (plan.tell, plan.decisions, plan.apply) == (now, None, None)
+    assert not plan.create
+
+
+def test_a_placement_that_was_evaluated_before_its_last_change_counts_for_nothing() -> None:
+    changed = {name: {**each, "metadata": {**each["metadata"], "generation": 2}} for name, each in PLACED.items()}
+    assert decide(view(placements=changed, decisions=DECIDED)).tell == verdicts.ANALYSING
+
+
+def test_a_hub_that_tells_no_generation_is_believed() -> None:
+    def without(each: Raw) -> Raw:
+        (condition,) = each["status"]["conditions"]
+        bare = {key: value for key, value in condition.items() if key != "observedGeneration"}
+        return {**each, "status": {"conditions": [bare]}}
+
+    plan = decide(view(placements={name: without(each) for name, each in PLACED.items()}, decisions=DECIDED))
+    assert plan.tell == verdicts.PLACED
+
+
+def test_as_long_as_one_bundle_has_no_decision_nothing_is_applied() -> None:
+    plan = decide(view(placements=PLACED, decisions={"web-shop": "eu"}))
+    assert (plan.tell, plan.apply) == (verdicts.ANALYSING, None)
+
+
+def test_once_every_bundle_has_a_cluster_that_is_told_and_everything_is_applied() -> None:
+    plan = decide(view(placements=PLACED, decisions=DECIDED))
+    assert (plan.tell, plan.decisions, plan.finish) == (verdicts.PLACED, DECISIONS, verdicts.SCHEDULED)
+    assert plan.apply is not None
+    assert [each["metadata"]["annotations"]["multicluster/targets"] for each in plan.apply] == ["to-eu", "to-us"]
+    assert not (plan.create)
+    assert not (plan.patch)
+    assert not (plan.surplus)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "decisions", "again"),
+    [
+        (verdicts.SCHEDULED, DECISIONS, None),
+        (verdicts.not_applied("x"), DECISIONS, None),
+        (verdicts.PLACED, DECISIONS, verdicts.PLACED),
+        (verdicts.SCHEDULED, [Decision("web", "us"), Decision("api", "us")], verdicts.PLACED),
+        (verdicts.REANALYSING, DECISIONS, verdicts.PLACED),
+    ],
+)
+def test_decisions_that_are_known_are_not_told_again(
+    verdict: Verdict, decisions: list[Decision], again: Verdict | None
+) -> None:
+    plan = decide(view(psm=told(verdict, decisions=decisions), placements=PLACED, decisions=DECIDED))
+    assert plan.tell == again
+
+
+def test_the_first_bundle_without_a_cluster_is_told() -> None:
+    unsatisfied = evaluated(decide(view()), "False", "NoManagedClusterMatched")
+    plan = decide(view(placements={**PLACED, "api-shop": unsatisfied["api-shop"]}, decisions=DECIDED))
+    assert plan.tell is not None
+    assert (plan.tell.reason, plan.decisions, plan.apply) == ("SchedulingAnnotationsUnsatisfied", [], None)
+
+
+def test_a_cluster_that_no_target_leads_to_is_told_with_the_remedy() -> None:
+    plan = decide(view(placements=PLACED, decisions=DECIDED, target=lambda _, cluster: cluster.removeprefix("us")))
+    assert plan.tell == (
+        "SchedulingFailed",
+        "NotAllDecisionsScheduled",
+        (
+            "No target of the namespace demo leads to the managed cluster us, which was selected for deployment api: "
+            "make a Target there, or a ClusterTarget, or take the cluster out of the set"
+        ),
+    )
+    assert plan.apply is None
+
+
+def test_a_placement_of_something_else_is_left_alone() -> None:
+    foreign = {**PLACED["web-shop"], "metadata": {**PLACED["web-shop"]["metadata"], "ownerReferences": []}}
+    plan = decide(view(placements={"web-shop": foreign}))
+    assert plan.tell is not None
+    assert plan.tell.reason == "ManifestWorkFailed"
+    assert "Placement web-shop is there already" in plan.tell.message
+    assert not (plan.create)
+    assert not (plan.patch)
+    assert not (plan.apply)
+
+
+def test_a_changed_filter_changes_one_placement() -> None:
+    spec = spec_of(workload("web"), workload("api"), own=[{"name": "web", "annotations": ["p2code.filter.a=2"]}])
+    plan = decide(view(spec, told(verdicts.SCHEDULED, decisions=DECISIONS), PLACED, decisions=DECIDED))
+    assert [each["metadata"]["name"] for each in plan.patch] == ["web-shop"]
+    assert (plan.create, plan.tell, plan.decisions) == ([], verdicts.REANALYSING, None)
+
+
+def test_a_bundle_that_has_gone_takes_its_placement_with_it_once_the_rest_is_applied() -> None:
+    spec = spec_of(workload("web"), own=[{"name": "web", "annotations": ["p2code.filter.a=1"]}])
+    plan = decide(view(spec, placements=PLACED, decisions=DECIDED))
+    assert [each["metadata"]["name"] for each in plan.surplus] == ["api-shop"]
+    assert plan.decisions == [Decision("web", "eu")]
+
+
+def test_one_cluster_for_everything_needs_no_placement() -> None:
+    spec = spec_of(workload(), common=(SET, "p2code.target.cluster=eu", "p2code.filter.a=1"))
+    plan = decide(view(spec, placements=PLACED))
+    assert (plan.tell, plan.decisions, plan.finish) == (None, [Decision("shop", "eu")], verdicts.SCHEDULED)
+    assert [each["metadata"]["name"] for each in plan.surplus] == ["web-shop", "api-shop"]
+    assert not plan.create
+
+
+def test_orphans_make_it_tentative_and_are_not_applied() -> None:
+    spec = spec_of(workload("web"), manifest("Secret", "s"), own=[{"name": "web"}])
+    placements = evaluated(decide(view(spec)))
+    plan = decide(view(spec, placements=placements, decisions={"web-shop": "eu"}))
+    assert plan.finish == verdicts.ORPHANED
+    assert plan.apply is not None
+    assert [each["kind"] for each in plan.apply] == ["Deployment"]
+    assert Told("OrphanedManifests", "NotReferenced", "not applied: Secret demo/s") in plan.beside
+
+
+CALL = Call(("demo", "front"), 80)
+LINKED = spec_of(
+    workload("web"),
+    workload("api"),
+    manifest("Service", "front", spec={"selector": {"app": "web"}, "ports": [{"port": 80}]}),
+    own=[{"name": "web", "annotations": ["p2code.filter.a=1"]}],
+)
+
+
+def linked(*rows: Raw, psm: Raw = PSM, decisions: Mapping[str, str] = DECIDED, seconds: int = 0) -> Plan:
+    """The workload api calls a Service of web; `rows` are what its link tells."""
+    found = {
+        "placements": PLACED,
+        "decisions": decisions,
+        "calls": {"api": (CALL,)},
+        "links": lambda service: rows if service == CALL.service else (),
+        "now": NOW + timedelta(seconds=seconds),
+    }
+    return decide(view(LINKED, psm=psm, **found))
+
+
+def row(reason: str = "Connected", ready: str = "True", cluster: str = "to-us", source: str = "to-eu") -> Raw:
+    return {"cluster": cluster, "from": ["x", source], "ready": ready, "reason": reason, "message": "in words"}
+
+
+def links_of(plan: Plan) -> tuple[str, str, str]:
+    (found,) = [each for each in plan.beside if each.type == "LinksReady"]
+    return found.status, found.reason, found.message
+
+
+def test_a_link_that_is_needed_and_works_is_told() -> None:
+    plan = linked(row())
+    assert (plan.finish, plan.again) == (verdicts.SCHEDULED, None)
+    assert links_of(plan) == ("True", "Connected", "")
+
+
+def test_no_path_makes_connectivity_unreliable_at_once() -> None:
+    plan = linked(row("Connected", cluster="to-ap"), row("NoPath", "False"))
+    assert plan.finish == verdicts.UNLINKED
+    message = "workload api in us calls demo/front:80 in eu: in words"
+    assert links_of(plan) == ("False", "NoPath", message)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "finish", "again"),
+    [(0, verdicts.SCHEDULED, 30.0), (29, verdicts.SCHEDULED, 1.0), (30, verdicts.UNLINKED, None)],
+)
+def test_a_link_that_is_being_made_is_waited_for(seconds: int, finish: Verdict, again: float | None) -> None:
+    psm = {**PSM, "status": status(PSM, verdicts.SCHEDULED, DECISIONS, linked().beside, NOW)}
+    plan = linked(row("Pending", "False"), psm=psm, seconds=seconds)
+    assert (plan.finish, plan.again) == (finish, again)
+    assert links_of(plan)[:2] == ("False", "Pending")
+
+
+def test_in_one_cluster_no_link_is_needed() -> None:
+    plan = linked(row("NoPath", "False"), decisions={"web-shop": "us", "api-shop": "us"})
+    assert plan.finish == verdicts.SCHEDULED
+    assert [each.reason for each in plan.beside if each.type == "LinksReady"] == [""]
+
+
+def test_where_nothing_is_known_of_links_nothing_is_said() -> None:
+    plan = decide(view(LINKED, placements=PLACED, decisions=DECIDED, calls={"api": (CALL,)}))
+    assert plan.finish == verdicts.SCHEDULED

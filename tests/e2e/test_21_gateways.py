@@ -1,0 +1,105 @@
+"""Promise 21: where pods do not reach each other, every cluster's gateways are told whom they call and let in."""
+
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, PODS, SECRETS, SERVICES, SOURCES, TARGETS
+from agent.api.names.links import ANNOTATION_POD_IPS, BY_GATEWAY, GATEWAY_SECRET
+from agent.api.roles import OPTIONAL_FEATURES
+from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
+from agent.sandbox.manifests import AGENT_NAMESPACE
+from tests.e2e import shared
+from tests.e2e.fleet import Fleet, condition
+from tests.e2e.shared import has, known_everywhere
+from tests.e2e.test_21_drivers import driver
+
+Raw = dict[str, Any]
+
+CLUSTERS = ("cd", "us", "eu")
+
+
+@pytest.fixture
+def gateways(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--installed-by") != "sandbox":
+        pytest.skip("gateways need Envoy's image")
+
+
+async def peers(fleet: Fleet, namespace: str) -> dict[str, list[Raw]]:
+    return {each: await fleet.clients[each].list(GATEWAY_PEERS, namespace) for each in CLUSTERS}
+
+
+async def test_gateways_of_every_cluster_are_told_of_the_others(fleet: Fleet, namespace: str, gateways: None) -> None:
+    await shared.web(fleet, namespace, 4)
+    await known_everywhere(fleet, namespace, "web", 4)
+    await driver(fleet, namespace, "us", "gateway")
+    said = await has(fleet, "cd", TARGETS, namespace, "us", lambda found: not shares_by(found, "EndpointSlices"))
+    assert "may not list, watch, create, patch, delete gatewaypeers" in condition(said, "ServicesShared")["message"]
+    assert "--allow gateway" in condition(said, "ServicesShared")["message"]
+    for cluster in ("us", "eu"):
+        await fleet.clients[cluster].patch(SOURCES, "cd", {"spec": {"allow": list(OPTIONAL_FEATURES)}}, namespace)
+        await driver(fleet, namespace, cluster, "gateway")
+
+    async def chosen() -> bool:
+        targets = [await fleet.source.get(TARGETS, each, namespace) for each in ("us", "eu")]
+        return all(shares_by(each, BY_GATEWAY) for each in targets)
+
+    # What is missing is looked for twice a minute.
+    await fleet.until("the driver is gateway", chosen, about=namespace, seconds=60)
+    own = {each: await own_pods(fleet, namespace, each) for each in CLUSTERS}
+
+    async def told() -> bool:
+        found = await peers(fleet, namespace)
+        return all(
+            len(each) == 2
+            and sorted(service["ready"] for peer in each for service in peer["spec"]["services"])
+            == sorted(len(own[other]) for other in CLUSTERS if other != cluster)
+            and all(condition(peer, "Programmed").get("status") == "True" for peer in each)
+            for cluster, each in found.items()
+        )
+
+    await fleet.until("each cluster is told of the two others", told, about=namespace)
+    found = await peers(fleet, namespace)
+    cas = {peer["spec"]["uid"]: peer["spec"]["ca"] for each in found.values() for peer in each}
+    assert len(cas) == len(set(cas.values())) == 3
+    for each in found.values():
+        ports = [n for peer in each for s in peer["status"]["services"] for port in s["ports"] for n in port["locals"]]
+        assert len(ports) == len(set(ports)) >= 2
+        assert all(FIRST_PORT <= port <= LAST_PORT for port in ports)
+        assert condition(each[0], "Connected")["reason"] == "NoGateway"
+
+    async def hidden() -> bool:
+        pods = await fleet.source.list(PODS, namespace)
+        return all(
+            "podIP" not in pod["status"] and ANNOTATION_POD_IPS in pod["metadata"]["annotations"] for pod in pods
+        )
+
+    await fleet.until("proxy pods have no addresses that lead to others", hidden, about=namespace)
+    for cluster in CLUSTERS:
+        assert await shared.ready(fleet, namespace, "web", cluster) == own[cluster]
+
+    await fleet.source.delete(SERVICES, "web", namespace)
+    await fleet.until("nobody is told of it any more", lambda: nothing(fleet, namespace), about=namespace)
+
+
+async def test_a_certificate_that_is_damaged_is_made_again(fleet: Fleet, gateways: None) -> None:
+    client = fleet.clients["us"]
+    await client.patch(SECRETS, GATEWAY_SECRET, {"data": {"tls.crt": None}}, AGENT_NAMESPACE)
+    await has(fleet, "us", SECRETS, AGENT_NAMESPACE, GATEWAY_SECRET, lambda found: "tls.crt" in found["data"])
+
+
+def shares_by(target: Raw, reason: str) -> bool:
+    said = condition(target, "ServicesShared")
+    return (said.get("status"), said.get("reason")) == ("True", reason)
+
+
+async def own_pods(fleet: Fleet, namespace: str, cluster: str) -> list[str]:
+    """Addresses of the pods of a cluster itself."""
+    labels = "endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io"
+    found = await fleet.clients[cluster].list(ENDPOINT_SLICES, namespace, labels=labels)
+    addresses = [(a, each) for slice in found for each in slice.get("endpoints") or () for a in each["addresses"]]
+    return sorted(a for a, each in addresses if not str(each.get("nodeName", "")).startswith("admiralty"))
+
+
+async def nothing(fleet: Fleet, namespace: str) -> bool:
+    return not any((await peers(fleet, namespace)).values())

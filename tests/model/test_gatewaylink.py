@@ -1,0 +1,124 @@
+"""GatewayPeers: what sources write, and what gateways read of them."""
+
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.model import gatewaypeer
+from agent.model.gatewaylink import Shared, document, is_shared_by, manifest, step
+from agent.model.gatewaypeer import Called, Offered
+from agent.model.gatewaytold import Told
+
+Raw = dict[str, Any]
+
+OWN, SOURCE, OTHER = "uid-own", "uid-source", "uid-other"
+HTTP = (("http", 80),)
+
+
+def peer(name: str = "eu", source: str = SOURCE, **fields: Any) -> Raw:
+    found = manifest(
+        name,
+        "shop",
+        source,
+        fields.get("uid", OTHER),
+        Told("CA", ("203.0.113.7:15443",)),
+        fields.get("services", ()),
+        fields.get("offered", ()),
+    )
+    found["metadata"] |= {"creationTimestamp": fields.get("created", "2026-01-01T00:00:00Z"), "uid": "uid-of-it"}
+    return found | ({"status": fields["status"]} if "status" in fields else {})
+
+
+def slice(service: str = "web", source: str = SOURCE, *, own: str = OWN, **fields: Any) -> Raw:
+    label = {names.LABEL_GLOBAL: "true"} if source == own else {names.LABEL_PARENT_CLUSTER_UID: source}
+    labels = {names.LABEL_SERVICE_NAME: service, **label, **fields.get("labels", {})}
+    return {
+        "metadata": {"namespace": fields.get("namespace", "shop"), "name": f"{service}-x", "labels": labels},
+        "addressType": fields.get("family", "IPv4"),
+        "ports": fields.get("ports", [{"name": "http", "port": 8080}]),
+        "endpoints": fields.get("endpoints", [{"addresses": ["10.1.0.5"], "conditions": {"ready": True}}]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("ready", "told"), [(-1, 0), (0, 0), (1, 1), (4, 4), (5, 4), (7, 6), (15, 12), (500, 384), (9999, 512)]
+)
+def test_of_ready_endpoints_a_step_is_told(ready: int, told: int) -> None:
+    assert step(ready) == told
+
+
+def test_a_peer_says_who_is_called_and_who_may_call() -> None:
+    found = peer(services=[Shared("web", HTTP, 5)], offered=[Shared("db", (("", 5432),))])
+    assert found["metadata"]["labels"] == {names.LABEL_PARENT_CLUSTER_UID: SOURCE}
+    assert found["spec"] == {
+        "uid": OTHER,
+        "ca": "CA",
+        "addresses": ["203.0.113.7:15443"],
+        "services": [{"name": "web", "ports": [{"name": "http", "port": 80}], "ready": 4}],
+        "offered": [{"name": "db", "ports": [{"name": "", "port": 5432}]}],
+    }
+
+
+def test_a_gateway_calls_what_has_local_ports() -> None:
+    status = {"services": [{"name": "web", "ports": [{"port": 80, "locals": [20000, 20001]}]}]}
+    given = peer(services=[Shared("web", (("http", 80), ("admin", 9000)), 2)], status=status)
+    (found,) = document(OWN, [given], []).peers
+    assert found.services == (Called("web", 80, (20000, 20001)),)
+    assert (found.key, found.uid, found.ca, found.addresses) == ("shop/eu", OTHER, "CA", ("203.0.113.7:15443",))
+
+
+@pytest.mark.parametrize(
+    ("fields", "endpoints"),
+    [
+        ({}, ("10.1.0.5:8080",)),
+        ({"family": "IPv6", "endpoints": [{"addresses": ["fd00::5"]}]}, ("[fd00::5]:8080",)),
+        ({"endpoints": [{"addresses": ["10.1.0.5"], "conditions": {"ready": False}}]}, ()),
+        # A proxy pod: its containers are elsewhere.
+        ({"endpoints": [{"addresses": ["10.1.0.5"], "nodeName": "admiralty-shop-us"}]}, ()),
+        ({"endpoints": [{"addresses": ["10.1.0.5"], "nodeName": "admiral"}]}, ("10.1.0.5:8080",)),
+        ({"ports": [{"name": "other", "port": 8080}]}, ()),
+        ({"ports": [{"name": "http"}]}, ()),
+        ({"ports": None}, ()),
+        ({"endpoints": None}, ()),
+        ({"family": "FQDN", "endpoints": [{"addresses": ["db.example.org"]}]}, ()),
+        ({"namespace": "bank"}, ()),
+        # What leads to other clusters is handed on to none.
+        ({"labels": {names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER}}, ()),
+        ({"labels": {names.LABEL_SLICE_MANAGED_BY: "gateway.flotilla"}}, ()),
+    ],
+)
+def test_offered_are_ready_pods_of_the_own_cluster(fields: Raw, endpoints: tuple[str, ...]) -> None:
+    found = document(OWN, [peer(offered=[Shared("web", HTTP)])], [slice(**fields)])
+    assert found.peers[0].offered == (Offered("web", 80),)
+    (service,) = found.services
+    assert (service.namespace, service.name, service.port, service.endpoints) == ("shop", "web", 80, endpoints)
+
+
+@pytest.mark.parametrize(
+    ("writer", "of_service", "offered"),
+    [
+        (SOURCE, SOURCE, True),
+        (OWN, OWN, True),
+        (SOURCE, OTHER, False),
+        (SOURCE, OWN, False),
+        (OWN, SOURCE, False),
+        ("", SOURCE, False),
+    ],
+)
+def test_a_source_offers_what_it_has_shared_itself(writer: str, of_service: str, offered: bool) -> None:
+    found = document(OWN, [peer(source=writer, offered=[Shared("web", HTTP)])], [slice(source=of_service)])
+    assert bool(found.peers[0].offered) is offered
+    assert bool(found.services) is offered
+
+
+def test_labels_of_nobody_are_shared_by_nobody() -> None:
+    assert not is_shared_by({names.LABEL_PARENT_CLUSTER_UID: ""}, "", OWN)
+    assert not is_shared_by({}, OWN, OWN)
+
+
+def test_of_two_peers_for_one_cluster_the_older_one_counts() -> None:
+    late, early = peer("a", created="2026-02-01T00:00:00Z"), peer("b")
+    judged = gatewaypeer.judge(document(OWN, [late, early], []))
+    assert [each.name for each in judged.gateway.peers] == ["b"]
+    assert "shop/a" in judged.problems

@@ -1,0 +1,75 @@
+"""What clusters tell of their gateways."""
+
+from typing import Any
+
+import pytest
+
+from agent.api.names.links import ANNOTATION_GATEWAY
+from agent.model.gatewaytold import Told, exposed, read, write
+
+Raw = dict[str, Any]
+
+
+def test_what_is_told_is_read() -> None:
+    told = Told("CA", ("203.0.113.7:15443", "gw.example.org:443"))
+    assert read({ANNOTATION_GATEWAY: write(told)}) == told
+    assert read({ANNOTATION_GATEWAY: write(Told("CA"))}) == Told("CA")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"ca": ""}',
+        '{"ca": "CA", "addresses": ["x"]}',
+        '{"ca": "CA", "addresses": [1]}',
+        "[" * 9999,
+    ],
+)
+def test_what_cannot_be_read_is_no_gateway(text: str) -> None:
+    assert read({ANNOTATION_GATEWAY: text}) is None
+
+
+def test_too_much_is_no_gateway() -> None:
+    assert read(None) is read({}) is None
+    assert read({ANNOTATION_GATEWAY: write(Told("A" * 70000))}) is None
+    assert read({ANNOTATION_GATEWAY: write(Told("CA", tuple(f"h{n}:1" for n in range(17))))}) is None
+
+
+def service(type: str, *ingress: Raw, name: str = "gateway") -> Raw:
+    port = {"name": name, "port": 15443, **({"nodePort": 30001} if type == "NodePort" else {})}
+    return {"spec": {"type": type, "ports": [port]}, "status": {"loadBalancer": {"ingress": list(ingress)}}}
+
+
+def node(name: str, *addresses: tuple[str, str], ready: str = "True") -> Raw:
+    told = [{"type": type, "address": address} for type, address in addresses]
+    status = {"addresses": told, "conditions": [{"type": "Ready", "status": ready}]}
+    return {"metadata": {"name": name}, "status": status}
+
+
+NODES = [
+    node("a", ("InternalIP", "192.0.2.1"), ("ExternalIP", "203.0.113.1")),
+    node("b", ("Hostname", "b"), ("InternalIP", "192.0.2.2")),
+    node("c", ("InternalIP", "192.0.2.3"), ready="False"),
+    node("d"),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        (service("LoadBalancer", {"ip": "203.0.113.9"}), ["203.0.113.9:15443"]),
+        (service("LoadBalancer", {"hostname": "lb.example.org"}), ["lb.example.org:15443"]),
+        (service("LoadBalancer", {"ip": "2001:db8::9"}), ["[2001:db8::9]:15443"]),
+        (service("LoadBalancer"), []),
+        (service("LoadBalancer", {}), []),
+        (service("NodePort"), ["192.0.2.2:30001", "203.0.113.1:30001"]),
+        (service("ClusterIP"), []),
+        (service("NodePort", name="metrics"), []),
+    ],
+)
+def test_a_service_is_reached_at_its_load_balancer_or_at_nodes(given: Raw, want: list[str]) -> None:
+    assert exposed(given, NODES, "gateway") == want

@@ -1,0 +1,56 @@
+"""What whoever applies one of P2CODE's applications is told at once."""
+
+from typing import Any
+
+import pytest
+
+from tests.model.applications import SET, Raw, manifest, spec_of, workload
+from tests.webhook.reviews import review
+from webhook.applications import of_application
+from webhook.review import Malformed
+
+
+def told(spec: Any) -> list[str]:
+    answer = of_application(review({"metadata": {"name": "shop"}, "spec": spec})["request"]).review["response"]
+    assert answer["allowed"] is True
+    found: list[str] = answer.get("warnings") or []
+    return found
+
+
+def test_an_application_that_is_right_needs_no_words() -> None:
+    assert told(spec_of(workload())) == []
+
+
+WRONG: dict[str, tuple[Raw, list[str]]] = {
+    "an annotation": (
+        spec_of(workload(), common=(SET, "color=red")),
+        ["Unsupported annotations found, color=red is an unsupported annotation"],
+    ),
+    "no target": (
+        spec_of(common=()),
+        ["Target information missing from the scheduling manifest, no target managed cluster set provided"],
+    ),
+    "a manifest, too": (
+        spec_of(manifest("PersistentVolume"), common=("color=red",)),
+        [
+            "Unsupported annotations found, color=red is an unsupported annotation",
+            "Unsupported manifest: the cluster admin is responsible for managing persistentvolume resources",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", WRONG)
+def test_what_is_wrong_is_a_warning(rule: str) -> None:
+    spec, wanted = WRONG[rule]
+    assert told(spec) == wanted
+
+
+@pytest.mark.parametrize("spec", [None, 5, {"manifests": "x"}])
+def test_nonsense_is_no_failure(spec: Any) -> None:
+    assert len(told(spec)) == 1
+
+
+def test_a_request_without_an_object_is_malformed() -> None:
+    with pytest.raises(Malformed):
+        of_application(review(None)["request"])
