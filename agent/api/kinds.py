@@ -71,7 +71,14 @@ NETWORK_POLICIES = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPo
 INGRESSES = Kind("networking.k8s.io", "v1", "ingresses", "Ingress")
 ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 SERVICE_EXPORTS = Kind("multicluster.x-k8s.io", "v1alpha1", "serviceexports", "ServiceExport")
+SERVICE_IMPORTS = Kind("multicluster.x-k8s.io", "v1alpha1", "serviceimports", "ServiceImport")
 """Of SIG Multicluster (KEP-1645); served only where an implementation of it is installed."""
+SITES = Kind("skupper.io", "v2alpha1", "sites", "Site")
+"""Of Skupper v2, as the next ones."""
+LISTENERS = Kind("skupper.io", "v2alpha1", "listeners", "Listener")
+CONNECTORS = Kind("skupper.io", "v2alpha1", "connectors", "Connector")
+SKUPPER_GRANTS = Kind("skupper.io", "v2alpha1", "accessgrants", "AccessGrant")
+SKUPPER_TOKENS = Kind("skupper.io", "v2alpha1", "accesstokens", "AccessToken")
 EVENTS = Kind("", "v1", "events", "Event")
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")

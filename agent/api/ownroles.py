@@ -18,6 +18,7 @@ from agent.api.kinds import (
     CLUSTER_SUMMARIES,
     CLUSTER_TARGETS,
     CONFIGMAPS,
+    CONNECTORS,
     CRON_JOBS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
@@ -26,6 +27,7 @@ from agent.api.kinds import (
     INGRESSES,
     JOBS,
     LEASES,
+    LISTENERS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NETWORK_POLICIES,
@@ -43,9 +45,12 @@ from agent.api.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
+    SERVICE_IMPORTS,
     SERVICE_LINKS,
     SERVICES,
     SIGNERS,
+    SITES,
+    SKUPPER_GRANTS,
     SOURCES,
     STATEFUL_SETS,
     SUBJECT_ACCESS_REVIEWS,
@@ -99,6 +104,8 @@ STAND_INS = "claims whose volume is in a target are Bound here, too"
 SHARE = "services and ingresses across clusters"
 SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
 SERVICE_LINKS_KEPT = "links of shared Services, and what is known of each"
+SHARE_BY_SKUPPER = "services across clusters by Skupper"
+LINK_NAMESPACES = "callers in other namespaces reach Services, as ServiceLinks say"
 KUBELET = "logs, exec and the like on virtual nodes"
 KUBELET_APPROVAL = "the certificate for that needs nobody's approval"
 
@@ -121,7 +128,10 @@ STOP = "agents and webhooks stop"
 CLEAN = "nothing of ours is left"
 _STREAMS = ("exec", "attach", "portforward")
 _HOOKS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
-_OF_SERVICES = (SERVICE_EXPORTS, ENDPOINT_SLICES, SERVICE_LINKS, GATEWAY_PEERS)
+_TARGETS, _SOURCES, _OF_SKUPPER = (TARGETS, CLUSTER_TARGETS), (SOURCES, CLUSTER_SOURCES), (LISTENERS, CONNECTORS)
+_MOVED = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS, JOBS)
+_OF_SERVICES = (SERVICE_EXPORTS, ENDPOINT_SLICES, SERVICE_LINKS, GATEWAY_PEERS, LISTENERS, CONNECTORS)
+_FOLLOWED = (CONFIGMAPS, SERVICE_ACCOUNTS, ROLES, NETWORK_POLICIES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
 AGENT = Account(
@@ -132,10 +142,8 @@ AGENT = Account(
             *grants(PODS, "create", SCHEDULE, sub="binding"),
             *grants(PODS, "patch", STATUS, sub="status"),
             *grants(NAMESPACES, "get list watch patch", ELECT),
-            *grants(TARGETS, "get list watch patch", TARGET),
-            *grants(TARGETS, "patch", TARGET, sub="status"),
-            *grants(CLUSTER_TARGETS, "get list watch patch", TARGET),
-            *grants(CLUSTER_TARGETS, "patch", TARGET, sub="status"),
+            *(each for kind in _TARGETS for each in grants(kind, "get list watch patch", TARGET)),
+            *(each for kind in _TARGETS for each in grants(kind, "patch", TARGET, sub="status")),
             *grants(SECRETS, "get list watch patch", TARGET),
             *grants(NODES, "get list watch create patch delete", VIRTUAL_NODES),
             *grants(NODES, "patch", VIRTUAL_NODES, sub="status"),
@@ -144,8 +152,7 @@ AGENT = Account(
             # Where owners of objects are guarded (OpenShift): a delegate blocks the deletion of its chaperon.
             *grants(CHAPERONS, "update", DELEGATES, sub="finalizers"),
             *grants(PODS, "create", DELEGATES),
-            *grants(PODS, "patch", DELEGATES, sub="resize"),
-            *grants(PODS, "patch", DELEGATES, sub="ephemeralcontainers"),
+            *(each for sub in ("resize", "ephemeralcontainers") for each in grants(PODS, "patch", DELEGATES, sub=sub)),
             *grants(LEASES, "list watch", FENCE),
             *grants(EVENTS, "create get patch", TELL),
             *grants(CLUSTER_SUMMARIES, "create", SUMMARY),
@@ -153,12 +160,9 @@ AGENT = Account(
             *grants(NODE_METRICS, "list", USED),
             *grants(CLUSTER_PROPERTIES, "list watch", PROPERTIES),
             *grants(CLUSTER_CLAIMS, "list watch", PROPERTIES),
-            *grants(SOURCES, "list watch", SOURCES_READ),
-            *grants(SOURCES, "get", SOURCE),
-            *grants(SOURCES, "patch", SOURCE, sub="status"),
-            *grants(CLUSTER_SOURCES, "list watch", SOURCES_READ),
-            *grants(CLUSTER_SOURCES, "get", SOURCE),
-            *grants(CLUSTER_SOURCES, "patch", SOURCE, sub="status"),
+            *(each for kind in _SOURCES for each in grants(kind, "list watch", SOURCES_READ)),
+            *(each for kind in _SOURCES for each in grants(kind, "get", SOURCE)),
+            *(each for kind in _SOURCES for each in grants(kind, "patch", SOURCE, sub="status")),
             *grants(SERVICE_ACCOUNTS, "create", SOURCE),
             *grants(SERVICE_ACCOUNTS, "get list watch", ACCOUNTS_READ),
             *grants(ROLE_BINDINGS, "get list watch", BINDINGS_READ),
@@ -181,20 +185,21 @@ AGENT = Account(
             *grants(PERSISTENT_VOLUMES, "list watch delete", FOLLOW_CLAIMS),
             *grants(PERSISTENT_VOLUMES, "create patch", STAND_INS),
             *grants(PERSISTENT_VOLUME_CLAIMS, "patch", STAND_INS, sub="status"),
-            *grants(DEPLOYMENTS, "get list watch", MOVES),
-            *grants(STATEFUL_SETS, "get list watch", MOVES),
-            *grants(REPLICA_SETS, "get list watch", MOVES),
-            *grants(JOBS, "get list watch", MOVES),
+            *(each for kind in _MOVED for each in grants(kind, "get list watch", MOVES)),
             *grants(CRON_JOBS, "list watch", MOVES),
             *grants(PODS, "create", MOVES, sub="eviction"),
             *grants(SERVICE_ACCOUNTS, "create", SOURCE_API, sub="token"),
-            *grants(ROLES, "get list watch", FOLLOW_RULES),
-            *grants(NETWORK_POLICIES, "get list watch", FOLLOW_RULES),
+            *(each for kind in (ROLES, NETWORK_POLICIES) for each in grants(kind, "get list watch", FOLLOW_RULES)),
             *grants(SERVICES, "get list watch patch", SHARE),
             *grants(SERVICES, "patch", SHARE, sub="status"),
+            *grants(SERVICES, "create delete", LINK_NAMESPACES),
             *grants(INGRESSES, "get list watch patch", SHARE),
             *grants(ENDPOINT_SLICES, "list watch create patch delete", SHARE),
             *grants(SERVICE_EXPORTS, "get list create delete", SHARE_BY_MCS),
+            *(each for kind in _OF_SKUPPER for each in grants(kind, "list create patch delete", SHARE_BY_SKUPPER)),
+            *grants(SITES, "list create", SHARE_BY_SKUPPER),
+            *grants(SKUPPER_GRANTS, "get create delete", SHARE_BY_SKUPPER),
+            *grants(SERVICE_IMPORTS, "get", SERVICE_LINKS_KEPT),
             *grants(SERVICE_LINKS, "list watch create delete", SERVICE_LINKS_KEPT),
             *grants(SERVICE_LINKS, "patch", SERVICE_LINKS_KEPT, sub="status"),
             *gatewayroles.AGENT_GRANTS,
@@ -250,13 +255,8 @@ UNINSTALL = Account(
             *grants(SERVICES, "get list patch delete", CLEAN),
             *grants(SERVICES, "patch", CLEAN, sub="status"),
             *grants(INGRESSES, "list patch delete", CLEAN),
-            *grants(CONFIGMAPS, "list delete", CLEAN),
-            *grants(SERVICE_ACCOUNTS, "list delete", CLEAN),
-            *grants(ROLES, "list delete", CLEAN),
-            *grants(NETWORK_POLICIES, "list delete", CLEAN),
+            *(each for kind in _FOLLOWED for each in grants(kind, "list delete", CLEAN)),
             *(each for kind in _OF_SERVICES for each in grants(kind, "list delete", CLEAN)),
-            *grants(ROLE_BINDINGS, "list delete", CLEAN),
-            *grants(CLUSTER_ROLE_BINDINGS, "list delete", CLEAN),
             *grants(PERSISTENT_VOLUMES, "list delete", CLEAN),
             *grants(CLUSTER_SUMMARIES, "delete", CLEAN, names=(SUMMARY_NAME,)),
         ),

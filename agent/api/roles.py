@@ -13,11 +13,13 @@ from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SUMMARIES,
     CONFIGMAPS,
+    CONNECTORS,
     ENDPOINT_SLICES,
     EVENTS,
     GATEWAY_PEERS,
     INGRESSES,
     LEASES,
+    LISTENERS,
     NETWORK_POLICIES,
     PERSISTENT_VOLUME_CLAIMS,
     POD_METRICS,
@@ -28,7 +30,10 @@ from agent.api.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
+    SERVICE_IMPORTS,
     SERVICES,
+    SITES,
+    SKUPPER_TOKENS,
     SOURCES,
     Kind,
 )
@@ -70,8 +75,10 @@ FOLLOW_ACCOUNTS = "follow service accounts"
 FOLLOW_ROLES = "follow roles and role bindings"
 FOLLOW_POLICIES = "follow network policies"
 SHARE_ENDPOINTS = "endpoints of Services across clusters"
+SHARE_BY_SKUPPER = "endpoints of Services across clusters, by Skupper"
 SHARE_BY_GATEWAYS = "Services across clusters, by gateways"
 SHARE_BY_MCS = "endpoints of Services across clusters, by the Multi-Cluster Services API"
+TELL_OF_MCS = "what the Multi-Cluster Services API has made of exports"
 LOGS = "logs"
 EXEC = "exec"
 ATTACH = "attach"
@@ -115,6 +122,7 @@ SOURCE: tuple[Grant, ...] = (
 )
 """Admiralty's rules, no more and no less: its sources, and whoever binds the role by hand, count on them."""
 
+_KEEP = ("list", "create", "patch", "delete")
 PODS_FEATURE = "pods"
 FEATURES: dict[str, tuple[Grant, ...]] = {
     PODS_FEATURE: (
@@ -130,11 +138,17 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
     "services": (
         *(Grant(ENDPOINT_SLICES, verb, SHARE_ENDPOINTS) for verb in ("list", "watch", "create", "patch", "delete")),
         *(Grant(SERVICE_EXPORTS, verb, SHARE_BY_MCS) for verb in ("get", "list", "create", "delete")),
+        Grant(SERVICE_IMPORTS, "get", TELL_OF_MCS),
     ),
     "volumes": tuple(
         Grant(PERSISTENT_VOLUME_CLAIMS, verb, FOLLOW_CLAIMS) for verb in ("get", "create", "patch", "delete")
     ),
     "accounts": tuple(Grant(SERVICE_ACCOUNTS, verb, FOLLOW_ACCOUNTS) for verb in ("get", "create", "update", "delete")),
+    "skupper": (
+        *(Grant(kind, verb, SHARE_BY_SKUPPER) for kind in (LISTENERS, CONNECTORS) for verb in _KEEP),
+        *(Grant(SITES, verb, SHARE_BY_SKUPPER) for verb in ("list", "create")),
+        *(Grant(SKUPPER_TOKENS, verb, SHARE_BY_SKUPPER) for verb in ("get", "list", "create", "delete")),
+    ),
     "fence": tuple(Grant(LEASES, verb, FENCE) for verb in ("get", "create", "update")),
     "gateway": tuple(
         Grant(GATEWAY_PEERS, verb, SHARE_BY_GATEWAYS) for verb in ("list", "watch", "create", "patch", "delete")
@@ -143,7 +157,7 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
 """What sources are granted beyond Admiralty's rules, a role each."""
 OPTIONAL_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
 """Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
-NAMED_FEATURES = ("fence", "gateway")
+NAMED_FEATURES = ("skupper", "fence", "gateway")
 """Those of them that a Source has only if it names them."""
 
 EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))

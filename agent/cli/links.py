@@ -10,6 +10,7 @@ import typer
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import ENDPOINT_SLICES, SERVICE_LINKS, SERVICES
+from agent.api.names.links import LABEL_LINK_OF
 from agent.cli.fleet import show
 from agent.cli.fleet.source_queries import Source, read_nodes, read_targets, source
 from agent.cli.fleet.units import NOTHING
@@ -68,7 +69,8 @@ async def _look(where: Source, name: str) -> show.Found:
         told = {}
         notes.append(f"pod networks of targets are not compared: {error}")
     _, items = await where.client.list_raw(SERVICES, where.namespace)
-    services = [each for each in (Object(SERVICES, bytes(item)) for item in items) if is_shared(each.annotations)]
+    found = (Object(SERVICES, bytes(item)) for item in items)
+    services = [each for each in found if is_shared(each.annotations) and LABEL_LINK_OF not in each.labels]
     if name and not (services := [each for each in services if each.name == name]):
         raise Failed(f"no Service {name} is shared with other clusters here")
     told_by = await _service_links(where, notes)
@@ -135,7 +137,9 @@ def _by_service(service_links: Iterable[Object]) -> dict[Key, dict[tuple[str, st
             sources = row.get("from") or ()
             for other in sources:
                 driver, count = row["driver"], row.get("endpoints") if len(sources) == 1 else None
-                link = Link(row["cluster"], other, driver, row["ready"], row["reason"], row.get("message", ""))
+                here = row.get("namespace") in (None, obj.namespace)
+                callers = row["cluster"] if here else f"{row['cluster']}/{row['namespace']}"
+                link = Link(callers, other, driver, row["ready"], row["reason"], row.get("message", ""))
                 lines[link.one, other] = ServiceLink(*service, link, count)
     return found
 

@@ -11,7 +11,10 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import (
     CONFIGMAPS,
+    CONNECTORS,
+    ENDPOINT_SLICES,
     INGRESSES,
+    LISTENERS,
     NAMESPACES,
     NETWORK_POLICIES,
     PERSISTENT_VOLUMES,
@@ -24,6 +27,7 @@ from agent.api.kinds import (
     TARGET_KINDS,
     Kind,
 )
+from agent.api.names.links import LABEL_LINK_OF, LABEL_SKUPPER
 from agent.cli.fleet.source_queries import wrong_cluster
 from agent.clusters.target import State
 from agent.controllers.target import gather
@@ -74,8 +78,11 @@ async def _remove_copies(client: Client, namespace: str | None = None, cluster: 
 
 
 async def _release_originals(client: Client) -> None:
-    """Of all kinds but Services, which are restored before."""
+    """Of all kinds but Services, which are restored before; those that lead to one of another namespace go."""
     await _delete(client, SERVICE_EXPORTS, await _list(client, SERVICE_EXPORTS, None, OURS))
+    await _delete(client, SERVICES, await _list(client, SERVICES, None, LABEL_LINK_OF))
+    for kind in (LISTENERS, CONNECTORS, ENDPOINT_SLICES):
+        await _delete(client, kind, await _list(client, kind, None, LABEL_SKUPPER))
     # Kubernetes keeps those that claims are bound to until the claims go, and no longer.
     volumes = await _list(client, PERSISTENT_VOLUMES, None, names.LABEL_STAND_IN)
     await _delete(client, PERSISTENT_VOLUMES, [volume for volume in volumes if is_stand_in(volume)])

@@ -80,6 +80,10 @@ class CopyRoom(Controller[Item]):
         """The whole original, None if it is gone."""
         return original.decode()
 
+    def wanted_in(self, original: Object, node: str) -> bool:
+        """Whether what is shared has a copy in the target behind a virtual node, as far as the room says."""
+        return True
+
     def serves(self, found: Raw) -> bool:
         """Whether what a target has of that name serves as well, although it is no copy of this room's."""
         return False
@@ -90,8 +94,7 @@ class CopyRoom(Controller[Item]):
 
     def problems(self, key: Key) -> dict[str, str]:
         """What is in the way of an original's copies, by virtual node."""
-        found = {node: self._blocked.message((node, *key)) for node in self._copies}
-        return {node: message for node, message in found.items() if message}
+        return {node: message for node in self._copies if (message := self._blocked.message((node, *key)))}
 
     def is_everywhere(self, original: Object) -> bool:
         """Whether every target that should have a copy is known to have it, connected or not."""
@@ -100,7 +103,7 @@ class CopyRoom(Controller[Item]):
         connected = self.deps.targets.serving(original.namespace)
         nodes |= {target.node_name for target in connected}
         nodes -= {target.node_name for target in connected if target.is_self}
-        return all((node, *original.key) in self._copier.agreed for node in nodes)
+        return all((node, *original.key) in self._copier.agreed for node in nodes if self.wanted_in(original, node))
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
         """No pod waits for it."""
@@ -152,6 +155,7 @@ class CopyRoom(Controller[Item]):
             and target.serves(original.namespace)
             and not self._is_leaving(target)
             and self.shared(original)
+            and self.wanted_in(original, target.node_name)
         )
 
     async def _bring(self, place: Place[Item], original: Object, copy: Object | None) -> float | None:
@@ -289,8 +293,7 @@ class CopyRoom(Controller[Item]):
         node = target.node_name
         self._copies.pop(node, None)
         self._copier.forget_all(lambda item: item[0] == node)
-        for item in [each for each in self._unshared if each[0] == node]:
-            del self._unshared[item]
+        self._unshared = {item: since for item, since in self._unshared.items() if item[0] != node}
         for item in self._blocked.items():
             if item[0] == node:
                 self._blocked.gone(item)

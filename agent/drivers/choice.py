@@ -3,18 +3,21 @@
 from collections.abc import Sequence
 
 from agent.api import names
+from agent.api.names.links import external
 from agent.drivers.cilium import Cilium
 from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.gateway import Gateway
 from agent.drivers.mcs import McsExports
-from agent.drivers.nothing import Nothing
+from agent.drivers.nothing import External, Istio, Nothing
 from agent.drivers.sharing import Sharing
+from agent.drivers.skupper import Skupper
 
 
 def all_drivers(sharing: Sharing) -> list[Driver]:
     """In the order in which they are chosen: the first that both clusters have what it takes for."""
-    return [Cilium(), McsExports(sharing), EndpointSlices(sharing), Gateway(sharing), Nothing()]
+    own: list[Driver] = [Cilium(), McsExports(sharing), EndpointSlices(sharing), Skupper(sharing), Gateway(sharing)]
+    return [*own, Nothing(), Istio(), External()]
 
 
 def choose(annotation: str | None, drivers: Sequence[Driver], pair: Pair, present: str = "") -> Driver | None:
@@ -27,10 +30,11 @@ def choose(annotation: str | None, drivers: Sequence[Driver], pair: Pair, presen
     if annotation is None:
         able = [driver for driver in drivers if driver.detect(pair)]
         return next((driver for driver in able if driver.reason == present), able[0] if able else None)
+    named = annotation if annotation in names.NETWORK_DRIVERS else External.name if external(annotation) else ""
     for driver in drivers:
-        if driver.name == annotation:
+        if driver.name == named:
             return driver
     raise ValueError(
         f"annotation {names.SHORT_PREFIX}{names.NETWORK_DRIVER}: {annotation[:100]!r} is no driver;"
-        f" choose one of {', '.join(names.NETWORK_DRIVERS)}, or remove it"
+        f" choose one of {', '.join(names.DRIVER_CHOICES)}, or remove it"
     )

@@ -74,6 +74,10 @@ class Driver(Protocol):
         """Have one cluster know the endpoints of the others. Returns in how many seconds to look again, if at all."""
         ...
 
+    async def offered(self, place: Place) -> Finding:
+        """What has become of the endpoints that a cluster offers to others."""
+        ...
+
     async def connected(self, place: Place) -> Finding:
         """Whether callers in one cluster reach the endpoints that others offer."""
         ...

@@ -16,7 +16,7 @@ from agent.kube.store import Object
 from agent.model.endpoints import Shelf, is_mirror, outside, ready
 from agent.model.flatness import ANSWERS
 from agent.model.podranges import ANYWHERE, PodRanges, shown
-from agent.model.servicelinks import CONNECTED, UNVERIFIED, Finding
+from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding
 
 VERBS = ("list", "watch", "create", "patch", "delete")
 
@@ -48,6 +48,10 @@ class EndpointSlices:
         sources = [self._source(node, place) for node in self._linked(place)]
         await self._make(place, sources)
         return min((each.silent_in for each in sources if each.silent_in), default=None)
+
+    async def offered(self, place: Place) -> Finding:
+        """Slices are read where they are."""
+        return Finding("True", PROGRAMMED)
 
     async def connected(self, place: Place) -> Finding:
         """As it was measured between this cluster and its targets; nobody can ask from one target for another."""
@@ -126,24 +130,32 @@ class EndpointSlices:
         return Shelf(place.service[0], place.service[1], place.uid, (label,))
 
     def _linked(self, place: Place) -> list[str]:
-        """The other clusters whose endpoints come here by this driver."""
-        at_home = self._sharing.is_at_home(place.service)
-        others = [HERE, *(() if at_home else self._sharing.serving(place.service[0]))]
-        paired = [node for node in others if self._sharing.driver(place.node, node, place.service) == self.reason]
-        shared = self._sharing.nodes_of(place.service)
-        rule, consumer = self._sharing.rule(place.service), self._sharing.called(place.node)
+        """The other clusters whose endpoints come here by this driver, and for callers of other namespaces its own."""
+        service = self._sharing.original(place.service)
+        elsewhere = place.service[0] if service != place.service else ""
+        if elsewhere and not (self._sharing.is_shared(service) and self._deps.settings.link_namespaces):
+            return []
+        others = [HERE, *(() if self._sharing.is_at_home(service) else self._sharing.serving(service[0]))]
+        paired = [
+            node
+            for node in others
+            if (elsewhere and node == place.node) or self._sharing.driver(place.node, node, service) == self.reason
+        ]
+        shared = self._sharing.nodes_of(service)
+        rule, consumer = self._sharing.rule(service), self._sharing.called(place.node)
         return [
             node
             for node in paired
             if (node == HERE or node in shared or not self._sharing.is_synced(node))
-            and rule.allows(self._sharing.called(node), consumer)
+            and rule.allows(self._sharing.called(node), consumer, elsewhere)
         ]
 
     def _source(self, node: str, place: Place) -> "_Source":
         silent_in = self._silent_in(node)
         slices = None
         if self._sharing.is_synced(node):
-            slices = [obj for obj in self._sharing.slices(node, place.service) if not is_mirror(obj.labels)]
+            service = self._sharing.original(place.service)
+            slices = [obj for obj in self._sharing.slices(node, service) if not is_mirror(obj.labels)]
         obj = self._sharing.target_object(node)
         origin = names.origin(*obj.key) if obj is not None else self._deps.cluster_uid
         target = self._deps.targets.by_node(node) if node != HERE else None

@@ -1,10 +1,11 @@
 """Driver `mcs`: an implementation of the Multi-Cluster Services API (KEP-1645) shares what is exported."""
 
 import contextlib
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from agent.api import names
-from agent.api.kinds import SERVICE_EXPORTS, SERVICES
+from agent.api.conditions import find_condition
+from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, Kind
 from agent.clusters.port import Port
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
@@ -12,7 +13,9 @@ from agent.drivers.driver import Pair, Place
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.store import Key
-from agent.model.servicelinks import UNVERIFIED, Finding
+from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding
+
+Raw = dict[str, Any]
 
 VERBS = ("get", "list", "create", "delete")
 OURS = names.SHORT_PREFIX + "shared-from"
@@ -67,9 +70,19 @@ class McsExports:
         """What is exported is imported by itself."""
         return None
 
+    async def offered(self, place: Place) -> Finding:
+        """What the implementation says of the export in a cluster."""
+        return exported(await _find(place, SERVICE_EXPORTS))
+
     async def connected(self, place: Place) -> Finding:
-        """Not asked of the implementation."""
-        return Finding("Unknown", UNVERIFIED, "what became of exports is not looked at")
+        """Whether what is exported has come to a cluster, and without conflict; whether packets do nobody tells."""
+        conflict = conflicting(await _find(place, SERVICE_EXPORTS))
+        if conflict is not None:
+            return conflict
+        try:
+            return imported(await _find(place, SERVICE_IMPORTS))
+        except Forbidden as error:
+            return Finding("Unknown", UNVERIFIED, f"what became of exports may not be looked at: {error}")
 
     async def teardown(self, place: Place) -> None:
         """Delete the export, if it is ours. Those that are left here from before a restart are listed once."""
@@ -94,3 +107,50 @@ class McsExports:
         """What was exported there may not be any more."""
         for key in [key for key in self._exported if key[0] == node]:
             del self._exported[key]
+
+
+async def _find(place: Place, kind: Kind) -> Raw | None:
+    """Raises KubeError, Forbidden among them."""
+    try:
+        return await place.port.get(kind, place.service[1], place.service[0])
+    except NotFound:
+        return None
+
+
+def exported(export: Raw | None) -> Finding:
+    """What the conditions Valid and Ready of a ServiceExport come to; implementations of old tell nothing but Valid."""
+    if export is None:
+        return Finding("False", "Pending", "it has no ServiceExport yet")
+    conditions = (export.get("status") or {}).get("conditions")
+    valid, ready = find_condition(conditions, "Valid"), find_condition(conditions, "Ready")
+    if valid is None and ready is None:
+        return Finding(
+            "False", "Pending", "no implementation has said anything of its ServiceExport: see that one runs"
+        )
+    for said, good in ((valid, ("True",)), (ready, ("True", "Unknown"))):
+        if said is not None and said.get("status") not in good:
+            message = str(said.get("message", "")) or f"its ServiceExport is not {said['type']}"
+            return Finding("False", str(said.get("reason") or "Pending"), message)
+    return Finding("True", PROGRAMMED)
+
+
+def conflicting(export: Raw | None) -> Finding | None:
+    """In what clusters that export a Service differ; None where they do not."""
+    said = find_condition(((export or {}).get("status") or {}).get("conditions"), "Conflict") or {}
+    if said.get("status") != "True":
+        return None
+    return Finding("False", str(said.get("reason") or "Conflict"), f"exports differ: {said.get('message', '')}")
+
+
+def imported(found: Raw | None) -> Finding:
+    """What a ServiceImport comes to."""
+    if found is None:
+        return Finding("False", "Pending", "its implementation has made no ServiceImport there")
+    status = found.get("status") or {}
+    ready = find_condition(status.get("conditions"), "Ready") or {}
+    if ready.get("status") == "False":
+        return Finding("False", str(ready.get("reason") or "Pending"), f"ServiceImport: {ready.get('message', '')}")
+    clusters = sorted(str(each.get("cluster")) for each in status.get("clusters") or ())
+    if not clusters:
+        return Finding("False", "Pending", "its ServiceImport names no cluster that exports")
+    return Finding("True", CONNECTED, f"imported from {', '.join(clusters)}")

@@ -1,10 +1,10 @@
-"""Driver `none`: Services are not shared by us."""
+"""Drivers `none`, `istio` and `external/NAME`: it is nobody, a mesh or another controller that shares Services."""
 
 from typing import ClassVar
 
 from agent.clusters.target import Target
 from agent.drivers.driver import Pair, Place
-from agent.model.servicelinks import Finding
+from agent.model.servicelinks import PROGRAMMED, UNVERIFIED, Finding
 
 
 class Nothing:
@@ -28,6 +28,10 @@ class Nothing:
         """Nothing to do."""
         return None
 
+    async def offered(self, place: Place) -> Finding:
+        """Nothing more is known than that it has been asked for."""
+        return Finding("True", PROGRAMMED)
+
     async def connected(self, place: Place) -> Finding:
         """Nothing leads to the others."""
         return Finding("False", "NoPath", "the driver is none: choose another one, or remove the annotation")
@@ -37,3 +41,25 @@ class Nothing:
 
     def forget(self, node: str) -> None:
         """Nothing is remembered."""
+
+
+class External(Nothing):
+    """Another controller does it: it reads ServiceLinks, and tells there in conditions of its own what it has done."""
+
+    name: ClassVar[str] = "external"
+    reason: ClassVar[str] = "External"
+
+
+class Istio(Nothing):
+    """A mesh over several clusters: istiod takes Services of one name for one, and reads the endpoints of each itself.
+
+    Mirrors of ours would count twice. Whether it has a remote Secret for a cluster is in Secrets that are not ours to
+    read: somebody has to name the driver.
+    """
+
+    name: ClassVar[str] = "istio"
+    reason: ClassVar[str] = "Istio"
+
+    async def connected(self, place: Place) -> Finding:
+        """Its proxies know, and tell nobody."""
+        return Finding("Unknown", UNVERIFIED, "Istio does not tell whether its clusters reach each other")

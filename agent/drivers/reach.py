@@ -45,7 +45,7 @@ class EndpointReach:
         self._sharing = Sharing(deps)
         self._selecting = SelectingServices(deps.local)
         self.services = self._selecting.informer
-        self.here = self._sharing.here()
+        self.here = self._sharing.informer(HERE)
         self._listeners: list[Callable[[Key], None]] = []
         self._ready: dict[str, tuple[str, frozenset[str]]] = {}
         """By UID of an EndpointSlice: its version, and the addresses of its ready endpoints."""

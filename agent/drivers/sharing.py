@@ -16,9 +16,10 @@ from agent.kube.store import Key, Object
 from agent.model import podranges
 from agent.model.flatness import ANSWERS, Networks, overlap, read
 from agent.model.links import HERE as LOCAL
-from agent.model.links import REASONS
+from agent.model.links import reason_of, told_by
 from agent.model.service import is_shared, is_shared_by_namespace
 from agent.model.servicerule import ANYTHING, Rule
+from agent.model.sharedcopies import linked_service
 
 CONDITION = "ServicesShared"
 BY_SERVICE = "service"
@@ -57,11 +58,6 @@ def slices_in(deps: Deps, target: Target | None) -> Informer:
     return informer
 
 
-def copies_in(deps: Deps, target: Target) -> Informer:
-    """Our copies of Services in a target."""
-    return target.informer(SERVICES, labels=f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}")
-
-
 class Sharing:
     """The stores of all clusters as one. Clusters are named by their virtual node, this one by the empty string."""
 
@@ -80,7 +76,8 @@ class Sharing:
     def attach(self, target: Target) -> tuple[Informer, Informer]:
         """Begin to read a target: its copies and slices."""
         node = target.node_name
-        self._copies[node], self._slices[node] = copies_in(self.deps, target), slices_in(self.deps, target)
+        mine = f"{names.LABEL_PARENT_CLUSTER_UID}={self.deps.cluster_uid}"
+        self._copies[node], self._slices[node] = target.informer(SERVICES, labels=mine), slices_in(self.deps, target)
         self._spread.attach(node, self._copies[node])
         return self._copies[node], self._slices[node]
 
@@ -91,10 +88,6 @@ class Sharing:
         self._apart = {pair: known for pair, known in self._apart.items() if target.node_name not in pair}
         self._copies.pop(target.node_name, None)
         self._slices.pop(target.node_name, None)
-
-    def here(self) -> Informer:
-        """Slices of this cluster."""
-        return self._slices[HERE]
 
     def place(self, node: str, service: Key) -> Place | None:
         """A Service in a cluster, None where it is not, or is not known to be."""
@@ -155,6 +148,17 @@ class Sharing:
         """The slices of a cluster. Raises KeyError where that is not attached."""
         return self._slices[node]
 
+    def original(self, service: Key) -> Key:
+        """The Service whose endpoints one has: itself, or (by a ServiceLink) one of its name in another namespace."""
+        found = self.services.store.get(service)
+        linked = linked_service(found) if found is not None else None
+        return linked if linked is not None and linked[1] == service[1] else service
+
+    def linked(self, service: Key) -> set[Key]:
+        """Services of other namespaces that links of a Service mean, whether they are there or not."""
+        asked = self.rule(service).elsewhere if self.deps.settings.link_namespaces else ()
+        return {(namespace, service[1]) for _, namespace in asked}
+
     def rule(self, service: Key) -> Rule:
         """What ServiceLinks and its annotations say of a Service."""
         original = self.services.store.get(service)
@@ -175,8 +179,10 @@ class Sharing:
 
     def ports(self, place: Place, node: str) -> frozenset[str] | None:
         """Names of the ports of a Service whose endpoints in one cluster another one is told of, None for all."""
-        original = self.services.store.get(place.service)
-        found = self.rule(place.service).ports(self.called(node), self.called(place.node))
+        key = self.original(place.service)
+        original = self.services.store.get(key)
+        elsewhere = place.service[0] if key != place.service else ""
+        found = self.rule(key).ports(self.called(node), self.called(place.node), elsewhere)
         if original is None or found is None:
             return None
         ports = original.decode()["spec"].get("ports") or ()
@@ -191,8 +197,8 @@ class Sharing:
         """
         if one == other:
             return ""
-        if service is not None and (named := self.rule(service).driver):
-            return "" if REASONS[named] == BY_ADDRESSES and self._are_apart(one, other) else REASONS[named]
+        if service is not None and (reason := reason_of(self.rule(service).driver)):
+            return "" if reason == BY_ADDRESSES and self._are_apart(one, other) else reason
         reasons = {self._driver(node) for node in (one, other) if node != HERE}
         reason = reasons.pop() if len(reasons) == 1 else ""
         return "" if reason == BY_ADDRESSES and HERE not in (one, other) and self._overlap(one, other) else reason
@@ -201,9 +207,8 @@ class Sharing:
         """Whether addresses of one of two clusters are known to lead to strangers in the other."""
         objects = [self.target_object(node) for node in (one, other) if node != HERE]
         said = [_said(obj) for obj in objects if obj is not None]
-        if any(each.get("status") == "False" and each.get("reason") in NOT_FLAT for each in said):
-            return True
-        if any(each.get("status") == "True" and each.get("reason") == BY_GATEWAY for each in said):
+        told = {(each.get("status"), each.get("reason")) for each in said}
+        if ("True", BY_GATEWAY) in told or any(("False", reason) in told for reason in NOT_FLAT):
             return True
         return HERE not in (one, other) and self._overlap(one, other)
 
@@ -212,6 +217,8 @@ class Sharing:
 
         Targets that are not connected count, too: after a start none is for a while.
         """
+        if self.original(service) != service:
+            return {BY_ADDRESSES}
         return {self.driver(node, other, service) for other in (HERE, *self.serving(service[0]))} - {""}
 
     def networks(self, node: str) -> Networks | None:
@@ -268,7 +275,7 @@ class Sharing:
     def reason(obj: Object) -> str:
         """The same, read from the Target."""
         said = _said(obj)
-        return str(said["reason"]) if said.get("status") == "True" else ""
+        return told_by(obj.annotations, said) if said.get("status") == "True" else ""
 
     def concerns(self, service: Object) -> bool:
         """Whether a Service is shared, or has been: then it has our label still, or copies."""

@@ -3,29 +3,43 @@
 Pure. The names of states and reasons are those that conditions of links have: Ready is True, False or Unknown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.names.links import BY_GATEWAY
+from agent.api.names.links import BY_GATEWAY, external
 from agent.model import podranges
 from agent.model.flatness import ANSWERS, Networks, overlap
 
 HERE = "local-cluster"
 """This cluster, as Open Cluster Management calls it."""
-_BY_ADDRESSES, _OFF = "EndpointSlices", "Off"
+_BY_ADDRESSES, _OFF, _EXTERNAL = "EndpointSlices", "Off", "External"
 REASONS = {
     names.ENDPOINT_SLICES_DRIVER: _BY_ADDRESSES,
     "cilium": "Cilium",
     "mcs": "MCS",
+    "istio": "Istio",
+    names.SKUPPER_DRIVER: "Skupper",
     "gateway": BY_GATEWAY,
     "none": _OFF,
 }
-"""Of drivers, as the condition ServicesShared has them."""
+"""Of drivers, as the condition ServicesShared has them; `external/NAME` has External."""
 _DRIVERS = {reason: name for name, reason in REASONS.items()}
+
+
+def reason_of(driver: str) -> str:
+    """What a driver is known by: its reason, its name where that is of another controller; empty for no driver."""
+    return driver if external(driver) else REASONS.get(driver, "")
+
+
+def told_by(annotations: Mapping[str, str] | None, said: Mapping[str, Any]) -> str:
+    """The same of the driver that a Target tells, by its annotations and its condition."""
+    named = names.annotation(annotations, names.NETWORK_DRIVER) or ""
+    reason = str(said.get("reason", ""))
+    return named if reason == _EXTERNAL and external(named) else reason
 
 
 @dataclass(frozen=True)
@@ -68,7 +82,7 @@ def peer(target: dict[str, Any], told: Networks) -> Peer:
     return Peer(
         metadata["name"],
         str(said.get("status", "")),
-        str(said.get("reason", "")),
+        told_by(metadata.get("annotations"), said),
         str(said.get("message", "")),
         () if by_hand else told if named is None else named,
         is_self=bool(spec.get("self")),

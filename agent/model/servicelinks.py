@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import Status, set_condition
+from agent.api.conditions import Status, find_condition, set_condition
 from agent.api.kinds import SERVICE_LINKS, SERVICES
-from agent.model.servicerule import misread, namespace_of, no_driver, service_of
+from agent.model.servicerule import misread, named_driver, namespace_of, no_driver, service_of
 
 Raw = dict[str, Any]
 
@@ -56,12 +56,19 @@ class Finding:
     message: str = ""
 
 
-def accepted(link: Mapping[str, Any], service: Mapping[str, Any] | None, shared: bool, clusters: set[str]) -> Finding:
+def accepted(
+    link: Mapping[str, Any],
+    service: Mapping[str, Any] | None,
+    shared: bool,
+    clusters: set[str],
+    elsewhere: set[str] | None = None,
+) -> Finding:
     """Whether all of a link is understood.
 
     :param clusters: all names of clusters that pods of the namespace may be in
+    :param elsewhere: those of clusters in which other namespaces can be linked, None where that is not allowed
     """
-    problem = _with_service(link, service, shared) or _with_spec(link, service or {}, clusters)
+    problem = _with_service(link, service, shared) or _with_spec(link, service or {}, clusters, elsewhere)
     return Finding("False", *problem) if problem is not None else Finding("True", ACCEPTED)
 
 
@@ -77,7 +84,9 @@ def _with_service(link: Mapping[str, Any], service: Mapping[str, Any] | None, sh
     return None
 
 
-def _with_spec(link: Mapping[str, Any], service: Mapping[str, Any], clusters: set[str]) -> tuple[str, str] | None:
+def _with_spec(
+    link: Mapping[str, Any], service: Mapping[str, Any], clusters: set[str], elsewhere: set[str] | None
+) -> tuple[str, str] | None:
     spec, namespace = link.get("spec") or {}, link["metadata"]["namespace"]
     ports = {each["port"] for each in service["spec"].get("ports") or ()}
     if strange := [each for each in spec.get("ports") or () if each not in ports]:
@@ -86,11 +95,17 @@ def _with_spec(link: Mapping[str, Any], service: Mapping[str, Any], clusters: se
     for field, named in (("from", spec.get("from") or ()), ("to", [each["cluster"] for each in spec.get("to") or ()])):
         if unknown := [each for each in named if each not in clusters]:
             return "UnknownCluster", f"spec.{field}: {_unknown(unknown[0], clusters)}"
-    if elsewhere := [each for each in spec.get("to") or () if namespace_of(each, namespace) != namespace]:
-        where = f"spec.to: namespace {elsewhere[0]['namespace']} is not that of this link"
-        return "NamespaceUnsupported", f"{where}, and callers in others are served by Services of their own: remove it"
+    for each in spec.get("to") or ():
+        if (there := namespace_of(each, namespace)) == namespace:
+            continue
+        if elsewhere is None:
+            where = f"spec.to: namespace {there} is not that of this link"
+            return "NamespaceUnsupported", f"{where}: set --link-namespaces of the agent, or remove it"
+        if each["cluster"] not in elsewhere:
+            where = f"spec.to: the Target {each['cluster']} is for namespace {namespace} alone, and not for {there}"
+            return "UnknownCluster", f"{where}: name a ClusterTarget"
     driver = spec.get("driver")
-    if driver is not None and driver not in names.NETWORK_DRIVERS:
+    if driver is not None and not named_driver(driver):
         return "UnknownDriver", no_driver("spec.driver", driver)
     return misread(service["metadata"].get("annotations"))
 
@@ -114,6 +129,8 @@ class Pair:
     connected: Finding
     endpoints: int
     """Ready ones that the source offers."""
+    namespace: str = ""
+    """Of the callers, empty for that of the link."""
 
     @property
     def finding(self) -> Finding:
@@ -124,6 +141,26 @@ class Pair:
     def ready(self) -> Status:
         """Whether callers reach the endpoints as far as anybody knows."""
         return _usable(self.finding)
+
+
+def said_by(name: str, link: Mapping[str, Any]) -> tuple[Finding, Finding]:
+    """What another controller, the driver `external/NAME`, tells: conditions of its own of the generation that is."""
+    programmed, connected = (_said(name, type, link) for type in (PROGRAMMED, CONNECTED))
+    return programmed, connected
+
+
+def _said(name: str, type: str, link: Mapping[str, Any]) -> Finding:
+    said = find_condition((link.get("status") or {}).get("conditions"), f"{name}/{type}")
+    bad: Status = "False" if type == PROGRAMMED else "Unknown"
+    if said is None:
+        return Finding(bad, "Pending", f"its controller has told no condition {name}/{type} here: see that it runs")
+    generation = link["metadata"].get("generation", 0)
+    if said.get("observedGeneration", generation) < generation:
+        return Finding(bad, "Pending", f"condition {name}/{type} is not of generation {generation} yet")
+    status: Status = said["status"] if said.get("status") in ("True", "False") else "Unknown"
+    if status == "True":
+        return Finding(status, type, str(said.get("message", "")))
+    return Finding(status, str(said.get("reason") or "Pending"), str(said.get("message", "")))
 
 
 def status(link: Mapping[str, Any], accepted: Finding, pairs: Sequence[Pair], own_endpoints: int, now: datetime) -> Raw:
@@ -143,19 +180,26 @@ def status(link: Mapping[str, Any], accepted: Finding, pairs: Sequence[Pair], ow
         message = found.message[:_MESSAGE_LIMIT]
         conditions = set_condition(conditions, type, found.status, found.reason, message, now, generation)
     rows = _rows(pairs, link["metadata"]["namespace"]) if accepted.status == "True" else []
-    return {"host": service_of(link), "clusters": rows, "conditions": conditions}
+    return {"host": _host(link, pairs), "clusters": rows, "conditions": conditions}
+
+
+def _host(link: Mapping[str, Any], pairs: Sequence[Pair]) -> str:
+    """Under its own name a Service leads to its own cluster, where the Multi-Cluster Services API does the rest."""
+    by_set = bool(pairs) and all(pair.driver == "mcs" for pair in pairs)
+    name = service_of(link)
+    return f"{name}.{link['metadata']['namespace']}.svc.clusterset.local" if by_set else name
 
 
 def _rows(pairs: Sequence[Pair], namespace: str) -> list[Raw]:
     """One for the pairs of a cluster's callers that are alike, in the order of the pairs."""
-    rows: dict[tuple[str, str, str], Raw] = {}
+    rows: dict[tuple[str, str, str, str], Raw] = {}
     for pair in pairs:
         driver, found = pair.driver or "none", pair.finding
         row = rows.setdefault(
-            (pair.consumer, driver, found.reason),
+            (pair.consumer, pair.namespace, driver, found.reason),
             {
                 "cluster": pair.consumer,
-                "namespace": namespace,
+                "namespace": pair.namespace or namespace,
                 "driver": driver,
                 "from": [],
                 "ready": pair.ready,
@@ -190,10 +234,14 @@ def _worst(found: Sequence[tuple[Pair, Finding]]) -> Finding | None:
         if worse:
             reason = min((each.reason for _, each in worse), key=lambda reason: reason == UNVERIFIED)
             these = [(pair, each) for pair, each in worse if each.reason == reason]
-            told = [f"{pair.consumer} from {pair.source}: {each.message}" for pair, each in these[:_SHOWN]]
+            told = [f"{_callers(pair)} from {pair.source}: {each.message}" for pair, each in these[:_SHOWN]]
             more = f"; and {len(these) - _SHOWN} more" if len(these) > _SHOWN else ""
             return Finding(worse[0][1].status, reason, "; ".join(told) + more)
     return None
+
+
+def _callers(pair: Pair) -> str:
+    return f"{pair.consumer} (namespace {pair.namespace})" if pair.namespace else pair.consumer
 
 
 def _ready(*aspects: Finding) -> Finding:

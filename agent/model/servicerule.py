@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.api import names
-from agent.api.names.links import AFFINITIES, AFFINITY
+from agent.api.names.links import AFFINITIES, AFFINITY, external
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,22 @@ class Wish:
     sources: frozenset[str] | None = None
     """Clusters whose endpoints are offered, None for all."""
     consumers: frozenset[str] | None = None
-    """Clusters whose callers reach them, None for all."""
+    """Clusters whose callers in the same namespace reach them, None for all."""
+    elsewhere: frozenset[tuple[str, str]] = frozenset()
+    """Clusters and other namespaces whose callers do."""
     driver: str = ""
     affinity: str = ""
 
-    def allows(self, source: Collection[str], consumer: Collection[str]) -> bool:
-        """Whether callers in one cluster reach endpoints of another, each given by all names that it goes by."""
-        return (self.sources is None or not self.sources.isdisjoint(source)) and (
-            self.consumers is None or not self.consumers.isdisjoint(consumer)
-        )
+    def allows(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> bool:
+        """Whether callers in one cluster reach endpoints of another, each given by all names that it goes by.
+
+        :param namespace: where the callers are, empty for that of the Service
+        """
+        if self.sources is not None and self.sources.isdisjoint(source):
+            return False
+        if namespace:
+            return any((each, namespace) in self.elsewhere for each in consumer)
+        return self.consumers is None or not self.consumers.isdisjoint(consumer)
 
 
 @dataclass(frozen=True)
@@ -40,15 +47,24 @@ class Rule:
     """Named by a user, empty where none is."""
     affinity: str = ""
 
-    def allows(self, source: Collection[str], consumer: Collection[str]) -> bool:
-        """Whether any link has callers in one cluster reach endpoints of another; all do where there are no links."""
-        return not self.wishes or any(wish.allows(source, consumer) for wish in self.wishes)
+    @property
+    def elsewhere(self) -> frozenset[tuple[str, str]]:
+        """Clusters and other namespaces whose callers any link means."""
+        return frozenset[tuple[str, str]]().union(*(wish.elsewhere for wish in self.wishes))
 
-    def ports(self, source: Collection[str], consumer: Collection[str]) -> frozenset[int] | None:
+    def allows(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> bool:
+        """Whether any link has callers in one cluster reach endpoints of another; all do where there are no links,
+        but for those in other namespaces.
+        """
+        if not self.wishes:
+            return not namespace
+        return any(wish.allows(source, consumer, namespace) for wish in self.wishes)
+
+    def ports(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> frozenset[int] | None:
         """Ports of the Service that are told of, None for all."""
         found = frozenset[int]()
         for wish in self.wishes:
-            if wish.allows(source, consumer):
+            if wish.allows(source, consumer, namespace):
                 if wish.ports is None:
                     return None
                 found |= wish.ports
@@ -64,14 +80,15 @@ def service_of(link: Mapping[str, Any]) -> str:
 
 
 def wish(link: Mapping[str, Any]) -> Wish:
-    """What a link asks for; callers in other namespaces are left out."""
+    """What a link asks for."""
     spec, namespace = link.get("spec") or {}, link["metadata"]["namespace"]
-    to = spec.get("to")
+    to = [(str(each["cluster"]), namespace_of(each, namespace)) for each in spec.get("to") or ()]
     return Wish(
         frozenset(spec["ports"]) if spec.get("ports") else None,
         frozenset(spec["from"]) if spec.get("from") else None,
-        None if not to else frozenset(each["cluster"] for each in to if namespace_of(each, namespace) == namespace),
-        _known(spec.get("driver"), names.NETWORK_DRIVERS),
+        None if not to else frozenset(cluster for cluster, where in to if where == namespace),
+        frozenset(each for each in to if each[1] != namespace),
+        named_driver(spec.get("driver")),
         _known(spec.get("affinity"), AFFINITIES),
     )
 
@@ -79,7 +96,7 @@ def wish(link: Mapping[str, Any]) -> Wish:
 def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any]]) -> Rule:
     """Drivers and affinity of the first link by name that has any count, then those of the Service's annotations."""
     wishes = tuple(wish(each) for each in sorted(links, key=lambda each: str(each["metadata"]["name"])))
-    driver = _known(names.annotation(annotations, names.NETWORK_DRIVER), names.NETWORK_DRIVERS)
+    driver = named_driver(names.annotation(annotations, names.NETWORK_DRIVER))
     affinity = _known(names.annotation(annotations, AFFINITY), AFFINITIES)
     return Rule(
         wishes,
@@ -91,7 +108,7 @@ def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any
 def misread(annotations: Mapping[str, str] | None) -> tuple[str, str] | None:
     """What of a Service's annotations means nothing, as reason and message; None where there is no such."""
     driver, affinity = names.annotation(annotations, names.NETWORK_DRIVER), names.annotation(annotations, AFFINITY)
-    if driver is not None and driver not in names.NETWORK_DRIVERS:
+    if driver is not None and not named_driver(driver):
         return "UnknownDriver", no_driver(f"annotation {names.SHORT_PREFIX}{names.NETWORK_DRIVER}", driver)
     if affinity is not None and affinity not in AFFINITIES:
         where, choose = f"annotation {names.SHORT_PREFIX}{AFFINITY}", ", ".join(AFFINITIES)
@@ -101,8 +118,13 @@ def misread(annotations: Mapping[str, str] | None) -> tuple[str, str] | None:
 
 def no_driver(where: str, driver: str) -> str:
     """What is wrong with the name of a driver, and what to do."""
-    choose = ", ".join(names.NETWORK_DRIVERS)
+    choose = ", ".join(names.DRIVER_CHOICES)
     return f"{where}: {driver[:100]!r} is no driver; choose one of {choose}, or remove it"
+
+
+def named_driver(name: str | None) -> str:
+    """The same where it is one that can be had, else empty."""
+    return name if name is not None and (name in names.NETWORK_DRIVERS or external(name)) else ""
 
 
 def _known(value: str | None, among: Collection[str]) -> str:

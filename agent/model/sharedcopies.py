@@ -4,13 +4,14 @@ What is decided by a cluster for itself is not copied: addresses, node ports, lo
 that the other cluster adds to a copy are its own business and stay.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
 from agent.api import names
 from agent.api.kinds import INGRESSES, ROLE_BINDINGS, SECRETS, SERVICES
+from agent.api.names.links import ANNOTATION_LINKED_IN, ANNOTATION_LINKED_SERVICE, LABEL_LINK_OF
 from agent.model import copies
 from agent.model.copies import Content, Raw
 from agent.model.diff import equivalent
@@ -32,6 +33,18 @@ _CLUSTERS_OWN = frozenset(
 _FROM_OUTSIDE = frozenset(("externalTrafficPolicy", "loadBalancerSourceRanges"))
 _KEPT_IN_COPY = ("clusterIP", "clusterIPs", "ipFamilies", "healthCheckNodePort", "loadBalancerClass")
 _FROM_NODES = ("NodePort", "LoadBalancer")
+
+
+class Labelled(Protocol):
+    """An object as stores have it."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations."""
 
 
 def service(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
@@ -60,6 +73,54 @@ def service(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) ->
         spec["ports"] = [{key: value for key, value in port.items() if key != "nodePort"} for port in spec["ports"]]
     spec["selector"] = selector_of_copy(original)
     return marked({**copy, "spec": spec}, marks)
+
+
+def linked(
+    original: Mapping[str, Any], namespace: str, link: str, nodes: Collection[str], ports: Collection[int]
+) -> Raw:
+    """The Service of another namespace that leads to the endpoints of this one.
+
+    :param link: UID of a ServiceLink that asks for it
+    :param nodes: virtual nodes of the targets that are to have a copy
+    :param ports: those that it has, none for all
+    :raises InvalidService, InvalidPattern: if the original cannot be read
+    """
+    metadata, spec = original["metadata"], service(original, "", "")["spec"]
+    dropped = {"selector", "type", *_FROM_OUTSIDE}
+    spec = {key: value for key, value in spec.items() if key not in dropped} | {"type": "ClusterIP"}
+    if ports:
+        spec["ports"] = [each for each in spec.get("ports") or () if each["port"] in ports]
+    annotations = {
+        names.ANNOTATION_GLOBAL: "true",
+        ANNOTATION_LINKED_SERVICE: f"{metadata['namespace']}/{metadata['name']}",
+        ANNOTATION_LINKED_IN: msgspec.json.encode(sorted(nodes)).decode(),
+    }
+    made = {
+        "name": metadata["name"],
+        "namespace": namespace,
+        "labels": {LABEL_LINK_OF: link, names.LABEL_GLOBAL: "true"},
+        "annotations": {},
+    }
+    head = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name}
+    return marked({**head, "metadata": made, "spec": spec}, annotations)
+
+
+def linked_service(service: Labelled) -> tuple[str, str] | None:
+    """Namespace and name of the Service that one of another namespace leads to; None where it does not."""
+    if LABEL_LINK_OF not in service.labels:
+        return None
+    namespace, _, name = service.annotations.get(ANNOTATION_LINKED_SERVICE, "").partition("/")
+    return (namespace, name) if name else None
+
+
+def linked_in(service: Labelled, node: str) -> bool:
+    """Whether the target behind a virtual node is to have a copy of a shared Service, as far as links say."""
+    if LABEL_LINK_OF not in service.labels:
+        return True
+    try:
+        return node in msgspec.json.decode(service.annotations.get(ANNOTATION_LINKED_IN, "[]"), type=list[str])
+    except msgspec.DecodeError:
+        return False
 
 
 def ingress(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:

@@ -75,6 +75,15 @@ class Followers:
         "every shared Service has a ServiceLink, which tells for each pair of clusters whether endpoints are reached;"
         " what users write in these counts",
     )
+    skupper: bool = flag(
+        SWITCH, "false", "the network driver skupper can be chosen: Services reach other clusters by Skupper v2"
+    )
+    link_namespaces: bool = flag(
+        SWITCH,
+        "false",
+        "ServiceLinks may name callers in other namespaces: Services are made there, so whoever may write the ones"
+        " may have the others",
+    )
     gateway: bool = flag(
         SWITCH,
         "false",

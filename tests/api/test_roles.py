@@ -60,9 +60,16 @@ def test_each_feature_beyond_that_has_a_role_of_its_own() -> None:
         "multicluster-scheduler-source-services": {
             "endpointslices": {"list", "watch", "create", "patch", "delete"},
             "serviceexports": {"get", "list", "create", "delete"},
+            "serviceimports": {"get"},
         },
         "multicluster-scheduler-source-volumes": {"persistentvolumeclaims": {"get", "create", "patch", "delete"}},
         "multicluster-scheduler-source-accounts": {"serviceaccounts": WRITE - {"list", "watch"}},
+        "multicluster-scheduler-source-skupper": {
+            "listeners": {"list", "create", "patch", "delete"},
+            "connectors": {"list", "create", "patch", "delete"},
+            "sites": {"list", "create"},
+            "accesstokens": {"get", "list", "create", "delete"},
+        },
         "multicluster-scheduler-source-fence": {"leases": {"get", "create", "update"}},
         "multicluster-scheduler-source-gateway": {"gatewaypeers": {"list", "watch", "create", "patch", "delete"}},
     }

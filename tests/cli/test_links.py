@@ -90,3 +90,13 @@ def test_a_link_that_is_not_accepted_has_a_line_of_its_own() -> None:
         ("servicelink/more", "False", "UnknownCluster"),
         ("us", "True", "Connected"),
     ]
+
+
+def test_callers_in_another_namespace_have_a_line_of_their_own() -> None:
+    elsewhere = {**row("us", "eu", reason="Pending", ready="False"), "namespace": "web"}
+    told = [obj(SERVICE_LINKS, "web", status={"clusters": [row("us", "eu"), elsewhere]})]
+    found = lines([obj(SERVICES, "web")], [target("us")], {}, [], told)
+    assert [(each.link.one, each.link.other, each.link.reason) for each in found] == [
+        ("us", "eu", "Connected"),
+        ("us/web", "eu", "Pending"),
+    ]

@@ -2,111 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from agent.api import names
-from agent.api.conditions import find_condition
 from agent.api.crds import crds
-from agent.api.kinds import CRDS, ENDPOINT_SLICES, EVENTS, SERVICE_LINKS, SERVICES, TARGETS
+from agent.api.kinds import CRDS, ENDPOINT_SLICES, EVENTS, SERVICE_LINKS, SERVICES
 from agent.clusters.deps import Deps
 from agent.controllers.endpoints.controller import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom
-from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from tests.controllers.pair import Pair
-from tests.controllers.targets import target
+from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu
+from tests.kube.relay import Relay
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-
-SHARED = {"annotations": {"multicluster/global": "true"}, "labels": {names.LABEL_GLOBAL: "true"}}
-PORTS = [{"name": "http", "port": 80}, {"name": "admin", "port": 9000}]
-
-
-class Links:
-    """A Service that two clusters share, and its links."""
-
-    def __init__(self, pair: Pair, uid: str) -> None:
-        self.pair = pair
-        self.uid = uid
-
-    async def offer(self, client: Client, address: str) -> None:
-        """An endpoint that a cluster has of its own."""
-        label = {names.LABEL_GLOBAL: "true"} if client is self.pair.here else {names.LABEL_PARENT_CLUSTER_UID: self.uid}
-        slice = {
-            "metadata": {"name": "web-own", "labels": {names.LABEL_SERVICE_NAME: "web", **label}},
-            "addressType": "IPv4",
-            "ports": [{"name": each["name"], "port": each["port"]} for each in PORTS],
-            "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-        }
-        await client.create(ENDPOINT_SLICES, slice, self.pair.namespace)
-
-    async def shared_by(self, status: str, reason: str, message: str = "") -> None:
-        """What the room of network drivers would say on the Target."""
-        said = {"type": "ServicesShared", "status": status, "reason": reason, "message": message}
-        conditions = [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
-        await self.pair.here.patch(
-            TARGETS, "eu", {"status": {"conditions": conditions}}, self.pair.namespace, sub="status"
-        )
-
-    async def change(self, **spec: Any) -> None:
-        await self.pair.here.patch(SERVICE_LINKS, "web", {"spec": spec}, self.pair.namespace)
-
-    async def annotate(self, **annotations: str | None) -> None:
-        found = {f"multicluster/{key.replace('_', '-')}": value for key, value in annotations.items()}
-        await self.pair.here.patch(SERVICES, "web", {"metadata": {"annotations": found}}, self.pair.namespace)
-
-    async def once(self, fits: Callable[[Raw], bool], name: str = "web") -> Raw:
-        async def probe() -> Raw | None:
-            found = await self.pair.here.get(SERVICE_LINKS, name, self.pair.namespace)
-            last.append(found.get("status"))
-            return found if found.get("status") and fits(found) else None
-
-        last: list[Any] = []
-        try:
-            return await until(probe) or {}
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {last[-1:]}") from None
-
-    async def says(self, type: str, status: str, reason: str) -> str:
-        """The message of a condition, once it has this status and reason."""
-        found = await self.once(lambda link: _condition(link, type)[:2] == (status, reason))
-        return _condition(found, type)[2]
-
-    async def mirrored(self, client: Client, want: list[tuple[str, bool, list[str]]]) -> None:
-        """Wait for these addresses of others in a cluster, whether they are ready, with the names of their ports."""
-
-        async def probe() -> bool:
-            found = await client.list(
-                ENDPOINT_SLICES, self.pair.namespace, labels=f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGER}"
-            )
-            return want == [
-                (
-                    each["endpoints"][0]["addresses"][0],
-                    each["endpoints"][0]["conditions"].get("ready"),
-                    [port["name"] for port in each["ports"] or ()],
-                )
-                for each in found
-            ]
-
-        await until(probe)
-
-
-def _condition(link: Raw, type: str) -> tuple[str, str, str]:
-    found = find_condition((link.get("status") or {}).get("conditions"), type) or {}
-    return str(found.get("status")), str(found.get("reason")), str(found.get("message"))
-
-
-def rows(link: Raw) -> list[tuple[str, list[str], str, str]]:
-    return [(row["cluster"], row["from"], row["driver"], row["reason"]) for row in link["status"].get("clusters") or ()]
-
 
 BOTH = [("here", ["eu"], "endpointslices", "Unverified"), ("eu", ["here"], "endpointslices", "Unverified")]
 HTTP_AND_ADMIN = ["http", "admin"]
@@ -114,12 +30,8 @@ HTTP_AND_ADMIN = ["http", "admin"]
 
 @pytest_asyncio.fixture
 async def found(pair: Pair) -> AsyncIterator[list[Any]]:
-    await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS})
-    await pair.here.create(TARGETS, target("eu", pair.namespace))
-    try:
+    async with shared_with_eu(pair):
         yield []
-    finally:
-        await pair.here.delete(TARGETS, "eu", pair.namespace)
 
 
 async def test_a_shared_service_has_a_link_that_says_who_reaches_whom(pair: Pair, found: list[Any]) -> None:
@@ -139,7 +51,7 @@ async def test_a_shared_service_has_a_link_that_says_who_reaches_whom(pair: Pair
         await links.offer(pair.here, "10.1.0.1")
         await links.offer(pair.there, "10.2.0.1")
 
-        made = await links.once(lambda link: rows(link) == BOTH and _condition(link, "Ready")[0] == "True")
+        made = await links.once(lambda link: rows(link) == BOTH and condition(link, "Ready")[0] == "True")
         service = await pair.here.get(SERVICES, "web", pair.namespace)
         assert [owner["uid"] for owner in made["metadata"]["ownerReferences"]] == [service["metadata"]["uid"]]
         assert made["status"]["host"] == "web"
@@ -217,8 +129,8 @@ async def test_a_link_goes_with_what_it_is_about_and_a_users_own_stays(pair: Pai
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.once(lambda link: True)
-        await links.once(lambda link: _condition(link, "Accepted")[1] == "NoService", "nothing")
-        await links.once(lambda link: _condition(link, "Accepted")[1] == "Accepted", "db")
+        await links.once(lambda link: condition(link, "Accepted")[1] == "NoService", "nothing")
+        await links.once(lambda link: condition(link, "Accepted")[1] == "Accepted", "db")
         for name in ("web", "db"):
             unshared = {"metadata": {"annotations": {"multicluster/global": None}}}
             await pair.here.patch(SERVICES, name, unshared, pair.namespace)
@@ -230,9 +142,36 @@ async def test_a_link_goes_with_what_it_is_about_and_a_users_own_stays(pair: Pai
             ]
 
         await until(gone)
-        kept = await links.once(lambda link: _condition(link, "Ready")[1] == "NoService", "db")
+        kept = await links.once(lambda link: condition(link, "Ready")[1] == "NoService", "db")
         assert kept["spec"] == mine
-        assert "multicluster/global" in _condition(kept, "Ready")[2]
+        assert "multicluster/global" in condition(kept, "Ready")[2]
+
+
+async def test_a_target_that_is_cut_off_is_told_in_its_rows_and_in_no_other(pair: Pair, found: list[Any]) -> None:
+    async with (
+        Relay.started(pair.connection) as relay,
+        pair.at_work(
+            ServiceLinksRoom, EndpointsRoom, GlobalServices, connection=relay.connection, service_links=True
+        ) as eu,
+    ):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.shared_by("True", "EndpointSlices")
+        await pair.copy(SERVICES, "web")
+        await links.offer(pair.here, "10.1.0.1")
+        await links.offer(pair.there, "10.2.0.1")
+        await links.once(lambda link: rows(link) == BOTH)
+        relay.cut()
+        cut = await links.once(lambda link: {row[3] for row in rows(link)} == {"TargetUnreachable"})
+        # Its callers are not told of anything; whether its endpoints are reached nobody knows.
+        ready = {row["cluster"]: row["ready"] for row in cut["status"]["clusters"]}
+        assert ready == {"here": "Unknown", "eu": "False"}
+        assert condition(cut, "Programmed")[:2] == ("False", "TargetUnreachable")
+        assert "eu from here: Target eu: " in condition(cut, "Ready")[2]
+        await links.mirrored(pair.here, [("10.2.0.1", True, HTTP_AND_ADMIN)])
+        relay.mend()
+        await links.once(lambda link: rows(link) == BOTH and condition(link, "Ready")[0] == "True")
+        assert eu.ready
 
 
 async def test_without_their_crd_endpoints_are_told_all_the_same(

@@ -21,7 +21,7 @@ NO_KEYS = {
     "SCHEDULER_CANDIDATE", "SUMMARY_NAME", "SERVICE_ACCOUNT_MOUNT", "KUBELET_SIGNER", "CLIENT_CA_NAMESPACE",
     "CLIENT_CA_CONFIGMAP", "LEASE_CONTROLLERS", "LEASE_CANDIDATES", "LEASE_SOURCES", "NODE_LEASE_NAMESPACE",
     "SLICE_MANAGER", "INJECTED_FOLLOW", "RESTART", "STAND_IN_DRIVER", "PRIORITY_CLASS_REQUIRED",
-    "ENDPOINT_SLICES_DRIVER",
+    "ENDPOINT_SLICES_DRIVER", "SKUPPER_DRIVER",
 }  # fmt: skip
 """Constants of agent/api/names that are no keys of annotations, labels, finalizers or taints."""
 
@@ -97,7 +97,9 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES
-    of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS, links.ANNOTATION_GATEWAY, links.LABEL_GATEWAY_PEER}
+    of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS, links.LABEL_LINK_OF, links.LABEL_SKUPPER}
+    of_links |= {links.ANNOTATION_LINKED_SERVICE, links.ANNOTATION_LINKED_IN}
+    of_links |= {links.ANNOTATION_GATEWAY, links.LABEL_GATEWAY_PEER}
     assert shown - formed == (KEYS | of_ocm | of_moves | of_links | APPLIED) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {
@@ -118,7 +120,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
         (names.POD_GROUP_POLICY, names.POD_GROUP_POLICIES),
         (names.POD_GROUP_ON_FAILURE, names.POD_GROUP_ON_FAILURES),
         (names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES),
-        (names.NETWORK_DRIVER, names.NETWORK_DRIVERS),
+        (names.NETWORK_DRIVER, names.DRIVER_CHOICES),
         (links.AFFINITY, links.AFFINITIES),
         (names.UNINSTALL_POLICY, ("refuse", "delete", "orphan")),
         (names.LABEL_ENABLED, (names.ENABLED_VALUE,)),

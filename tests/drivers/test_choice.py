@@ -10,7 +10,8 @@ from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.gateway import Gateway
 from agent.drivers.mcs import McsExports
-from agent.drivers.nothing import Nothing
+from agent.drivers.nothing import External, Istio, Nothing
+from agent.drivers.skupper import Skupper
 
 CILIUM, MCS = frozenset({"apps", "cilium.io"}), frozenset({"apps", "multicluster.x-k8s.io"})
 PLAIN = frozenset({"apps"})
@@ -32,6 +33,9 @@ class _Sharing:
         ("endpointslices", CILIUM, CILIUM, EndpointSlices),
         ("none", CILIUM, CILIUM, Nothing),
         ("mcs", PLAIN, PLAIN, McsExports),
+        ("istio", PLAIN, PLAIN, Istio),
+        ("skupper", PLAIN, PLAIN, Skupper),
+        ("external/sdwan.example.com", CILIUM, PLAIN, External),
     ],
 )
 def test_a_driver_is_named_or_the_first_that_both_clusters_can_have(
@@ -97,11 +101,15 @@ def test_the_present_driver_stays_while_it_works(present: str, here: frozenset[s
     assert type(choose(None, all_drivers(_Sharing()), Pair(here, here), present)) is want  # type: ignore[arg-type]
 
 
-def test_an_unknown_driver_is_an_error_that_names_the_others() -> None:
+@pytest.mark.parametrize(
+    "named", ["wormhole", "external", "external/", "external/NAME", "external/a_b", "external/" + 100 * "a"]
+)
+def test_an_unknown_driver_is_an_error_that_names_the_others(named: str) -> None:
     with pytest.raises(
-        ValueError, match="'wormhole' is no driver; choose one of endpointslices, cilium, mcs, gateway, none"
+        ValueError,
+        match="is no driver; choose one of endpointslices, cilium, mcs, istio, skupper, gateway, none, external/NAME",
     ):
-        choose("wormhole", all_drivers(_Sharing()), Pair(PLAIN, PLAIN))  # type: ignore[arg-type]
+        choose(named, all_drivers(_Sharing()), Pair(PLAIN, PLAIN))  # type: ignore[arg-type]
 
 
 def test_cilium_without_its_mesh_is_no_driver() -> None:
@@ -112,7 +120,8 @@ def test_cilium_without_its_mesh_is_no_driver() -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "status", "reason"), [(Cilium(), "Unknown", "Unverified"), (Nothing(), "False", "NoPath")]
+    ("driver", "status", "reason"),
+    [(Cilium(), "Unknown", "Unverified"), (Istio(), "Unknown", "Unverified"), (Nothing(), "False", "NoPath")],
 )
 async def test_who_cannot_know_whether_callers_reach_the_others_says_so(
     driver: Driver, status: str, reason: str

@@ -75,6 +75,21 @@ def test_two_targets_have_the_driver_that_both_have(fleet: Fleet) -> None:
     assert fleet.between("us", "us") == ""
 
 
+def test_where_a_mesh_shares_services_no_cluster_is_told_of_addresses(fleet: Fleet) -> None:
+    for name in ("us", "eu"):
+        fleet.set(name, "10.1.0.0/16", reason="Istio", by_hand="istio")
+    assert {fleet.between(HERE, "us"), fleet.between("us", "eu")} == {"Istio"}
+
+
+def test_a_driver_that_another_controller_is_goes_by_its_name(fleet: Fleet) -> None:
+    fleet.set("eu", reason="External", by_hand="external/sdwan")
+    assert fleet.between(HERE, "eu") == "external/sdwan"
+    fleet.set("us", reason="External", by_hand="external/vendor")
+    assert fleet.between("us", "eu") == ""
+    fleet.set("us", reason="External", by_hand="external/sdwan")
+    assert fleet.between("us", "eu") == "external/sdwan"
+
+
 def test_two_targets_with_the_same_pod_network_are_apart_though_each_is_fine_with_the_source(fleet: Fleet) -> None:
     fleet.set("eu", "10.1.7.0/24", "10.2.0.0/16")
     assert fleet.between("us", "eu") == ""

@@ -21,7 +21,7 @@ from agent.api.kinds import (
     SOURCES,
     SUBJECT_ACCESS_REVIEWS,
 )
-from agent.api.roles import EVERYTHING, FEATURES, SOURCE, Grant
+from agent.api.roles import EVERYTHING, FEATURES, NAMED_FEATURES, SOURCE, Grant
 from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
 from agent.cli.joining.manifests import Names, renewal
 from agent.kube.client import Client
@@ -73,7 +73,9 @@ async def allow(fleet: Fleet, namespace: str, *features: str) -> None:
 async def test_a_source_may_do_what_it_has_with_admiralty_and_what_its_source_allows(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         us, user = fleet.clients["us"], f"system:serviceaccount:{namespace}:cd"
-        assert await granted(us, user, namespace) == set(EVERYTHING) - set(FEATURES["fence"])
+        assert await granted(us, user, namespace) == set(EVERYTHING).difference(
+            *(FEATURES[name] for name in NAMED_FEATURES)
+        )
         basic = {*SOURCE, *FEATURES["pods"]}
         for features in ((), ("volumes", "fence"), ("services", "accounts")):
             await allow(fleet, namespace, *features)

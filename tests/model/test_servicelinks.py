@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api.conditions import is_true
-from agent.model.servicelinks import READY, Finding, Pair, accepted, is_untouched, made_for, status
+from agent.model.servicelinks import READY, Finding, Pair, accepted, is_untouched, made_for, said_by, status
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 SERVICE: Any = {
@@ -48,7 +48,15 @@ def service(**annotations: str) -> Any:
         ({"ports": [80, 8080]}, SERVICE, True, "NoPort", "spec.ports: the Service has no port 8080 (it has 80, 443)"),
         ({"from": ["mars"]}, SERVICE, True, "UnknownCluster", "spec.from: .* called mars (there is: hub, us)"),
         ({"to": [{"cluster": "mars"}]}, SERVICE, True, "UnknownCluster", "spec.to: "),
-        ({"to": [{"cluster": "us", "namespace": "x"}]}, SERVICE, True, "NamespaceUnsupported", "namespace x .* remove"),
+        (
+            {"to": [{"cluster": "us", "namespace": "x"}]},
+            SERVICE,
+            True,
+            "NamespaceUnsupported",
+            "namespace x .* --link-n",
+        ),
+        ({"driver": "external/sdwan"}, SERVICE, True, "Accepted", ""),
+        ({"driver": "external"}, SERVICE, True, "UnknownDriver", "spec.driver: 'external' is no driver"),
         ({"driver": "wormhole"}, SERVICE, True, "UnknownDriver", "spec.driver: 'wormhole' is no driver; choose one of"),
         ({}, service(network_driver="worm"), True, "UnknownDriver", "annotation multicluster/network-driver: 'worm'"),
         (
@@ -67,6 +75,21 @@ def test_a_link_that_is_not_understood_says_what_and_what_to_do(
     assert (found.reason, found.status) == (reason, str(reason == "Accepted"))
     for part in words.split(" .* "):
         assert part in found.message
+
+
+@pytest.mark.parametrize(
+    ("cluster", "reason", "words"),
+    [
+        ("hub", "Accepted", ""),
+        ("us", "UnknownCluster", "the Target us is for namespace shop alone, and not for x: name a ClusterTarget"),
+        ("mars", "UnknownCluster", "no Target of this namespace and no ClusterTarget is called mars"),
+    ],
+)
+def test_callers_elsewhere_are_in_clusters_that_serve_every_namespace(cluster: str, reason: str, words: str) -> None:
+    spec = {"to": [{"cluster": cluster, "namespace": "x"}]}
+    found = accepted(link(**spec), SERVICE, True, {"hub", "us"}, {"hub"})
+    assert found.reason == reason
+    assert words in found.message
 
 
 def told(pairs: list[Pair], good: Finding = GOOD, total: int = 4) -> dict[str, tuple[str, str]]:
@@ -178,3 +201,47 @@ def test_the_link_that_is_made_is_the_services_and_known_again() -> None:
     assert not is_untouched({**made, "spec": {"service": "web", "from": ["us"]}}, SERVICE)
     assert not is_untouched(link(service="web"), SERVICE)
     assert not is_untouched(made, {**SERVICE, "metadata": {**SERVICE["metadata"], "uid": "another"}})
+
+
+@pytest.mark.parametrize(
+    ("said", "programmed", "connected"),
+    [
+        ({}, ("False", "Pending"), ("Unknown", "Pending")),
+        ({"Programmed": ("True", "Done", 2)}, ("True", "Programmed"), ("Unknown", "Pending")),
+        ({"Programmed": ("True", "Done", 1)}, ("False", "Pending"), ("Unknown", "Pending")),
+        ({"Programmed": ("True", "Done", None)}, ("True", "Programmed"), ("Unknown", "Pending")),
+        (
+            {"Programmed": ("False", "NoRouter", 2), "Connected": ("Unknown", "Unverified", 2)},
+            ("False", "NoRouter"),
+            ("Unknown", "Unverified"),
+        ),
+        (
+            {"Programmed": ("True", "Done", 2), "Connected": ("True", "Pings", 3)},
+            ("True", "Programmed"),
+            ("True", "Connected"),
+        ),
+        ({"Connected": ("perhaps", "", 2)}, ("False", "Pending"), ("Unknown", "Pending")),
+    ],
+)
+def test_another_controller_is_believed_about_the_generation_that_is(
+    said: dict[str, tuple[str, str, int | None]], programmed: tuple[str, str], connected: tuple[str, str]
+) -> None:
+    conditions = [
+        {"type": f"sdwan/{type}", "status": status, "reason": reason, "message": "m"}
+        | ({"observedGeneration": generation} if generation else {})
+        for type, (status, reason, generation) in said.items()
+    ]
+    found = said_by("sdwan", {**link(), "status": {"conditions": conditions}})
+    assert [(each.status, each.reason) for each in found] == [programmed, connected]
+    others = said_by("vendor", {**link(), "status": {"conditions": conditions}})
+    assert "vendor/Programmed" in others[0].message
+
+
+def test_callers_in_other_namespaces_have_rows_of_their_own() -> None:
+    pairs = [pair("us", "eu"), Pair("us", "eu", "endpointslices", PENDING, WORKS, 2, "web")]
+    found = status(link(), GOOD, pairs, 4, NOW)
+    assert [(row["cluster"], row["namespace"], row["reason"]) for row in found["clusters"]] == [
+        ("us", "shop", "Connected"),
+        ("us", "web", "Pending"),
+    ]
+    assert found["conditions"][-1]["message"] == "us (namespace web) from eu: not yet"

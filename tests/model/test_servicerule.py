@@ -25,8 +25,11 @@ def test_a_link_is_about_the_service_that_it_names_or_is_named_as() -> None:
         ({"from": ["us"]}, Wish(sources=frozenset(("us",)))),
         ({"to": [{"cluster": "eu"}]}, Wish(consumers=frozenset(("eu",)))),
         ({"to": [{"cluster": "eu", "namespace": "shop"}]}, Wish(consumers=frozenset(("eu",)))),
-        # Callers elsewhere are not served yet, and this does not make it everybody.
-        ({"to": [{"cluster": "eu", "namespace": "web"}]}, Wish(consumers=frozenset())),
+        # Callers elsewhere are those alone.
+        (
+            {"to": [{"cluster": "eu", "namespace": "web"}]},
+            Wish(consumers=frozenset(), elsewhere=frozenset((("eu", "web"),))),
+        ),
         ({"driver": "mcs", "affinity": "local"}, Wish(driver="mcs", affinity="local")),
         ({"driver": "wormhole"}, Wish()),
     ],
@@ -83,3 +86,17 @@ def test_a_cluster_may_be_meant_by_any_of_its_names() -> None:
     assert asked.allows(("us", "admiralty-shop-us-0123"), ("local-cluster", "hub"))
     assert not asked.allows(("local-cluster", "hub"), ("us", "admiralty-shop-us-0123"))
     assert ANYTHING.allows((), ())
+
+
+def test_callers_elsewhere_reach_what_a_link_says_and_nothing_by_default() -> None:
+    to_web = link(ports=[80], to=[{"cluster": "eu", "namespace": "web"}], **{"from": ["us"]})
+    found = rule({}, [link("all"), to_web])
+    assert found.elsewhere == {("eu", "web")}
+    assert found.allows(["us"], ["eu"], "web")
+    assert found.allows(["de"], ["eu"])
+    for source, consumer, namespace in (("de", "eu", "web"), ("us", "de", "web"), ("us", "eu", "db")):
+        assert not found.allows([source], [consumer], namespace)
+        assert found.ports([source], [consumer], namespace) == frozenset()
+    assert found.ports(["us"], ["eu"], "web") == {80}
+    assert found.ports(["us"], ["eu"]) is None
+    assert not rule({}, []).allows(["us"], ["eu"], "web")

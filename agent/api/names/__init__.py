@@ -236,7 +236,12 @@ ANNOTATION_ADDRESSES_IN = SHORT_PREFIX + "addresses-in"
 NETWORK_DRIVER = "network-driver"
 """Annotation of a Target (suffix): how Services there and elsewhere learn of each other's endpoints."""
 ENDPOINT_SLICES_DRIVER = "endpointslices"
-NETWORK_DRIVERS = (ENDPOINT_SLICES_DRIVER, "cilium", "mcs", "gateway", "none")
+SKUPPER_DRIVER = "skupper"
+NETWORK_DRIVERS = (ENDPOINT_SLICES_DRIVER, "cilium", "mcs", "istio", SKUPPER_DRIVER, "gateway", "none")
+DRIVER_CHOICES = (*NETWORK_DRIVERS, "external/NAME")
+"""As users are told of them: NAME is that of another controller."""
+SKUPPER_SITE = "skupper-site"
+"""Annotation of a Namespace (suffix): `true` has it joined by Skupper with the same namespace in every target."""
 LABEL_SERVICE_NAME = "kubernetes.io/service-name"
 LABEL_SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SLICE_MANAGER = "endpointslice-controller.flotilla"

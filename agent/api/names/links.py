@@ -1,5 +1,7 @@
 """Names of how clusters reach each other's pods: what a cluster tells of its pod networks, and what is made of it."""
 
+import re
+
 from agent.api.names.prefixes import SHORT_PREFIX
 
 ANNOTATION_NETWORKS = SHORT_PREFIX + "networks"
@@ -14,6 +16,15 @@ AFFINITY = "affinity"
 """Annotation of a Service (suffix): whose endpoints callers prefer, as `service.cilium.io/affinity` has it."""
 AFFINITIES = ("local", "remote", "none")
 ANNOTATION_CILIUM_AFFINITY = "service.cilium.io/affinity"
+
+LABEL_LINK_OF = SHORT_PREFIX + "link-of"
+"""On a Service that leads to one in another namespace: the UID of a ServiceLink that asks for it."""
+ANNOTATION_LINKED_SERVICE = SHORT_PREFIX + "linked-service"
+"""On the same: namespace and name of the Service whose endpoints it has."""
+ANNOTATION_LINKED_IN = SHORT_PREFIX + "linked-in"
+"""On the same: JSON of the virtual nodes whose targets have a copy of it."""
+LABEL_SKUPPER = SHORT_PREFIX + "skupper"
+"""On what we have made for Skupper: the Service that it is for, empty for Sites and links."""
 
 OVERLAP = "PodNetworksOverlap"
 STRANGERS = "PodNetworkUnreachable"
@@ -32,3 +43,12 @@ GATEWAY_SECRET = "multicluster-scheduler-gateway-cert"
 """Secret of the CA and the certificate of a cluster's gateways."""
 GATEWAY_SERVICE = "multicluster-scheduler-gateway"
 """Service of a cluster's gateways, unless a setting names another."""
+
+_EXTERNAL = re.compile(r"external/[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_EXTERNAL_LIMIT = 100
+
+
+def external(driver: str) -> str:
+    """The NAME of a driver `external/NAME`, which another controller is; empty for other drivers, and for none."""
+    good = len(driver) <= _EXTERNAL_LIMIT and _EXTERNAL.fullmatch(driver)
+    return driver.partition("/")[2] if good else ""

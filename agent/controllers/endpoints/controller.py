@@ -55,7 +55,7 @@ class EndpointsRoom(Controller[At]):
         self._known: WeakKeyDictionary[Target, tuple[object, object, object]] = WeakKeyDictionary()
         """What matters here of targets."""
         self.watch(self._sharing.services, self._service_changed)
-        self.watch(self._sharing.here(), lambda slice: self._slice_changed(HERE, slice))
+        self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.nodes.subscribe(self._node_changed)
         self.watch(deps.namespaces.informer, lambda namespace: ())
@@ -143,6 +143,9 @@ class EndpointsRoom(Controller[At]):
         for node in self._sharing.nodes_of(service):
             if node != but:
                 yield (node, *service)
+        for linked in self._sharing.linked(service):
+            for node in self._sharing.nodes_of(linked):
+                yield (node, *linked)
 
     def _service_changed(self, service: Object) -> Iterable[At]:
         """Called for every Service of this cluster, before and after every change."""

@@ -130,7 +130,9 @@ class NetworkDriverRoom(Controller[Key]):
         if problem:
             return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}")
         how = f"; {flat.message}" if flat.message and driver.reason == BY_ADDRESSES else ""
-        return Words("True", driver.reason, f"endpoints of shared Services: network driver {driver.name}{how}")
+        return Words(
+            "True", driver.reason, f"endpoints of shared Services: network driver {annotation or driver.name}{how}"
+        )
 
     async def _served(self, port: Port) -> frozenset[str]:
         """API groups of a cluster."""

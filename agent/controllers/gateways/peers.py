@@ -56,7 +56,7 @@ class GatewayPeersRoom(Controller[At]):
         self._summaries.subscribe(self._summary_changed)
         self._look_at(HERE, deps.local.informer(GATEWAY_PEERS, labels=self._mine))
         self.watch(self._sharing.services, self._service_changed)
-        self.watch(self._sharing.here(), lambda slice: self._slice_changed(HERE, slice))
+        self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.nodes.subscribe(self._node_changed)
         self.watch(deps.namespaces.informer, lambda namespace: ())

@@ -39,6 +39,10 @@ class GlobalServices(CopyRoom):
         """Whether its annotations say so."""
         return is_shared(original.annotations)
 
+    def wanted_in(self, original: Object, node: str) -> bool:
+        """One that leads to another namespace is where ServiceLinks want it."""
+        return sharedcopies.linked_in(original, node)
+
     def wanted(self, original: Raw) -> Raw:
         """What the copy in a target has to be."""
         return sharedcopies.service(original, self.deps.settings.cluster_name, self.deps.cluster_uid)

@@ -19,7 +19,9 @@ from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS, TARGET_KINDS
 from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
+from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.controllers.links.gather import Cluster, Gather, NotYet, Offer
+from agent.drivers.driver import HERE
 from agent.drivers.sharing import CONDITION, Sharing, are_networks_new, key_of
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.informer import Informer
@@ -28,12 +30,16 @@ from agent.model import gatewaytold
 from agent.model.diff import same
 from agent.model.servicelinks import READY, Pair, accepted, is_untouched, made_for, status
 from agent.model.servicerule import rule
+from agent.model.sharedcopies import linked_service
 from agent.runtime.controller import Controller
+from agent.runtime.together import together
 
 Raw = dict[str, Any]
 
 WRITE_SECONDS = 0.5
 """The status of a link is written at most this often."""
+ASK_SECONDS = 10.0
+"""Pause between looks at a network that tells of its state where nobody watches it, while that is not good."""
 _NOT_YET_SECONDS = 1.0
 
 
@@ -47,14 +53,15 @@ class ServiceLinksRoom(Controller[Key]):
         self._deps = deps
         self._links = deps.service_links
         self._sharing = Sharing(deps)
-        self._gather = Gather(deps, self._sharing)
+        self._elsewhere = LinkedServicesRoom(deps, self._sharing, self.queue.add)
+        self._gather = Gather(deps, self._sharing, self._elsewhere)
         self._busy_until: dict[Key, float] = {}
         self._unshared: dict[Key, float] = {}
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
         self._links.subscribe(self.queue.add)
         self._links.on_rule(self.queue.add, lambda: self._all(""))
         self.watch(self._sharing.services, self._service_changed)
-        self.watch(self._sharing.here(), _service_of)
+        self.watch(self._sharing.informer(HERE), self._slice_changed)
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.nodes.subscribe(self._node_changed)
         self.watch(deps.namespaces.informer, lambda namespace: ())
@@ -69,6 +76,13 @@ class ServiceLinksRoom(Controller[Key]):
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._sharing.detach)
+
+    async def run(self) -> None:
+        """Tell, and keep the Services of other namespaces, until cancelled."""
+        if self._deps.settings.link_namespaces:
+            await together(super().run(), self._elsewhere.run())
+        else:
+            await super().run()
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring the links of one Service in line."""
@@ -97,6 +111,8 @@ class ServiceLinksRoom(Controller[Key]):
     async def _keep(self, service: Object, now: float) -> float | None:
         """Make the link that a shared Service has, or take it away; returns when to go on if that is not now."""
         found = next((link for link in self._links.of(service.key) if link.name == service.name), None)
+        if linked_service(service) is not None:
+            return None
         if self._sharing.is_shared(service.key):
             self._unshared.pop(service.key, None)
             if found is None and self._sharing.may_be_exported(service.key) and not self._is_ending(service.namespace):
@@ -122,26 +138,29 @@ class ServiceLinksRoom(Controller[Key]):
         """Whether something was written, and when to look again. Raises NotYet, KubeError."""
         shared = self._sharing.is_shared(key)
         clusters = self._gather.clusters(key)
-        known = self._gather.known(clusters)
+        known, elsewhere = self._gather.known(clusters), self._gather.known_elsewhere(clusters)
         offers = self._gather.offers(key, clusters) if shared else {}
-        wrote, pairs = False, list[Pair]()
+        wrote, asked = False, list[Pair]()
         for link in found:
             manifest = link.decode()
-            good = accepted(manifest, service.decode() if service is not None else None, shared, known)
+            good = accepted(manifest, service.decode() if service is not None else None, shared, known, elsewhere)
             pairs = await self._pairs(key, service, manifest, clusters, offers) if good.status == "True" else []
             total = sum(offer.ready for offer in offers.values())
             new = status(manifest, good, pairs, total, self._deps.clock.now())
             if not same(manifest.get("status"), new):
                 await self._write(link, new)
                 wrote = True
-        asked = any(pair.driver not in ("", "endpointslices") for pair in pairs)
-        return wrote, self._deps.settings.discovery_interval if asked else None
+            asked += [pair for pair in pairs if pair.driver not in ("", names.ENDPOINT_SLICES_DRIVER)]
+        interval = self._deps.settings.discovery_interval
+        if any(pair.finding.status == "False" for pair in asked):
+            interval = min(interval, ASK_SECONDS)
+        return wrote, interval if asked else None
 
     async def _pairs(
         self, key: Key, service: Object | None, link: Raw, clusters: list[Cluster], offers: dict[str, Offer]
     ) -> list[Pair]:
         annotations = service.annotations if service is not None else {}
-        return await self._gather.pairs(key, rule(annotations, [link]), clusters, offers)
+        return await self._gather.pairs(key, link, rule(annotations, [link]), clusters, offers)
 
     async def _write(self, link: Object, new: Raw) -> None:
         body = {"metadata": {"resourceVersion": link.version}, "status": new}
@@ -168,7 +187,15 @@ class ServiceLinksRoom(Controller[Key]):
     def _service_changed(self, service: Object) -> Iterable[Key]:
         """Called for every Service of this cluster, before and after every change."""
         if self._sharing.concerns(service) or self._links.of(service.key):
-            yield service.key
+            yield from self._with_original(service.key)
+
+    def _slice_changed(self, slice: Object) -> Iterable[Key]:
+        service = key_of(slice)
+        return self._with_original(service) if service is not None else ()
+
+    def _with_original(self, service: Key) -> tuple[Key, ...]:
+        """A Service, and the one whose links have had it made."""
+        return tuple({service, self._sharing.original(service)})
 
     def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
         """What a Target says of shared Services, and whether it can be used, concerns all Services of its namespace."""
@@ -194,8 +221,8 @@ class ServiceLinksRoom(Controller[Key]):
         if target.is_self:
             return
         copies, slices = self._sharing.attach(target)
-        self.watch(copies, lambda copy: (copy.key,), required=False)
-        self.watch(slices, _service_of, required=False)
+        self.watch(copies, lambda copy: self._with_original(copy.key), required=False)
+        self.watch(slices, self._slice_changed, required=False)
 
         self.watch(target.summaries, lambda summary: self._summary_changed(target), required=False)
 
@@ -215,11 +242,6 @@ class ServiceLinksRoom(Controller[Key]):
     def _all(self, namespace: str) -> None:
         for service in self._sharing.known(namespace) | self._links.services(namespace):
             self.queue.add(service)
-
-
-def _service_of(slice: Object) -> Iterable[Key]:
-    service = key_of(slice)
-    return (service,) if service is not None else ()
 
 
 def _services_of(peer: Object) -> Iterable[Key]:

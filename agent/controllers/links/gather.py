@@ -1,28 +1,38 @@
 """What is known of a shared Service between each pair of clusters, from the stores alone and from its drivers."""
 
-from collections.abc import Collection
-from typing import NamedTuple
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.names.links import BY_GATEWAY
+from agent.api.names.links import BY_GATEWAY, external
 from agent.clusters.deps import Deps
+from agent.clusters.refusals import NOT_OURS
 from agent.clusters.target import State
+from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.drivers.choice import all_drivers
-from agent.drivers.driver import BY_ADDRESSES, HERE, Place
+from agent.drivers.driver import BY_ADDRESSES, HERE, Driver, Place
 from agent.drivers.gateway import Gateway
 from agent.drivers.sharing import Sharing
+from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror, ready
 from agent.model.links import HERE as LOCAL
 from agent.model.links import REASONS, Link, Peer, link, peer
-from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding, Pair
+from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding, Pair, said_by
 from agent.model.servicerule import Rule
 
 _OFF = REASONS["none"]
 _NAMES = {reason: name for name, reason in REASONS.items()}
+_AWAY = "TargetUnreachable"
+_ANSWER_SECONDS = 3.0
+_SILENT_SECONDS = 30.0
 _COPIED = "multicluster/Shared"
 """Condition of a Service that has not all the copies that it should have."""
+
+
+Raw = dict[str, Any]
 
 
 class NotYet(Exception):
@@ -37,6 +47,15 @@ class Cluster(NamedTuple):
     """As links tell it."""
 
 
+class Callers(NamedTuple):
+    """Callers in one namespace of a cluster, and the Service that they use."""
+
+    cluster: Cluster
+    service: Key
+    elsewhere: str = ""
+    """Their namespace, if it is not that of the Service whose endpoints are told."""
+
+
 class Offer(NamedTuple):
     """Endpoints that a cluster has of its own."""
 
@@ -44,14 +63,57 @@ class Offer(NamedTuple):
     ready: int
 
 
+class _Asked:
+    """What drivers other than that of addresses have answered, each asked once in a pass.
+
+    One that gives no answer in time is not asked for a while: others do not wait for it.
+    """
+
+    def __init__(self, drivers: Mapping[str, Driver], silent: dict[str, float]) -> None:
+        self._drivers = drivers
+        self._silent = silent
+        self._known: dict[tuple[str, bool, Place], Finding] = {}
+
+    async def connected(self, reason: str, place: Place | None) -> Finding | None:
+        """Whether callers in one place reach others by a driver."""
+        return await self._of(reason, place, offers=False) if reason != BY_ADDRESSES else None
+
+    async def offered(self, reason: str, place: Place | None) -> Finding | None:
+        """What has become of the endpoints in one."""
+        return await self._of(reason, place, offers=True)
+
+    async def _of(self, reason: str, place: Place | None, *, offers: bool) -> Finding | None:
+        if place is None or reason not in self._drivers:
+            return None
+        if (key := (reason, offers, place)) not in self._known:
+            self._known[key] = await self._ask(self._drivers[reason], place, offers=offers)
+        return self._known[key]
+
+    async def _ask(self, driver: Driver, place: Place, *, offers: bool) -> Finding:
+        now = asyncio.get_running_loop().time()
+        if self._silent.get(place.node, now) > now:
+            return Finding("Unknown", _AWAY, f"{place.title}: no answer")
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await (driver.offered(place) if offers else driver.connected(place))
+        except Forbidden as error:
+            return Finding("False" if offers else "Unknown", "Forbidden", str(error))
+        except (TimeoutError, KubeError) as error:
+            self._silent[place.node] = now + _SILENT_SECONDS
+            return Finding("Unknown", _AWAY, f"{place.title}: {str(error) or 'no answer'}")
+
+
 class Gather:
     """Reads for one Service after the other."""
 
-    def __init__(self, deps: Deps, sharing: Sharing) -> None:
+    def __init__(self, deps: Deps, sharing: Sharing, elsewhere: LinkedServicesRoom) -> None:
         self._deps = deps
         self._sharing = sharing
+        self._elsewhere = elsewhere
         self._gateway = Gateway(sharing)
         self._drivers = {driver.reason: driver for driver in all_drivers(sharing)}
+        self._silent: dict[str, float] = {}
+        """Until when clusters are not asked, by their virtual nodes."""
         self._links: dict[tuple[str, str], tuple[object, Link]] = {}
 
     def clusters(self, service: Key) -> list[Cluster]:
@@ -67,6 +129,29 @@ class Gather:
             found.append(Cluster(node, node if obj.name in called else obj.name))
             called.add(obj.name)
         return [found[0], *sorted(found[1:], key=lambda cluster: cluster.name)]
+
+    def known_elsewhere(self, clusters: Collection[Cluster]) -> set[str] | None:
+        """The same of those in which callers of other namespaces can be linked; None where nobody wants that."""
+        if not self._deps.settings.link_namespaces:
+            return None
+        return self.known([cluster for cluster in clusters if self._is_everywhere(cluster.node)])
+
+    def _is_everywhere(self, node: str) -> bool:
+        obj = self._sharing.target_object(node)
+        return node == HERE or (obj is not None and not obj.namespace)
+
+    def callers(self, service: Key, rule: Rule, clusters: Collection[Cluster]) -> list[Callers]:
+        """Those of the Service's own namespace in all clusters, then those of others that links mean."""
+        found = [Callers(cluster, service) for cluster in clusters]
+        if not self._deps.settings.link_namespaces:
+            return found
+        for name, namespace in sorted(rule.elsewhere):
+            found += [
+                Callers(cluster, (namespace, service[1]), namespace)
+                for cluster in clusters
+                if name in self._sharing.called(cluster.node) and self._is_everywhere(cluster.node)
+            ]
+        return found
 
     def known(self, clusters: Collection[Cluster]) -> set[str]:
         """Names by which a ServiceLink may call these clusters."""
@@ -90,37 +175,54 @@ class Gather:
         counts = (len(found) for slice in own for at, found in ready(slice).items() if at not in away)
         return Offer(any=any(some), ready=sum(counts))
 
-    async def pairs(self, service: Key, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]) -> list[Pair]:
-        """A row for each consumer and each cluster that offers it endpoints. Raises NotYet, KubeError."""
-        found = []
+    async def pairs(
+        self, service: Key, link: Raw, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]
+    ) -> list[Pair]:
+        """One for all callers and each cluster that offers them endpoints. Raises NotYet, KubeError."""
+        found, asked = [], _Asked(self._drivers, self._silent)
         offering = [cluster for cluster in clusters if offers[cluster.node].any]
-        for consumer in clusters:
+        for callers in self.callers(service, rule, clusters):
+            consumer = callers.cluster
             names_of = self._sharing.called(consumer.node)
             sources = [
                 source
                 for source in offering
-                if source is not consumer and rule.allows(self._sharing.called(source.node), names_of)
+                if (callers.elsewhere or source is not consumer)
+                and rule.allows(self._sharing.called(source.node), names_of, callers.elsewhere)
             ]
             if not sources:
                 continue
-            away = self._away(consumer, service)
-            place = self._sharing.place(consumer.node, service)
-            said: dict[str, Finding] = {}
+            away = self._away(callers, service)
+            place = self._sharing.place(consumer.node, callers.service)
             for source in sources:
                 offer = offers[source.node]
-                reason = self._sharing.driver(consumer.node, source.node, service)
+                reason = self._reason(callers, source, service)
                 if reason == BY_GATEWAY and place is not None:
-                    said[reason] = self._gateway.between(place, source.node)
-                elif reason not in (BY_ADDRESSES, *said) and reason in self._drivers and place is not None:
-                    said[reason] = await self._drivers[reason].connected(place)
+                    said: Finding | None = self._gateway.between(place, source.node)
+                else:
+                    said = await asked.connected(reason, place)
                 programmed = away or self._programmed(consumer, source, place, reason, offer)
-                connected = self._connected(consumer, source, reason, said.get(reason))
-                driver = _NAMES.get(reason, "") if reason != _OFF else ""
-                found.append(Pair(consumer.name, source.name, driver, programmed, connected, offer.ready))
+                if programmed.status == "True":
+                    programmed = await asked.offered(reason, self._sharing.place(source.node, service)) or programmed
+                connected = self._connected(callers, source, reason, said)
+                if external(reason):
+                    does, reaches = said_by(external(reason), link)
+                    programmed, connected = away or does, connected if connected.reason == _AWAY else reaches
+                driver = _NAMES.get(reason, external(reason) and reason) if reason != _OFF else ""
+                two = (consumer.name, source.name)
+                found.append(Pair(*two, driver, programmed, connected, offer.ready, callers.elsewhere))
         return found
 
-    def _away(self, cluster: Cluster, service: Key) -> Finding | None:
+    def _reason(self, callers: Callers, source: Cluster, service: Key) -> str:
+        if source is callers.cluster:
+            return BY_ADDRESSES
+        return self._sharing.driver(callers.cluster.node, source.node, service)
+
+    def _away(self, callers: Callers, original: Key) -> Finding | None:
         """Why nothing can be written to a cluster at all; None where it can be. Raises NotYet."""
+        cluster, service = callers.cluster, callers.service
+        if callers.elsewhere and (problem := self._elsewhere.problem(service, original)) is not None:
+            return problem
         if cluster.node == HERE:
             return None
         target, obj = self._deps.targets.by_node(cluster.node), self._sharing.target_object(cluster.node)
@@ -128,9 +230,9 @@ class Gather:
             said = find_condition((obj.decode().get("status") or {}).get("conditions"), "Ready") if obj else None
             if said is None or said.get("status") == "True":
                 raise NotYet
-            return Finding("False", "TargetUnreachable", f"Target {cluster.name}: {said.get('message', '')}")
+            return Finding("False", _AWAY, f"Target {cluster.name}: {said.get('message', '')}")
         if not target.ready:
-            return Finding("False", "TargetUnreachable", f"Target {cluster.name}: {target.record.message}")
+            return Finding("False", _AWAY, f"Target {cluster.name}: {target.record.message}")
         if self._sharing.place(cluster.node, service) is None:
             return self._not_copied(service)
         return None
@@ -141,7 +243,8 @@ class Gather:
         said = find_condition(status.get("conditions"), _COPIED) or {}
         message = str(said.get("message", "")) if said.get("status") == "False" else ""
         missing = f'namespaces "{service[0]}" not found' in message
-        return Finding("False", "NamespaceMissing" if missing else "Pending", message or "it has no copy there yet")
+        reason = "NamespaceMissing" if missing else "Conflict" if NOT_OURS in message else "Pending"
+        return Finding("False", reason, message or "it has no copy there yet")
 
     def _programmed(
         self, consumer: Cluster, source: Cluster, place: Place | None, reason: str, offer: Offer
@@ -159,13 +262,19 @@ class Gather:
                 return Finding("False", "Pending", "no endpoint is told yet")
         return Finding("True", PROGRAMMED)
 
-    def _connected(self, consumer: Cluster, source: Cluster, reason: str, said: Finding | None) -> Finding:
+    def _connected(self, callers: Callers, source: Cluster, reason: str, said: Finding | None) -> Finding:
+        consumer = callers.cluster
         target = self._deps.targets.by_node(source.node) if source.node else None
         if source.node and (target is None or not target.ready):
             why = target.record.message if target is not None else "it is not connected"
-            return Finding("Unknown", "TargetUnreachable", f"Target {source.name}: {why}")
+            return Finding("Unknown", _AWAY, f"Target {source.name}: {why}")
         if not reason:
             return Finding("False", "NoPath", self._between(consumer.node, source.node).message)
+        if source is consumer:
+            return Finding("True", CONNECTED, "they are in the same cluster")
+        if callers.elsewhere and reason != BY_ADDRESSES and not external(reason):
+            message = f"the driver {_NAMES.get(reason, reason)} shares a Service in its own namespace alone"
+            return Finding("False", "NoPath", f"{message}: name the driver endpointslices")
         if said is not None:
             return said
         if self._sharing.is_measured(consumer.node, source.node):

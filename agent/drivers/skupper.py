@@ -1,0 +1,259 @@
+"""Driver `skupper`: Skupper v2 carries connections between its Sites, by Connectors and Listeners for each port."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from agent.api import names
+from agent.api.kinds import (
+    CONNECTORS,
+    ENDPOINT_SLICES,
+    LISTENERS,
+    SERVICES,
+    SITES,
+    SKUPPER_GRANTS,
+    SKUPPER_TOKENS,
+    Kind,
+)
+from agent.api.names.links import LABEL_SKUPPER
+from agent.clusters.rights import missing, words
+from agent.clusters.target import Target
+from agent.drivers.driver import HERE, Pair, Place
+from agent.drivers.sharing import Sharing
+from agent.kube.errors import AlreadyExists, Forbidden, NotFound
+from agent.model import skupper
+from agent.model.diff import equivalent
+from agent.model.endpoints import is_mirror
+from agent.model.servicelinks import Finding
+from agent.model.skupper import Raw
+
+if TYPE_CHECKING:
+    from agent.kube.store import Key
+
+VERBS = ("list", "create", "patch", "delete")
+AGAIN_SECONDS = 10.0
+"""Pause between looks at what Skupper makes: nobody watches that."""
+_KEPT = (CONNECTORS, LISTENERS, ENDPOINT_SLICES)
+
+
+class Skupper:
+    """Offers the pods of a cluster by Connectors, and has callers reach others by the routers that Listeners open."""
+
+    name: ClassVar[str] = names.SKUPPER_DRIVER
+    reason: ClassVar[str] = "Skupper"
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+        self._deps = sharing.deps
+        self._kept: dict[tuple[str, Key, Kind], tuple[float, list[Raw]]] = {}
+        """What was last found right of a Service in a cluster, and until when it is believed."""
+        self._used: set[tuple[str, Key]] = set()
+        self._left: dict[tuple[str, str], set[str]] = {}
+        """Services of a namespace that have something of ours in a cluster from before a restart."""
+
+    def detect(self, pair: Pair) -> bool:
+        """Never by itself: somebody has to name it."""
+        return False
+
+    async def status(self, target: Target) -> str:
+        """Whether it is switched on, and the target lets us write what it takes."""
+        if not self._deps.settings.skupper:
+            return "set --skupper of the agent"
+        for port, where in ((self._deps.local.port, "this cluster"), (target.port, "the target")):
+            if SITES.group not in await port.groups():
+                return f"{where} serves no kinds of {SITES.group}: install Skupper 2 there"
+        lacking = [words(target, kind, await missing(target, kind, VERBS)) for kind in (LISTENERS, CONNECTORS)]
+        return next(filter(None, lacking), "")
+
+    async def export(self, place: Place) -> None:
+        """Have Connectors for the pods that the Service has in a cluster."""
+        if not self._deps.settings.skupper:
+            return
+        self._used.add((place.node, place.service))
+        service = await self._service(place)
+        if service is None:
+            return
+        if self._asked(place.service[0]):
+            await self._join(place)
+        wanted = []
+        numbers = self._numbers(place)
+        if service["spec"].get("selector") and self._others(place, offers=True):
+            ports = skupper.tcp_ports(service, None)
+            wanted = [skupper.connector(service, port, numbers[name]) for name, port in ports if name in numbers]
+        await self._keep(place, CONNECTORS, wanted)
+
+    async def import_(self, place: Place) -> float | None:
+        """Have Listeners where callers are, and slices that lead to the routers that serve these."""
+        if not self._deps.settings.skupper:
+            return None
+        service = await self._service(place)
+        if service is None:
+            return AGAIN_SECONDS
+        others = self._others(place, offers=False)
+        named = [self._sharing.ports(place, other) for other in others]
+        some = None if None in named else {name for each in named for name in each or ()}
+        ports = skupper.tcp_ports(service, some) if others else []
+        await self._keep(place, LISTENERS, [skupper.listener(service, port) for _, port in ports])
+        slice = await self._slice(place, service) if ports else None
+        await self._keep(place, ENDPOINT_SLICES, [slice] if slice is not None else [])
+        return AGAIN_SECONDS
+
+    async def offered(self, place: Place) -> Finding:
+        """What Skupper says of the Connectors."""
+        if not self._deps.settings.skupper:
+            return Finding("False", "Pending", "the driver skupper is off: set --skupper of the agent")
+        return skupper.configured(await self._find(place, CONNECTORS), "Connector")
+
+    async def connected(self, place: Place) -> Finding:
+        """What it says of the Site and the Listeners, and of the link where we have asked for one."""
+        namespace = place.service[0]
+        if not self._deps.settings.skupper:
+            return Finding("False", "NoPath", "the driver skupper is off: set --skupper of the agent")
+        sites = await place.port.list(SITES, namespace)
+        if place.node and self._asked(namespace):
+            tokens = await place.port.list(SKUPPER_TOKENS, namespace, labels=LABEL_SKUPPER)
+            said = (tokens[0].get("status") or {}) if tokens else {}
+            if sites and not said.get("redeemed"):
+                message = said.get("message") or "the link to this cluster is being made"
+                reason = "PeerUnreachable" if said.get("status") == "Error" else "Pending"
+                return Finding("False", reason, f"AccessToken {skupper.link_name(place.node)}: {message}")
+        titled = [{**each, "kind": SITES.name} for each in sites]
+        return skupper.matched(titled, await self._find(place, LISTENERS), namespace)
+
+    async def teardown(self, place: Place) -> None:
+        """Delete what is ours of a Service; Sites and links stay, for other Services may use them."""
+        if not self._deps.settings.skupper:
+            return
+        used = (place.node, place.service) in self._used
+        if not used and place.service[1] not in await self._from_before(place):
+            return
+        for kind in _KEPT:
+            self._kept.pop((place.node, place.service, kind), None)
+            await self._keep(place, kind, [])
+            self._kept.pop((place.node, place.service, kind), None)
+        self._used.discard((place.node, place.service))
+        self._left.get((place.node, place.service[0]), set()).discard(place.service[1])
+
+    def forget(self, node: str) -> None:
+        """What was there may not be any more."""
+        self._kept = {key: known for key, known in self._kept.items() if key[0] != node}
+        self._used = {key for key in self._used if key[0] != node}
+        self._left = {key: left for key, left in self._left.items() if key[0] != node}
+
+    async def _from_before(self, place: Place) -> set[str]:
+        key = (place.node, place.service[0])
+        if key not in self._left:
+            found = [
+                each for kind in (CONNECTORS, LISTENERS) for each in await self._listed(place, kind, LABEL_SKUPPER)
+            ]
+            self._left[key] = {each["metadata"]["labels"][LABEL_SKUPPER] for each in found}
+        return self._left[key]
+
+    async def _listed(self, place: Place, kind: Kind, labels: str) -> Sequence[Raw]:
+        try:
+            return await place.port.list(kind, place.service[0], labels=labels)
+        except (NotFound, Forbidden):
+            return []
+
+    async def _find(self, place: Place, kind: Kind) -> list[Raw]:
+        found = await place.port.list(kind, place.service[0], labels=f"{LABEL_SKUPPER}={place.service[1]}")
+        return [{**each, "kind": kind.name} for each in found]
+
+    async def _service(self, place: Place) -> Raw | None:
+        """As it is in that cluster."""
+        try:
+            return await place.port.get(SERVICES, place.service[1], place.service[0])
+        except NotFound:
+            return None
+
+    def _others(self, place: Place, *, offers: bool) -> list[str]:
+        """Clusters that a Service is offered to, or whose endpoints come here, by this driver."""
+        sharing, rule = self._sharing, self._sharing.rule(place.service)
+        found, own = [], sharing.called(place.node)
+        for node in (HERE, *sharing.serving(place.service[0])):
+            theirs = sharing.called(node)
+            allowed = rule.allows(own, theirs) if offers else rule.allows(theirs, own)
+            if allowed and sharing.driver(place.node, node, place.service) == self.reason:
+                found.append(node)
+        return found
+
+    def _numbers(self, place: Place) -> dict[str, int]:
+        """By name of a port, the number that pods of the Service have in a cluster; empty where it has none."""
+        away = {obj.name for obj in self._sharing.nodes.store}
+        found: dict[str, int] = {}
+        for obj in self._sharing.slices(place.node, place.service):
+            slice = obj.decode()
+            if is_mirror(obj.labels) or all(each.get("nodeName") in away for each in slice.get("endpoints") or ()):
+                continue
+            found |= {
+                str(each.get("name") or ""): each["port"] for each in slice.get("ports") or () if each.get("port")
+            }
+        return found
+
+    async def _slice(self, place: Place, service: Raw) -> Raw | None:
+        namespace, name = place.service[0], skupper.host(*place.service)
+        try:
+            made = await place.port.get(SERVICES, name, namespace)
+        except NotFound:
+            return None
+        slices = await place.port.list(ENDPOINT_SLICES, namespace, labels=f"{names.LABEL_SERVICE_NAME}={name}")
+        return skupper.mirror(service, made, slices)
+
+    async def _keep(self, place: Place, kind: Kind, wanted: list[Raw]) -> None:
+        """Have these objects of a kind for a Service, and no others."""
+        now, key = asyncio.get_running_loop().time(), (place.node, place.service, kind)
+        until, known = self._kept.get(key, (0.0, None))
+        if known == wanted and now < until:
+            return
+        namespace = place.service[0]
+        labels = f"{LABEL_SKUPPER}={place.service[1]}"
+        found = {each["metadata"]["name"]: each for each in await place.port.list(kind, namespace, labels=labels)}
+        for each in wanted:
+            live = found.pop(each["metadata"]["name"], None)
+            if live is None:
+                await place.port.create_raw(kind, each)
+            elif body := {field: each[field] for field in _FIELDS if not equivalent(live.get(field), each.get(field))}:
+                await place.port.patch_raw(kind, each["metadata"]["name"], body, namespace)
+        for name in found:
+            with contextlib.suppress(NotFound):
+                await place.port.delete(kind, name, namespace)
+        self._kept[key] = (now + AGAIN_SECONDS, wanted)
+
+    def _asked(self, namespace: str) -> bool:
+        said = names.annotation(self._deps.namespaces.annotations(namespace), names.SKUPPER_SITE)
+        return said == "true"
+
+    async def _join(self, place: Place) -> None:
+        """Have a Site in a cluster and, unless it is this one, a link from there to here."""
+        namespace, port, home = place.service[0], place.port, self._deps.local.port
+        if not await port.list(SITES, namespace):
+            with contextlib.suppress(AlreadyExists):
+                await port.create_raw(SITES, skupper.site(namespace, reached=not place.node))
+        if not place.node:
+            return
+        name = skupper.link_name(place.node)
+        try:
+            redeemed: dict[str, Any] = (await port.get(SKUPPER_TOKENS, name, namespace)).get("status") or {}
+        except NotFound:
+            await self._grant(place, namespace)
+            return
+        if redeemed.get("status") == "Error" and not redeemed.get("redeemed"):
+            # It has ended, or has been used up: with a new grant there is a new code.
+            for where, kind in ((home, SKUPPER_GRANTS), (port, SKUPPER_TOKENS)):
+                with contextlib.suppress(NotFound):
+                    await where.delete(kind, name, namespace)
+
+    async def _grant(self, place: Place, namespace: str) -> None:
+        home = self._deps.local.port
+        try:
+            granted = await home.get(SKUPPER_GRANTS, skupper.link_name(place.node), namespace)
+        except NotFound:
+            await home.create_raw(SKUPPER_GRANTS, skupper.grant(namespace, place.node))
+            return
+        if (token := skupper.token(granted, namespace, place.node)) is not None:
+            with contextlib.suppress(AlreadyExists):
+                await place.port.create_raw(SKUPPER_TOKENS, token)
+
+
+_FIELDS = ("spec", "addressType", "ports", "endpoints")

@@ -1,0 +1,60 @@
+"""Kinds of networks whose controllers do not run here, on the API servers of a pair, for as long as a test takes."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from agent.api.kinds import CRDS, Kind
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from tests.controllers.pair import Pair
+from tests.waiting import until
+
+ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def definition(kind: Kind, schema: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A CRD of one version with a status; a schema that is not given takes any spec."""
+    properties = {"spec": schema or ANYTHING, "status": ANYTHING}
+    version = {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+    }
+    words = {"kind": kind.name, "plural": kind.plural, "singular": kind.name.lower(), "listKind": f"{kind.name}List"}
+    approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/mcs-api"}
+    return {
+        "apiVersion": CRDS.api_version,
+        "kind": CRDS.name,
+        "metadata": {"name": str(kind), "annotations": approved},
+        "spec": {"group": kind.group, "scope": "Namespaced", "names": words, "versions": [version]},
+    }
+
+
+@contextlib.asynccontextmanager
+async def installed(pair: Pair, kinds: Iterable[tuple[Kind, dict[str, Any] | None]]) -> AsyncIterator[None]:
+    """The kinds, served by both clusters."""
+    both, kinds = (pair.here, pair.there), list(kinds)
+    try:
+        for client in both:
+            for kind, schema in kinds:
+                await client.create(CRDS, definition(kind, schema))
+        for client in both:
+            for kind, _ in kinds:
+                await until(lambda client=client, kind=kind: _served(client, kind))  # type: ignore[misc]
+        yield
+    finally:
+        for client in both:
+            for kind, _ in kinds:
+                with contextlib.suppress(NotFound):
+                    await client.delete(CRDS, str(kind))
+
+
+async def _served(client: Client, kind: Kind) -> bool:
+    try:
+        await client.list(kind)
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,124 @@
+"""The driver `external/NAME`: the controller that the documentation shows, at work between real API servers."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import ENDPOINT_SLICES
+from agent.controllers.endpoints import EndpointsRoom
+from agent.controllers.globalsvc import GlobalServices
+from agent.controllers.links import ServiceLinksRoom
+from agent.kube.client import Client
+from tests.controllers.pair import Pair
+from tests.controllers.servicelinks import SERVICES, Links, rows, shared_with_eu
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+PAGE = Path(__file__).parents[2] / "docs" / "links.md"
+
+
+def controller() -> str:
+    found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@contextlib.asynccontextmanager
+async def at_work(pair: Pair, config: Path) -> AsyncIterator[None]:
+    """The controller as a process of its own, with the kubectl of the sandbox."""
+    programs = str(Path(pair.clusters[0].runner.plan.programs["kubectl"]).parent)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    # A session of its own, for it leaves a kubectl that watches.
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", controller(), "here", str(config), env=environment, start_new_session=True
+    )
+    try:
+        yield
+        assert process.returncode is None, "the controller has failed"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def write(config: Path, known: dict[str, Any]) -> None:
+    """As a whole, for the controller reads it whenever a link changes."""
+    new = config.with_suffix(".new")
+    new.write_text(json.dumps(known))
+    new.replace(config)
+
+
+async def routed(pair: Pair, client: Client, want: list[str]) -> None:
+    """Wait for these addresses in the slices of the controller."""
+
+    async def probe() -> bool:
+        found = await client.list(
+            ENDPOINT_SLICES, pair.namespace, labels="endpointslice.kubernetes.io/managed-by=sdwan"
+        )
+        return want == [each["addresses"][0] for slice in found for each in slice["endpoints"]]
+
+    await until(probe)
+
+
+def test_the_controller_that_is_shown_is_short() -> None:
+    assert len([line for line in controller().splitlines() if line.strip()]) <= 50
+
+
+async def test_another_controller_programs_a_link_and_says_so(pair: Pair, tmp_path: Path) -> None:
+    config = tmp_path / "clusters.json"
+    known: dict[str, Any] = {
+        "here": {"kubeconfig": str(pair.clusters[0].kubeconfig), "router": "100.64.0.1"},
+        "eu": {"kubeconfig": str(pair.clusters[1].kubeconfig), "router": "100.64.0.2"},
+    }
+    write(config, known)
+    async with (
+        shared_with_eu(pair),
+        pair.at_work(ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True),
+    ):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.shared_by("True", "EndpointSlices")
+        await pair.copy(SERVICES, "web")
+        await links.offer(pair.here, "10.1.0.1")
+        await links.offer(pair.there, "10.2.0.1")
+        await links.mirrored(pair.there, [("10.1.0.1", True, ["http", "admin"])])
+        await links.annotate(network_driver="external/sdwan")
+        assert "sdwan/Programmed" in await links.says("Ready", "False", "Pending")
+        await links.mirrored(pair.there, [])
+
+        async with at_work(pair, config):
+            await links.says("Ready", "True", "Ready")
+            link = await links.once(lambda link: rows(link)[0][3] == "Connected")
+            assert rows(link) == [
+                ("here", ["eu"], "external/sdwan", "Connected"),
+                ("eu", ["here"], "external/sdwan", "Connected"),
+            ]
+            await routed(pair, pair.here, ["100.64.0.2"])
+            await routed(pair, pair.there, ["100.64.0.1"])
+            write(config, {"here": known["here"]})
+            await links.change(affinity="none")
+            assert "no router leads to eu" in await links.says("Ready", "False", "NoRouter")
+            await routed(pair, pair.here, [])
+            write(config, known)
+            await links.change(affinity=None)
+            await links.says("Ready", "True", "Ready")
+
+        # Nobody has said anything of what the link asks for now.
+        await links.change(**{"from": ["eu"]})
+        assert "generation" in await links.says("Ready", "False", "Pending")
+        async with at_work(pair, config):
+            await links.says("Ready", "True", "Ready")
+            await routed(pair, pair.there, [])
+            await links.annotate(network_driver=None)
+            await links.once(lambda link: rows(link) == [("here", ["eu"], "endpointslices", "Unverified")])
+            await routed(pair, pair.here, [])

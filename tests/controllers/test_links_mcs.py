@@ -1,0 +1,81 @@
+"""What an implementation of the Multi-Cluster Services API says of exports comes into ServiceLinks."""
+
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES
+from agent.controllers.endpoints import EndpointsRoom
+from agent.controllers.globalsvc import GlobalServices
+from agent.controllers.links import ServiceLinksRoom, controller
+from agent.kube.client import Client
+from tests.controllers.installed import installed
+from tests.controllers.pair import Pair
+from tests.controllers.servicelinks import Links, condition, rows, shared_with_eu
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+
+class Implementation:
+    """Stands for one: writes what it is told to, into the ServiceExports and ServiceImports of a cluster."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._namespace = pair.namespace
+
+    async def says(self, client: Client, **conditions: tuple[str, str]) -> None:
+        """Of the export of a cluster, once that is there."""
+        await until(lambda: client.get(SERVICE_EXPORTS, "web", self._namespace))
+        status = {"conditions": [_condition(type, *words) for type, words in conditions.items()]}
+        await client.patch(SERVICE_EXPORTS, "web", {"status": status}, self._namespace, sub="status")
+
+    async def imports(self, client: Client, *clusters: str) -> None:
+        spec = {"type": "ClusterSetIP", "ports": [{"port": 80, "protocol": "TCP"}]}
+        await client.create(SERVICE_IMPORTS, {**HEAD, "metadata": {"name": "web"}, "spec": spec}, self._namespace)
+        status = {"clusters": [{"cluster": each} for each in clusters]}
+        await client.patch(SERVICE_IMPORTS, "web", {"status": status}, self._namespace, sub="status")
+
+
+def _condition(type: str, status: str, reason: str) -> dict[str, Any]:
+    words = {"status": status, "reason": reason, "message": f"as {reason} is"}
+    return {"type": type, **words, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+HEAD = {"apiVersion": SERVICE_IMPORTS.api_version, "kind": SERVICE_IMPORTS.name}
+GOOD = {"Valid": ("True", "Valid"), "Ready": ("True", "Exported"), "Conflict": ("False", "NoConflicts")}
+
+
+async def test_what_became_of_an_export_is_told(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "ASK_SECONDS", 0.5)
+    mcs = Implementation(pair)
+    async with (
+        installed(pair, [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]),
+        shared_with_eu(pair),
+        pair.at_work(ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True, discovery_interval=1.0),
+    ):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.shared_by("True", "MCS")
+        await pair.copy(SERVICES, "web")
+        await links.offer(pair.here, "10.1.0.1")
+        await links.offer(pair.there, "10.2.0.1")
+        await links.once(lambda link: "see that one runs" in condition(link, "Programmed")[2])
+        await mcs.says(pair.here, **GOOD)
+        await mcs.says(pair.there, Valid=("False", "InvalidServiceType"))
+        found = await links.once(lambda link: condition(link, "Programmed")[1] == "InvalidServiceType")
+        assert "here from eu: as InvalidServiceType is" in condition(found, "Programmed")[2]
+        await mcs.says(pair.there, **GOOD)
+        await links.once(lambda link: "no ServiceImport" in condition(link, "Ready")[2])
+        for client in (pair.here, pair.there):
+            await mcs.imports(client, "a", "b")
+        found = await links.once(lambda link: condition(link, "Ready")[0] == "True")
+        assert rows(found) == [("here", ["eu"], "mcs", "Connected"), ("eu", ["here"], "mcs", "Connected")]
+        assert "imported from a, b" in found["status"]["clusters"][0]["message"]
+        assert found["status"]["host"] == f"web.{pair.namespace}.svc.clusterset.local"
+
+        await mcs.says(pair.there, **(GOOD | {"Conflict": ("True", "PortConflict")}))
+        assert "eu from here: exports differ: as PortConflict is" in await links.says("Ready", "False", "PortConflict")
+        await mcs.says(pair.there, **GOOD)
+        await links.says("Ready", "True", "Ready")
+        await links.shared_by("True", "EndpointSlices")
+        await links.once(lambda link: link["status"]["host"] == "web")

@@ -1,0 +1,133 @@
+"""What is written for Skupper, and what its words mean."""
+
+from typing import Any
+
+import pytest
+
+from agent.model import skupper
+
+SERVICE: Any = {
+    "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
+    "spec": {
+        "selector": {"b": "2", "a": "1"},
+        "ports": [
+            {"name": "http", "port": 80},
+            {"name": "dns", "port": 53, "protocol": "UDP"},
+            {"name": "admin", "port": 9000, "protocol": "TCP"},
+        ],
+    },
+}
+
+
+def said(kind: str, state: str = "Ready", message: str = "OK", **conditions: str) -> Any:
+    found = [{"type": type, "status": status, "reason": state} for type, status in conditions.items()]
+    return {
+        "kind": kind,
+        "metadata": {"name": "x"},
+        "status": {"status": state, "message": message, "conditions": found},
+    }
+
+
+def test_a_connector_and_a_listener_meet_by_their_key() -> None:
+    connector, listener = skupper.connector(SERVICE, 80, 8080), skupper.listener(SERVICE, 80)
+    assert connector["spec"] == {"routingKey": "shop.web.80", "port": 8080, "selector": "a=1,b=2", "type": "tcp"}
+    assert listener["spec"] == {
+        "routingKey": "shop.web.80",
+        "host": skupper.host("shop", "web"),
+        "port": 80,
+        "type": "tcp",
+    }
+    assert connector["metadata"]["ownerReferences"][0]["uid"] == "u"
+
+
+@pytest.mark.parametrize("name", ["web", 63 * "a", 44 * "a" + "-b"])
+def test_names_are_names_and_no_two_services_have_the_same(name: str) -> None:
+    found = skupper.host("shop", name)
+    assert len(found) <= 63
+    assert "--" not in found
+    assert found != skupper.host("sho", name)
+    service = {**SERVICE, "metadata": {**SERVICE["metadata"], "name": name}}
+    assert len(skupper.listener(service, 65535)["metadata"]["name"]) <= 63
+
+
+def test_only_tcp_is_carried_and_of_that_what_is_asked_for() -> None:
+    assert skupper.tcp_ports(SERVICE, None) == [("http", 80), ("admin", 9000)]
+    assert skupper.tcp_ports(SERVICE, {"admin", "dns"}) == [("admin", 9000)]
+
+
+def test_a_service_leads_to_the_routers_of_its_listeners() -> None:
+    ports = [{"name": "web-80-link", "port": 80}, {"name": "web-9000-link", "port": 9000}, {"name": "x", "port": 1}]
+    made = {"metadata": {"name": "web-link-1"}, "spec": {"ports": ports}}
+    slice = {
+        "addressType": "IPv4",
+        "ports": [{"name": each["name"], "port": 1000 + index} for index, each in enumerate(ports)],
+        "endpoints": [{"addresses": ["10.9.9.9"], "conditions": {"ready": True}, "nodeName": "n"}],
+    }
+    found = skupper.mirror(SERVICE, made, [{**slice, "endpoints": None}, slice])
+    assert found is not None
+    assert found["ports"] == [{"name": "http", "port": 1000}, {"name": "admin", "port": 1001}]
+    assert found["endpoints"] == [{"addresses": ["10.9.9.9"], "conditions": {"ready": True}}]
+    assert found["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
+    assert skupper.mirror(SERVICE, made, []) is None
+
+
+def test_a_token_is_made_of_a_grant_that_is_ready() -> None:
+    status = {"status": "Ready", "url": "https://x", "code": "c", "ca": "PEM", "redemptions": 0}
+    found = skupper.token({"status": status}, "shop", "eu")
+    assert found is not None
+    assert found["spec"] == {"url": "https://x", "code": "c", "ca": "PEM"}
+    assert found["metadata"]["name"] == skupper.grant("shop", "eu")["metadata"]["name"]
+    for missing in ({"status": "Pending"}, {"code": ""}, {"ca": None}):
+        assert skupper.token({"status": {**status, **missing}}, "shop", "eu") is None
+    assert skupper.token({}, "shop", "eu") is None
+
+
+SITE = said("Site", Configured="True", Running="True")
+LISTENER = said("Listener", Configured="True", Matched="True")
+
+
+@pytest.mark.parametrize(
+    ("sites", "listeners", "status", "reason", "words"),
+    [
+        ([], [LISTENER], "False", "NoSite", "annotate namespace shop multicluster/skupper-site: true"),
+        ([SITE], [LISTENER], "True", "Connected", ""),
+        ([SITE], [], "False", "Pending", "no Listener yet"),
+        (
+            [said("Site", "Pending", "no router", Configured="True")],
+            [LISTENER],
+            "False",
+            "Pending",
+            "Site x: no router",
+        ),
+        ([said("Site", "Error", "boom", Configured="False")], [LISTENER], "False", "SkupperError", "Site x: boom"),
+        ([{"kind": "Site", "metadata": {"name": "x"}}], [LISTENER], "False", "Pending", "see that it runs"),
+        (
+            [SITE],
+            [LISTENER, said("Listener", "Error", "Service a already exists in namespace", Configured="False")],
+            "False",
+            "Conflict",
+            "Listener x: Service a already exists in namespace",
+        ),
+        (
+            [SITE],
+            [said("Listener", "Pending", "waiting", Configured="True", Matched="False")],
+            "False",
+            "NoMatchingConnector",
+            "waiting",
+        ),
+    ],
+)
+def test_whether_callers_reach_others_is_told_in_skuppers_words(
+    sites: list[Any], listeners: list[Any], status: str, reason: str, words: str
+) -> None:
+    found = skupper.matched(sites, listeners, "shop")
+    assert (found.status, found.reason) == (status, reason)
+    assert words in found.message
+
+
+def test_a_connector_that_selects_nothing_says_so() -> None:
+    good = said("Connector", Configured="True", Matched="False")
+    assert skupper.configured([good], "Connector").status == "True"
+    found = skupper.configured([good, said("Connector", "Error", "No matches for selector", Configured="False")], "")
+    assert (found.status, found.reason) == ("False", "NoEndpoints")
+    assert skupper.configured([], "Connector").reason == "Pending"
