@@ -48,7 +48,7 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(NAMESPACES, "create", SERVE_PLACEMENTS),
     *grants(ADDON_PLACEMENT_SCORES, "create", PLACEMENT_SCORES),
     *grants(ADDON_PLACEMENT_SCORES, "patch", PLACEMENT_SCORES, sub="status"),
-    *grants(SCHEDULING_MANIFESTS, "get list watch patch", P2CODE),
+    *grants(SCHEDULING_MANIFESTS, "list watch patch", P2CODE),
     *grants(SCHEDULING_MANIFESTS, "patch", P2CODE, sub="status"),
     # Where owners of objects are guarded (OpenShift): a Placement blocks the deletion of what it is made for.
     *grants(SCHEDULING_MANIFESTS, "update", P2CODE, sub="finalizers"),

@@ -140,6 +140,13 @@ async def test_the_example_of_the_article_runs_moves_and_goes(fleet: Fleet, plac
     assert not before.pop("httpd") & after.pop("httpd")
     assert after == before
 
+    # A workload that is not in it any more goes, with its Placement.
+    psm["spec"]["workloadAnnotations"].pop(0)
+    psm["spec"]["manifests"].pop(0)
+    await source.patch(SCHEDULING_MANIFESTS, "example", {"spec": psm["spec"]}, placing)
+    await fleet.gone(PLACEMENTS, "httpd-example", placing)
+    await fleet.gone(DEPLOYMENTS, "httpd", placing)
+
     await source.delete(SCHEDULING_MANIFESTS, "example", placing)
     await fleet.gone(SCHEDULING_MANIFESTS, "example", placing)
     assert await source.list(DEPLOYMENTS, placing) == []

@@ -25,6 +25,7 @@ REAL = "takes containers that really run; tests/controllers/test_livechanges.py 
 NEEDED_ELSEWHERE = {
     "agent: bind clusterroles.rbac.authorization.k8s.io": WITHIN,
     "agent: update placements/finalizers.cluster.open-cluster-management.io": f"OpenShift's {WITHIN}",
+    "agent: update p2codeschedulingmanifests/finalizers.scheduling.p2code.eu": f"OpenShift's {WITHIN}",
     "agent: create managedclustersets/join.cluster.open-cluster-management.io": "the webhook asks for it, by a review",
     "agent: approve signers.certificates.k8s.io": WITHIN,
     "agent: update podchaperons/finalizers.multicluster.admiralty.io": f"OpenShift's {WITHIN}",
