@@ -11,7 +11,7 @@ from agent.sandbox import Sandbox
 AGENT_FLAGS = (
     "--lease-duration=5",
     "--lease-renew=4",
-    "--lease-retry=1.5",
+    "--lease-retry=1",
     "--probe-interval=1",
     "--dwell=2",
     "--follow-linger=1",

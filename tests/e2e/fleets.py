@@ -24,7 +24,7 @@ NewSandbox = Callable[..., Sandbox]
 AGENT_FLAGS = (
     "--lease-duration=5",
     "--lease-renew=4",
-    "--lease-retry=1.5",
+    "--lease-retry=1",
     "--probe-interval=1",
     "--probe-timeout=1",
     # On a busy machine answers may take a while: no target is to lose its pods to another for that.

@@ -43,7 +43,7 @@ FULL = {"cpu": "3500m", "nodeSelector": {"kubernetes.io/hostname": "t-node-0"}}
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def one(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
     """One cluster with agent and candidate scheduler; holds are short."""
-    flags = ("--hold=4", "--pod-missing=1", "--lease-duration=3", "--lease-renew=2", "--lease-retry=1")
+    flags = ("--hold=4", "--pod-missing=1", "--lease-duration=3", "--lease-renew=2", "--lease-retry=0.5")
     async with Sandbox(
         tmp_path_factory.mktemp("candidates") / "one",
         ["t"],

@@ -20,7 +20,7 @@ async def reserving_targets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
         "--pod-missing=1",
         "--lease-duration=3",
         "--lease-renew=2",
-        "--lease-retry=1",
+        "--lease-retry=0.5",
         "--discovery-interval=1s",
     )
     async with Sandbox(
