@@ -186,6 +186,18 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
         assert await led(pair.here, pair.namespace, ready=True) == port
         assert await ask(mine, port, b"hello") == b"hello"
 
+        # A link that has only the other one's callers reach endpoints.
+        await pair.here.patch(SERVICE_LINKS, "web", {"spec": {"from": ["here"]}}, pair.namespace)
+
+        async def narrowed() -> bool:
+            (mine,), (other,) = [await client.list(GATEWAY_PEERS, pair.namespace) for client in (pair.here, pair.there)]
+            fields = ((mine, "services"), (mine, "offered"), (other, "services"), (other, "offered"))
+            told = [[each["name"] for each in peer["spec"][field]] for peer, field in fields]
+            return told == [[], ["web"], ["web"], []]
+
+        await until(narrowed, what="gateways are told of one direction")
+        await until(lambda: _none(pair.here, ENDPOINT_SLICES, pair.namespace), what="nothing leads there any more")
+
         # A Service that nobody shares any more.
         nothing = {"metadata": {"annotations": {"multicluster/global": None}, "labels": {names.LABEL_GLOBAL: None}}}
         await pair.here.patch(SERVICES, "web", nothing, pair.namespace)

@@ -20,6 +20,7 @@ from agent.model.gatewaytold import Told, write
 from agent.runtime.health import Health
 from tests.controllers.pair import Pair
 from tests.controllers.targets import condition, target
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -78,6 +79,12 @@ async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -
         found = await condition(pair.here, pair.namespace, "eu", "ServicesShared", status, reason)
         return str(found["message"])
 
+    async def told(words: str, reason: str) -> None:
+        await until(lambda: _is_told(words, reason))
+
+    async def _is_told(words: str, reason: str) -> bool:
+        return words in await said("False", reason)
+
     async def change(**parts: Any) -> None:
         await pair.here.patch(TARGETS, "eu", parts, pair.namespace)
 
@@ -106,8 +113,11 @@ async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -
             assert "network driver gateway" in await said("True", links.BY_GATEWAY)
             await change(metadata={"annotations": {annotation: "gateway"}})
             await gateway(pair.there, None)
-            assert "gateway.enabled" in await said("False", "NoGateway")
+            await told("gateway.enabled", links.OVERLAP)
+            await tell(pair.there, there, health_address, "10.2.0.0/16")
+            await told("gateway.enabled", "NoGateway")
             await change(metadata={"annotations": {annotation: None}})
+            await tell(pair.there, there, health_address, "10.2.0.0/16", "10.1.7.0/24")
             await said("False", links.OVERLAP)
             await change(spec={"podCIDRs": ["10.3.0.0/16"]})
             await said("True", "EndpointSlices")

@@ -30,10 +30,7 @@ from agent.runtime.together import together
 RECHECK_SECONDS = 30.0
 """Pause between looks whether what was missing is there."""
 _UNREAD_SECONDS = 0.5
-NO_GATEWAY = (
-    "endpoints are not shared by gateway: one of the clusters has none; install the chart there with gateway.enabled,"
-    " or remove the annotation"
-)
+NO_GATEWAY = "one of the clusters has none; install the chart there with gateway.enabled, or remove the annotation"
 
 
 class NetworkDriverRoom(Controller[Key]):
@@ -124,9 +121,12 @@ class NetworkDriverRoom(Controller[Key]):
             return Words("False", "InvalidNetworkDriver", str(error))
         if driver is None:
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}")
-        if driver.reason == BY_GATEWAY and not gateways:
-            return Words("False", "NoGateway", NO_GATEWAY)
         problem = await driver.status(target)
+        if driver.reason == BY_GATEWAY and not flat.usable and (lacking := problem if gateways else NO_GATEWAY):
+            # Why pods are not reached is what hides their addresses.
+            return Words("False", flat.reason, f"endpoints are not shared: {flat.message}; nor by gateway: {lacking}")
+        if driver.reason == BY_GATEWAY and not gateways:
+            return Words("False", "NoGateway", f"endpoints are not shared by gateway: {NO_GATEWAY}")
         if problem:
             return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}")
         how = f"; {flat.message}" if flat.message and driver.reason == BY_ADDRESSES else ""

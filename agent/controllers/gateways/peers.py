@@ -8,6 +8,7 @@ Absent target: nothing is written there. Elsewhere what it offers stays as it is
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -32,6 +33,8 @@ Raw = dict[str, Any]
 At = tuple[str, str]
 """Virtual node (none: this cluster) and namespace."""
 
+log = logging.getLogger(__name__)
+
 WRITE_SECONDS = 0.5
 """GatewayPeers of a namespace are written at most this often in a cluster."""
 _FORBIDDEN_SECONDS = 60.0
@@ -50,6 +53,7 @@ class GatewayPeersRoom(Controller[At]):
         self._busy_until: dict[At, float] = {}
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
         self._written: dict[str, Informer] = {}
+        self._refused: set[At] = set()
         self._mine = f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}"
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self.watch(self._summaries, lambda summary: ())
@@ -87,8 +91,13 @@ class GatewayPeersRoom(Controller[At]):
         wanted, unknown = self._wanted(node, namespace)
         try:
             wrote = await self._write(key, written, existing, wanted, unknown)
-        except Forbidden:
+        except Forbidden as error:
+            where = f"target {written.client.name}" if node else "this cluster"
+            if key not in self._refused:
+                self._refused.add(key)
+                log.warning("gateways of %s are not told of others in namespace %s: %s", where, namespace, error)
             return _FORBIDDEN_SECONDS
+        self._refused.discard(key)
         if wrote:
             self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
         return _UNKNOWN_SECONDS if unknown - existing.keys() else None
