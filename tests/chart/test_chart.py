@@ -18,7 +18,17 @@ from agent.api.admission import policies
 from agent.api.crds import crds, p2code_crds, placement_crds
 from agent.api.gatewayroles import GATEWAY, KEEP_GATEWAYS
 from agent.api.names.links import GATEWAY_SECRET
-from agent.api.ownroles import AGENT, MOVES, SERVICE_LINKS_KEPT, SOURCE_API, UNINSTALL, USED, WEBHOOK
+from agent.api.ownroles import (
+    AGENT,
+    LINK_NAMESPACES,
+    MOVES,
+    SERVICE_LINKS_KEPT,
+    SHARE_BY_SKUPPER,
+    SOURCE_API,
+    UNINSTALL,
+    USED,
+    WEBHOOK,
+)
 from agent.api.placementroles import EVALUATE_PLACEMENTS, P2CODE, PLACEMENT_SCORES, SERVE_PLACEMENTS
 from agent.api.roles import cluster_roles
 from agent.controllers.gateways.trust import PORT_NAME
@@ -218,7 +228,7 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 @pytest.mark.parametrize("account", [AGENT, WEBHOOK, UNINSTALL], ids=lambda account: account.name)
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"it registers itself", SOURCE_API, USED, MOVES, SERVICE_LINKS_KEPT, KEEP_GATEWAYS}
-    without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES, P2CODE}
+    without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES, P2CODE, SHARE_BY_SKUPPER, LINK_NAMESPACES}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 
