@@ -8,13 +8,18 @@ from agent.api.accounts import grants
 from agent.api.kinds import (
     ADDON_PLACEMENT_SCORES,
     CRDS,
+    CRON_JOBS,
+    DEPLOYMENTS,
+    JOBS,
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTER_SETS,
     MANAGED_CLUSTERS,
     NAMESPACES,
     PLACEMENT_DECISIONS,
     PLACEMENTS,
+    REPLICA_SETS,
     SCHEDULING_MANIFESTS,
+    STATEFUL_SETS,
 )
 from agent.api.roles import Grant
 
@@ -23,6 +28,8 @@ EVALUATE_PLACEMENTS = "Placements are evaluated here"
 SERVE_PLACEMENTS = "ManagedClusters and their sets are kept here"
 PLACEMENT_SCORES = "scores for Placements"
 P2CODE = "whole applications of P2CODE are placed"
+
+_WORKLOADS = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, CRON_JOBS)
 
 AGENT_GRANTS: tuple[Grant, ...] = (
     # Who has brought it evaluates Placements.
@@ -53,4 +60,5 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     # Where owners of objects are guarded (OpenShift): a Placement blocks the deletion of what it is made for.
     *grants(SCHEDULING_MANIFESTS, "update", P2CODE, sub="finalizers"),
     *grants(PLACEMENTS, "create patch delete", P2CODE),
+    *(each for kind in _WORKLOADS for each in grants(kind, "list watch", P2CODE)),
 )

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from agent.scheduler.cache.pod_info import template_of
+from agent.scheduling.demand import template_of
 from agent.scheduling.placed import Decided, Placed, Reference, shares
 from agent.scheduling.ranking import rank
 from agent.scheduling.scores import Weights

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest_asyncio
 
+from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.crds import p2code_crds
 from agent.api.kinds import (
@@ -16,6 +17,7 @@ from agent.api.kinds import (
     DEPLOYMENTS,
     EVENTS,
     MANAGED_CLUSTERS,
+    NODES,
     PLACEMENTS,
     ROLE_BINDINGS,
     ROLES,
@@ -80,6 +82,10 @@ class Stage:
             },
         )
 
+    def node(self, short: str) -> str:
+        """The virtual node of a target."""
+        return names.virtual_node(self.namespace, f"to-{short}")
+
     async def region(self, short: str, value: str) -> None:
         """What a cluster says of itself."""
         status = {"clusterClaims": [{"name": CLAIM, "value": value}]}
@@ -143,6 +149,8 @@ async def stage(pair: Pair) -> AsyncIterator[Stage]:
             await client.create(TARGETS, {"apiVersion": TARGETS.api_version, "kind": TARGETS.name, **target}, namespace)
             status = {"managedCluster": hub.name(short)}
             await client.patch(TARGETS, f"to-{short}", {"status": status}, namespace, sub="status")
+            metadata = {"name": stage.node(short), "labels": {names.PROVIDER_KEY: names.PROVIDER_VALUE}}
+            await client.create(NODES, {"metadata": metadata})
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "p2code"}}, namespace)
         await client.create(ROLES, {"metadata": {"name": "p2code"}, "rules": RULES}, namespace)
         subject = {"kind": "ServiceAccount", "name": "p2code", "namespace": namespace}
@@ -154,6 +162,8 @@ async def stage(pair: Pair) -> AsyncIterator[Stage]:
         try:
             yield stage
         finally:
+            for short in ("eu", "us"):
+                await client.delete(NODES, stage.node(short))
             for psm in await client.list(SCHEDULING_MANIFESTS, namespace):
                 name = psm["metadata"]["name"]
                 with contextlib.suppress(NotFound):
@@ -172,7 +182,9 @@ async def _served(client: Client, namespace: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def at_work(pair: Pair, **settings: Any) -> AsyncIterator[None]:
-    async with running(pair.clusters[0], PlacementRoom, P2CodeRoom, p2code=True, **settings):
+    async with running(pair.clusters[0], PlacementRoom, P2CodeRoom, p2code=True, **settings) as deps:
+        for short in ("eu", "us"):
+            await deps.targets.connect((pair.namespace, f"to-{short}"), None, "first")
         yield
 
 
@@ -225,6 +237,27 @@ async def test_an_application_is_placed_applied_moved_and_deleted(pair: Pair, st
         assert await stage.client.list(DEPLOYMENTS, stage.namespace) == []
         await gone(functools.partial(stage.get, CONFIGMAPS, "settings"))
         await gone(functools.partial(stage.get, PLACEMENTS, "web-shop"))
+
+
+async def test_nothing_is_applied_before_everything_fits(pair: Pair, stage: Stage) -> None:
+    await stage.client.patch(NODES, stage.node("us"), {"spec": {"unschedulable": True}})
+    async with at_work(pair):
+        await stage.create(stage.objects("web", "api"), web="eu", api="us")
+        told = await stage.become("SchedulingFailed", "NotAllDecisionsScheduled")
+        message = (find_condition(told["status"]["conditions"], "SchedulingFailed") or {})["message"]
+        assert message.endswith("was selected for workload api: to-us: virtual node is cordoned")
+        assert await stage.client.list(DEPLOYMENTS, stage.namespace) == []
+        await stage.client.patch(NODES, stage.node("us"), {"spec": {"unschedulable": None}})
+        await stage.become("SchedulingSuccessful", web="eu", api="us")
+        # What is there stays, whatever becomes of the target; also when it has been wrong meanwhile.
+        await stage.client.patch(NODES, stage.node("us"), {"spec": {"unschedulable": True}})
+        await stage.edit(lambda spec: spec["globalAnnotations"].append("color=red"))
+        await stage.become("Misconfigured", "UnsupportedAnnotation")
+        await stage.edit(lambda spec: spec["globalAnnotations"].pop())
+        await stage.become("SchedulingSuccessful", web="eu", api="us")
+        await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
+        await stage.become("SchedulingFailed", "NotAllDecisionsScheduled")
+        assert await stage.targets() == {"web": "to-eu", "api": "to-us"}
 
 
 async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage) -> None:

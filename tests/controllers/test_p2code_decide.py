@@ -7,23 +7,32 @@ from typing import Any
 
 import pytest
 
+from agent.api import names
 from agent.controllers.p2code.decide import Plan, View, decide
+from agent.controllers.p2code.fit import Room
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import World, draft
 from agent.model.p2code.detect import Call
 from agent.model.p2code.status import Decision, Told, status
 from agent.model.p2code.verdicts import Verdict
 from tests.model.applications import SET, Raw, manifest, spec_of, workload
+from tests.scheduling.pods_and_targets import target_info
 
+NODE = {names.PROVIDER_KEY: names.PROVIDER_VALUE}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PSM: Raw = {"metadata": {"name": "shop", "namespace": "team", "uid": "u1", "generation": 1}}
 WORLD = World(sets={"p2code": {"eu", "us"}}, bound={"p2code"}, namespaces={"default", "demo"})
 SPEC = spec_of(workload("web"), workload("api"), own=[{"name": "web", "annotations": ["p2code.filter.a=1"]}])
 
 
+def roomy(namespace: str, cluster: str) -> Room:
+    """A target that takes everything."""
+    return Room(target_info(f"to-{cluster}", namespace="", labels=NODE))
+
+
 def view(spec: Raw = SPEC, psm: Raw = PSM, placements: Mapping[str, Raw] | None = None, **more: Any) -> View:
     found = View(
-        psm, draft(spec, "shop", "global"), WORLD, placements or {}, {}, lambda _, cluster: f"to-{cluster}", NOW
+        psm, draft(spec, "shop", "global"), WORLD, placements or {}, {}, lambda _, cluster: f"to-{cluster}", NOW, roomy
     )
     return replace(found, **more)
 

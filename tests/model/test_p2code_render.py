@@ -95,7 +95,7 @@ def of(raw: Raw, *path: str) -> Any:
 def test_pods_are_elected_and_the_target_is_said_by_what_controls_them(kind: str, template: tuple[str, ...]) -> None:
     owner = workload(kind=kind)
     found = bundled(owner)
-    (written,) = rendered(found.bundles, {"web": "c1"}, lambda namespace, cluster: f"{namespace}-{cluster}")
+    (written,) = rendered(found.bundles, {"web": "c1"}, lambda namespace, cluster: f"{namespace}-{cluster}").values()
     assert of(written, *template) == ELECT
     assert written["metadata"]["annotations"] == {"multicluster/targets": "demo-c1"}
     # Nothing that was read is changed.
@@ -103,7 +103,7 @@ def test_pods_are_elected_and_the_target_is_said_by_what_controls_them(kind: str
 
 
 def test_a_pod_says_both_itself() -> None:
-    (written,) = rendered(bundled(workload(kind="Pod")).bundles, {"web": "c1"}, lambda *_: "eu")
+    (written,) = rendered(bundled(workload(kind="Pod")).bundles, {"web": "c1"}, lambda *_: "eu").values()
     assert written["metadata"]["annotations"] == {**ELECT, "multicluster/targets": "eu"}
 
 
@@ -111,7 +111,7 @@ def test_annotations_of_the_author_stay() -> None:
     owner = workload()
     owner["metadata"]["annotations"] = {"a": "1"}
     owner["spec"]["template"]["metadata"]["annotations"] = {"b": "2"}
-    (written,) = rendered(bundled(owner).bundles, {"web": "c1"}, lambda *_: "eu")
+    (written,) = rendered(bundled(owner).bundles, {"web": "c1"}, lambda *_: "eu").values()
     assert written["metadata"]["annotations"] == {"a": "1", "multicluster/targets": "eu"}
     assert of(written, "spec", "template", "metadata", "annotations") == {"b": "2", **ELECT}
 
@@ -125,7 +125,7 @@ def test_what_a_bundle_has_follows_its_pods() -> None:
         manifest("Role", "r"),
         manifest("NetworkPolicy", "n", spec={"podSelector": {}}),
     ]
-    written, *_ = rendered(bundled(*objects).bundles, {"web": "c1"}, lambda *_: "eu")
+    written, *_ = rendered(bundled(*objects).bundles, {"web": "c1"}, lambda *_: "eu").values()
     assert of(written, "spec", "template", "metadata", "annotations") == {
         **ELECT,
         "multicluster/follow-service-account": "true",
@@ -136,7 +136,7 @@ def test_what_a_bundle_has_follows_its_pods() -> None:
 
 def test_what_is_shared_is_written_once_and_a_namespace_is_enabled() -> None:
     objects = [manifest("Namespace", "demo"), workload("a"), workload("b"), manifest("Secret")]
-    written = rendered(bundled(*objects).bundles, {"a": "c1", "b": "c2"}, lambda _, cluster: cluster)
+    written = [*rendered(bundled(*objects).bundles, {"a": "c1", "b": "c2"}, lambda _, cluster: cluster).values()]
     assert [f"{each['kind']} {each['metadata']['name']}" for each in written] == [
         "Deployment a",
         "Namespace demo",

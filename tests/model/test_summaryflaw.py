@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
 from agent.clusters.agenthealth import flaw_of
+from agent.clusters.target_info import common_labels, shapes
 from agent.kube.store import Object
 from agent.model import virtualnode
 from agent.model.nodeshapes import read_counted
 from agent.model.summary import summarise
 from agent.model.summaryflaw import summary_flaw
-from agent.scheduler.cache.target_info import common_labels, shapes
 from agent.scheduling.snapshot import amounts
 from tests.examples import examples
 

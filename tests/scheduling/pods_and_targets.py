@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.scheduler.cache.pod_info import template_of
+from agent.scheduling.demand import template_of
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.scores import Weights
 from agent.scheduling.snapshot import Free, PodInfo, Shape, TargetInfo, amounts

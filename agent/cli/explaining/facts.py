@@ -27,6 +27,8 @@ from agent.cli.fleet.source_queries import agent_notes, connection_of, read_node
 from agent.cli.options import Failed, opened
 from agent.clusters.agenthealth import flaw_of
 from agent.clusters.claimfilters import asked_by, filter_of
+from agent.clusters.target_info import target_info_of
+from agent.clusters.unconnected_target import UnconnectedTarget, unconnected_target
 from agent.controllers.target import gather
 from agent.controllers.target.decide import refusal_told
 from agent.kube.client import Client
@@ -37,8 +39,6 @@ from agent.model.namespaces import is_enabled, not_enabled
 from agent.model.targetchoice import TargetChoice
 from agent.scheduler.cache.extra_scores import kind_of, read_score
 from agent.scheduler.cache.quotas import quotas_of
-from agent.scheduler.cache.target_info import target_info_of
-from agent.scheduler.cache.unconnected_target import UnconnectedTarget, unconnected_target
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Extra, TargetInfo, amounts
 from agent.settings import Settings

@@ -9,6 +9,7 @@ Absent target: whoever evaluates Placements decides for another cluster, and the
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,7 +21,10 @@ from agent.clusters.applying import Applier, Refusal, Remaining
 from agent.clusters.deps import Deps
 from agent.clusters.optional_watch import Watched
 from agent.controllers.p2code.decide import Plan, View, decide
+from agent.controllers.p2code.fit import Room
 from agent.controllers.p2code.gather import Surroundings
+from agent.controllers.p2code.rooms import Rooms
+from agent.controllers.p2code.workloads import Workloads
 from agent.kube.discovery import Discovery
 from agent.kube.errors import AlreadyExists, NotFound
 from agent.kube.informer import Informer
@@ -74,6 +78,12 @@ class P2CodeRoom(Controller[Key]):
         self._calling: dict[Key, set[Key]] = {}
         """Service to those whose workloads call it."""
         self._around = Surroundings(deps, lambda key: self.queue.add_after(key, QUIET_SECONDS), self._all)
+        self._unfit: set[Key] = set()
+        """Those that wait for a target to change."""
+        self._rooms = Rooms(deps, self._targets_changed)
+        self._workloads = Workloads(deps, lambda uid: None)
+        for informer in (self._rooms.nodes, *self._workloads.informers):
+            self.watch(informer, lambda obj: ())
         self._watched.subscribe(self._changed, self._all)
         self._watched.wanted(True)
         deps.service_links.subscribe(self._link_changed)
@@ -110,9 +120,15 @@ class P2CodeRoom(Controller[Key]):
             decisions=self._around.decisions(psm.namespace, placements),
             target=self._around.target,
             now=self._deps.clock.now(),
+            rooms=self._room,
+            applied=functools.partial(self._workloads.target, psm.uid),
             calls=self._memories[psm.uid].calls,
             links=self._rows if self._deps.service_links.served else None,
         )
+
+    def _room(self, namespace: str, cluster: str) -> Room | None:
+        obj = self._around.leading(namespace, cluster)
+        return self._rooms.of(obj) if obj is not None else None
 
     def _rows(self, service: Key) -> list[Mapping[str, Any]]:
         """What ServiceLinks tell of a Service, by the cluster of its callers."""
@@ -132,6 +148,7 @@ class P2CodeRoom(Controller[Key]):
         return memory.draft
 
     async def _carry_out(self, psm: Object, plan: Plan) -> float | None:
+        (self._unfit.add if plan.unfit else self._unfit.discard)(psm.key)
         for wanted in plan.create:
             with contextlib.suppress(AlreadyExists):
                 self._around.absorb(await self._client.create_raw(PLACEMENTS, wanted))
@@ -213,6 +230,11 @@ class P2CodeRoom(Controller[Key]):
             self.queue.add(new.key)
         elif old is not None:
             self._memories.pop(old.uid, None)
+            self._unfit.discard(old.key)
+
+    def _targets_changed(self) -> None:
+        for key in self._unfit:
+            self.queue.add_after(key, QUIET_SECONDS)
 
     def _link_changed(self, service: Key) -> None:
         for key in self._calling.get(service, ()):

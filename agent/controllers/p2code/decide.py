@@ -1,16 +1,18 @@
 """What is to be done for one P2CodeSchedulingManifest, and what it is told. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from agent.api.conditions import find_condition
 from agent.api.names.p2code import bundle_placement
+from agent.controllers.p2code.fit import Newcomer, Rooms, unfit
 from agent.model.p2code import linked, verdicts
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Application, Draft, World, check
 from agent.model.p2code.detect import Call, Key
+from agent.model.p2code.manifests import Identity
 from agent.model.p2code.render import Write, differs, placement, rendered
 from agent.model.p2code.status import Decision, Told, decided, observed, said, told
 from agent.model.p2code.verdicts import Verdict
@@ -35,8 +37,12 @@ class View:
     target: Callable[[str, str], str]
     """What leads from a namespace to a ManagedCluster, empty for nothing."""
     now: datetime
+    rooms: Rooms
+    """What is known of the target that leads from a namespace to a ManagedCluster."""
     calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
     """What the workload of each bundle calls."""
+    applied: Callable[[Identity], str] = lambda identity: ""
+    """Where pods of a workload that is there are sent, as annotations name it; empty for one that is not there."""
     links: Callable[[Key], Sequence[Raw]] | None = None
     """What ServiceLinks tell of a Service by cluster; None where nothing is known of links."""
 
@@ -61,6 +67,8 @@ class Plan:
     """Placements that are needed no more, after that."""
     again: float | None = None
     """In how many seconds to look again, though nothing changes."""
+    unfit: bool = False
+    """Whether it waits for a target to change."""
 
 
 def decide(view: View) -> Plan:
@@ -117,17 +125,39 @@ def _applied(
     decisions = [Decision(bundle.name, clusters[bundle.name]) for bundle in bundles]
     if unreachable is not None:
         return Plan(tell=unreachable, decisions=[], beside=beside)
+    objects = rendered(bundles, clusters, view.target)
+    try:
+        lacking = unfit(_newcomers(view, bundles, clusters, objects), view.rooms)
+    except LookupError:
+        return Plan(tell=_waiting(view.psm), beside=beside, unfit=True)
+    if lacking is not None:
+        return Plan(tell=lacking.verdict(said(view.psm)), decisions=[], beside=beside, unfit=True)
     wanted = {_placement_of(bundle, view.psm) for bundle in bundles} if not quiet else set()
     links = _links(view, bundles, clusters)
     return Plan(
         tell=None if quiet or _knows(view.psm, decisions) else verdicts.PLACED,
         decisions=decisions,
         beside=(*beside, links.told),
-        apply=rendered(bundles, clusters, view.target),
+        apply=list(objects.values()),
         finish=verdicts.finished(bundles, unlinked=links.broken, orphaned=bool(found.bundling.orphans)),
         again=links.again,
         surplus=[each for name, each in view.placements.items() if name not in wanted and _is_own(each, view.psm)],
     )
+
+
+def _newcomers(
+    view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str], objects: Mapping[Identity, Write]
+) -> Iterator[Newcomer]:
+    """Workloads of bundles of which it has not been told that they go there, and that are not there.
+
+    Those of others have been looked at, and are maybe what fills the cluster.
+    """
+    known = decided(view.psm)
+    for bundle in bundles:
+        cluster = clusters[bundle.name]
+        for each in bundle.manifests if Decision(bundle.name, cluster) not in known else ():
+            if each.is_workload and view.applied(each.identity) != view.target(each.namespace, cluster):
+                yield Newcomer(bundle.name, cluster, each, objects[each.identity])
 
 
 def _links(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> linked.Standing:

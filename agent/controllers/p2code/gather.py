@@ -76,13 +76,19 @@ class Surroundings:
 
     def target(self, namespace: str, cluster: str) -> str:
         """What leads from a namespace to a ManagedCluster, as annotations name it; empty for nothing."""
-        serving = [obj for obj in self._targets.serving(namespace) if not obj.deleting]
-        own = {obj.name for obj in serving if obj.namespace}
-        leading = sorted((not obj.namespace, obj.name) for obj in serving if managed_cluster(obj) == cluster)
-        if not leading:
-            return ""
-        is_cluster_target, name = leading[0]
-        return CLUSTER_TARGET + name if is_cluster_target and name in own else name
+        obj = self.leading(namespace, cluster)
+        if obj is None or obj.namespace:
+            return obj.name if obj is not None else ""
+        own = {each.name for each in self._serving(namespace) if each.namespace}
+        return CLUSTER_TARGET + obj.name if obj.name in own else obj.name
+
+    def leading(self, namespace: str, cluster: str) -> Object | None:
+        """The Target, or else ClusterTarget, that leads from a namespace to a ManagedCluster."""
+        leading = (obj for obj in self._serving(namespace) if managed_cluster(obj) == cluster)
+        return min(leading, key=lambda obj: (not obj.namespace, obj.name), default=None)
+
+    def _serving(self, namespace: str) -> list[Object]:
+        return [obj for obj in self._targets.serving(namespace) if not obj.deleting]
 
     def absorb(self, raw: bytes) -> None:
         """Take a Placement from the answer to our own write."""

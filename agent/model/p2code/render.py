@@ -72,8 +72,8 @@ def _expressions(predicate: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def rendered(bundles: Sequence[Bundle], clusters: Mapping[str, str], target: Targets) -> list[Write]:
-    """All objects of an application; what several bundles share is one."""
+def rendered(bundles: Sequence[Bundle], clusters: Mapping[str, str], target: Targets) -> dict[Identity, Write]:
+    """All objects of an application, in order; what several bundles share is one."""
     found: dict[Identity, Write] = {}
     for bundle in bundles:
         follow = _following(bundle.manifests)
@@ -87,7 +87,7 @@ def rendered(bundles: Sequence[Bundle], clusters: Mapping[str, str], target: Tar
             if each.is_workload:
                 written = _elected(each, written, target(each.namespace, clusters[bundle.name]), follow)
             found[each.identity] = written
-    return list(found.values())
+    return found
 
 
 def _following(manifests: Iterable[Manifest]) -> dict[str, str]:

@@ -9,16 +9,13 @@ import msgspec
 from agent.api import names
 from agent.clusters.claimfilters import asked_by
 from agent.kube.store import Object
-from agent.model import constraints
 from agent.model.claimfilter import Level
 from agent.model.errors import InvalidPod
-from agent.model.manifest import FIELD, source_pod
-from agent.model.requests import host_ports, requests
+from agent.model.manifest import source_pod
 from agent.scheduler.failed_targets import failed_targets_of, read_failed_targets
-from agent.scheduling import resources
+from agent.scheduling.demand import kept_constraints, template_of
 from agent.scheduling.snapshot import PodInfo, PodTemplate
 
-_CONSTRAINTS = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")
 _ATTEMPTS = names.ANNOTATION_ATTEMPTS.encode()
 
 
@@ -200,23 +197,6 @@ def pod_info_of(proxy: Mapping[str, Any]) -> PodInfo:
     )
 
 
-def template_of(namespace: str, spec: Mapping[str, Any], source: Mapping[str, Any]) -> PodTemplate:
-    """What a proxy pod with this spec asks for; `source` are the constraints for the target's own nodes."""
-    return PodTemplate(
-        namespace=namespace,
-        proxy={key: spec[key] for key in _CONSTRAINTS if spec.get(key)},
-        source=source,
-        requests=requests(spec),
-        limits=resources.limits(spec),
-        ports=host_ports(spec),
-        images=resources.images(spec),
-        terminating=spec.get("activeDeadlineSeconds") is not None,
-        best_effort=resources.best_effort(spec),
-        priority_class=spec.get("priorityClassName") or "",
-        specified=resources.specified(spec),
-    )
-
-
 def _source(manifest: str | None, pod: Object) -> dict[str, Any]:
     """Constraints for the target's own nodes. Nearly all manifests are JSON, and most of them is of no interest."""
     if manifest is not None:
@@ -227,19 +207,9 @@ def _source(manifest: str | None, pod: Object) -> dict[str, Any]:
         else:
             if source.kind == "Pod" and source.spec.get("containers"):
                 annotations = source.metadata.annotations if source.metadata else None
-                return _kept(annotations, source.spec)
+                return kept_constraints(annotations, source.spec)
     return _constraints(source_pod(pod.decode()))
 
 
 def _constraints(source: Mapping[str, Any]) -> dict[str, Any]:
-    return _kept(source.get("metadata", {}).get("annotations"), source["spec"])
-
-
-def _kept(annotations: Mapping[str, str] | None, spec: Mapping[str, Any]) -> dict[str, Any]:
-    if names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
-        return {}
-    try:
-        found = constraints.of(spec)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise InvalidPod(FIELD, f"its constraints cannot be read: {error}") from error
-    return {key: found[key] for key in ("nodeSelector", "affinity", "tolerations") if found.get(key)}
+    return kept_constraints(source.get("metadata", {}).get("annotations"), source["spec"])

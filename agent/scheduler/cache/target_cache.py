@@ -8,12 +8,12 @@ from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import managed_cluster
 from agent.clusters.target import State, Target
+from agent.clusters.target_info import target_info_of
+from agent.clusters.unconnected_target import not_ready, unconnected_target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.scheduler.cache.extra_scores import ExtraScores
 from agent.scheduler.cache.quotas import QuotaCache, Quotas
-from agent.scheduler.cache.target_info import target_info_of
-from agent.scheduler.cache.unconnected_target import not_ready, unconnected_target
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Quota, TargetInfo
 

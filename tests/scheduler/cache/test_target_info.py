@@ -15,13 +15,13 @@ from agent.clusters.deps import Deps
 from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.registry import Targets
 from agent.clusters.target import Probing, Record, State, Target
+from agent.clusters.target_info import target_info_of
 from agent.kube.config import Connection
 from agent.kube.events import Recorder
 from agent.kube.store import Object
 from agent.model.summary import summarise
 from agent.runtime.supervisor import Supervisor
 from agent.scheduler.cache.target_cache import NOT_UNDERSTOOD, TargetCache, matters
-from agent.scheduler.cache.target_info import target_info_of
 from agent.scheduling.snapshot import Quota, amounts
 from agent.settings import Settings
 from tests.scheduling.pods_and_targets import target_info

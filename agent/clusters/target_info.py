@@ -14,8 +14,7 @@ from agent.kube.store import Object
 from agent.model import clusterclaims
 from agent.model.requests import limits_of
 from agent.model.standing import standing
-from agent.scheduler.cache.quotas import Quotas
-from agent.scheduling.snapshot import Amounts, Extra, Shape, TargetInfo, amounts
+from agent.scheduling.snapshot import Amounts, Extra, Quota, Shape, TargetInfo, amounts
 from agent.scheduling.told_shapes import told_shapes
 
 
@@ -44,7 +43,7 @@ def target_info_of(
     summary: Object | None,
     obj: Object | None = None,
     *,
-    quotas: Quotas | None = None,
+    quotas: Mapping[str, tuple[Quota, ...]] | None = None,
     extra: Mapping[str, Extra] | None = None,
 ) -> TargetInfo:
     """What the scheduler needs of a target, of its virtual node, of its ClusterSummary and of the Target itself."""

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from agent.api.kinds import TARGETS
+from agent.clusters.target_info import target_info_of
+from agent.clusters.unconnected_target import not_ready, unconnected_target
 from agent.kube.store import Object
-from agent.scheduler.cache.target_info import target_info_of
-from agent.scheduler.cache.unconnected_target import not_ready, unconnected_target
 
 CREATED = "2026-01-01T10:00:00Z"
 SINCE = "2026-01-01T12:03:00Z"

@@ -1,0 +1,100 @@
+"""Whether one pod of each template that is about to be applied fits into its cluster, as the scheduler judges. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agent.model.errors import InvalidPod
+from agent.model.p2code.manifests import Manifest, at
+from agent.model.p2code.verdicts import FAILED, Verdict
+from agent.model.proxypod import proxy_pod
+from agent.scheduling.demand import kept_constraints, template_of
+from agent.scheduling.explain import without_figures
+from agent.scheduling.ranking import rank
+from agent.scheduling.scores import Weights
+from agent.scheduling.snapshot import Amounts, PodInfo, PodTemplate, TargetInfo
+from agent.scheduling.usage import Usages
+
+Raw = Mapping[str, Any]
+
+REASON = "NotAllDecisionsScheduled"
+_WEIGHTS = Weights()
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is known of a target."""
+
+    info: TargetInfo
+    held: Amounts = field(default_factory=dict)
+    """What our pods there request, where its Target limits that."""
+
+
+Rooms = Callable[[str, str], Room | None]
+"""What leads from a namespace to a ManagedCluster; None while too little is known of it."""
+
+
+class Newcomer(NamedTuple):
+    """A workload that is not where its bundle is to be."""
+
+    bundle: str
+    cluster: str
+    manifest: Manifest
+    written: Raw
+    """As it is applied."""
+
+
+class Unfit(NamedTuple):
+    """One that cannot be applied."""
+
+    newcomer: Newcomer
+    why: str
+
+    def verdict(self, last: Verdict | None) -> Verdict:
+        """What is told of it: the same as before while only figures have changed, for each change is a write."""
+        bundle, cluster, manifest, _ = self.newcomer
+        message = (
+            f"No pod of {manifest.kind.lower()} {manifest.name} would run in the managed cluster {cluster}, which was "
+            f"selected for workload {bundle}: {self.why}"
+        )
+        found = Verdict(FAILED, REASON, message)
+        is_old = last is not None and last[:2] == found[:2]
+        return last if last and is_old and without_figures(last.message) == without_figures(message) else found
+
+
+def unfit(newcomers: Iterable[Newcomer], rooms: Rooms) -> Unfit | None:
+    """The first for which there is no room beside those before it.
+
+    :raises LookupError: while too little is known of a target
+    """
+    usages = Usages()
+    for number, each in enumerate(newcomers):
+        room = rooms(each.manifest.namespace, each.cluster)
+        if room is None:
+            raise LookupError(each.cluster)
+        try:
+            template = _template(each)
+        except InvalidPod as error:
+            return Unfit(each, str(error))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            # Authors may write anything: what is wrong with it, the API server says in its own words.
+            continue
+        info = room.info
+        if room.held and usages.get(info.node_name) is None:
+            usages.put(PodInfo(PodTemplate("", {}, {}, room.held), uid=info.node_name), info.node_name)
+        pod = PodInfo(template, name=each.manifest.name, uid=f"{number}", labels=each.manifest.pod_labels)
+        rejected = rank(pod, (info,), usages, _WEIGHTS).rejected
+        if rejected:
+            return Unfit(each, f"{info.title}: {rejected[0][1].message}")
+        usages.put(pod, info.node_name, assumed=True)
+    return None
+
+
+def _template(newcomer: Newcomer) -> PodTemplate:
+    """What the proxy pods will ask for."""
+    manifest = newcomer.manifest
+    source = at(newcomer.written, *manifest.template_path)
+    metadata = {**at(source, "metadata"), "namespace": manifest.namespace}
+    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": dict(at(source, "spec"))}
+    proxy = proxy_pod(pod, ())
+    return template_of(manifest.namespace, proxy["spec"], kept_constraints(metadata.get("annotations"), pod["spec"]))

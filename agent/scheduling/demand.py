@@ -1,0 +1,47 @@
+"""What a pod asks for, made of its spec: what is told of nobody in particular, and so holds for all of one template."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.model import constraints
+from agent.model.errors import InvalidPod
+from agent.model.manifest import FIELD
+from agent.model.requests import host_ports, requests
+from agent.scheduling import resources
+from agent.scheduling.snapshot import PodTemplate
+
+CONSTRAINTS = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")
+
+
+def template_of(namespace: str, spec: Mapping[str, Any], source: Mapping[str, Any]) -> PodTemplate:
+    """What a proxy pod with this spec asks for; `source` are the constraints for the target's own nodes."""
+    return PodTemplate(
+        namespace=namespace,
+        proxy={key: spec[key] for key in CONSTRAINTS if spec.get(key)},
+        source=source,
+        requests=requests(spec),
+        limits=resources.limits(spec),
+        ports=host_ports(spec),
+        images=resources.images(spec),
+        terminating=spec.get("activeDeadlineSeconds") is not None,
+        best_effort=resources.best_effort(spec),
+        priority_class=spec.get("priorityClassName") or "",
+        specified=resources.specified(spec),
+    )
+
+
+def kept_constraints(annotations: Mapping[str, str] | None, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Constraints of a source pod that hold for the target's own nodes.
+
+    :raises InvalidPod: if they cannot be read
+    """
+    if names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
+        return {}
+    try:
+        found = constraints.of(spec)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise InvalidPod(FIELD, f"its constraints cannot be read: {error}") from error
+    return {key: found[key] for key in ("nodeSelector", "affinity", "tolerations") if found.get(key)}
