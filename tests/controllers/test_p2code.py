@@ -19,6 +19,7 @@ from agent.api.kinds import (
     MANAGED_CLUSTERS,
     NODES,
     PLACEMENTS,
+    PODS,
     ROLE_BINDINGS,
     ROLES,
     SCHEDULING_MANIFESTS,
@@ -26,6 +27,7 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
+from agent.api.names import moves
 from agent.api.names.ocm import LABEL_CLUSTER_SET
 from agent.controllers.p2code import P2CodeRoom
 from agent.controllers.placement.controller import PlacementRoom
@@ -110,6 +112,22 @@ class Stage:
         except AssertionError:
             raise AssertionError(seen.get("status")) from None
         return seen
+
+    async def told(self, type: str, reason: str = "", message: str = "") -> None:
+        """Wait until a condition beside the state says this; without reason, until there is none."""
+
+        async def probe() -> bool:
+            status = (await self.get(SCHEDULING_MANIFESTS, "shop")).get("status") or {}
+            found = find_condition(status.get("conditions"), type) or {}
+            return (found.get("reason", ""), found.get("message", "")) == (reason, message)
+
+        await until(probe, what=f"{type} is {reason or 'gone'}")
+
+    async def pod(self, pod: Raw, type: str, status: str, reason: str = "", message: str = "") -> None:
+        """A condition of a pod, as its kubelet or the mover writes it."""
+        condition = {"type": type, "status": status, "reason": reason, "message": message}
+        body = {"status": {"conditions": [condition]}}
+        await self.client.patch(PODS, pod["metadata"]["name"], body, self.namespace, sub="status", style="strategic")
 
     async def get(self, kind: Kind, name: str) -> Raw:
         return await self.client.get(kind, name, self.namespace)
@@ -258,6 +276,25 @@ async def test_nothing_is_applied_before_everything_fits(pair: Pair, stage: Stag
         await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
         await stage.become("SchedulingFailed", "NotAllDecisionsScheduled")
         assert await stage.targets() == {"web": "to-eu", "api": "to-us"}
+
+
+async def test_what_becomes_of_pods_is_told(pair: Pair, stage: Stage) -> None:
+    async with at_work(pair, moves=True):
+        web = workload(
+            namespace=stage.namespace,
+            spec={"schedulerName": names.SCHEDULER_PROXY},
+            selector={"matchLabels": {"app": "web"}},
+        )
+        await stage.create([web], web="eu")
+        await stage.told("WorkloadsReady", "NotReady", "ready: web 0 of 1")
+        (pod,) = await until(functools.partial(stage.client.list, PODS, stage.namespace))
+        await stage.pod(pod, "Ready", "True")
+        await stage.told("WorkloadsReady", "Ready", "ready: web 1 of 1")
+        await stage.pod(pod, moves.CONDITION, "False", "Held", "as it says")
+        words = f"workload web: pod {pod['metadata']['name']}: as it says"
+        await stage.told("CannotMove", "Held", words)
+        await stage.pod(pod, moves.CONDITION, "True", "Placed")
+        await stage.told("CannotMove")
 
 
 async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage) -> None:

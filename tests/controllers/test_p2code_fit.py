@@ -10,6 +10,7 @@ from agent.controllers.p2code.decide import Plan, View, decide
 from agent.controllers.p2code.fit import Room
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import draft
+from agent.model.p2code.progress import There
 from agent.model.p2code.status import Decision
 from agent.scheduling.snapshot import amounts
 from tests.controllers.test_p2code_decide import DECIDED, DECISIONS, NODE, NOW, PSM, WORLD, evaluated, roomy, told
@@ -112,7 +113,7 @@ def test_what_was_let_in_before_may_fill_its_cluster(decisions: list[Decision], 
         *asking(**TWO_CORES),
         rooms={"us": small("1")},
         psm=told(verdicts.SCHEDULED, decisions=decisions),
-        applied=lambda identity: applied,
+        workloads=lambda identity: There({"metadata": {"annotations": {"multicluster/targets": applied}}}),
     )
     assert (plan.apply is not None, plan.unfit) == (fits, not fits)
 

@@ -9,7 +9,7 @@ import pytest
 from agent.api import names
 from agent.api.names import fencing, lifecycle, links, moves, ocm, p2code
 from agent.model import servicelinks
-from agent.model.p2code import linked, verdicts
+from agent.model.p2code import linked, progress, verdicts
 from agent.model.p2code import status as applications
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
@@ -64,7 +64,7 @@ CONDITIONS_OF_TARGETS = {
     lifecycle.OVER_LIMIT,
 }
 CONDITIONS_OF_APPLICATIONS = {*verdicts.STATES, applications.ORPHANED, applications.OVERRIDDEN, applications.LEFT}
-CONDITIONS_OF_APPLICATIONS |= {linked.READY}
+CONDITIONS_OF_APPLICATIONS |= {linked.READY, progress.READY, progress.CANNOT_MOVE}
 CONDITIONS_OF_LINKS = {servicelinks.ACCEPTED, servicelinks.PROGRAMMED, servicelinks.CONNECTED}
 
 OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}

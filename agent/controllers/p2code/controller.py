@@ -45,6 +45,8 @@ _REFUSED_SECONDS = 60.0
 _DRIFT_SECONDS = 300.0
 """After which it is looked at again what has become of the objects."""
 _LEFT_SECONDS = 1.0
+_PROGRESS_SECONDS = 0.5
+"""What becomes of workloads is told at most so often: each change is a write."""
 _NAMED = 3
 """Refusals that are told in words."""
 
@@ -53,6 +55,7 @@ _NAMED = 3
 class _Memory:
     """What was found out about one of them, for as long as it stays what it is."""
 
+    psm: Key | None = None
     generation: object = None
     draft: Draft | None = None
     calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
@@ -81,7 +84,7 @@ class P2CodeRoom(Controller[Key]):
         self._unfit: set[Key] = set()
         """Those that wait for a target to change."""
         self._rooms = Rooms(deps, self._targets_changed)
-        self._workloads = Workloads(deps, lambda uid: None)
+        self._workloads = Workloads(deps, self._workload_changed)
         for informer in (self._rooms.nodes, *self._workloads.informers):
             self.watch(informer, lambda obj: ())
         self._watched.subscribe(self._changed, self._all)
@@ -121,7 +124,7 @@ class P2CodeRoom(Controller[Key]):
             target=self._around.target,
             now=self._deps.clock.now(),
             rooms=self._room,
-            applied=functools.partial(self._workloads.target, psm.uid),
+            workloads=functools.partial(self._workloads.of, psm.uid),
             calls=self._memories[psm.uid].calls,
             links=self._rows if self._deps.service_links.served else None,
         )
@@ -141,7 +144,7 @@ class P2CodeRoom(Controller[Key]):
         generation = raw["metadata"].get("generation")
         if memory.draft is None or memory.generation != generation:
             memory.draft = draft(raw.get("spec") or {}, psm.name, self._deps.settings.p2code_precedence)
-            memory.generation = generation
+            memory.psm, memory.generation = psm.key, generation
             memory.calls = _calls(memory.draft)
             for service in {call.service for found in memory.calls.values() for call in found}:
                 self._calling.setdefault(service, set()).add(psm.key)
@@ -231,6 +234,11 @@ class P2CodeRoom(Controller[Key]):
         elif old is not None:
             self._memories.pop(old.uid, None)
             self._unfit.discard(old.key)
+
+    def _workload_changed(self, psm_uid: str) -> None:
+        memory = self._memories.get(psm_uid)
+        if memory is not None and memory.psm is not None:
+            self.queue.add_after(memory.psm, _PROGRESS_SECONDS)
 
     def _targets_changed(self) -> None:
         for key in self._unfit:

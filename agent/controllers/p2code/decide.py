@@ -5,14 +5,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from agent.api import names
 from agent.api.conditions import find_condition
+from agent.api.names.moves import TARGETS
 from agent.api.names.p2code import bundle_placement
 from agent.controllers.p2code.fit import Newcomer, Rooms, unfit
 from agent.model.p2code import linked, verdicts
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Application, Draft, World, check
 from agent.model.p2code.detect import Call, Key
-from agent.model.p2code.manifests import Identity
+from agent.model.p2code.manifests import Identity, Manifest, at
+from agent.model.p2code.progress import There, Workloads, cannot_move, readiness
 from agent.model.p2code.render import Write, differs, placement, rendered
 from agent.model.p2code.status import Decision, Told, decided, observed, said, told
 from agent.model.p2code.verdicts import Verdict
@@ -41,8 +44,8 @@ class View:
     """What is known of the target that leads from a namespace to a ManagedCluster."""
     calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
     """What the workload of each bundle calls."""
-    applied: Callable[[Identity], str] = lambda identity: ""
-    """Where pods of a workload that is there are sent, as annotations name it; empty for one that is not there."""
+    workloads: Workloads = lambda identity: There()
+    """Those that are there."""
     links: Callable[[Key], Sequence[Raw]] | None = None
     """What ServiceLinks tell of a Service by cluster; None where nothing is known of links."""
 
@@ -137,7 +140,7 @@ def _applied(
     return Plan(
         tell=None if quiet or _knows(view.psm, decisions) else verdicts.PLACED,
         decisions=decisions,
-        beside=(*beside, links.told),
+        beside=(*beside, links.told, readiness(bundles, view.workloads), cannot_move(bundles, view.workloads)),
         apply=list(objects.values()),
         finish=verdicts.finished(bundles, unlinked=links.broken, orphaned=bool(found.bundling.orphans)),
         again=links.again,
@@ -156,8 +159,14 @@ def _newcomers(
     for bundle in bundles:
         cluster = clusters[bundle.name]
         for each in bundle.manifests if Decision(bundle.name, cluster) not in known else ():
-            if each.is_workload and view.applied(each.identity) != view.target(each.namespace, cluster):
+            if each.is_workload and _sent(view, each) != view.target(each.namespace, cluster):
                 yield Newcomer(bundle.name, cluster, each, objects[each.identity])
+
+
+def _sent(view: View, workload: Manifest) -> str:
+    """Where pods of a workload that is there are sent, as annotations name it; empty for one that is not there."""
+    there = view.workloads(workload.identity).raw
+    return str(names.annotation(at(there, "metadata", "annotations"), TARGETS) or "")
 
 
 def _links(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> linked.Standing:
