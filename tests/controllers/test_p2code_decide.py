@@ -10,6 +10,7 @@ import pytest
 from agent.api import names
 from agent.controllers.p2code.decide import Plan, View, decide
 from agent.controllers.p2code.fit import Room
+from agent.model.p2code import linked as linked_model
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import World, draft
 from agent.model.p2code.detect import Call
@@ -260,3 +261,59 @@ def test_in_one_cluster_no_link_is_needed() -> None:
 def test_where_nothing_is_known_of_links_nothing_is_said() -> None:
     plan = decide(view(LINKED, placements=PLACED, decisions=DECIDED, calls={"api": (CALL,)}))
     assert plan.finish == verdicts.SCHEDULED
+
+
+ELSEWHERE = spec_of(
+    workload("web"),
+    workload("api", namespace="default"),
+    manifest("Service", "front", spec={"selector": {"app": "web"}, "ports": [{"port": 80}]}),
+    own=[{"name": "web"}],
+)
+
+
+def called_from_elsewhere(*rows: Raw, decisions: Mapping[str, str] = DECIDED, **more: Any) -> Plan:
+    """The workload api, which is in the namespace default, calls a Service of web in demo."""
+    placements = evaluated(decide(view(ELSEWHERE)))
+    usual = {"calls": {"api": (CALL,)}, "links": lambda service: rows, "elsewhere": True}
+    return decide(view(ELSEWHERE, placements=placements, decisions=decisions, **{**usual, **more}))
+
+
+def service_links(plan: Plan) -> list[Raw]:
+    assert plan.apply is not None
+    return [each for each in plan.apply if each["kind"] == "ServiceLink"]
+
+
+@pytest.mark.parametrize("home", ["eu", "us"])
+def test_a_caller_in_another_namespace_gets_a_link_also_in_the_same_cluster(home: str) -> None:
+    plan = called_from_elsewhere(decisions={**DECIDED, "web-shop": home})
+    (link,) = service_links(plan)
+    assert link["metadata"] == {"name": "front-default-shop", "namespace": "demo"}
+    assert link["spec"] == {"service": "front", "ports": [80], "to": [{"cluster": "to-us", "namespace": "default"}]}
+
+
+def test_a_link_names_the_cluster_as_the_namespace_of_the_callers_does() -> None:
+    plan = called_from_elsewhere(target=lambda namespace, cluster: f"clustertarget/{namespace}-{cluster}")
+    (link,) = service_links(plan)
+    assert link["spec"]["to"] == [{"cluster": "default-us", "namespace": "default"}]
+
+
+@pytest.mark.parametrize("more", [{"elsewhere": False}, {"links": None}, {"calls": {}}])
+def test_where_nobody_may_or_needs_to_be_linked_from_elsewhere_there_is_no_link(more: Raw) -> None:
+    assert service_links(called_from_elsewhere(**more)) == []
+
+
+def test_what_is_told_of_callers_in_the_own_namespace_is_not_about_others() -> None:
+    own = {**row(), "namespace": "demo"}
+    assert links_of(called_from_elsewhere(own))[:2] == ("False", "Pending")
+    other = {**row(), "namespace": "default"}
+    assert links_of(called_from_elsewhere(own, other))[:2] == ("True", "Connected")
+
+
+def test_why_a_link_for_another_namespace_is_not_accepted_is_told() -> None:
+    (link,) = service_links(called_from_elsewhere())
+    accepted = {"type": "Accepted", "status": "False", "reason": "UnknownCluster", "message": "name a ClusterTarget"}
+    rows = linked_model.rows_of({**link, "status": {"conditions": [accepted], "clusters": [row()]}})
+    told = links_of(called_from_elsewhere(*rows))
+    assert told == ("False", "Pending", "workload api in us calls demo/front:80 in eu: name a ClusterTarget")
+    assert linked_model.rows_of({**link, "status": {"clusters": [row()]}}) == [row()]
+    assert linked_model.rows_of(link) == ()

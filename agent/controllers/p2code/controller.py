@@ -30,7 +30,7 @@ from agent.kube.errors import AlreadyExists, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.diff import same
-from agent.model.p2code import verdicts
+from agent.model.p2code import linked, verdicts
 from agent.model.p2code.check import Draft, draft
 from agent.model.p2code.detect import Book, Call, calls
 from agent.model.p2code.render import Write
@@ -127,6 +127,7 @@ class P2CodeRoom(Controller[Key]):
             workloads=functools.partial(self._workloads.of, psm.uid),
             calls=self._memories[psm.uid].calls,
             links=self._rows if self._deps.service_links.served else None,
+            elsewhere=self._deps.settings.link_namespaces,
         )
 
     def _room(self, namespace: str, cluster: str) -> Room | None:
@@ -135,8 +136,8 @@ class P2CodeRoom(Controller[Key]):
 
     def _rows(self, service: Key) -> list[Mapping[str, Any]]:
         """What ServiceLinks tell of a Service, by the cluster of its callers."""
-        links = (link.decode() for link in self._deps.service_links.of(service))
-        return [row for link in links for row in (link.get("status") or {}).get("clusters") or ()]
+        links = self._deps.service_links.of(service)
+        return [row for link in links for row in linked.rows_of(link.decode())]
 
     def _draft(self, psm: Object) -> Draft:
         memory = self._memories.setdefault(psm.uid, _Memory())
@@ -212,7 +213,8 @@ class P2CodeRoom(Controller[Key]):
         """Everything goes, what makes pods first; then it may go itself."""
         if FINALIZER not in psm.finalizers:
             return None
-        psm = await self._tell(psm, verdicts.DELETING, [])
+        if said(psm.decode()) != verdicts.RELEASING:
+            psm = await self._tell(psm, verdicts.DELETING, [])
         if names.annotation(psm.annotations, names.FORCE_REMOVE) != "true":
             left = await self._applier(psm).delete()
             if left:

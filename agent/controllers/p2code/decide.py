@@ -48,6 +48,8 @@ class View:
     """Those that are there."""
     links: Callable[[Key], Sequence[Raw]] | None = None
     """What ServiceLinks tell of a Service by cluster; None where nothing is known of links."""
+    elsewhere: bool = False
+    """Whether ServiceLinks may name callers in other namespaces."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +138,15 @@ def _applied(
     if lacking is not None:
         return Plan(tell=lacking.verdict(said(view.psm)), decisions=[], beside=beside, unfit=True)
     wanted = {_placement_of(bundle, view.psm) for bundle in bundles} if not quiet else set()
-    links = _links(view, bundles, clusters)
+    elsewhere = view.elsewhere and view.links is not None
+    needs = linked.needs(bundles, clusters, view.calls, elsewhere=elsewhere)
+    made = linked.service_links(view.psm["metadata"]["name"], needs, _called(view)) if elsewhere else []
+    links = _links(view, needs)
     return Plan(
         tell=None if quiet or _knows(view.psm, decisions) else verdicts.PLACED,
         decisions=decisions,
         beside=(*beside, links.told, readiness(bundles, view.workloads), cannot_move(bundles, view.workloads)),
-        apply=list(objects.values()),
+        apply=[*objects.values(), *made],
         finish=verdicts.finished(bundles, unlinked=links.broken, orphaned=bool(found.bundling.orphans)),
         again=links.again,
         surplus=[each for name, each in view.placements.items() if name not in wanted and _is_own(each, view.psm)],
@@ -169,16 +174,16 @@ def _sent(view: View, workload: Manifest) -> str:
     return str(names.annotation(at(there, "metadata", "annotations"), TARGETS) or "")
 
 
-def _links(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> linked.Standing:
+def _called(view: View) -> Callable[[str, str], str]:
+    """How links in a namespace call a ManagedCluster."""
+    return lambda namespace, cluster: view.target(namespace, cluster).removeprefix(CLUSTER_TARGET)
+
+
+def _links(view: View, needs: Sequence[linked.Need]) -> linked.Standing:
     if view.links is None:
         return linked.Standing(Told(linked.READY, ""), broken=False, again=None)
-
-    def called(namespace: str, cluster: str) -> str:
-        return view.target(namespace, cluster).removeprefix(CLUSTER_TARGET)
-
-    wanted = linked.needs(bundles, clusters, view.calls)
     conditions = (view.psm.get("status") or {}).get("conditions")
-    return linked.standing(wanted, view.links, called, conditions, view.now)
+    return linked.standing(needs, view.links, _called(view), conditions, view.now)
 
 
 def _unreachable(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> Verdict | None:

@@ -5,9 +5,12 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from agent.api.conditions import find_condition
+from agent.api.kinds import SERVICE_LINKS
+from agent.api.names.p2code import cut
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.detect import Call, Key
 from agent.model.p2code.status import Told
+from agent.model.servicelinks import ACCEPTED
 
 READY = "LinksReady"
 NO_PATH = "NoPath"
@@ -17,7 +20,7 @@ _SHOWN = 3
 
 
 class Need(NamedTuple):
-    """Pods in one cluster call a Service whose pods are in another."""
+    """Pods in one cluster call a Service whose pods are in another, or that is of another namespace."""
 
     caller: str
     """Name of the bundle."""
@@ -25,6 +28,8 @@ class Need(NamedTuple):
     consumer: str
     source: str
     """Of both the ManagedCluster."""
+    namespace: str = ""
+    """Of the caller, where it is not that of the Service."""
 
 
 class Standing(NamedTuple):
@@ -38,9 +43,13 @@ class Standing(NamedTuple):
 
 
 def needs(
-    bundles: Sequence[Bundle], clusters: Mapping[str, str], calls: Mapping[str, Iterable[Call]]
+    bundles: Sequence[Bundle],
+    clusters: Mapping[str, str],
+    calls: Mapping[str, Iterable[Call]],
+    *,
+    elsewhere: bool = False,
 ) -> tuple[Need, ...]:
-    """The calls that leave a cluster."""
+    """The calls that leave a cluster, and (`elsewhere`) those that leave a namespace."""
     homes: dict[Key, set[str]] = {}
     for bundle in bundles:
         for each in bundle.manifests:
@@ -51,9 +60,41 @@ def needs(
         consumer = clusters[bundle.name]
         for call in calls.get(bundle.name, ()):
             sources = homes.get(call.service, set())
-            if sources and consumer not in sources:
-                found.append(Need(bundle.name, call, consumer, min(sources)))
+            away = bundle.manifests[0].namespace if elsewhere else call.service[0]
+            if sources and (consumer not in sources or away != call.service[0]):
+                source = consumer if consumer in sources else min(sources)
+                found.append(Need(bundle.name, call, consumer, source, away if away != call.service[0] else ""))
     return tuple(found)
+
+
+def service_links(psm: str, wanted: Iterable[Need], called: Callable[[str, str], str]) -> list[dict[str, Any]]:
+    """ServiceLinks for callers in other namespaces, one for each Service and namespace: others have theirs anyway."""
+    found: dict[tuple[Key, str], list[Need]] = {}
+    for need in wanted:
+        if need.namespace:
+            found.setdefault((need.call.service, need.namespace), []).append(need)
+    links = []
+    for ((namespace, service), callers), some in sorted(found.items()):
+        consumers = sorted({called(callers, need.consumer) for need in some} - {""})
+        spec = {
+            "service": service,
+            "ports": sorted({need.call.port for need in some}),
+            "to": [{"cluster": each, "namespace": callers} for each in consumers],
+        }
+        metadata = {"name": cut(f"{service}-{callers}-{psm}"), "namespace": namespace}
+        kind = {"apiVersion": SERVICE_LINKS.api_version, "kind": SERVICE_LINKS.name}
+        links += [{**kind, "metadata": metadata, "spec": spec}] if consumers else []
+    return links
+
+
+def rows_of(link: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What a ServiceLink tells by cluster of callers; of one that is not accepted, why those that it names wait."""
+    status = link.get("status") or {}
+    accepted = find_condition(status.get("conditions"), ACCEPTED) or {}
+    if accepted.get("status") != "False":
+        return status.get("clusters") or ()
+    refused = {"ready": "False", "reason": accepted.get("reason"), "message": accepted.get("message")}
+    return [{**each, **refused} for each in (link.get("spec") or {}).get("to") or ()]
 
 
 def standing(
@@ -86,9 +127,11 @@ def standing(
 def _found(need: Need, rows: Sequence[Mapping[str, Any]], called: Callable[[str, str], str]) -> tuple[str, str]:
     """Why callers do not reach a Service, empty if they do, and in words."""
     namespace = need.call.service[0]
-    consumer, source = called(namespace, need.consumer), called(namespace, need.source)
+    consumer, source = called(need.namespace or namespace, need.consumer), called(namespace, need.source)
     for row in rows:
-        if row.get("cluster") == consumer and source in (row.get("from") or ()):
+        if row.get("namespace", namespace) != (need.namespace or namespace):
+            continue
+        if row.get("cluster") == consumer and source in row.get("from", (source,)):
             if row.get("ready") == "True":
                 return "", ""
             return str(row.get("reason") or "Pending"), str(row.get("message") or "")
