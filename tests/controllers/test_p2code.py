@@ -1,22 +1,28 @@
 """P2CODE's applications on a real API server: placed, applied, moved by an edit or by a claim, and deleted."""
 
+import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 import pytest_asyncio
 
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.crds import p2code_crds
 from agent.api.kinds import (
+    CLUSTER_TARGETS,
     CONFIGMAPS,
     CRDS,
     DEPLOYMENTS,
     EVENTS,
     MANAGED_CLUSTERS,
+    NAMESPACES,
     NODES,
     PLACEMENTS,
     PODS,
@@ -24,19 +30,26 @@ from agent.api.kinds import (
     ROLES,
     SCHEDULING_MANIFESTS,
     SERVICE_ACCOUNTS,
+    SERVICE_LINKS,
     TARGETS,
     Kind,
 )
 from agent.api.names import moves
 from agent.api.names.ocm import LABEL_CLUSTER_SET
+from agent.clusters.deps import Deps
 from agent.controllers.p2code import P2CodeRoom
 from agent.controllers.placement.controller import PlacementRoom
 from agent.kube.client import Client
+from agent.kube.config import load
 from agent.kube.errors import KubeError, NotFound
+from agent.runtime.controller import Controller
+from agent.sandbox import Cluster
 from agent.sandbox.objects import apply
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
-from tests.model.applications import manifest, workload
+from tests.controllers.targets import kubeconfig
+from tests.kube.relay import Relay
+from tests.model.applications import container, manifest, workload
 from tests.ocm import Hub, hub_of
 from tests.waiting import gone, until
 
@@ -47,7 +60,10 @@ RULES = [
     {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["*"]},
 ]
 """What the account of the namespace may do."""
+LINKS = {"apiGroups": [SERVICE_LINKS.group], "resources": ["servicelinks"], "verbs": ["*"]}
 CLAIM = "p2code.filter.region"
+PROVIDED = {names.PROVIDER_KEY: names.PROVIDER_VALUE}
+API = {"matchLabels": {"app": "api"}}
 
 
 @dataclass
@@ -167,15 +183,10 @@ async def stage(pair: Pair) -> AsyncIterator[Stage]:
             await client.create(TARGETS, {"apiVersion": TARGETS.api_version, "kind": TARGETS.name, **target}, namespace)
             status = {"managedCluster": hub.name(short)}
             await client.patch(TARGETS, f"to-{short}", {"status": status}, namespace, sub="status")
-            metadata = {"name": stage.node(short), "labels": {names.PROVIDER_KEY: names.PROVIDER_VALUE}}
+            metadata = {"name": stage.node(short), "labels": PROVIDED}
             await client.create(NODES, {"metadata": metadata})
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "p2code"}}, namespace)
-        await client.create(ROLES, {"metadata": {"name": "p2code"}, "rules": RULES}, namespace)
-        subject = {"kind": "ServiceAccount", "name": "p2code", "namespace": namespace}
-        role = {"apiGroup": ROLES.group, "kind": "Role", "name": "p2code"}
-        await client.create(
-            ROLE_BINDINGS, {"metadata": {"name": "p2code"}, "subjects": [subject], "roleRef": role}, namespace
-        )
+        await allow(client, namespace, namespace)
         await until(functools.partial(_served, client, namespace))
         try:
             yield stage
@@ -189,6 +200,15 @@ async def stage(pair: Pair) -> AsyncIterator[Stage]:
                     await client.delete(SCHEDULING_MANIFESTS, name, namespace)
 
 
+async def allow(client: Client, namespace: str, home: str) -> None:
+    """Give the account of one namespace its rights in one."""
+    await client.create(ROLES, {"metadata": {"name": "p2code"}, "rules": RULES}, namespace)
+    subject = {"kind": "ServiceAccount", "name": "p2code", "namespace": home}
+    role = {"apiGroup": ROLES.group, "kind": "Role", "name": "p2code"}
+    binding = {"metadata": {"name": "p2code"}, "subjects": [subject], "roleRef": role}
+    await client.create(ROLE_BINDINGS, binding, namespace)
+
+
 async def _served(client: Client, namespace: str) -> bool:
     try:
         await client.list(SCHEDULING_MANIFESTS, namespace)
@@ -199,11 +219,14 @@ async def _served(client: Client, namespace: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def at_work(pair: Pair, **settings: Any) -> AsyncIterator[None]:
-    async with running(pair.clusters[0], PlacementRoom, P2CodeRoom, p2code=True, **settings) as deps:
+async def at_work(
+    pair: Pair, *rooms: Callable[[Deps], Controller[Any]], cluster: Cluster | None = None, **settings: Any
+) -> AsyncIterator[Deps]:
+    rooms = rooms or (PlacementRoom, P2CodeRoom)
+    async with running(cluster or pair.clusters[0], *rooms, p2code=True, **settings) as deps:
         for short in ("eu", "us"):
             await deps.targets.connect((pair.namespace, f"to-{short}"), None, "first")
-        yield
+        yield deps
 
 
 async def test_an_application_is_placed_applied_moved_and_deleted(pair: Pair, stage: Stage) -> None:
@@ -297,6 +320,38 @@ async def test_what_becomes_of_pods_is_told(pair: Pair, stage: Stage) -> None:
         await stage.told("CannotMove")
 
 
+async def test_callers_in_another_namespace_are_linked_by_the_rights_of_the_account(pair: Pair, stage: Stage) -> None:
+    client, other, cluster = stage.client, f"{stage.namespace}-b", f"{stage.namespace}-c"
+    await stage.hub.make(NAMESPACES, other)
+    kubeconfig = {"kubeconfigSecret": {"namespace": stage.namespace, "name": "none"}}
+    status = {"managedCluster": stage.hub.name("us")}
+    await stage.hub.make(CLUSTER_TARGETS, cluster, status=status, spec=kubeconfig)
+    await stage.hub.make(NODES, names.virtual_node("", cluster), metadata={"labels": PROVIDED})
+    await allow(client, other, stage.namespace)
+    front = {"selector": {"app": "web"}, "ports": [{"port": 80}]}
+    called = [{"name": "FRONT", "value": "front:80"}]
+    manifests = [
+        *stage.objects("web"),
+        manifest("Service", "front", stage.namespace, spec=front),
+        workload("api", namespace=other, spec=container(env=called), selector=API, replicas=0),
+    ]
+    async with at_work(pair, service_links=True, link_namespaces=True) as deps:
+        await deps.targets.connect(("", cluster), None, "first")
+        await stage.create(manifests, web="eu", api="us")
+        told = await stage.become("SchedulingFailed", "ManifestWorkFailed", web="eu", api="us")
+        message = (find_condition(told["status"]["conditions"], "SchedulingFailed") or {})["message"]
+        assert 'cannot list resource "servicelinks"' in message
+        await client.patch(ROLES, "p2code", {"rules": [*RULES, LINKS]}, stage.namespace)
+        await client.patch(SCHEDULING_MANIFESTS, "shop", {"metadata": {"labels": {"again": ""}}}, stage.namespace)
+        link = await until(functools.partial(stage.get, SERVICE_LINKS, "front-" + other + "-shop"))
+        assert link["spec"] == {"service": "front", "ports": [80], "to": [{"cluster": cluster, "namespace": other}]}
+        # It goes with the call.
+        await stage.edit(lambda spec: spec["manifests"][-1]["spec"]["template"]["spec"]["containers"][0].pop("env"))
+        await gone(functools.partial(stage.get, SERVICE_LINKS, link["metadata"]["name"]))
+        await client.delete(SCHEDULING_MANIFESTS, "shop", stage.namespace)
+        await gone(functools.partial(stage.get, SCHEDULING_MANIFESTS, "shop"))
+
+
 async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage) -> None:
     async with at_work(pair):
         await stage.create(stage.objects("web"), web="eu")
@@ -323,6 +378,59 @@ async def _version(stage: Stage, kind: Kind, name: str) -> str:
     metadata = (await stage.get(kind, name))["metadata"]
     ours = [each for each in metadata["managedFields"] if not each.get("subresource")]
     return str((metadata["uid"], metadata.get("generation", 0), ours))
+
+
+@pytest.mark.seldom
+async def test_killed_at_every_write_it_converges(pair: Pair, stage: Stage, tmp_path: Path) -> None:
+    async with (
+        running(pair.clusters[0], PlacementRoom),
+        Relay.started(load(str(pair.clusters[0].kubeconfig))) as relay,
+    ):
+        path = tmp_path / "kubeconfig"
+        path.write_text(kubeconfig(pair.clusters[0], server=relay.connection.server, user={}))
+        agent = cast("Cluster", SimpleNamespace(kubeconfig=path))
+
+        async def lives(done: Callable[[], Awaitable[bool]]) -> int:
+            """Have agents begin that are killed once they have written anything; how many it takes."""
+            for number in range(25):
+                wrote = asyncio.Event()
+
+                def dies(method: str, path: str, wrote: asyncio.Event = wrote) -> bool:
+                    is_write = method != "GET" and not path.endswith(("/events", "reviews"))
+                    if is_write and not wrote.is_set():
+                        wrote.set()
+                        relay.cut()
+                    return is_write
+
+                relay.lose_reply = dies
+                async with at_work(pair, P2CodeRoom, cluster=agent):
+                    await until(functools.partial(_either, wrote, done))
+                relay.mend()
+                if not wrote.is_set():
+                    return number
+            raise AssertionError([each for each in relay.requests[-30:] if each[0] != "GET"])
+
+        async def successful() -> bool:
+            status = (await stage.get(SCHEDULING_MANIFESTS, "shop")).get("status") or {}
+            return status.get("state") == "SchedulingSuccessful"
+
+        async def is_gone() -> bool:
+            with contextlib.suppress(NotFound):
+                return not await stage.get(SCHEDULING_MANIFESTS, "shop")
+            return True
+
+        await stage.create(stage.objects("web", "api"), web="eu", api="us")
+        assert await lives(successful) > 5
+        assert await stage.targets() == {"web": "to-eu", "api": "to-us"}
+        assert await stage.get(CONFIGMAPS, "settings")
+        await stage.client.delete(SCHEDULING_MANIFESTS, "shop", stage.namespace)
+        assert await lives(is_gone) > 2
+        assert await stage.client.list(DEPLOYMENTS, stage.namespace) == []
+        await gone(functools.partial(stage.get, CONFIGMAPS, "settings"))
+
+
+async def _either(wrote: asyncio.Event, done: Callable[[], Awaitable[bool]]) -> bool:
+    return wrote.is_set() or await done()
 
 
 async def test_what_the_account_may_not_and_what_is_foreign_is_refused_in_words(pair: Pair, stage: Stage) -> None:

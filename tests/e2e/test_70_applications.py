@@ -8,6 +8,7 @@ from typing import Any
 import pytest_asyncio
 import yaml
 
+from agent.api.conditions import find_condition
 from agent.api.crds import p2code_crds
 from agent.api.kinds import (
     CLUSTER_CLAIMS,
@@ -117,12 +118,32 @@ async def become(fleet: Fleet, namespace: str, state: str, **decisions: str) -> 
     return await fleet.until(f"the application is {state}", probe, about=namespace) or {}
 
 
+async def _ready(source: Client, namespace: str) -> bool:
+    psm = await source.get(SCHEDULING_MANIFESTS, "example", namespace)
+    found = find_condition(psm["status"]["conditions"], "WorkloadsReady") or {}
+    counts = (f"{app} {count} of {count}" for app, count in REPLICAS.items())
+    return found.get("status") == "True" and found.get("message") == f"ready: {', '.join(counts)}"
+
+
 async def test_the_example_of_the_article_runs_moves_and_goes(fleet: Fleet, placing: str) -> None:
     source = fleet.source
-    await source.create(SCHEDULING_MANIFESTS, example(placing))
+    # Nothing is there before everything fits.
+    psm = example(placing)
+    main = psm["spec"]["manifests"][0]["spec"]["template"]["spec"]["containers"][0]
+    fitting = copy.deepcopy(main.get("resources"))
+    main["resources"] = {"requests": {"cpu": "1000"}}
+    await source.create(SCHEDULING_MANIFESTS, psm)
+    told = await become(fleet, placing, "SchedulingFailed")
+    failed = find_condition(told["status"]["conditions"], "SchedulingFailed") or {}
+    assert failed["reason"] == "NotAllDecisionsScheduled"
+    assert "selected for workload httpd: us: insufficient cpu on every node" in failed["message"]
+    assert await source.list(DEPLOYMENTS, placing) == []
+    main["resources"] = fitting or {}
+    await source.patch(SCHEDULING_MANIFESTS, "example", {"spec": psm["spec"]}, placing)
     await become(fleet, placing, "SchedulingSuccessful", **HOMES)
     for app, count in REPLICAS.items():
         await fleet.running(placing, app, count)
+    await fleet.until("the application says that its pods are ready", functools.partial(_ready, source, placing))
     assert await where(fleet, placing) == {app: {cluster} for app, cluster in HOMES.items()}
     before = {app: {each["metadata"]["uid"] for each in await fleet.pods(placing, app)} for app in REPLICAS}
 
