@@ -1,20 +1,25 @@
 """What the agent may do with the kinds of Open Cluster Management in its own cluster: a part of its table.
 
 Each feature is a value of the chart: `agent.placement` says who evaluates Placements, and who gives scores,
-`agent.p2code` whether they are made for the bundles of P2CODE's whole applications.
+`agent.p2code` whether they are made for the bundles of P2CODE's whole applications, `agent.ac3Networks` whether links
+are made for AC3's networks.
 """
 
 from agent.api.accounts import grants
 from agent.api.kinds import (
     ADDON_PLACEMENT_SCORES,
     CRDS,
+    DEPLOYMENTS,
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTER_SETS,
     MANAGED_CLUSTERS,
+    MULTI_CLUSTER_NETWORKS,
     NAMESPACES,
     PLACEMENT_DECISIONS,
     PLACEMENTS,
     SCHEDULING_MANIFESTS,
+    SERVICE_LINKS,
+    SERVICES,
 )
 from agent.api.roles import Grant
 
@@ -23,6 +28,7 @@ EVALUATE_PLACEMENTS = "Placements are evaluated here"
 SERVE_PLACEMENTS = "ManagedClusters and their sets are kept here"
 PLACEMENT_SCORES = "scores for Placements"
 P2CODE = "whole applications of P2CODE are placed"
+AC3_NETWORKS = "links of AC3's networks are made"
 
 AGENT_GRANTS: tuple[Grant, ...] = (
     # Who has brought it evaluates Placements.
@@ -53,4 +59,9 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     # Where owners of objects are guarded (OpenShift): a Placement blocks the deletion of what it is made for.
     *grants(SCHEDULING_MANIFESTS, "update", P2CODE, sub="finalizers"),
     *grants(PLACEMENTS, "create patch delete", P2CODE),
+    *grants(MULTI_CLUSTER_NETWORKS, "list watch patch", AC3_NETWORKS),
+    *grants(MULTI_CLUSTER_NETWORKS, "patch", AC3_NETWORKS, sub="status"),
+    *grants(SERVICE_LINKS, "create patch delete", AC3_NETWORKS),
+    *grants(SERVICES, "list watch patch", AC3_NETWORKS),
+    *grants(DEPLOYMENTS, "list watch", AC3_NETWORKS),
 )
