@@ -6,6 +6,7 @@ from typing import Any
 from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
+from agent.controllers.ac3 import NetworksRoom
 from agent.controllers.addresses import AddressesRoom
 from agent.controllers.adoption.controller import AdoptionRoom
 from agent.controllers.chaperon.controller import Chaperon
@@ -121,6 +122,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         rooms.append(ServiceLinksRoom(deps))
     if deps.settings.p2code:
         rooms.append(P2CodeRoom(deps))
+    if deps.settings.ac3_networks:
+        rooms.append(NetworksRoom(deps))
     if deps.settings.gateway:
         rooms += [GatewayTrustRoom(deps), GatewaySlicesRoom(deps), GatewayPeersRoom(deps)]
     if deps.settings.prometheus_scores:

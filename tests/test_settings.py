@@ -127,6 +127,7 @@ def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]
         (["--extender-address", "127.0.0.1:1", "--extender-client-ca=c"], "give all three or none"),
         (["--hold", "0"], "--hold"),
         (["--log-level", "loud"], "--log-level.*DEBUG"),
+        (["--ac3-networks"], "--ac3-networks.*set --service-links, too"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from agent.api.names import GROUP, VERSION
+from agent.api.names.ac3 import AC3_GROUP
 from agent.api.names.links import OWN_GROUP
 from agent.api.names.ocm import OCM_GROUP
 from agent.api.names.p2code import P2CODE_GROUP
@@ -165,4 +166,6 @@ CHAPERONS = Kind(GROUP, VERSION, "podchaperons", "PodChaperon")
 SERVICE_LINKS = Kind(OWN_GROUP, VERSION, "servicelinks", "ServiceLink")
 SCHEDULING_MANIFESTS = Kind(P2CODE_GROUP, "v1alpha1", "p2codeschedulingmanifests", "P2CodeSchedulingManifest")
 """Of P2CODE's scheduler: whole applications, placed by annotations."""
+MULTI_CLUSTER_NETWORKS = Kind(AC3_GROUP, "v1alpha1", "multiclusternetworks", "MultiClusterNetwork")
+"""Of AC3's network operator: links between clusters."""
 GATEWAY_PEERS = Kind(OWN_GROUP, VERSION, "gatewaypeers", "GatewayPeer")

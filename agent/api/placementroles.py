@@ -1,7 +1,8 @@
 """What the agent may do with the kinds of Open Cluster Management in its own cluster: a part of its table.
 
 Each feature is a value of the chart: `agent.placement` says who evaluates Placements, and who gives scores,
-`agent.p2code` whether they are made for the bundles of P2CODE's whole applications.
+`agent.p2code` whether they are made for the bundles of P2CODE's whole applications, `agent.ac3Networks` whether links
+are made for AC3's networks.
 """
 
 from agent.api.accounts import grants
@@ -14,11 +15,14 @@ from agent.api.kinds import (
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTER_SETS,
     MANAGED_CLUSTERS,
+    MULTI_CLUSTER_NETWORKS,
     NAMESPACES,
     PLACEMENT_DECISIONS,
     PLACEMENTS,
     REPLICA_SETS,
     SCHEDULING_MANIFESTS,
+    SERVICE_LINKS,
+    SERVICES,
     STATEFUL_SETS,
 )
 from agent.api.roles import Grant
@@ -28,6 +32,7 @@ EVALUATE_PLACEMENTS = "Placements are evaluated here"
 SERVE_PLACEMENTS = "ManagedClusters and their sets are kept here"
 PLACEMENT_SCORES = "scores for Placements"
 P2CODE = "whole applications of P2CODE are placed"
+AC3_NETWORKS = "links of AC3's networks are made"
 
 _WORKLOADS = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, CRON_JOBS)
 
@@ -61,4 +66,9 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(SCHEDULING_MANIFESTS, "update", P2CODE, sub="finalizers"),
     *grants(PLACEMENTS, "create patch delete", P2CODE),
     *(each for kind in _WORKLOADS for each in grants(kind, "list watch", P2CODE)),
+    *grants(MULTI_CLUSTER_NETWORKS, "list watch patch", AC3_NETWORKS),
+    *grants(MULTI_CLUSTER_NETWORKS, "patch", AC3_NETWORKS, sub="status"),
+    *grants(SERVICE_LINKS, "create patch delete", AC3_NETWORKS),
+    *grants(SERVICES, "list watch patch", AC3_NETWORKS),
+    *grants(DEPLOYMENTS, "list watch", AC3_NETWORKS),
 )

@@ -7,7 +7,7 @@ from agent.base import flags
 from agent.base.flags import InvalidSetting
 from agent.settings.clusters import Connections, Sources, VirtualNodes
 from agent.settings.moves import Moves
-from agent.settings.p2code import Applications
+from agent.settings.p2code import Applications, Networks
 from agent.settings.placement import Placements, PlacementSetting, UsageScores
 from agent.settings.pods import Delegates, Followers
 from agent.settings.process import Leadership, Process
@@ -23,6 +23,7 @@ class Settings(
     Extender,
     Moves,
     Applications,
+    Networks,
     Placements,
     Scores,
     Scheduling,

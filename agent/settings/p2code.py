@@ -1,10 +1,12 @@
-"""Settings of whole applications that P2CodeSchedulingManifests describe."""
+"""Settings of what P2CODE and AC3 describe: whole applications, and links between clusters."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from agent.base.flags import flag
+from agent.api.names.ac3 import AC3_NAMESPACE
+from agent.base.flags import InvalidSetting, flag
 from agent.base.forms import SWITCH, TEXT, one_of
+from agent.settings.pods import Followers
 
 Precedence = Literal["global", "and"]
 
@@ -30,3 +32,25 @@ class Applications:
         "with p2code, the only namespace whose P2CodeSchedulingManifests are served, as p2code-scheduler-system;"
         " empty: all",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Networks(Followers):
+    """Links between clusters, as AC3's network operator takes them."""
+
+    ac3_networks: bool = flag(
+        SWITCH,
+        "false",
+        "serve MultiClusterNetworks: make the ServiceLinks that they mean, share their Services; needs service-links",
+    )
+    ac3_namespace: str = flag(
+        TEXT,
+        AC3_NAMESPACE,
+        "with ac3-networks, the namespace whose MultiClusterNetworks may link Services of other namespaces; empty:"
+        " none",
+    )
+
+    def check(self) -> None:
+        """Raises InvalidSetting."""
+        if self.ac3_networks and not self.service_links:
+            raise InvalidSetting("--ac3-networks makes ServiceLinks, and nobody serves them: set --service-links, too")

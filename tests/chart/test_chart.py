@@ -15,7 +15,7 @@ from agent import __version__
 from agent.api import ownroles
 from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
-from agent.api.crds import crds, p2code_crds, placement_crds
+from agent.api.crds import ac3_crds, crds, p2code_crds, placement_crds
 from agent.api.gatewayroles import GATEWAY, KEEP_GATEWAYS
 from agent.api.names.links import GATEWAY_SECRET
 from agent.api.ownroles import (
@@ -29,7 +29,7 @@ from agent.api.ownroles import (
     USED,
     WEBHOOK,
 )
-from agent.api.placementroles import EVALUATE_PLACEMENTS, P2CODE, PLACEMENT_SCORES, SERVE_PLACEMENTS
+from agent.api.placementroles import AC3_NETWORKS, EVALUATE_PLACEMENTS, P2CODE, PLACEMENT_SCORES, SERVE_PLACEMENTS
 from agent.api.roles import cluster_roles
 from agent.controllers.gateways.trust import PORT_NAME
 from agent.gateway.settings import parse
@@ -229,6 +229,7 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"it registers itself", SOURCE_API, USED, MOVES, SERVICE_LINKS_KEPT, KEEP_GATEWAYS}
     without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES, P2CODE, SHARE_BY_SKUPPER, LINK_NAMESPACES}
+    without.add(AC3_NETWORKS)
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 
@@ -364,6 +365,22 @@ def test_the_crd_of_p2code_comes_for_those_who_ask_and_always_stays() -> None:
     assert wanted["spec"]["group"] not in without
     assert "--p2code" not in without
     assert webhooks("agent.p2code.enabled=true")[-1] == "applications"
+
+
+def test_the_crd_of_ac3_comes_for_those_who_ask_for_links_and_always_stays() -> None:
+    (wanted,) = ac3_crds()
+    on, links = "agent.ac3Networks.enabled=true", "agent.settings.service-links=true"
+    with pytest.raises(helm.Failed, match=r"agent\.settings\.service-links=true"):
+        template(on)
+    for given, namespace in (((), "ac3no-system"), (("agent.ac3Networks.namespace=net",), "net")):
+        objects = template(on, links, "crds.keep=false", *given)
+        (found,) = [each for each in objects if each["metadata"]["name"] == wanted["metadata"]["name"]]
+        assert found["spec"] == wanted["spec"]
+        assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        arguments = dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"]
+        settings = parse_agent(arguments)
+        assert (settings.ac3_networks, settings.ac3_namespace, settings.service_links) == (True, namespace, True)
+    assert "ac3" not in str(template(links))
 
 
 def test_scores_of_prometheus_reach_the_agent_in_a_file_and_a_change_starts_it_again(tmp_path: Path) -> None:

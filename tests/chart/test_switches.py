@@ -32,6 +32,10 @@ ON = {
     "agent.placement.usageScores=true": {placementroles.PLACEMENT_SCORES},
     SCORED: {placementroles.PLACEMENT_SCORES},
     "agent.p2code.enabled=true": {placementroles.P2CODE},
+    "agent.ac3Networks.enabled=true,agent.settings.service-links=true": {
+        placementroles.AC3_NETWORKS,
+        ownroles.SERVICE_LINKS_KEPT,
+    },
 }
 """What is off unless these values are given."""
 NEVER = {ownroles.REGISTER}

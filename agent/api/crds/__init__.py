@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.api.crds import admiralty, links, ocm, p2code
+from agent.api.crds import ac3, admiralty, links, ocm, p2code
 
 
 def crds() -> list[dict[str, Any]]:
@@ -18,6 +18,11 @@ def placement_crds() -> list[dict[str, Any]]:
 def p2code_crds() -> list[dict[str, Any]]:
     """That of P2CODE's scheduler, which comes with the chart where that is asked for."""
     return _sorted(p2code.crds())
+
+
+def ac3_crds() -> list[dict[str, Any]]:
+    """That of AC3's network operator, in the same way."""
+    return _sorted(ac3.crds())
 
 
 def _sorted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -31,6 +31,9 @@
 {{- if and $values.candidateScheduler.enabled (not $values.candidateScheduler.image.repository) -}}
 {{- fail "candidateScheduler.enabled needs candidateScheduler.image.repository: where this cluster gets its own kube-scheduler from (kubectl -n kube-system get pods -o jsonpath='{..image}' may show it)" -}}
 {{- end -}}
+{{- if and (include "flotilla.ac3Networks" . | fromYaml).enabled (ne (get $agent.settings "service-links" | toString) "true") -}}
+{{- fail "agent.ac3Networks.enabled makes ServiceLinks, and nobody serves them: set agent.settings.service-links=true, too" -}}
+{{- end -}}
 {{- $hold := get $agent.settings "hold" -}}
 {{- if and $values.candidateScheduler.enabled $hold (ge (include "flotilla.seconds" $hold | float64) (include "flotilla.seconds" $values.candidateScheduler.bindTimeout | float64)) -}}
 {{- fail (printf "agent.settings.hold (%v) must be shorter than candidateScheduler.bindTimeout (%v; plain numbers are seconds): a bind that the scheduler gives up reserves nothing" $hold $values.candidateScheduler.bindTimeout) -}}
@@ -38,7 +41,7 @@
 {{- range $name, $where := dict
       "cluster-name" "clusterName" "log-level" "agent.logLevel" "log-json" "agent.logJson" "kubelet-port" "agent.kubeletPort"
       "source-controller" "sourceController.enabled" "summary-detail" "agent.summaryDetail" "cluster-property" "agent.clusterProperties" "summary-used" "agent.summaryUsed"
-      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "p2code" "agent.p2code.enabled" "p2code-precedence" "agent.p2code.precedence" "p2code-namespace" "agent.p2code.namespace" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication" "gateway" "gateway.enabled" "gateway-service" "gateway.enabled" "gateway-address" "gateway.addresses"
+      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "ac3-networks" "agent.ac3Networks.enabled" "ac3-namespace" "agent.ac3Networks.namespace" "p2code" "agent.p2code.enabled" "p2code-precedence" "agent.p2code.precedence" "p2code-namespace" "agent.p2code.namespace" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication" "gateway" "gateway.enabled" "gateway-service" "gateway.enabled" "gateway-address" "gateway.addresses"
       "kubeconfig" "nothing: the agent uses its service account" "namespace" "nothing: it is the release's" -}}
 {{- if hasKey $agent.settings $name -}}
 {{- fail (printf "agent.settings.%s: use %s" $name $where) -}}

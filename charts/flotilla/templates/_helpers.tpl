@@ -124,6 +124,13 @@ namespaces: {{ default (list) $given.namespaces | toJson }}
 role: {{ default "edit" $given.role | quote }}
 {{- end -}}
 
+{{- /* Links of AC3's networks; values of an earlier chart have none of it. */ -}}
+{{- define "flotilla.ac3Networks" -}}
+{{- $given := default (dict) (include "flotilla.agent" . | fromYaml).ac3Networks -}}
+enabled: {{ default false $given.enabled }}
+namespace: {{ default "" (ternary $given.namespace "ac3no-system" (hasKey $given "namespace")) | quote }}
+{{- end -}}
+
 {{- /* Of all pods, with what a component's own says over it: (dict "root" $ "own" $values.securityContext) */ -}}
 {{- define "flotilla.podSecurity" -}}
 {{- mergeOverwrite (deepCopy .root.Values.podSecurity) (default (dict) .own) | toYaml -}}

@@ -1,0 +1,262 @@
+"""AC3's networks: each MultiClusterNetwork has the ServiceLinks that it means, and tells what these tell.
+
+Watches  MultiClusterNetworks, ServiceLinks, and here Services, Deployments and namespaces.
+Writes   ServiceLinks; on Services that they are about, and that nobody shares, the annotation that shares these;
+         finalizer, status and Events of MultiClusterNetworks.
+Absent target: ServiceLinks say so; nothing here asks a target. Services that somebody else has made anywhere stay.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, Literal
+
+from agent.api.conditions import find_condition
+from agent.api.kinds import DEPLOYMENTS, MULTI_CLUSTER_NETWORKS, SERVICE_LINKS, SERVICES
+from agent.api.names.ac3 import ANNOTATION_SHARED_FOR, FINALIZER, LABEL_NETWORK_UID
+from agent.clusters.deps import Deps
+from agent.clusters.optional_watch import Watched
+from agent.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
+from agent.kube.store import Key, Object
+from agent.model.ac3 import Plan, Told, World, accepted, heard, network_of, places, plan, ready, sharing, status
+from agent.model.diff import same
+from agent.model.servicelinks import READY, Finding
+from agent.runtime.controller import Controller
+
+Raw = dict[str, Any]
+Work = tuple[Literal["network", "service"], str, str]
+"""What is brought in line, its namespace and its name."""
+
+QUIET_SECONDS = 0.1
+"""Changes of many ServiceLinks at once are told together."""
+
+
+class NetworksRoom(Controller[Work]):
+    """Keys are those of MultiClusterNetworks, and of Services that are shared for them or have been."""
+
+    name = "ac3"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._links = deps.service_links
+        self._networks = Watched(deps.local.port, MULTI_CLUSTER_NETWORKS, deps.settings.discovery_interval)
+        self._services = deps.local.informer(SERVICES)
+        self._deployments = deps.local.informer(DEPLOYMENTS)
+        self._named: dict[Key, set[Key]] = {}
+        """By network: the Deployments that it names."""
+        self._owners: dict[Key, set[Key]] = {}
+        """By Service: the networks that its ServiceLinks are made for."""
+        self._has_room = True
+        """Whether the CRD that is served has conditions."""
+        self._said: dict[str, Finding] = {}
+        """By UID of a network: what an event has told last, where there is no room for conditions."""
+        self._networks.subscribe(self._network_changed, self._turned)
+        self._networks.wanted(True)
+        self._links.subscribe(self._links_changed)
+        self._links.on_rule(lambda service: None, self._turned)
+        self.watch(self._services, self._service_changed)
+        self.watch(self._deployments, lambda deployment: ())
+        self._deployments.subscribe(self._deployment_changed)
+        self.watch(deps.namespaces.informer, lambda namespace: ())
+        deps.namespaces.informer.subscribe(self._namespace_changed)
+
+    async def reconcile(self, key: Work) -> float | None:
+        """Bring one network, or the sharing of one Service, in line."""
+        # Before all is read nothing is concluded from what is missing.
+        if not self._links.served or self._networks.store is None:
+            return None
+        kind, namespace, name = key
+        await (self._network if kind == "network" else self._service)((namespace, name))
+        return None
+
+    async def _network(self, key: Key) -> None:
+        assert self._networks.store is not None
+        network = self._networks.store.get(key)
+        if network is None or network.deleting:
+            await self._end(key, network)
+            return
+        if FINALIZER not in network.finalizers:
+            network = await self._finalizers(network, [*network.finalizers, FINALIZER])
+        raw = network.decode()
+        self._named[key] = places(raw)
+        wanted = plan(raw, self._world(self._named[key]), self._deps.settings.ac3_namespace)
+        told = await self._carry_out(key, network, wanted)
+        await self._tell(network, wanted, told)
+
+    async def _carry_out(self, key: Key, network: Object, wanted: Plan) -> list[Told]:
+        """Make its ServiceLinks what it means; each by itself, whatever becomes of others."""
+        told = []
+        for place, link in wanted.links.items():
+            try:
+                found = await self._bring(network, link)
+            except (Conflict, Invalid) as error:
+                problem = Finding("False", "NotMade", str(error))
+            except KubeError as error:
+                problem = Finding("Unknown", "NotMade", str(error))
+                self.queue.add_after(("network", *key), 5.0)
+            else:
+                problem = heard(found, network.uid)
+            told.append(Told(f"{wanted.fields[place]} {link['spec']['service']}", problem))
+        await self._drop(key, set(wanted.links))
+        return told
+
+    async def _bring(self, network: Object, wanted: Raw) -> Raw | None:
+        """One ServiceLink, as it is now; None where that is not known yet."""
+        metadata = wanted["metadata"]
+        service = (metadata["namespace"], wanted["spec"]["service"])
+        live = next((link for link in self._links.of(service) if link.name == metadata["name"]), None)
+        if live is None:
+            with contextlib.suppress(AlreadyExists):
+                self._links.absorb(await self._client.create_raw(SERVICE_LINKS, wanted))
+            return None
+        found = live.decode()
+        if live.labels.get(LABEL_NETWORK_UID) != network.uid or same(found.get("spec"), wanted["spec"]):
+            return found
+        spec = {**dict.fromkeys(found.get("spec") or {}), **wanted["spec"]}
+        body = {"metadata": {"resourceVersion": live.version}, "spec": spec}
+        self._links.absorb(await self._client.patch_raw(SERVICE_LINKS, live.name, body, live.namespace))
+        return None
+
+    async def _drop(self, key: Key, kept: set[Key]) -> bool:
+        """Delete the ServiceLinks that a network has no longer; whether there were any."""
+        gone = [link for link in self._made(key) if link.key not in kept]
+        for link in gone:
+            with contextlib.suppress(NotFound, Conflict):
+                await self._client.delete(SERVICE_LINKS, link.name, link.namespace, uid=link.uid)
+        return bool(gone)
+
+    async def _end(self, key: Key, network: Object | None) -> None:
+        """Links end with their network; when they are gone, that may go itself."""
+        self._named.pop(key, None)
+        left = await self._drop(key, set())
+        if network is not None and not left and FINALIZER in network.finalizers:
+            with contextlib.suppress(NotFound):
+                await self._finalizers(network, [each for each in network.finalizers if each != FINALIZER])
+
+    async def _service(self, key: Key) -> None:
+        """Share a Service as long as networks mean it."""
+        service = self._services.store.get(key)
+        if service is None or service.deleting:
+            return
+        wanted = any(True for link in self._links.of(key) if _owner(link) is not None and not link.deleting)
+        if changes := sharing(service.annotations, wanted):
+            body = {"metadata": {"annotations": changes, "resourceVersion": service.version}}
+            with contextlib.suppress(NotFound):
+                self._services.absorb(await self._client.patch_raw(SERVICES, service.name, body, service.namespace))
+
+    async def _tell(self, network: Object, wanted: Plan, told: list[Told]) -> None:
+        raw, now = network.decode(), self._deps.clock.now()
+        found = ready(wanted.refused, told)
+        before = self._before(raw)
+        new = status(raw, wanted.refused, told, now, room=self._has_room)
+        if not same(raw.get("status"), new):
+            raw = await self._write(network, new, wanted, told, now)
+        if not self._has_room:
+            self._said[network.uid] = found
+        if (found.status, found.reason) == before or (before is None and found.status != "False"):
+            return
+        well = found.status == "True"
+        kind: Literal["Normal", "Warning"] = "Normal" if well else "Warning"
+        message = found.message or accepted(wanted.refused).message or "all links are reached"
+        self._deps.recorder.event(raw, kind, found.reason, message)
+
+    async def _write(self, network: Object, new: Raw, wanted: Plan, told: list[Told], now: datetime) -> Raw:
+        body = {"metadata": {"resourceVersion": network.version}, "status": new}
+        answer = await self._client.patch_raw(
+            MULTI_CLUSTER_NETWORKS, network.name, body, network.namespace, sub="status"
+        )
+        self._networks.absorb(answer)
+        raw = Object(MULTI_CLUSTER_NETWORKS, answer).decode()
+        # AC3's own CRD has no conditions: the API server has left them out.
+        self._has_room = "conditions" in (raw.get("status") or {})
+        return raw
+
+    def _before(self, raw: Raw) -> tuple[str, str] | None:
+        """What was told last."""
+        if not self._has_room:
+            said = self._said.get(raw["metadata"]["uid"])
+            return (said.status, said.reason) if said is not None else None
+        found = find_condition((raw.get("status") or {}).get("conditions"), READY)
+        return (found["status"], found["reason"]) if found is not None else None
+
+    async def _finalizers(self, network: Object, finalizers: list[str]) -> Object:
+        body = {"metadata": {"finalizers": finalizers, "resourceVersion": network.version}}
+        answer = await self._client.patch_raw(MULTI_CLUSTER_NETWORKS, network.name, body, network.namespace)
+        self._networks.absorb(answer)
+        return Object(MULTI_CLUSTER_NETWORKS, answer)
+
+    def _world(self, named: Iterable[Key]) -> World:
+        namespaces = (obj.name for obj in self._deps.namespaces.informer.store if not obj.deleting)
+        found = {key: self._deployments.store.get(key) for key in named}
+        looked = {namespace for namespace, _ in found}
+        services: dict[str, list[Raw]] = {}
+        for obj in self._services.store if looked else ():
+            if obj.namespace in looked and not obj.deleting:
+                services.setdefault(obj.namespace, []).append(obj.decode())
+        return World(
+            frozenset(namespaces), {key: obj.decode() for key, obj in found.items() if obj is not None}, services
+        )
+
+    def _made(self, network: Key) -> Iterator[Object]:
+        for service in [service for service, owners in self._owners.items() if network in owners]:
+            yield from (link for link in self._links.of(service) if _owner(link) == network)
+
+    def _network_changed(self, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        assert obj is not None
+        if new is None:
+            self._said.pop(obj.uid, None)
+        self.queue.add(("network", *obj.key))
+
+    def _links_changed(self, service: Key) -> None:
+        now = {owner for link in self._links.of(service) if (owner := _owner(link)) is not None}
+        before = self._owners.pop(service, set())
+        if now:
+            self._owners[service] = now
+        for network in before | now:
+            self.queue.add_after(("network", *network), QUIET_SECONDS)
+        if bool(before) != bool(now):
+            self.queue.add(("service", *service))
+
+    def _service_changed(self, service: Object) -> Iterable[Work]:
+        """Called for every Service of this cluster, before and after every change."""
+        if service.key in self._owners or ANNOTATION_SHARED_FOR in service.annotations:
+            yield ("service", *service.key)
+        for network, named in self._named.items():
+            if any(namespace == service.namespace for namespace, _ in named):
+                yield ("network", *network)
+
+    def _deployment_changed(self, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        assert obj is not None
+        naming = [network for network, named in self._named.items() if obj.key in named]
+        if naming and (old is None or new is None or _template_labels(old) != _template_labels(new)):
+            for network in naming:
+                self.queue.add(("network", *network))
+
+    def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
+        if (old is None or old.deleting) != (new is None or new.deleting):
+            for network in self._networks.store or ():
+                self.queue.add_after(("network", *network.key), QUIET_SECONDS)
+
+    def _turned(self) -> None:
+        """All of a kind was read, or is not served any more."""
+        self._has_room = True
+        for network in self._networks.store or ():
+            self.queue.add(("network", *network.key))
+        for service in self._links.services("") if self._links.served else ():
+            self._links_changed(service)
+        for obj in self._services.store:
+            if ANNOTATION_SHARED_FOR in obj.annotations:
+                self.queue.add(("service", *obj.key))
+
+
+def _owner(link: Object) -> Key | None:
+    """The network that a ServiceLink is made for."""
+    return network_of(link.decode()) if LABEL_NETWORK_UID in link.labels else None
+
+
+def _template_labels(deployment: Object) -> object:
+    return (deployment.decode()["spec"]["template"].get("metadata") or {}).get("labels")

@@ -1,0 +1,285 @@
+"""AC3's networks on a real API server: linked, shared, told, narrowed, and ended with nothing left of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.crds import ac3_crds
+from agent.api.kinds import (
+    CRDS,
+    DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    EVENTS,
+    MULTI_CLUSTER_NETWORKS,
+    SERVICE_LINKS,
+    SERVICES,
+    TARGETS,
+)
+from agent.clusters.deps import Deps
+from agent.controllers.ac3 import NetworksRoom
+from agent.controllers.endpoints.controller import EndpointsRoom
+from agent.controllers.globalsvc import GlobalServices
+from agent.controllers.links import ServiceLinksRoom
+from agent.kube.errors import NotFound
+from agent.sandbox.objects import apply
+from tests.controllers.pair import Pair
+from tests.controllers.targets import target
+from tests.waiting import gone, until
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+
+ON = {"service_links": True, "ac3_networks": True, "discovery_interval": 0.3}
+SHARED_FOR = "multicluster/shared-for"
+
+
+class Networks:
+    """A MultiClusterNetwork, and what is made for it."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+
+    def link(self, **fields: Any) -> Raw:
+        ends = {"sourceCluster": "local-cluster", "targetCluster": "eu"}
+        place = {"sourceNamespace": self.pair.namespace, "targetNamespace": self.pair.namespace}
+        return {**ends, **place, **fields}
+
+    async def create(self, *links: Raw, name: str = "hello") -> Raw:
+        return await self.pair.create(MULTI_CLUSTER_NETWORKS, name, spec={"links": list(links)})
+
+    async def change(self, *links: Raw, name: str = "hello") -> None:
+        body = {"spec": {"links": list(links)}}
+        await self.pair.here.patch(MULTI_CLUSTER_NETWORKS, name, body, self.pair.namespace)
+
+    async def once(self, fits: Callable[[Raw], bool], name: str = "hello") -> Raw:
+        last: list[Any] = []
+
+        async def probe() -> Raw | None:
+            found = await self.pair.here.get(MULTI_CLUSTER_NETWORKS, name, self.pair.namespace)
+            last.append(found.get("status"))
+            return found if fits(found) else None
+
+        try:
+            return await until(probe) or {}
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {last[-1:]}") from None
+
+    async def says(self, status: str, reason: str, *words: str, type: str = "Ready") -> None:
+        def fits(found: Raw) -> bool:
+            told = condition(found, type)
+            current = told.get("observedGeneration") == found["metadata"]["generation"]
+            right = (told["status"], told["reason"]) == (status, reason)
+            return current and right and all(each in told["message"] for each in words)
+
+        await self.once(fits)
+
+    async def linked(self, *wanted: Raw) -> list[Raw]:
+        """The ServiceLinks of networks, once their specs are these."""
+
+        async def probe() -> list[Raw] | None:
+            found = await self.pair.here.list(SERVICE_LINKS, self.pair.namespace, labels="multicluster/ac3-network-uid")
+            specs = [each["spec"] for each in found]
+            return found if sorted(specs, key=str) == sorted(wanted, key=str) else None
+
+        # An empty list is an answer, too.
+        return await until(probe) or [] if wanted else []
+
+    async def shared(self, service: str, *, shared: bool) -> None:
+        async def probe() -> bool:
+            found = await self.pair.here.get(SERVICES, service, self.pair.namespace)
+            annotations = found["metadata"].get("annotations") or {}
+            return (annotations.get("multicluster/global"), SHARED_FOR in annotations) == (
+                ("true", True) if shared else (None, False)
+            )
+
+        await until(probe)
+
+    async def unlinked(self) -> None:
+        async def probe() -> bool:
+            return not await self.pair.here.list(
+                SERVICE_LINKS, self.pair.namespace, labels="multicluster/ac3-network-uid"
+            )
+
+        await until(probe)
+
+    async def end(self, name: str = "hello") -> None:
+        await self.pair.here.delete(MULTI_CLUSTER_NETWORKS, name, self.pair.namespace)
+        await gone(lambda: self.pair.here.get(MULTI_CLUSTER_NETWORKS, name, self.pair.namespace))
+
+
+def condition(network: Raw, type: str) -> Raw:
+    return dict(find_condition((network.get("status") or {}).get("conditions"), type) or {"status": "", "reason": ""})
+
+
+def wish(service: str, *ports: int, **fields: Any) -> Raw:
+    ends = {"from": ["local-cluster"], "to": [{"cluster": "eu"}]}
+    return {"service": service, **ends, **({"ports": list(ports)} if ports else {}), **fields}
+
+
+@pytest_asyncio.fixture
+async def networks(pair: Pair) -> AsyncIterator[Networks]:
+    await apply(pair.here, CRDS, *ac3_crds())
+
+    async def served() -> bool:
+        try:
+            await pair.here.list(MULTI_CLUSTER_NETWORKS, pair.namespace)
+        except NotFound:
+            return False
+        return True
+
+    await until(served)
+    ports = [{"name": "http", "port": 8080}, {"name": "admin", "port": 9000}]
+    await pair.create(SERVICES, "backend", spec={"ports": ports, "selector": {"app": "hello"}})
+    await pair.here.create(TARGETS, target("eu", pair.namespace))
+    try:
+        yield Networks(pair)
+    finally:
+        for each in await pair.here.list(MULTI_CLUSTER_NETWORKS, pair.namespace):
+            name = each["metadata"]["name"]
+            await pair.here.patch(MULTI_CLUSTER_NETWORKS, name, {"metadata": {"finalizers": None}}, pair.namespace)
+            if "deletionTimestamp" not in each["metadata"]:
+                await pair.here.delete(MULTI_CLUSTER_NETWORKS, name, pair.namespace)
+        await pair.here.delete(TARGETS, "eu", pair.namespace)
+
+
+async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair, networks: Networks) -> None:
+    rooms = list[NetworksRoom]()
+
+    def networks_room(deps: Deps) -> NetworksRoom:
+        rooms.append(NetworksRoom(deps))
+        return rooms[-1]
+
+    made = await networks.create(
+        networks.link(services=[{"name": "backend", "port": 8080}]),
+        # What is wrong with one, or is away, delays no other.
+        networks.link(services=[{"name": "later", "port": 80}]),
+        networks.link(targetCluster="mars", services=[{"name": "backend", "port": 8080}]),
+        networks.link(sourceNamespace="default", services=[{"name": "kubernetes", "port": 443}]),
+    )
+    async with pair.at_work(networks_room, ServiceLinksRoom, EndpointsRoom, GlobalServices, **ON):
+        found = await networks.linked(
+            wish("backend", 8080), wish("later", 80), wish("backend", 8080, to=[{"cluster": "mars"}])
+        )
+        assert {each["metadata"]["labels"]["multicluster/ac3-network-uid"] for each in found} == {
+            made["metadata"]["uid"]
+        }
+        await networks.shared("backend", shared=True)
+        words = ("spec.links[3]", "spec.links[1] later: there is no Service later", "mars")
+        await networks.says("False", "NamespaceNotAllowed", *words)
+        await networks.says("False", "NamespaceNotAllowed", "ac3no-system", type="Accepted")
+        kept = await networks.once(lambda found: bool((found.get("status") or {}).get("previousLinks")))
+        assert kept["status"]["previousLinks"] == made["spec"]["links"]
+        assert kept["metadata"]["finalizers"] == ["multicluster/links"]
+        events = await pair.here.list(EVENTS, pair.namespace, fields="involvedObject.kind=MultiClusterNetwork")
+        assert "Warning" in {each["type"] for each in events}
+
+        # Works: endpoints here, and a driver.
+        one = networks.link(services=[{"name": "backend", "port": 8080}])
+        await networks.change(one)
+        await networks.linked(wish("backend", 8080))
+        await networks.says("False", "NoEndpoints", "no endpoint is ready")
+        said = {"type": "ServicesShared", "status": "True", "reason": "EndpointSlices", "message": ""}
+        conditions = [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        await pair.here.patch(TARGETS, "eu", {"status": {"conditions": conditions}}, pair.namespace, sub="status")
+        slice = {
+            "metadata": {
+                "name": "backend-own",
+                "labels": {names.LABEL_SERVICE_NAME: "backend", names.LABEL_GLOBAL: "true"},
+            },
+            "addressType": "IPv4",
+            "ports": [{"name": "http", "port": 8080}],
+            "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": True}}],
+        }
+        await pair.here.create(ENDPOINT_SLICES, slice, pair.namespace)
+        await networks.says("True", "Ready")
+
+        # What is told already is not written again, and what is changed or deleted by others comes back.
+        versions = [await _version(networks), (await networks.linked(wish("backend", 8080)))[0]["metadata"]["name"]]
+        for _ in range(3):
+            await rooms[0].reconcile(("network", pair.namespace, "hello"))
+            await rooms[0].reconcile(("service", pair.namespace, "backend"))
+            await asyncio.sleep(0.2)
+        assert await _version(networks) == versions[0]
+        await pair.here.patch(SERVICE_LINKS, versions[1], {"spec": {"ports": None, "driver": "none"}}, pair.namespace)
+        await networks.linked(wish("backend", 8080))
+        await pair.here.delete(SERVICE_LINKS, versions[1], pair.namespace)
+        await networks.linked(wish("backend", 8080))
+        await networks.says("True", "Ready")
+
+        # Another network that means the same Service keeps it shared.
+        await networks.create(networks.link(services=[{"name": "backend", "port": 9000}]), name="second")
+        await networks.linked(wish("backend", 8080), wish("backend", 9000))
+        await networks.end()
+        await networks.linked(wish("backend", 9000))
+        await networks.shared("backend", shared=True)
+        await networks.end("second")
+        await networks.unlinked()
+        await networks.shared("backend", shared=False)
+
+
+async def _version(networks: Networks) -> str:
+    found = await networks.once(lambda found: True)
+    return str(found["metadata"]["resourceVersion"])
+
+
+async def test_applications_mean_the_services_that_select_their_pods(pair: Pair, networks: Networks) -> None:
+    await networks.create(networks.link(applications=["hello-backend"]))
+    async with pair.at_work(NetworksRoom, ServiceLinksRoom, GlobalServices, **ON):
+        await networks.says("False", "NoApplication")
+        template = {"metadata": {"labels": {"app": "hello"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = {"replicas": 0, "selector": {"matchLabels": {"app": "hello"}}, "template": template}
+        await pair.create(DEPLOYMENTS, "hello-backend", spec=spec)
+        await networks.linked(wish("backend"))
+        await networks.shared("backend", shared=True)
+        await pair.create(SERVICES, "more", spec={"ports": [{"port": 80}], "selector": {"app": "hello"}})
+        await networks.linked(wish("backend"), wish("more"))
+        selector = {"spec": {"selector": {"app": "other"}}}
+        await pair.here.patch(SERVICES, "more", selector, pair.namespace)
+        await networks.linked(wish("backend"))
+        await networks.shared("more", shared=False)
+        # A user's word counts more.
+        unwanted = {"metadata": {"annotations": {"multicluster/global": "false"}}}
+        await pair.here.patch(SERVICES, "backend", unwanted, pair.namespace)
+        await networks.says("False", "NoService", "not shared")
+
+
+async def test_what_was_left_while_nobody_looked_is_taken_away(pair: Pair, networks: Networks) -> None:
+    await networks.create(networks.link(services=[{"name": "backend", "port": 8080}]))
+    async with pair.at_work(NetworksRoom, ServiceLinksRoom, GlobalServices, **ON):
+        await networks.linked(wish("backend", 8080))
+        await networks.shared("backend", shared=True)
+    # Somebody lets the network go without us, and writes a link of his own.
+    await pair.here.patch(MULTI_CLUSTER_NETWORKS, "hello", {"metadata": {"finalizers": None}}, pair.namespace)
+    await pair.here.delete(MULTI_CLUSTER_NETWORKS, "hello", pair.namespace)
+    await pair.create(SERVICE_LINKS, "mine", spec={"service": "backend"})
+    async with pair.at_work(NetworksRoom, GlobalServices, **ON):
+        await networks.unlinked()
+        await networks.shared("backend", shared=False)
+        assert (await pair.here.get(SERVICE_LINKS, "mine", pair.namespace))["spec"] == {"service": "backend"}
+
+
+async def test_with_ac3s_own_crd_events_tell_what_there_is_no_room_for(pair: Pair, networks: Networks) -> None:
+    (crd,) = ac3_crds()
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del schema["properties"]["status"]["properties"]["conditions"]
+    await pair.here.patch(CRDS, str(MULTI_CLUSTER_NETWORKS), {"spec": {"versions": crd["spec"]["versions"]}})
+    try:
+        made = await networks.create(networks.link(services=[{"name": "later", "port": 80}]))
+
+        async def told() -> bool:
+            found = await pair.here.list(EVENTS, pair.namespace, fields="involvedObject.kind=MultiClusterNetwork")
+            return "NoService" in {each["reason"] for each in found}
+
+        async with pair.at_work(NetworksRoom, ServiceLinksRoom, **ON):
+            await until(told)
+            found = await networks.once(lambda found: bool(found.get("status")))
+            assert found["status"] == {"previousLinks": made["spec"]["links"]}
+    finally:
+        versions = ac3_crds()[0]["spec"]["versions"]
+        await pair.here.patch(CRDS, str(MULTI_CLUSTER_NETWORKS), {"spec": {"versions": versions}})
