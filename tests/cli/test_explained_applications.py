@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from agent.cli.placements.applications import as_text, explanation_of
 from agent.model.p2code import verdicts
-from agent.model.p2code.status import Decision, status
+from agent.model.p2code.status import Decision, Told, status
 from tests.model.applications import SET, Raw, container, manifest, spec_of, workload
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,14 +30,16 @@ def test_bundles_are_told_with_clusters_scores_calls_and_what_is_missing() -> No
     )
     application = psm(spec)
     decisions = [Decision("web", "eu"), Decision("api", "us")]
-    application["status"] = status(application, verdicts.ORPHANED, decisions, (), NOW)
+    beside = (Told("CannotMove", ""), Told("WorkloadsReady", "NotReady", "ready: api 0 of 1, web 1 of 1", "False"))
+    application["status"] = status(application, verdicts.ORPHANED, decisions, beside, NOW)
     decision = {
         "metadata": {"labels": {"cluster.open-cluster-management.io/placement": "web-shop"}},
         "status": {"decisions": [{"clusterName": "eu", "score": 152, "reason": "Steady 100"}]},
     }
-    heading, reason, _, heads, web, api, _, unused = text(application, decision)
+    heading, reason, ready, _, heads, web, api, _, unused = text(application, decision)
     assert heading == "P2CodeSchedulingManifest team/shop: TentativelyScheduled"
     assert reason.startswith("  OrphanedManifest: All workloads have been successfully scheduled however orphaned")
+    assert ready == "  WorkloadsReady: ready: api 0 of 1, web 1 of 1"
     assert heads.split() == ["BUNDLE", "CLUSTER", "SCORE", "FILTERS", "MANIFESTS", "CALLS", "MISSING"]
     assert web.split("  ")[0] == "web"
     for part in ("eu", "152 (Steady 100)", "p2code.filter.a=1", "Deployment demo/web", "demo/back:80", "Secret s"):

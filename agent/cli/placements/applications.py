@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent.api.conditions import find_condition
 from agent.api.kinds import PLACEMENT_DECISIONS, SCHEDULING_MANIFESTS
 from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
 from agent.api.names.p2code import bundle_placement
@@ -13,6 +14,7 @@ from agent.cli.output import as_table
 from agent.cli.placements.queries import as_far, listed, name_of
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.model.p2code import linked, progress
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import draft
 from agent.model.p2code.detect import Book, calls
@@ -54,6 +56,8 @@ class ApplicationExplanation:
     """What its annotations and manifests have that is not taken."""
     bundles: Sequence[BundleLine]
     not_applied: Sequence[str]
+    conditions: Sequence[str] = ()
+    """What it was told of its pods and links."""
     notes: Sequence[str] = ()
 
 
@@ -110,8 +114,16 @@ def explanation_of(psm: Raw, decisions: Iterable[Raw], notes: Sequence[str] = ()
         wrong=[each.message for each in (found.annotated, found.manifested) if each is not None],
         bundles=[line(each) for each in bundling.bundles] if bundling is not None else [],
         not_applied=bundling.orphans if bundling is not None else (),
+        conditions=list(_conditions(psm)),
         notes=notes,
     )
+
+
+def _conditions(psm: Raw) -> Iterator[str]:
+    for type in (progress.READY, progress.CANNOT_MOVE, linked.READY):
+        message = (find_condition((psm.get("status") or {}).get("conditions"), type) or {}).get("message")
+        if message:
+            yield f"{type}: {message}"
 
 
 def as_text(explanation: ApplicationExplanation, *, terminal: bool) -> str:
@@ -146,6 +158,7 @@ def _heading(explanation: ApplicationExplanation) -> Iterator[str]:
     else:
         yield f"{what}: {explanation.state}" + ("" if explanation.current else ", of an earlier spec")
         yield f"  {explanation.reason}: {explanation.message}"
+    yield from (f"  {each}" for each in explanation.conditions)
     yield from (f"  Wrong: {each}" for each in explanation.wrong)
 
 

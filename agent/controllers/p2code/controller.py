@@ -1,7 +1,8 @@
 """P2CODE's applications: have a cluster chosen for each bundle of one, then apply it here, its pods sent there.
 
 Watches  P2CodeSchedulingManifests, their Placements and what these decide, ManagedClusters with their sets and
-         bindings, namespaces, Targets.
+         bindings, namespaces, Targets with their virtual nodes and ClusterSummaries, ServiceLinks, the workloads
+         that are applied, and what pods say of where they are.
 Writes   Placements; the objects of applications, with the rights of an account of their namespace; finalizer, status
          and Events of P2CodeSchedulingManifests.
 Absent target: whoever evaluates Placements decides for another cluster, and the mover does what that asks for.
