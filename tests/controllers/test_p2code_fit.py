@@ -96,6 +96,7 @@ def test_pods_of_all_workloads_have_to_fit_beside_each_other() -> None:
 def test_while_too_little_is_known_of_a_target_it_is_waited_for() -> None:
     plan = planned(*asking(), rooms={"us": None})
     assert (plan.tell, plan.decisions, plan.apply, plan.unfit) == (verdicts.ANALYSING, None, None, True)
+    assert plan.again == 0.5
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ class P2CodeRoom(Controller[Key]):
         if plan.tell is not None:
             psm = await self._tell(psm, plan.tell, plan.decisions, plan.beside)
         if plan.apply is None or plan.finish is None:
-            return None
+            return plan.again
         again = min(await self._apply(psm, plan, plan.apply, plan.finish), plan.again or _DRIFT_SECONDS)
         for each in plan.surplus:
             with contextlib.suppress(NotFound):

@@ -24,6 +24,8 @@ from agent.model.targetchoice import CLUSTER_TARGET
 Raw = Mapping[str, Any]
 
 _SATISFIED = "PlacementSatisfied"
+_UNKNOWN_SECONDS = 0.5
+"""Pause while a target is being connected: nobody tells that one has been read that says nothing of its nodes."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _applied(
     try:
         lacking = unfit(_newcomers(view, bundles, clusters, objects), view.rooms)
     except LookupError:
-        return Plan(tell=_waiting(view.psm), beside=beside, unfit=True)
+        return Plan(tell=_waiting(view.psm), beside=beside, unfit=True, again=_UNKNOWN_SECONDS)
     if lacking is not None:
         return Plan(tell=lacking.verdict(said(view.psm)), decisions=[], beside=beside, unfit=True)
     wanted = {_placement_of(bundle, view.psm) for bundle in bundles} if not quiet else set()

@@ -43,7 +43,8 @@ class Workloads:
         obj = store.get((identity.namespace, identity.name))
         if obj is None or obj.labels.get(LABEL_PSM_UID) != psm_uid or obj.deleting:
             return There()
-        return There(obj.decode(), [stuck for pod, stuck in self._stuck.items() if self._maker(pod) == obj.uid])
+        near = ((pod, stuck) for pod, stuck in self._stuck.items() if pod[0] == obj.namespace)
+        return There(obj.decode(), [stuck for pod, stuck in near if self._maker(pod) == obj.uid])
 
     def _workload_changed(self, old: Object | None, new: Object | None) -> None:
         if old is not None and new is None:
