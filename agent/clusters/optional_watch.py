@@ -24,9 +24,9 @@ _REFUSALS = (Forbidden, NotFound)
 
 
 class OptionalWatch:
-    """`store` is None while there is none to believe; `changed` is called as of an informer.
+    """`store` is None while there is none to believe; `changed` is called as of an informer while there is one.
 
-    So is `turned` when `store` came or went: of its first list an informer tells before `store` can be believed.
+    `turned` is called when it came or went; when it came, `changed` is called with all that is in it right afterwards.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class OptionalWatch:
                     self._refusal = ""
                     self._informer = self._port.informer(self._kind, self._namespace)
                     informer = self._informer
-                    self._stops = informer.subscribe(self._changed), informer.on_failure(self._again.set)
+                    self._stops = informer.subscribe(self._forward), informer.on_failure(self._again.set)
             try:
                 async with asyncio.timeout(pause):
                     await self._news()
@@ -107,6 +107,13 @@ class OptionalWatch:
         await self._informer.synced.wait()
         self._listed = True
         self._turned()
+        for obj in list(self._informer.store):
+            tell((self._changed,), None, obj)
+
+    def _forward(self, old: Object | None, new: Object | None) -> None:
+        """Who keeps account of what is told, and forgets it while `store` is None, would lose what is told before."""
+        if self._listed:
+            self._changed(old, new)
 
     def _refused(self, reason: str) -> None:
         """Once as long as the reason stays the same."""

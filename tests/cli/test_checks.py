@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -40,6 +41,7 @@ from agent.cli.checks.view import (
     WebhookView,
 )
 from agent.clusters.agenthealth import Lease
+from agent.sandbox.objects import REPOSITORY
 from webhook.configurations import Service, by_service, mutating, validating
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -377,6 +379,14 @@ def test_verbs_that_the_agent_lacks_are_told_with_the_feature_that_they_serve() 
         f"FAIL  {account}: it may not patch pods/status, which serves: {ownroles.STATUS}",
         f"WARN  {account}: it may not get, list, create, delete serviceexports, which serves: {ownroles.SHARE_BY_MCS}",
     ]
+
+
+def test_rights_that_the_values_of_the_chart_switch_off_need_not_be_there() -> None:
+    template = (REPOSITORY / "charts/flotilla/templates/roles.yaml").read_text()
+    off = set(re.findall(r'append \$off "([^"]+)"', template))
+    lacking = tuple(grant for found in AGENT.grants.values() for grant in found if grant.feature in off)
+    assert {ownroles.MOVES, ownroles.SHARE_BY_SKUPPER, ownroles.STAND_INS} <= {grant.feature for grant in lacking}
+    assert bad(rights.own, view(rights=Rights("x", lacking))) == []
 
 
 def test_rights_for_what_is_not_used_need_not_be_there() -> None:

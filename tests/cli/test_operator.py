@@ -189,14 +189,14 @@ async def test_doctor_finds_nothing_where_all_is_well(operator: Operator) -> Non
     code, output, errors = await operator.run("doctor")
     assert (code, errors) == (0, ""), output
     assert output.splitlines()[-1].endswith("OK, 0 WARN, 0 FAIL")
-    for what in ("Kubernetes v1.", "CRDs: all 7", "it answers", "token in Secret default/us", "network driver"):
+    for what in ("Kubernetes v1.", "CRDs: all 8", "it answers", "token in Secret default/us", "network driver"):
         assert what in output
 
 
 async def test_doctor_judges_what_is_installed_alone(operator: Operator) -> None:
     code, output, errors = await operator.run("doctor", "--installation")
     assert (code, errors) == (0, ""), output
-    for what in ("CRDs: all 7", "its agent leads", "rights of service account", "a Target with a mistake is refused"):
+    for what in ("CRDs: all 8", "its agent leads", "rights of service account", "a Target with a mistake is refused"):
         assert what in output
     assert "target " not in output
 

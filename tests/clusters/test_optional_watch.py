@@ -11,6 +11,7 @@ from agent.clusters import optional_watch
 from agent.clusters.cluster import Cluster
 from agent.clusters.optional_watch import OptionalWatch
 from agent.kube.config import Connection
+from agent.kube.store import Object
 from tests.kube.test_session import serving
 from tests.waiting import until
 
@@ -61,6 +62,30 @@ async def test_who_asks_again_when_told_knows_what_the_first_list_has() -> None:
         finally:
             found.stop()
             await cluster.close()
+
+
+async def test_nothing_is_told_while_there_is_nothing_to_believe_and_all_of_it_once_there_is() -> None:
+    quotas = [{"metadata": {"name": name, "namespace": "shop", "resourceVersion": "1"}} for name in ("a", "b")]
+    told: list[str] = []
+
+    def changed(old: Object | None, new: Object | None) -> None:
+        assert new is not None
+        told.append(f"{new.name}: {'believed' if found.store is not None else 'too early'}")
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            await asyncio.sleep(LATER)
+        return web.json_response(LIST | {"items": quotas})
+
+    async with serving(handle) as server:
+        cluster = Cluster(Connection(server=server), "far")
+        found = OptionalWatch(cluster.port, RESOURCE_QUOTAS, None, LATER, changed, lambda: told.append("turned"))
+        try:
+            await until(lambda: len(told) == 3 or None)
+        finally:
+            found.stop()
+            await cluster.close()
+    assert told == ["turned", "a: believed", "b: believed"]
 
 
 @pytest.mark.parametrize("status", [500, 503, 504])

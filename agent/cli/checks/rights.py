@@ -37,6 +37,20 @@ NEEDED = frozenset(
 )
 """Features without which pods do not get where they should; others switch off only themselves."""
 
+_SWITCHED = frozenset(
+    {
+        ownroles.MOVES,
+        ownroles.SOURCE_API,
+        ownroles.USED,
+        ownroles.SERVICE_LINKS_KEPT,
+        ownroles.LINK_NAMESPACES,
+        ownroles.SHARE_BY_SKUPPER,
+        ownroles.STAND_INS,
+        KEEP_GATEWAYS,
+    }
+)
+"""Granted with settings that are not seen from here; a pod or Placement that misses it says so itself."""
+
 Rule = Mapping[str, Any]
 
 
@@ -65,9 +79,7 @@ def _matters(grant: Grant, view: View) -> bool:
     if grant.kind == SIGNERS:
         # It may be another signer's; where certificates come, it is the right one.
         return any((target.serving or {}).get("status") == "False" for target in view.targets)
-    # Granted with settings that are not seen from here; a pod or Placement that misses it says so itself.
-    switched = (ownroles.MOVES, ownroles.SOURCE_API, ownroles.USED, ownroles.SERVICE_LINKS_KEPT, KEEP_GATEWAYS)
-    return grant.feature not in switched and grant not in AGENT_GRANTS
+    return grant.feature not in _SWITCHED and grant not in AGENT_GRANTS
 
 
 def placements(view: View) -> Iterator[Finding]:
