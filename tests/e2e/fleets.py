@@ -40,6 +40,7 @@ _USUAL = (
     "--source-api=192.0.2.1:6443",
     "--moves",
     "--service-links",
+    "--ac3-networks",
     "--gateway",
     "--stable-after=2s",
     "--fail-back-after=5s",

@@ -1,13 +1,22 @@
 """Promise 21: of every Service that clusters share it is told whose callers reach whose endpoints."""
 
+import json
 from typing import Any
 
+import yaml
+
 from agent.api.conditions import find_condition
-from agent.api.kinds import ENDPOINT_SLICES, SERVICE_LINKS, SERVICES
+from agent.api.crds import ac3_crds
+from agent.api.kinds import CRDS, ENDPOINT_SLICES, MULTI_CLUSTER_NETWORKS, SERVICE_LINKS, SERVICES
+from agent.api.names import PREFIX, PROXY_CONSTRAINTS
+from agent.sandbox.objects import apply
+from tests.api.test_ac3_crd import EXAMPLE
 from tests.cli.command import flotilla
-from tests.e2e import shared
+from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS, REGION
 from tests.e2e.shared import has, known_everywhere
+from tests.waiting import unserved
 
 Raw = dict[str, Any]
 
@@ -74,3 +83,31 @@ async def own(fleet: Fleet, namespace: str, cluster: str) -> list[str]:
         ENDPOINT_SLICES, namespace, labels="endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io"
     )
     return sorted(a for slice in found for each in slice.get("endpoints") or () for a in each["addresses"])
+
+
+async def test_a_network_of_ac3_works_as_it_is_written_and_leaves_nothing(fleet: Fleet) -> None:
+    source, example = fleet.source, yaml.safe_load(EXAMPLE.read_text())
+    await apply(source, CRDS, *ac3_crds())
+    try:
+        async with fleet.namespace(name=example["metadata"]["namespace"]) as namespace:
+            backend = manifests.deployment("hello-backend", 2)
+            template = backend["spec"]["template"]["metadata"]
+            in_us = json.dumps({"nodeSelector": {REGION: "us"}})
+            template["annotations"][PREFIX + PROXY_CONSTRAINTS] = in_us
+            ports = [{"name": "http", "port": 8080}]
+            service = shared.service("backend", selector=template["labels"], ports=ports)
+            await source.create(SERVICES, service, namespace)
+            await source.create(DEPLOYMENTS, backend, namespace)
+            await fleet.running(namespace, "hello-backend", 2)
+            await source.create(MULTI_CLUSTER_NETWORKS, example)
+            await has(
+                fleet, "cd", MULTI_CLUSTER_NETWORKS, namespace, "hello", lambda found: says(found, "True", "Ready")
+            )
+            (link,) = await source.list(SERVICE_LINKS, namespace, labels="multicluster/ac3-network-uid")
+            assert reached(link) == {"eu": ["us"]}
+            assert await shared.ready(fleet, namespace, "backend", "eu") == await own(fleet, namespace, "us")
+            await source.delete(MULTI_CLUSTER_NETWORKS, "hello", namespace)
+            await shared.gone(fleet, MULTI_CLUSTER_NETWORKS, namespace, "hello", ("cd",))
+            assert await source.list(SERVICE_LINKS, namespace, labels="multicluster/ac3-network-uid") == []
+    finally:
+        await unserved(source, MULTI_CLUSTER_NETWORKS)
