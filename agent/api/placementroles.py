@@ -22,7 +22,6 @@ from agent.api.kinds import (
     REPLICA_SETS,
     SCHEDULING_MANIFESTS,
     SERVICE_LINKS,
-    SERVICES,
     STATEFUL_SETS,
 )
 from agent.api.roles import Grant
@@ -68,7 +67,6 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *(each for kind in _WORKLOADS for each in grants(kind, "list watch", P2CODE)),
     *grants(MULTI_CLUSTER_NETWORKS, "list watch patch", AC3_NETWORKS),
     *grants(MULTI_CLUSTER_NETWORKS, "patch", AC3_NETWORKS, sub="status"),
-    *grants(SERVICE_LINKS, "create patch delete", AC3_NETWORKS),
-    *grants(SERVICES, "list watch patch", AC3_NETWORKS),
+    *grants(SERVICE_LINKS, "patch", AC3_NETWORKS),
     *grants(DEPLOYMENTS, "list watch", AC3_NETWORKS),
 )
