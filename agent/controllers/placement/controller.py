@@ -9,7 +9,7 @@ A Placement is evaluated when what concerns it has been quiet for a moment, and 
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -45,7 +45,7 @@ class Memory:
 
     scored: datetime | None = None
     """When scores were written last: older hubs have no field for that."""
-    without_effect: dict[str, tuple[str, Any]] | None = None
+    without_effect: dict[str, tuple[str, Any]] = field(default_factory=dict)
     """Name of an object to its version and a status that was sent without effect: the hub's CRD lacks its fields."""
 
 
@@ -193,7 +193,7 @@ class PlacementRoom(Controller[Key]):
     ) -> bool:
         """Patch the status of an object; whether that has changed it."""
         name = f"{obj.kind.plural}/{obj.name}"
-        if memory.without_effect is not None and memory.without_effect.get(name) == (obj.version, status):
+        if memory.without_effect.get(name) == (obj.version, status):
             return False
         body: dict[str, Any] = {"status": status}
         if guarded:
@@ -201,10 +201,9 @@ class PlacementRoom(Controller[Key]):
         raw = await self._client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
         absorb(raw)
         changed = Object(obj.kind, raw).version != obj.version
+        memory.without_effect.pop(name, None)
         if not changed:
-            memory.without_effect = {**(memory.without_effect or {}), name: (obj.version, status)}
-        elif memory.without_effect is not None:
-            memory.without_effect.pop(name, None)
+            memory.without_effect[name] = (obj.version, status)
         return changed
 
     def _absorb(self, raw: bytes) -> None:

@@ -9,7 +9,7 @@ from agent.api.names.ocm import LABEL_PLACEMENT, decision_label, decision_name
 from agent.clusters.placement_mode import PlacementMode
 from agent.controllers.placement.decide import Present
 from agent.controllers.placement.interests import Key
-from agent.kube.store import Object, Store
+from agent.kube.store import Object
 from agent.scheduling.placing import read
 
 _INDEX = "placement"
@@ -93,7 +93,7 @@ class Decisions:
         store = self._watched.store
         if store is None:
             return []
-        found = {obj.key: obj for obj in _of(store, owner_of(key))}
+        found = {obj.key: obj for obj in store.by_index(_INDEX, "/".join(owner_of(key)))}
         number = 1
         while (obj := store.get((key[0], decision_name(key[1], number)))) is not None:
             found[obj.key] = obj
@@ -157,7 +157,7 @@ class Decisions:
             owner,
             (
                 cluster
-                for obj in _of(store, owner)
+                for obj in store.by_index(_INDEX, "/".join(owner))
                 if obj.uid not in self._gone
                 for cluster in read.decided(obj.decode())
             ),
@@ -187,13 +187,8 @@ def _owner(obj: Object) -> Owner | None:
 
 
 def _indexed(obj: Object) -> Iterable[str]:
-    label = obj.labels.get(LABEL_PLACEMENT)
-    return (label,) if label else ()
-
-
-def _of(store: Store, owner: Owner) -> list[Object]:
-    namespace, label = owner
-    return [obj for obj in store.by_index(_INDEX, label) if obj.namespace == namespace]
+    owner = _owner(obj)
+    return ("/".join(owner),) if owner else ()
 
 
 def _present(obj: Object) -> Present:

@@ -1,6 +1,6 @@
 """What is measured of Placements that are evaluated here."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
@@ -16,10 +16,8 @@ SCORED = 20
 
 class _Placement(NamedTuple):
     clusters: int
-    few: tuple[str, ...]
-    """The clusters; none of many."""
-    scores: tuple[int, ...]
-    """Of each of these: a dict for every Placement would take half as much again."""
+    scores: Mapping[str, int]
+    """By cluster; none of many."""
 
 
 class Measured(Collector):
@@ -32,8 +30,8 @@ class Measured(Collector):
         """A Placement has been evaluated; of one that is misconfigured the last decisions stay."""
         if not outcome.misconfigured:
             few = outcome.decided if len(outcome.decided) <= SCORED else {}
-            scores = tuple(decision.score for decision in few.values())
-            self._known[key] = _Placement(len(outcome.decided), tuple(few), scores)
+            scores = {cluster: decision.score for cluster, decision in few.items()}
+            self._known[key] = _Placement(len(outcome.decided), scores)
 
     def forget(self, key: Key) -> None:
         """A Placement is gone, or is none of ours any more."""
@@ -48,7 +46,7 @@ class Measured(Collector):
         clusters, scores = self._empty()
         for key, found in list(self._known.items()):
             clusters.add_metric(key, found.clusters)
-            for cluster, score in zip(found.few, found.scores, strict=True):
+            for cluster, score in found.scores.items():
                 scores.add_metric((*key, cluster), score)
         return clusters, scores
 
