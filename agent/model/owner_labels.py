@@ -1,4 +1,4 @@
-"""How an object in a target says whose child it is (wire contract, 4.1 and 6; ruling 4). Pure."""
+"""How an object says whose child it is: in a target (wire contract, 4.1 and 6; ruling 4), and in its cluster. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +18,12 @@ def labels(parent: Mapping[str, Any], *, cluster_name: str, cluster_uid: str) ->
         names.LABEL_PARENT_CLUSTER_NAME: cluster_name,
         names.LABEL_PARENT_CLUSTER_UID: cluster_uid,
     }
+
+
+def controller_of(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The owner reference that controls an object, None where nothing does."""
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), None)
 
 
 def annotations(parent: Mapping[str, Any]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from agent.api import names
 from agent.api.names import moves
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
+from agent.model.owner_labels import controller_of
 
 Raw = dict[str, Any]
 
@@ -113,8 +114,7 @@ def stand_in(pod: Mapping[str, Any]) -> Raw | None:
 
     None where nothing controls it, or it does not show how it was sent.
     """
-    metadata = pod["metadata"]
-    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    metadata, owner = pod["metadata"], controller_of(pod)
     if owner is None:
         return None
     try:

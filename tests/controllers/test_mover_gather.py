@@ -106,7 +106,7 @@ def test_a_deployment_speaks_for_its_replica_sets_on_which_copies_of_what_it_sai
 
 
 def test_what_one_pod_says_of_how_it_moves_is_not_said_of_the_others() -> None:
-    never, evict, silent = pod(move="never"), pod(move="evict"), pod()
+    never, evict, silent = (each.annotations for each in (pod(move="never"), pod(move="evict"), pod()))
     assert agreed([evict, evict]) == {"multicluster/move": "evict"}
     assert agreed([never, silent]) == agreed([silent, evict]) == agreed([silent]) == agreed([]) == {}
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.model.owner_labels import controller_of
 from agent.model.podstate import ENDED
 
 Raw = Mapping[str, Any]
@@ -56,7 +57,7 @@ def plan(pods: Iterable[Raw], options: Options) -> Plan:
     refused: dict[str, tuple[Pod, ...]] = {}
     for raw in sorted(pods, key=lambda each: (each["metadata"]["namespace"], each["metadata"]["name"])):
         pod = _pod(raw)
-        if _controller(raw) == "DaemonSet":
+        if (controller_of(raw) or {}).get("kind") == "DaemonSet":
             if options.ignore_daemonsets:
                 stay.append(pod)
                 continue
@@ -73,17 +74,12 @@ def plan(pods: Iterable[Raw], options: Options) -> Plan:
 def _objection(raw: Raw, options: Options) -> str:
     if (raw.get("status") or {}).get("phase") in ENDED:
         return ""
-    if not _controller(raw) and not options.force:
+    if controller_of(raw) is None and not options.force:
         return UNMANAGED
     volumes = (raw.get("spec") or {}).get("volumes") or ()
     if any("emptyDir" in volume for volume in volumes) and not options.delete_emptydir_data:
         return EMPTYDIR
     return ""
-
-
-def _controller(raw: Raw) -> str:
-    owners = raw["metadata"].get("ownerReferences") or ()
-    return next((owner["kind"] for owner in owners if owner.get("controller")), "")
 
 
 def _pod(raw: Raw) -> Pod:

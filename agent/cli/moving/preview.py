@@ -48,8 +48,13 @@ class Preview:
         self._chains = Chains(client, notes)
         self._rankings: dict[str, Ranking] = {}
         """By UID of what makes the pods."""
+        self._families: dict[str, list[Object]] = {}
+        """Pods by the UID of what makes them, without replacements."""
+        for pod in world.proxies:
+            if not (pod.deleting or is_replacement(pod)):
+                self._families.setdefault(owner_of(pod)[3], []).append(pod)
         self._said_alike: dict[str, Mapping[str, str]] = {}
-        """The same."""
+        """What all pods of an owner say alike of how they move, by its UID."""
 
     async def fates(self, *, ranked: bool = True) -> list[Fate]:
         """Of every pod that it bears on, by name. Raises Failed, KubeError.
@@ -129,8 +134,7 @@ class Preview:
     def _agreed(self, owner: str) -> Mapping[str, str]:
         """What all pods of an owner say of how they move."""
         if owner not in self._said_alike:
-            pods = [pod for pod in self._world.proxies if owner_of(pod)[3] == owner and not is_replacement(pod)]
-            self._said_alike[owner] = agreed(pods)
+            self._said_alike[owner] = agreed(pod.annotations for pod in self._families.get(owner, ()))
         return self._said_alike[owner]
 
     def _view(self, pod: Object, known: Facts, read: Read, choice: TargetChoice | None) -> Pod:

@@ -65,7 +65,9 @@ class Waiting:
             try:
                 async with asyncio.timeout(seconds):
                     await listed(pods)
-                    await self._note_makers([pod for pod in self._world.proxies if await self._preview.concerns(pod)])
+                    for pod in self._world.proxies:
+                        if await self._preview.concerns(pod):
+                            await self._maker(pod)
                     looked = time.monotonic()
                     while not (now := await self._look(pods.store, stays)).complete:
                         if words := await self._is_over(pods.store, stuck):
@@ -112,21 +114,22 @@ class Waiting:
         """How many pods there have to be, as far as what makes them says. Raises KubeError."""
         if self._following is not None:
             return 1
-        await self._note_makers([pod.raw for pod in pods])
         counts: Counter[str] = Counter()
         for pod in pods:
-            owner = await self._preview.owner(pod.raw)
-            counts[owner.uid if owner is not None else ""] += pod.counts
+            counts[await self._maker(pod.raw)] += pod.counts
         for uid, maker in self._makers.items():
             owner_now = await self._read(maker)
             if owner_now is not None:
                 counts[uid] = max(counts[uid], wanted(maker.kind, owner_now))
         return counts.total()
 
-    async def _note_makers(self, pods: Collection[Object]) -> None:
-        for pod in pods:
-            owner = await self._preview.owner(pod)
-            self._makers |= {owner.uid: owner} if owner is not None else {}
+    async def _maker(self, pod: Object) -> str:
+        """UID of what makes a pod, which is remembered; empty where nothing does."""
+        maker = await self._preview.owner(pod)
+        if maker is None:
+            return ""
+        self._makers[maker.uid] = maker
+        return maker.uid
 
     async def _read(self, maker: Object) -> Raw | None:
         """What makes pods as it is now, None where it is gone, or is another of its name."""

@@ -34,13 +34,13 @@ def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan)
     if not movable:
         return
     others = _others(owner, pods, movable)
-    going = sorted((old for old in movable if not old.room), key=lambda old: not old.withdrawn)
+    first = min((old for old in movable if not old.room), key=lambda old: not old.withdrawn, default=None)
     for old in movable:
         if others:
             _keep(old, Tell(old, "Held", f"{cause_of(old)}; {others}"), plan)
         elif old.room:
             _keep(old, Tell(old, "NoRoom", f"{cause_of(old)}; {old.room}"), plan)
-        elif old is going[0]:
+        elif old is first:
             plan.tell(Tell(old, "Moving", f"{cause_of(old)}; it is evicted as soon as its disruption budgets allow"))
             plan.actions += _next_of_eviction(old)
         else:

@@ -24,6 +24,7 @@ from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
 from agent.model import replacement
 from agent.model.moveterms import move_of
+from agent.model.owner_labels import controller_of
 
 Raw = dict[str, Any]
 
@@ -71,7 +72,7 @@ async def read_owner(client: Client, key: OwnerKey) -> Read | None:
         return None
     if obj["metadata"]["uid"] != uid or "deletionTimestamp" in obj["metadata"]:
         return None
-    above = next((each for each in obj["metadata"].get("ownerReferences") or () if each.get("controller")), None)
+    above = controller_of(obj)
     if above is None or kind != owners.REPLICA_SET:
         return Read(obj, None)
     if above["kind"] != owners.DEPLOYMENT or not above["apiVersion"].startswith("apps/"):
@@ -187,7 +188,8 @@ class Gather:
         return view
 
     def _asked(self, key: OwnerKey, read: Read, pods: Sequence[Object], facts: Sequence[Facts]) -> Asked:
-        own = agreed([pod for pod in pods if not is_replacement(pod)])
+        looked_at = zip(pods, facts, strict=True)
+        own = agreed([each.annotations for pod, each in looked_at if not (pod.deleting or is_replacement(pod))])
         return Asked(
             move_of((own, *read.annotations, self._deps.namespaces.annotations(key[1]))),
             claims=any(each.claims for each in facts),
@@ -249,10 +251,10 @@ def what_keeps(pod: Object, facts: Facts, claim: Callable[[Key], Object | None])
     return {"stays": _NEVER} if is_never else {}
 
 
-def agreed(pods: Iterable[Object]) -> Mapping[str, str]:
+def agreed(annotations: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
     """What all pods of an owner say alike of how they move: one alone says nothing of the others."""
     keys = (names.PREFIX + moves.MOVE, names.SHORT_PREFIX + moves.MOVE)
-    said = [{key: pod.annotations.get(key) for key in keys} for pod in pods if not pod.deleting]
+    said = [{key: each.get(key) for key in keys} for each in annotations]
     alike = said[0] if said and all(each == said[0] for each in said) else {}
     return {key: value for key, value in alike.items() if value is not None}
 

@@ -177,6 +177,7 @@ class Groups:
         return [wanted for pod in pods if pod is not None and (wanted := wanted_by(pod)) is not None]
 
 
+_CONSTRAINTS = ("nodeSelector", "affinity", "tolerations")
 _OF_GROUP = (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY, names.POD_GROUP_ON_FAILURE)
 
 
@@ -214,6 +215,3 @@ def wanted_by(pod: Object) -> PodTemplate | None:
         return PodTemplate(pod.namespace, proxy, {} if over else source["spec"], requests(spec), ports=host_ports(spec))
     except (InvalidPod, InvalidQuantity, *UNDECODABLE):
         return None
-
-
-_CONSTRAINTS = ("nodeSelector", "affinity", "tolerations")

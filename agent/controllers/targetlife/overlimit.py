@@ -20,6 +20,7 @@ from agent.runtime.controller import Controller
 
 PAUSE_SECONDS = 5.0
 """Between two looks at the pods of a target, each of which is decoded for it."""
+_WHAT_FOLLOWS = "none of them is evicted for that, and no other goes there"
 _WITHIN = Words("False", lifecycle.IN_BOUNDS, "pods of this cluster request no more there than its limits allow")
 
 
@@ -42,33 +43,27 @@ class OverLimitRoom(Controller[Key]):
     async def reconcile(self, key: Key) -> float | None:
         """Say whether one target is beyond its limits: new pods never are the reason, only other limits."""
         obj, node = self._condition.objects.get(key), names.virtual_node(*key)
-        limits = limits_of(obj.decode()) if obj is not None else {}
-        if obj is None or not limits:
-            self._beyond.pop(node, None)
+        limits, over = limits_of(obj.decode()) if obj is not None else {}, ""
+        if limits:
+            wait = self._looked_at.get(key, -PAUSE_SECONDS) + PAUSE_SECONDS - time.monotonic()
+            if wait > 0:
+                return wait
+            self._looked_at[key] = time.monotonic()
+            over = beyond(limits, (pod.decode() for pod in self._proxies.bound_to(node) if pod.phase not in ENDED))
+        else:
             self._looked_at.pop(key, None)
-            if obj is not None and self._condition.status(obj):
-                await self._condition.write(obj, _WITHIN)
-            return None
-        wait = self._looked_at.get(key, -PAUSE_SECONDS) + PAUSE_SECONDS - time.monotonic()
-        if wait > 0:
-            return wait
-        self._looked_at[key] = time.monotonic()
-        over = beyond(limits, (pod.decode() for pod in self._proxies.bound_to(node) if pod.phase not in ENDED))
         if over:
-            self._beyond[node] = key
-            await self._condition.write(obj, Words("True", lifecycle.OVER_LIMIT, f"{over}: {_WHAT_FOLLOWS}"))
-            return None
-        self._beyond.pop(node, None)
-        if self._condition.status(obj):
-            await self._condition.write(obj, _WITHIN)
+            self._beyond[node], words = key, Words("True", lifecycle.OVER_LIMIT, f"{over}: {_WHAT_FOLLOWS}")
+        else:
+            self._beyond.pop(node, None)
+            words = _WITHIN
+        if obj is not None and (over or self._condition.status(obj)):
+            await self._condition.write(obj, words)
         return None
 
     def _there(self, pod: Object) -> Iterable[Key]:
         key = self._beyond.get(pod.node_name) if self._beyond else None
         return [key] if key is not None else ()
-
-
-_WHAT_FOLLOWS = "none of them is evicted for that, and no other goes there"
 
 
 def beyond(limits: Amounts, pods: Iterable[Mapping[str, Any]]) -> str:
