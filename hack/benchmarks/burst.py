@@ -93,7 +93,7 @@ async def _measured(lab: Lab, what: Burst) -> tuple[list[str], dict[str, Any]]:
         *report.latency_lines(latency),
         *report.budget_lines(budgets, _note(what)),
         *more,
-        *report.disturbance((plain.creation, plain.deletion, elected.creation, elected.deletion)),
+        *report.disturbance(report.phases_of(plain, elected)),
     ]
     if what.profile:
         lines += await profiled.finish(lab.sandbox, CLUSTERS[0])

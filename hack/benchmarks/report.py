@@ -46,17 +46,21 @@ def pair_lines(pairs: Sequence[tuple[Run, Run]]) -> list[str]:
     rows = [["pair", "pods/s, plain", "elected", "ratio", "p99", "deletion", "others took"]]
     for number, (plain, elected) in enumerate(pairs, 1):
         ratio = ratios(plain, elected)
-        phases = (plain.creation, plain.deletion, elected.creation, elected.deletion)
         rates = (f"{plain.rate:.1f}", f"{elected.rate:.1f}")
         found = [_ratio(ratio[key]) for key in ("pods_per_second", "creation_to_running_p99", "deletion")]
-        rows.append([str(number), *rates, *found, f"{disturbed(phases) * 100:.0f} %"])
+        rows.append([str(number), *rates, *found, f"{disturbed(phases_of(plain, elected)) * 100:.0f} %"])
     return ["", *table(rows)]
+
+
+def phases_of(plain: Run, elected: Run) -> tuple[Phase, ...]:
+    """All phases of both, in the order in which they were."""
+    return plain.creation, plain.deletion, elected.creation, elected.deletion
 
 
 def processors(plain: Run, elected: Run) -> list[str]:
     """CPU seconds of every process by phase, and the memory of ours."""
     rows = [["CPU seconds", "plain create", "plain delete", "elected create", "elected delete", "peak RSS"]]
-    phases = (plain.creation, plain.deletion, elected.creation, elected.deletion)
+    phases = phases_of(plain, elected)
     for key in sorted(elected.memory, key=lambda key: (key.rpartition("/")[2], key)):
         peak = f"{elected.memory[key].peak / 1024:.0f} MiB" if key.rpartition("/")[2] in OURS else ""
         rows.append([key, *(f"{phase.cpu[key]:.2f}" for phase in phases), peak])
