@@ -1,5 +1,6 @@
 """ManagedClusters on real API servers: kept by us where the definitions are ours, found where others make them."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -16,12 +17,14 @@ from agent.api.kinds import (
     NODES,
     SECRETS,
     TARGETS,
+    Kind,
 )
 from agent.api.names import SUMMARY_NAME, virtual_node
 from agent.api.names.ocm import CLAIM_ID, LABEL_CLUSTER_NAME, LABEL_CLUSTER_SET, MANAGED_CLUSTER, OURS
 from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
 from agent.controllers.target import TargetRoom
 from agent.controllers.virtualnode import VirtualNodeRoom
+from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
@@ -211,6 +214,29 @@ async def test_one_cluster_has_one_however_many_targets_lead_there(pair: Pair) -
         await cluster(pair, name, available("True"))
         await leave(pair, second if name == first else first)
         await gone(lambda: pair.here.get(MANAGED_CLUSTERS, name))
+
+
+async def test_a_target_to_a_cluster_whose_managed_cluster_is_being_made_has_that_one(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way, told_to, create = asyncio.Event(), asyncio.Event(), Client.create_raw
+
+    async def held(self: Client, kind: Kind, *rest: Any, **named: Any) -> bytes:
+        if kind == MANAGED_CLUSTERS:
+            under_way.set()
+            await told_to.wait()
+        return await create(self, kind, *rest, **named)
+
+    monkeypatch.setattr(Client, "create_raw", held)
+    name = await join(pair, "b")
+    async with running(pair.clusters[0], *ROOMS):
+        await until(under_way.is_set)
+        other = await join(pair, "a")
+        await condition(pair.here, pair.namespace, other, "Ready", "True")
+        told_to.set()
+        for each in (name, other):
+            await says(pair, each, name)
+        assert await the_only_one(pair) == name
 
 
 async def the_only_one(pair: Pair) -> str | None:

@@ -99,10 +99,13 @@ class ManagedClusterRoom(Controller[str]):
 
     async def _keep(self, name: str, leads: Sequence[Key], current: Object | None) -> float | None:
         foreign = await self._own_namespace(name)
+        if self._wanted.get(name) != leads:
+            # It comes again with those that lead there now.
+            return None
         view = self._view(name, leads, current, foreign=foreign)
         action = decide(view)
         if isinstance(action, Create):
-            with contextlib.suppress(AlreadyExists):
+            with self._naming.making(name, view.uid), contextlib.suppress(AlreadyExists):
                 # Ours by its label, or the watch tells us whose it is.
                 self._naming.clusters.absorb(await self._client.create_raw(MANAGED_CLUSTERS, action.manifest))
         elif action is not None:

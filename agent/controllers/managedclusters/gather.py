@@ -1,6 +1,7 @@
 """Which ManagedCluster each Target has, kept with every change of either."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -66,6 +67,8 @@ class ClusterNaming:
         self._unknown: set[Key] = set()
         """Targets of which it is not known yet where they lead."""
         self._known: dict[Key, Known] = {}
+        self._coming: list[Known] = []
+        """Those that are being made, which nobody has seen yet."""
         self._found: Mapping[Key, Found] | None = None
         self.targets = deps.local.either(TARGET_KINDS)
         self.clusters = deps.placement.watch(MANAGED_CLUSTERS)
@@ -91,8 +94,26 @@ class ClusterNaming:
             return {}
         if self._found is None:
             match = serve if self._deps.placement.mode == "serve" else consume
-            self._found = match(self._leads.values(), self._known.values())
+            self._found = match(self._leads.values(), [*self._known.values(), *self._coming])
         return self._found
+
+    @contextlib.contextmanager
+    def making(self, name: str, uid: str) -> Iterator[None]:
+        """While a ManagedCluster is being made for a cluster, another Target that leads there has that one."""
+        coming = Known(name, ours=True, uid=uid)
+        self._coming.append(coming)
+        self._found = None
+        try:
+            yield
+        finally:
+            self._coming.remove(coming)
+            self._found = None
+            self._changed()
+
+    def is_there(self, found: Found) -> bool:
+        """Whether the ManagedCluster that a Target has exists, or there is to be none."""
+        store = self.clusters.store
+        return not found.name or (store is not None and store.get(("", found.name)) is not None)
 
     def lead(self, key: Key) -> Lead | None:
         """What is known of a Target."""

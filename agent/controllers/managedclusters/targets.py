@@ -3,6 +3,7 @@
 Watches  Targets, ClusterTargets, ManagedClusters where there are Placements.
 Writes   `status.managedCluster` of Targets and ClusterTargets, and their condition ManagedCluster once there was none.
 A Target of which it is not known yet where it leads is left as it is, and so is what was said of one that is away.
+No ManagedCluster is named before it exists.
 """
 
 from typing import TYPE_CHECKING
@@ -50,13 +51,13 @@ class TargetClusterRoom(Controller[Key]):
             await self._condition.say(obj, _NOT_SERVED, **{FIELD: None})
             return None
         one = self._naming.found.get(key)
-        if one is not None:
+        if one is not None and self._naming.is_there(one):
             words = Words("True", "Found", f"it is {one.name}") if one.name else Words("False", one.reason, one.message)
             await self._condition.say(obj, words, **{FIELD: one.name or None})
         return None
 
     def _look_again(self) -> None:
-        found = self._naming.found
+        found = {key: one for key, one in self._naming.found.items() if self._naming.is_there(one)}
         off = self._placement.mode == "off"
         for each in {target.key for target in self._naming.targets} if off else {*self._said, *found}:
             if off or self._said.get(each) != found.get(each):
