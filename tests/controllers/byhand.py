@@ -10,11 +10,20 @@ NOBODYS = {"schedulerName": "nobody"}
 """Of pods that nothing in the cluster binds, runs or ends."""
 
 
+async def bind(client: Client, namespace: str, name: str) -> None:
+    """Bind a pod to a node that is not there.
+
+    It is the pod's alone: kube-controller-manager removes all pods of a missing node 40 s after the first was bound.
+    """
+    node = f"{namespace}-{name}"
+    binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+    await client.create(PODS, binding, namespace, sub="binding")
+
+
 async def start(client: Client, namespace: str, name: str) -> dict[str, Any]:
     """Bind a delegate as soon as it is there, and have it run."""
     found = await until(lambda: client.get(PODS, name, namespace))
-    binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "without-kubelet"}}
-    await client.create(PODS, binding, namespace, sub="binding")
+    await bind(client, namespace, name)
     await say(client, namespace, name, "Running")
     return found
 

@@ -296,8 +296,7 @@ async def test_the_node_of_a_delegate_is_told_though_its_kubelet_says_nothing(
     async with running(cluster, Chaperon):
         await client.create(CHAPERONS, chaperon("web", schedulerName="nobody"), namespace)
         await until(lambda: client.get(PODS, "web", namespace))
-        binding = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "without-kubelet"}}
-        await client.create(PODS, binding, namespace, sub="binding")
+        await byhand.bind(client, namespace, "web")
         told = await status(client, namespace, "web", phase="Pending")
     assert told["status"]["conditions"][0]["type"] == "PodScheduled"
     assert told["status"]["conditions"][0]["status"] == "True"

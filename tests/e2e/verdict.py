@@ -1,6 +1,7 @@
 """The roles of agents and webhooks hold no verb that these tests, all of them together, do not need."""
 
 from collections import defaultdict
+from collections.abc import Generator
 
 import pytest
 from xdist.workermanage import WorkerController
@@ -67,7 +68,7 @@ Uninstalling has a role of its own, with which it runs in tests/chart.
 """
 
 _IN_VAIN = 6
-"""Not the exit status of failed tests: hack/test runs these once more, and would forget this."""
+"""Not the exit status of failed tests: hack/test runs these once more, and remembers this."""
 
 
 class Verdict:
@@ -110,8 +111,10 @@ class Verdict:
         else:
             self._said = "no verb is granted in vain"
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say it."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+        """Say it, after all else: whoever sees the end of a log alone finds it there."""
+        yield
         if self._said:
             terminalreporter.section("rights of agents and webhooks")
             terminalreporter.write_line(self._said)
