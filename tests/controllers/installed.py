@@ -1,13 +1,12 @@
-"""Kinds of networks whose controllers do not run here, on the API servers of a pair, for as long as a test takes."""
+"""Kinds of networks whose controllers do not run here, for as long as a test takes."""
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from agent.api.kinds import CRDS, Kind
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from tests.controllers.pair import Pair
 from tests.waiting import until
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -34,19 +33,20 @@ def definition(kind: Kind, schema: dict[str, Any] | None = None) -> dict[str, An
 
 
 @contextlib.asynccontextmanager
-async def installed(pair: Pair, kinds: Iterable[tuple[Kind, dict[str, Any] | None]]) -> AsyncIterator[None]:
-    """The kinds, served by both clusters."""
-    both, kinds = (pair.here, pair.there), list(kinds)
+async def installed(
+    clients: Sequence[Client], kinds: Sequence[tuple[Kind, dict[str, Any] | None]]
+) -> AsyncIterator[None]:
+    """The kinds, served by all these clusters."""
     try:
-        for client in both:
+        for client in clients:
             for kind, schema in kinds:
                 await client.create(CRDS, definition(kind, schema))
-        for client in both:
+        for client in clients:
             for kind, _ in kinds:
                 await until(lambda client=client, kind=kind: _served(client, kind))  # type: ignore[misc]
         yield
     finally:
-        for client in both:
+        for client in clients:
             for kind, _ in kinds:
                 with contextlib.suppress(NotFound):
                     await client.delete(CRDS, str(kind))

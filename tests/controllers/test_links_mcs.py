@@ -49,7 +49,7 @@ async def test_what_became_of_an_export_is_told(pair: Pair, monkeypatch: pytest.
     monkeypatch.setattr(controller, "ASK_SECONDS", 0.5)
     mcs = Implementation(pair)
     async with (
-        installed(pair, [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]),
+        installed((pair.here, pair.there), [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]),
         shared_with_eu(pair),
         pair.at_work(ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True, discovery_interval=1.0),
     ):

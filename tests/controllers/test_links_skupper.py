@@ -24,7 +24,7 @@ from agent.model.skupper import MANAGER, host
 from tests.controllers.installed import installed
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, condition, rows, shared_with_eu
-from tests.controllers.skupper import KINDS, ROUTERS, Skupper
+from tests.controllers.skupper import KINDS, Skupper
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -56,10 +56,10 @@ async def routed(pair: Pair, client: Client, want: list[tuple[str, list[str]]]) 
 async def test_services_reach_other_clusters_by_skupper(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "ASK_SECONDS", 0.5)
     monkeypatch.setattr(driver, "AGAIN_SECONDS", 0.3)
-    network = Skupper(pair)
+    network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
     network.refusals = 1
     async with (
-        installed(pair, KINDS),
+        installed((pair.here, pair.there), KINDS),
         shared_with_eu(pair),
         pair.at_work(
             ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True, skupper=True, discovery_interval=1.0
@@ -103,7 +103,7 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair, monkeypatch:
             sites[name] = site["spec"].get("linkAccess")
         assert sites == {"here": "default", "eu": None}
         for name, client in network.clusters.items():
-            await routed(pair, client, [(ROUTERS[name], ["http", "admin"])])
+            await routed(pair, client, [(network.routers[name], ["http", "admin"])])
 
         network.ready = {"here"}
         message = await links.says("Programmed", "False", "NoEndpoints")
