@@ -13,6 +13,7 @@ from agent.api.kinds import (
     PODS,
     SECRETS,
     SERVICE_EXPORTS,
+    SERVICE_LINKS,
     SERVICES,
     TARGETS,
 )
@@ -84,22 +85,32 @@ async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespa
         )
 
     await fleet.until("us is on its own", only_own, about=namespace)
-    for cluster in ("cd", "us"):
+    for cluster in shared.CLUSTERS:
         await fleet.clients[cluster].create(CRDS, export_crd())
     try:
-        await driver(fleet, namespace, "us", "mcs")
-        for cluster in ("cd", "us"):
+        for target in TARGET_CLUSTERS:
+            await driver(fleet, namespace, target, "mcs")
+        for cluster in shared.CLUSTERS:
             await has(fleet, cluster, SERVICE_EXPORTS, namespace, "web", lambda found: True)
         # Delegates elsewhere have another name then: under its own the Service leads to the proxy pods' addresses.
         await has(fleet, "cd", SERVICES, namespace, "web", lambda found: found["spec"]["selector"] == {"app": "web"})
         await known_everywhere(fleet, namespace, "web", 4, ("cd",))
-        await driver(fleet, namespace, "us", "endpointslices")
+        await has(fleet, "cd", SERVICE_LINKS, namespace, "web", waits_for_an_implementation)
+        for target in TARGET_CLUSTERS:
+            await driver(fleet, namespace, target, "endpointslices")
         await rerouted(fleet, namespace, "web")
-        await shared.gone(fleet, SERVICE_EXPORTS, namespace, "web", ("cd", "us"))
+        await shared.gone(fleet, SERVICE_EXPORTS, namespace, "web", shared.CLUSTERS)
         await known_everywhere(fleet, namespace, "web", 4)
     finally:
-        for cluster in ("cd", "us"):
+        for cluster in shared.CLUSTERS:
             await fleet.clients[cluster].delete(CRDS, "serviceexports.multicluster.x-k8s.io")
+
+
+def waits_for_an_implementation(link: Raw) -> bool:
+    """Whether targets reach each other by exports of which nobody has said anything."""
+    rows = (link.get("status") or {}).get("clusters") or ()
+    between = {row["cluster"] for row in rows if row["driver"] == "mcs" and set(row["from"]) & set(TARGET_CLUSTERS)}
+    return set(TARGET_CLUSTERS) <= between and "see that one runs" in condition(link, "Programmed")["message"]
 
 
 async def test_addresses_of_pods_stay_where_they_mean_something(fleet: Fleet, namespace: str) -> None:

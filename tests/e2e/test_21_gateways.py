@@ -11,6 +11,7 @@ from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 from agent.sandbox.manifests import AGENT_NAMESPACE
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet, condition
+from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.shared import has, known_everywhere
 from tests.e2e.test_21_drivers import driver
 
@@ -46,10 +47,10 @@ async def test_gateways_of_every_cluster_are_told_of_the_others(fleet: Fleet, na
 
     # What is missing is looked for twice a minute.
     await fleet.until("the driver is gateway", chosen, about=namespace, seconds=60)
-    own = {each: await own_pods(fleet, namespace, each) for each in CLUSTERS}
 
     async def told() -> bool:
         found = await peers(fleet, namespace)
+        own = {each: await own_pods(fleet, namespace, each) for each in CLUSTERS}
         return all(
             len(each) == 2
             and sorted(service["ready"] for peer in each for service in peer["spec"]["services"])
@@ -59,6 +60,10 @@ async def test_gateways_of_every_cluster_are_told_of_the_others(fleet: Fleet, na
         )
 
     await fleet.until("each cluster is told of the two others", told, about=namespace)
+    await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 6}}, namespace)
+    await fleet.running(namespace, "web", 6)
+    await fleet.until("each cluster is told of more pods in the two others", told, about=namespace)
+    own = {each: await own_pods(fleet, namespace, each) for each in CLUSTERS}
     found = await peers(fleet, namespace)
     cas = {peer["spec"]["uid"]: peer["spec"]["ca"] for each in found.values() for peer in each}
     assert len(cas) == len(set(cas.values())) == 3

@@ -97,7 +97,7 @@ async def test_a_network_of_ac3_works_as_it_is_written_and_leaves_nothing(fleet:
             template = backend["spec"]["template"]["metadata"]
             in_us = json.dumps({"nodeSelector": {REGION: "us"}})
             template["annotations"][PREFIX + PROXY_CONSTRAINTS] = in_us
-            ports = [{"name": "http", "port": 8080}]
+            ports = [{"name": "http", "port": 8080}, {"name": "admin", "port": 9090}]
             service = shared.service("backend", selector=template["labels"], ports=ports)
             await source.create(SERVICES, service, namespace)
             await source.create(DEPLOYMENTS, backend, namespace)
@@ -109,6 +109,11 @@ async def test_a_network_of_ac3_works_as_it_is_written_and_leaves_nothing(fleet:
             (link,) = await source.list(SERVICE_LINKS, namespace, labels="multicluster/ac3-network-uid")
             assert reached(link) == {"eu": ["us"]}
             assert await shared.ready(fleet, namespace, "backend", "eu") == await own(fleet, namespace, "us")
+            (wanted,) = example["spec"]["links"]
+            changed = {**wanted, "services": [{"name": "backend", "port": 9090}]}
+            await source.patch(MULTI_CLUSTER_NETWORKS, "hello", {"spec": {"links": [changed]}}, namespace)
+            name = link["metadata"]["name"]
+            await has(fleet, "cd", SERVICE_LINKS, namespace, name, lambda found: found["spec"] != link["spec"])
             await source.delete(MULTI_CLUSTER_NETWORKS, "hello", namespace)
             await shared.gone(fleet, MULTI_CLUSTER_NETWORKS, namespace, "hello", ("cd",))
             assert await source.list(SERVICE_LINKS, namespace, labels="multicluster/ac3-network-uid") == []

@@ -63,7 +63,8 @@ async def test_services_reach_other_clusters_by_skupper_and_other_namespaces(fle
             for client in fleet.clients.values():
                 await mended(fleet, client, kind, namespace)
         await callers_elsewhere(fleet, namespace)
-        await fleet.source.delete(SERVICES, "web", namespace)
+        chosen["metadata"]["annotations"]["multicluster/network-driver"] = "endpointslices"
+        await fleet.source.patch(SERVICES, "web", chosen, namespace)
 
         async def nothing_is_left() -> bool:
             kinds = (LISTENERS, CONNECTORS)
