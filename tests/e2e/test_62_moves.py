@@ -19,6 +19,7 @@ from agent.api.names import PREFIX, SHORT_PREFIX, SHUTDOWN_DELAY
 from agent.api.names.lifecycle import RETIRE
 from agent.sandbox import SandboxError, binaries
 from agent.sandbox.progress import Silent
+from tests.cli.command import flotilla
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS, ELECT, STATEFULSETS
@@ -158,7 +159,7 @@ async def test_a_stateful_set_moves_pod_by_pod_and_no_request_is_lost(fleet: Fle
 
 
 @long
-async def test_a_target_is_emptied_and_a_single_replica_with_a_budget_goes_along(
+async def test_targets_are_retired_and_drained_and_a_single_replica_with_a_budget_goes_along(
     fleet: Fleet, place: str, ingresses: dict[str, str]
 ) -> None:
     one = web("one", 1)
@@ -169,21 +170,40 @@ async def test_a_target_is_emptied_and_a_single_replica_with_a_budget_goes_along
     await in_clusters(fleet, place, {"eu"})
     # To where they are, too: nothing moves for that.
     await say(fleet, place, {TARGETS: "us,eu"})
+    async with unnoticed(fleet, place, ingresses):
+        await retire(fleet, place, "eu", "true")
+        await all_in(fleet, place, "us")
+    await retire(fleet, place, "eu", None)
+    verbs = ("-n", place, "--kubeconfig", str(fleet.sandbox["cd"].kubeconfig))
+    async with unnoticed(fleet, place, ingresses):
+        code, output, errors = await flotilla("drain", "us", *verbs)
+        assert code == 0, errors
+        assert "drained, and closed until it is undrained" in output
+        await all_in(fleet, place, "eu")
+    assert (await flotilla("undrain", "us", *verbs))[0] == 0
+    await fleet.source.delete(DEPLOYMENTS, "one", place)
+    await say(fleet, place, {TARGETS: "eu"})
+    await in_clusters(fleet, place, {"eu"})
+
+
+async def all_in(fleet: Fleet, place: str, cluster: str) -> None:
+    """Wait until both Deployments are in a cluster."""
+    await in_clusters(fleet, place, {cluster})
+    await in_clusters(fleet, place, {cluster}, 1, app="one")
+
+
+@contextlib.asynccontextmanager
+async def unnoticed(fleet: Fleet, place: str, ingresses: dict[str, str]) -> AsyncIterator[None]:
+    """Whatever becomes of a target meanwhile, no request fails and no Deployment has fewer pods."""
     began = time.monotonic()
     async with (
         traffic(fleet, place, "web", ingresses) as asked,
         history(fleet, place, "web") as found,
         history(fleet, place, "one") as single,
     ):
-        await retire(fleet, place, "eu", "true")
-        await in_clusters(fleet, place, {"us"})
-        await in_clusters(fleet, place, {"us"}, 1, app="one")
+        yield
     kept(found, asked, began, surge=SURGE)
     assert min(single.available) >= 1, "the single replica was always there"
-    await retire(fleet, place, "eu", None)
-    await fleet.source.delete(DEPLOYMENTS, "one", place)
-    await say(fleet, place, {TARGETS: "eu"})
-    await in_clusters(fleet, place, {"eu"})
 
 
 async def retire(fleet: Fleet, namespace: str, target: str, value: str | None) -> None:
