@@ -61,6 +61,12 @@ class Scheduling:
     reserve_patience: float = flag(
         DURATION, "2s", "mode reserve: how long the first reservation waits for those that would be better"
     )
+    reserve_candidates: int = flag(
+        whole(0),
+        "0",
+        "mode reserve: how many candidates of a pod without a group may wait for a reservation, or have one, at a time,"
+        " in the targets that rank best; another is made for each that is refused or told nothing; 0: in all targets",
+    )
     group_timeout: float = flag(
         DURATION, "30s", "how long the pods of a group collect reservations before they give them all back"
     )

@@ -17,7 +17,8 @@ from agent.sandbox import Cluster
 from agent.scheduler import proxy_writer
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.proxy_writer import ProxyWriter
-from agent.scheduler.reserve import decide as reserve
+from agent.scheduler.reserve import controller as reserve
+from agent.scheduler.reserve.view import Timeouts
 from agent.scheduling.ranking import Ranking
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
 from tests.controllers.rooms import running
@@ -183,7 +184,7 @@ async def test_other_figures_of_the_same_reasons_are_told_a_while_later(
 async def test_a_candidate_that_no_scheduler_takes_up_is_told_of(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reserve, "Timeouts", functools.partial(reserve.Timeouts, silence=1.0))
+    monkeypatch.setattr(reserve, "Timeouts", functools.partial(Timeouts, silence=1.0))
     async with (
         running(cluster, *ALL, scheduling="reserve") as deps,
         connected(deps, client, namespace, eu=None) as targets,

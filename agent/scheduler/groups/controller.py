@@ -22,7 +22,7 @@ from agent.scheduler.limits import RequestLimits
 from agent.scheduler.modes import group_name, group_of, is_open
 from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.reserve.controller import ReserveScheduling
-from agent.scheduler.reserve.decide import ReservePod
+from agent.scheduler.reserve.view import ReservePod
 from agent.scheduler.results import Done, RequeueAfter, Result, soonest
 
 DISRUPTED = "DisruptionTarget"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from agent.api import names
 from agent.api.names.ocm import PLACEMENT
 from agent.scheduler.groups.turns import GroupMemory, Key
-from agent.scheduler.reserve.decide import ReservePod
+from agent.scheduler.reserve.view import ReservePod
 
 
 @dataclass(frozen=True)

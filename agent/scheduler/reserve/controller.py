@@ -15,9 +15,11 @@ from agent.model.podstate import NEGATIVE, CandidateStatus, observe
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.limits import RequestLimits
+from agent.scheduler.modes import group_of
 from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.reserve import decide, steps
 from agent.scheduler.reserve.candidate_writer import CandidateWriter, CreateCandidate, DeleteChaperon, parent_uid
+from agent.scheduler.reserve.view import PERMITTED, Permit, ReservePod, Timeouts, denied
 from agent.scheduler.results import AT_ONCE, Done, Queued, RequeueAfter, Result, WaitForChange, soonest, soonest_after
 from agent.scheduling.explain import explain
 from agent.scheduling.ranking import Ranking
@@ -57,7 +59,8 @@ class ReserveScheduling:
         self._undecided = limits.undecided
         self._changes = limits.changes
         settings = deps.settings
-        self._timeouts = decide.Timeouts(settings.reserve_patience, settings.dwell, take_up=settings.take_up)
+        self._most = settings.reserve_candidates
+        self._timeouts = Timeouts(settings.reserve_patience, settings.dwell, take_up=settings.take_up)
         self._seen: dict[str, dict[str, CandidateStatus]] = {}
         self._rankings: dict[str, _Ranked] = {}
 
@@ -75,10 +78,10 @@ class ReserveScheduling:
         begun = closed or claim or self._deps.chaperons.of(pod.key)
         if not begun and not self._undecided.admits(pod.uid, pod.key, pod.priority):
             return Done()
-        permit = decide.PERMITTED
+        permit = PERMITTED
         if closed:
             # It stays with the target that it is claimed by.
-            permit = decide.Permit(only=claim) if claim else decide.denied(closed)
+            permit = Permit(only=claim) if claim else denied(closed)
         try:
             return await self.step(pod, permit)
         finally:
@@ -92,7 +95,7 @@ class ReserveScheduling:
         seen = self._seen.get(pod.uid, {}).values()
         return not self._writer.creating(pod.uid) and all(s.going or s.state in NEGATIVE for s in seen)
 
-    async def step(self, pod: Object, permit: decide.Permit = decide.PERMITTED) -> Result:
+    async def step(self, pod: Object, permit: Permit = PERMITTED) -> Result:
         """All steps that can be taken now."""
         before = self._rankings.get(pod.uid)
         try:
@@ -110,8 +113,8 @@ class ReserveScheduling:
             self._cache.end_trials(pod, self._writer.creating(pod.uid))
 
     def view(
-        self, pod: Object, permit: decide.Permit = decide.PERMITTED, *, order: bool = True, fresh: bool = False
-    ) -> tuple[decide.ReservePod, Ranking]:
+        self, pod: Object, permit: Permit = PERMITTED, *, order: bool = True, fresh: bool = False
+    ) -> tuple[ReservePod, Ranking]:
         """What the decision is made from.
 
         :param order: whether the order of the targets is wanted also where it decides nothing
@@ -126,8 +129,8 @@ class ReserveScheduling:
         if target is not None and not permit.begun and not any(each.allowed for each in candidates):
             # A claim that has led to nothing yet is withdrawn.
             why = self._cache.misplaced(pod, target)
-            permit = decide.denied(why) if why else permit
-        view = decide.ReservePod(
+            permit = denied(why) if why else permit
+        view = ReservePod(
             claim=claim,
             claim_uid=podstate.claimed_chaperon(pod),
             claim_known=target is not None,
@@ -139,6 +142,8 @@ class ReserveScheduling:
             creating=self._writer.creating(pod.uid),
             refused=self._writer.refused(pod.uid),
             permit=permit,
+            # Pods of a group go where all of them have reservations.
+            most=0 if group_of(pod) is not None else self._most,
             timeouts=self._timeouts,
         )
         return view, ranking
@@ -173,7 +178,7 @@ class ReserveScheduling:
         self._seen[pod.uid] = found
         return tuple(found.values())
 
-    async def _take(self, pod: Object, view: decide.ReservePod, ranking: Ranking, found: list[steps.Step]) -> Result:
+    async def _take(self, pod: Object, view: ReservePod, ranking: Ranking, found: list[steps.Step]) -> Result:
         result: Result = WaitForChange()
         for step in found:
             match step:
@@ -268,7 +273,7 @@ class ReserveScheduling:
         found.sort(key=lambda each: (not each.target.ready, each.target.node_name != node))
         return (found[0].target, found[0].chaperon) if found else None
 
-    async def _tell(self, pod: Object, view: decide.ReservePod, ranking: Ranking, message: str) -> float | None:
+    async def _tell(self, pod: Object, view: ReservePod, ranking: Ranking, message: str) -> float | None:
         if not self._cache.knows_where(pod):
             return _LEFT.seconds
         refusals = self._writer.reasons(pod.uid) | decide.reasons(view, time.monotonic())
@@ -277,7 +282,7 @@ class ReserveScheduling:
         return await self._proxies.tell_rejections(pod.decode(), text, ranking, throttled=not view.permit.message)
 
 
-def _counts(step: steps.Step, permit: decide.Permit) -> bool:
+def _counts(step: steps.Step, permit: Permit) -> bool:
     """Whether a step is one for which the order of the targets has to be that of this moment."""
     match step:
         case steps.Claim() | steps.Create():

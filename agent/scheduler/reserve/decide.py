@@ -11,7 +11,7 @@ allowed, the others go. What keeps a pod from running twice, whoever acts on wha
 Everything is read from API objects. `CandidateStatus.since` is memory of the process: losing it costs time only.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from agent.model.podstate import NEGATIVE, CandidateStatus, claim_stands
 from agent.scheduler.reserve.steps import (
@@ -26,84 +26,9 @@ from agent.scheduler.reserve.steps import (
     Unclaim,
     Wait,
 )
-
-
-@dataclass(frozen=True)
-class Permit:
-    """What the pod's group lets it do; a pod without a group may do everything."""
-
-    reserve: bool = True
-    """It may have candidates. When not, those that it has are released, and its claim when it is not allowed yet."""
-    claim: bool = True
-    allow: bool = True
-    only: str = ""
-    """The one virtual node it may go to, empty for any."""
-    claim_at_once: bool = False
-    """Claim what is reserved now; others do not wait for a better target."""
-    committed: bool = False
-    """The group has begun: a claimed candidate is allowed even when its reservation is lost."""
-    begun: bool = False
-    message: str = ""
-    run: str = ""
-    """The start of its group that its claim belongs to, of a group that starts again as a whole."""
-
-
-PERMITTED = Permit()
-
-
-def denied(message: str) -> Permit:
-    """For a pod that may not have candidates; `message` says why."""
-    return Permit(reserve=False, claim=False, allow=False, message=message)
-
+from agent.scheduler.reserve.view import ReservePod, Timeouts
 
 NO_SCHEDULER = "no scheduler has reserved a node for the pod's candidate: see that a candidate scheduler runs there"
-
-
-@dataclass(frozen=True)
-class Timeouts:
-    """Settings, in seconds."""
-
-    patience: float = 2.0
-    """How long after the first reservation candidates that rank better may still be undecided."""
-    dwell: float = 10.0
-    """How long an allowed candidate stays that has turned out to be unschedulable."""
-    silence: float = 30.0
-    """How long a candidate may be pending before the pod tells of it."""
-    take_up: float = 60.0
-    """How long an allowed candidate may be without a node when its scheduler does not say that none will do."""
-
-    @property
-    def neglect(self) -> str:
-        """Why the pod leaves a target after that."""
-        unbound = f"nobody there has bound the pod's candidate for {self.take_up:g} s since it was allowed"
-        return f"{unbound}: see that the agent and the candidate scheduler run there"
-
-
-@dataclass(frozen=True)
-class ReservePod:
-    """A proxy pod that is not bound, its claim and its candidates."""
-
-    claim: str
-    """Virtual node of the claim, empty for none."""
-    claim_uid: str
-    """The chaperon that the claim names; empty for a claim of mode `ranked`, which names whatever is in the target."""
-    claim_known: bool
-    """Whether the claim's target is connected."""
-    claim_ready: bool
-    claim_held: bool
-    """Whether the pod still carries the finalizer of the claim's target."""
-    claim_state: str
-    """Why it is not ready, in words."""
-    candidates: tuple[CandidateStatus, ...]
-    """Of chaperons with this pod's UID, in all connected targets."""
-    order: tuple[str, ...]
-    """Virtual nodes of targets that are ready and pass the filters, best first."""
-    creating: frozenset[str] = frozenset()
-    """Virtual nodes whose target is being sent a candidate right now."""
-    refused: frozenset[str] = frozenset()
-    """Virtual nodes whose target has refused to take a candidate a moment ago."""
-    permit: Permit = PERMITTED
-    timeouts: Timeouts = Timeouts()
 
 
 def decide(view: ReservePod, now: float) -> list[Step]:
@@ -226,8 +151,7 @@ def _unclaimed(view: ReservePod, now: float) -> list[Step]:
     if left is not None and left <= 0 and view.permit.claim:
         return [Claim(found[0].node_name, found[0].uid)]
     targets = feasible(view)
-    taken = {s.node_name for s in view.candidates} | view.creating | view.refused
-    steps: list[Step] = [Create(node) for node in targets if node not in taken]
+    steps: list[Step] = [Create(node) for node in _untried(view, now)]
     here = {s.uid for s in view.candidates if s.node_name in targets}
     for candidate in _distinct(view):
         if candidate.live and candidate.uid not in here:
@@ -239,6 +163,17 @@ def _unclaimed(view: ReservePod, now: float) -> list[Step]:
     if steps and left is None:
         left = view.timeouts.silence
     return [*steps, Wait("", left) if steps or found else _why_not(view, now)]
+
+
+def _untried(view: ReservePod, now: float) -> Sequence[str]:
+    """Where candidates are to be made, best first: in all targets, or in as many as may be undecided at a time."""
+    taken = {s.node_name for s in view.candidates} | view.creating | view.refused
+    found = [node for node in feasible(view) if node not in taken]
+    if not view.most:
+        return found
+    refusing = reasons(view, now)
+    hopeful = {s.node_name for s in view.candidates if s.live and s.node_name not in refusing} | view.creating
+    return found[: max(0, view.most - len(hopeful & {*feasible(view)}))]
 
 
 def _adopt(view: ReservePod, certain: list[CandidateStatus]) -> list[Step]:
@@ -260,10 +195,11 @@ def _adopt(view: ReservePod, certain: list[CandidateStatus]) -> list[Step]:
 def _patience_left(view: ReservePod, found: list[CandidateStatus], now: float) -> float:
     """Seconds that the best reservation still waits for targets that rank better."""
     best = found[0]
-    decided = {s.node_name for s in view.candidates if s.going or s.state in NEGATIVE} | view.refused
+    undecided = {s.node_name for s in view.candidates if not s.going and s.state not in NEGATIVE}
+    undecided |= {*view.creating, *_untried(view, now)}
     targets = feasible(view)
     better = targets[: targets.index(best.node_name)]
-    if view.permit.claim_at_once or all(node in decided for node in better):
+    if view.permit.claim_at_once or undecided.isdisjoint(better):
         return 0.0
     return min(s.since for s in found) + view.timeouts.patience - now
 

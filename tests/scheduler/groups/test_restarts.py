@@ -8,7 +8,7 @@ import pytest
 
 from agent.scheduler.groups.decide import GroupDecision, contender
 from agent.scheduler.groups.members import Group, Member
-from agent.scheduler.reserve.decide import ReservePod
+from agent.scheduler.reserve.view import ReservePod
 from tests.scheduler.groups.test_decide import HELD, HELD_IN_US, LIMITS, group, judge, member, only_permit
 from tests.scheduler.reserve.candidates import EU, US, candidate, view
 

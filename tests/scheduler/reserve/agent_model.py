@@ -9,6 +9,8 @@ from agent.scheduler.groups.members import Group, Member
 from agent.scheduler.groups.turns import GroupMemory, Timeouts
 from agent.scheduler.reserve import decide as reserve
 from agent.scheduler.reserve import steps
+from agent.scheduler.reserve.view import PERMITTED, Permit, ReservePod
+from agent.scheduler.reserve.view import Timeouts as ReserveTimeouts
 from tests.scheduler.reserve.world_model import Operation, Pod, Raw, Request, Then, World, ignore
 
 
@@ -21,6 +23,7 @@ class Agent:
     guards_claims = True
     guards_uids = True
     sweeps = True
+    most = 0
     limits = Timeouts(timeout=10.0, hopeless=3.0, first_pause=1.0, longest_pause=4.0)
 
     def __init__(self, world: World, source: int, *, late: bool = False, clock: float = 0.0) -> None:
@@ -86,9 +89,9 @@ class Agent:
             found.append(candidate)
         return tuple(found)
 
-    def view(self, pod: Pod, permit: reserve.Permit = reserve.PERMITTED) -> reserve.ReservePod:
+    def view(self, pod: Pod, permit: Permit = PERMITTED) -> ReservePod:
         places = [node for node in pod.order if self.ready[node] and node not in self.world.cordoned]
-        return reserve.ReservePod(
+        return ReservePod(
             claim=pod.claim,
             claim_uid=pod.claim_uid,
             claim_known=True,
@@ -98,12 +101,13 @@ class Agent:
             candidates=self.candidates(pod),
             order=tuple(sorted(places, key=lambda node: node in pod.attempts)),
             permit=permit,
-            timeouts=reserve.Timeouts(patience=2.0, dwell=5.0, take_up=6.0),
+            most=0 if pod.group else self.most,
+            timeouts=ReserveTimeouts(patience=2.0, dwell=5.0, take_up=6.0),
         )
 
-    def permit(self, pod: Pod) -> reserve.Permit:
+    def permit(self, pod: Pod) -> Permit:
         if not pod.group:
-            return reserve.PERMITTED
+            return PERMITTED
         present = {each.group for each in self.pods.values() if each.group}
         rivals = [groups.contender(self._group(name)) for name in present - {pod.group}]
         group = self._group(pod.group)
@@ -162,7 +166,7 @@ class Agent:
         if answer is not None and answer.name in self.pods and self.pods[answer.name].version < answer.version:
             self.pods[answer.name] = answer
 
-    def _take(self, pod: Pod, view: reserve.ReservePod, step: steps.Step) -> None:
+    def _take(self, pod: Pod, view: ReservePod, step: steps.Step) -> None:
         world, source = self.world, self.source
         match step:
             case steps.Create(node):

@@ -5,7 +5,7 @@ from typing import Any
 
 from agent.api import names
 from agent.model.podstate import CandidateStatus, observe
-from agent.scheduler.reserve.decide import ReservePod
+from agent.scheduler.reserve.view import ReservePod
 
 EU, US, AP = "eu", "us", "ap"
 FULL = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}

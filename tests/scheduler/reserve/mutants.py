@@ -6,12 +6,13 @@ from typing import Any
 from agent.scheduler.groups import decide as groups
 from agent.scheduler.reserve import decide as reserve
 from agent.scheduler.reserve import steps
+from agent.scheduler.reserve.view import ReservePod
 from tests.scheduler.reserve.agent_model import Agent
 
 
 class AllowsBeforeItClaims(Agent):
     @staticmethod
-    def decide(view: reserve.ReservePod, now: float) -> list[steps.Step]:
+    def decide(view: ReservePod, now: float) -> list[steps.Step]:
         found = reserve.reserved(view)
         if found and not view.claim:
             return [steps.Allow(found[0].node_name, found[0].uid, found[0].version)]
@@ -34,19 +35,19 @@ class KeepsLosers(Agent):
     sweeps = False
 
     @staticmethod
-    def decide(view: reserve.ReservePod, now: float) -> list[steps.Step]:
+    def decide(view: ReservePod, now: float) -> list[steps.Step]:
         return [step for step in reserve.decide(view, now) if not (view.claim and isinstance(step, steps.Delete))]
 
 
 class AsksForNoSecondRound(Agent):
     @staticmethod
-    def decide(view: reserve.ReservePod, now: float) -> list[steps.Step]:
+    def decide(view: ReservePod, now: float) -> list[steps.Step]:
         return [step for step in reserve.decide(view, now) if not isinstance(step, steps.NextRound)]
 
 
 class NeverGivesUp(Agent):
     @staticmethod
-    def decide(view: reserve.ReservePod, now: float) -> list[steps.Step]:
+    def decide(view: ReservePod, now: float) -> list[steps.Step]:
         return [step for step in reserve.decide(view, now) if not isinstance(step, steps.GiveUp)]
 
 

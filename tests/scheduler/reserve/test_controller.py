@@ -84,6 +84,22 @@ async def test_a_target_that_falls_silent_at_a_step_holds_only_the_pods_it_was_p
         await at.settled(len(PODS_AT_ONCE))
 
 
+async def test_with_a_bound_of_one_a_pod_has_one_candidate_where_nothing_refuses_it(opened: Open) -> None:
+    async with opened(reserve_candidates=1) as at:
+        sent = 0
+
+        def count(asked: str, path: str) -> bool:
+            nonlocal sent
+            sent += asked == "POST" and "/podchaperons" in path
+            return False
+
+        for relay in at.relays.values():
+            relay.lose_reply = count
+        await at.pods(*PODS_AT_ONCE)
+        await at.settled(len(PODS_AT_ONCE))
+        assert sent == len(PODS_AT_ONCE)
+
+
 async def test_a_black_hole_costs_pods_that_can_go_elsewhere_nothing(opened: Open) -> None:
     async with opened() as at:
         at.relays["us"].freeze()

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.scheduler.reserve.decide import Permit, Timeouts, decide, reasons
+from agent.scheduler.reserve.decide import decide, reasons
 from agent.scheduler.reserve.steps import Allow, Bind, Claim, Create, Delete, GiveUp, NextRound, Unclaim, Wait
+from agent.scheduler.reserve.view import Permit, Timeouts
 from tests.scheduler.reserve.candidates import AP, EU, FULL, SCHEDULED, US, candidate, view
 
 CLOSED = Permit(reserve=False, claim=False, allow=False, message="the group waits")
@@ -37,6 +38,44 @@ def test_a_candidate_in_a_target_that_does_not_answer_is_left_alone() -> None:
     assert decide(view(candidate(EU, ready=False, reserved=True), order=()), 0.0) == [
         Wait("no target passes the filters")
     ]
+
+
+@pytest.mark.parametrize(
+    ("candidates", "changes", "made"),
+    [
+        pytest.param((), {}, [EU], id="the best first"),
+        pytest.param((), {"most": 2}, [EU, US], id="two"),
+        pytest.param((), {"most": 4}, [EU, US, AP], id="more than there are targets"),
+        pytest.param((candidate(US),), {}, [], id="one is undecided, though another ranks better now"),
+        pytest.param((candidate(EU, FULL),), {}, [US], id="the best is full"),
+        pytest.param((candidate(EU, FULL), candidate(US)), {"most": 2}, [AP], id="one of two is full"),
+        pytest.param((candidate(EU, going=True),), {}, [US], id="it is going"),
+        pytest.param((candidate("gone"),), {}, [EU], id="its target does not fit any more"),
+        pytest.param((), {"creating": frozenset((US,))}, [], id="one is being made"),
+        pytest.param((), {"refused": frozenset((EU,))}, [US], id="the best has refused"),
+        pytest.param((candidate(EU, FULL), candidate(US, FULL), candidate(AP, FULL)), {}, [], id="all are full"),
+    ],
+)
+def test_with_a_bound_the_next_target_is_tried_after_a_refusal(
+    candidates: tuple[Any, ...], changes: dict[str, Any], made: list[str]
+) -> None:
+    steps = decide(view(*candidates, **{"most": 1} | changes), 0.0)
+    assert [step.node_name for step in steps if isinstance(step, Create)] == made
+
+
+def test_with_a_bound_the_next_target_is_tried_after_a_silence() -> None:
+    assert decide(view(candidate(EU), most=1), 29.0) == [Wait("", 1.0)]
+    assert Create(US) in decide(view(candidate(EU), most=1), 30.0)
+
+
+def test_with_a_bound_a_reservation_waits_for_no_target_without_a_candidate() -> None:
+    assert decide(view(candidate(US, reserved=True), most=1), 0.0) == [Claim(US, "c-us")]
+    assert decide(view(candidate(US, reserved=True), most=2), 0.0) == [Create(EU), Wait("", 2.0)]
+
+
+def test_with_a_bound_it_is_told_once_every_target_has_refused() -> None:
+    full = [candidate(node, FULL) for node in (EU, US, AP)]
+    assert decide(view(*full, most=1), 0.0) == [Wait("eu: full; us: full; ap: full")]
 
 
 def test_the_best_reservation_is_claimed_at_once() -> None:

@@ -225,6 +225,18 @@ class TwoSources(Both):
     sources = 2
 
 
+class OneCandidate(Agent):
+    """`--reserve-candidates=1`."""
+
+    most = 1
+
+
+class Bounded(Both):
+    """Pods without a group have one candidate at a time."""
+
+    agent = OneCandidate
+
+
 USUAL = settings(
     max_examples=examples(50),
     stateful_step_count=40,
@@ -234,7 +246,7 @@ USUAL = settings(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("machine", [Pods, Groups, Both, TwoSources], ids=["pods", "groups", "both", "two sources"])
+@pytest.mark.parametrize("machine", [Pods, Groups, Both, TwoSources, Bounded], ids=lambda machine: machine.__name__)
 def test_nothing_runs_twice_and_everything_that_can_run_runs_whatever_goes_wrong(machine: Any) -> None:
     usual = settings(USUAL, max_examples=examples(150)) if machine is Pods else USUAL
     run_state_machine_as_test(machine, settings=usual)
