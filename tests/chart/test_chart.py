@@ -17,6 +17,7 @@ from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
 from agent.api.crds import ac3_crds, crds, p2code_crds, placement_crds
 from agent.api.gatewayroles import GATEWAY, KEEP_GATEWAYS
+from agent.api.hookroles import UNINSTALL
 from agent.api.names.links import GATEWAY_SECRET
 from agent.api.ownroles import (
     AGENT,
@@ -25,7 +26,6 @@ from agent.api.ownroles import (
     SERVICE_LINKS_KEPT,
     SHARE_BY_SKUPPER,
     SOURCE_API,
-    UNINSTALL,
     USED,
     WEBHOOK,
 )
