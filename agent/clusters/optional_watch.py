@@ -10,7 +10,7 @@ from agent.api.kinds import Kind
 from agent.base.listeners import tell
 from agent.clusters.port import Port
 from agent.kube.errors import Forbidden, KubeError, NotFound
-from agent.kube.store import Object, Store
+from agent.kube.store import IndexFunction, Object, Store
 from agent.kube.subscribers import Subscriber
 
 if TYPE_CHECKING:
@@ -179,6 +179,14 @@ class Watched:
     def refusal(self) -> str:
         """Why there is none, as the API server says."""
         return self._watch.refusal if self._watch is not None else ""
+
+    def find(self, index: str, function: IndexFunction, value: str) -> list[Object]:
+        """Those under a value of an index of `store`, which is kept from the first use on; none while there is none."""
+        store = self.store
+        if store is None:
+            return []
+        store.index(index, function)
+        return store.by_index(index, value)
 
     def subscribe(self, changed: Subscriber, turned: Callable[[], None]) -> None:
         """Call `changed` as an informer does, and `turned` when `store` came or went."""
