@@ -23,7 +23,6 @@ from agent.api.kinds import (
     DEPLOYMENTS,
     ENDPOINT_SLICES,
     EVENTS,
-    GATEWAY_PEERS,
     INGRESSES,
     JOBS,
     LEASES,
@@ -64,11 +63,9 @@ from agent.api.names import (
     KUBELET_SIGNER,
     LEASE_CANDIDATES,
     LEASE_CONTROLLERS,
-    LEASE_SOURCES,
     NODE_LEASE_NAMESPACE,
     SUMMARY_NAME,
 )
-from agent.api.names.links import GATEWAY_SECRET
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, FEATURES, SOURCE_ROLE, feature_role
 
 FEATURE_ROLES = tuple(feature_role(SOURCE_ROLE, name) for name in FEATURES)
@@ -118,20 +115,13 @@ WARN = "known targets"
 SECRETS_OF_TARGETS = "warnings about the Secrets of targets"
 ASK_FOR_USERS = "what the user may do who asks: read a Secret, bind a cluster set"
 
-KEEP = "existing sources keep their rights"
 HOLD = "candidates keep their nodes until their source decides"
 ONE_SCHEDULER = "one candidate scheduler works among replicas"
 
-COUNT = "refuse while pods are at work"
-REMOVE_PODS = "policy delete: pods go"
-STOP = "agents and webhooks stop"
-CLEAN = "nothing of ours is left"
 _STREAMS = ("exec", "attach", "portforward")
 _HOOKS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 _TARGETS, _SOURCES, _OF_SKUPPER = (TARGETS, CLUSTER_TARGETS), (SOURCES, CLUSTER_SOURCES), (LISTENERS, CONNECTORS)
 _MOVED = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS, JOBS)
-_OF_SERVICES = (SERVICE_EXPORTS, ENDPOINT_SLICES, SERVICE_LINKS, GATEWAY_PEERS, LISTENERS, CONNECTORS)
-_FOLLOWED = (CONFIGMAPS, SERVICE_ACCOUNTS, ROLES, NETWORK_POLICIES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
 AGENT = Account(
@@ -237,50 +227,6 @@ WEBHOOK = Account(
     },
 )
 
-UNINSTALL = Account(
-    "uninstall",
-    {
-        "": (
-            *grants(PODS, "list", COUNT),
-            *grants(CHAPERONS, "list", COUNT),
-            *grants(PODS, "delete", REMOVE_PODS),
-            *grants(CHAPERONS, "delete", REMOVE_PODS),
-            *grants(MUTATING_WEBHOOKS, "delete", REMOVE_PODS, names=(CONFIGURATION,)),
-            *grants(PODS, "patch", CLEAN),
-            *grants(TARGETS, "list patch", CLEAN),
-            *grants(CLUSTER_TARGETS, "list patch", CLEAN),
-            *grants(SECRETS, "list patch delete", CLEAN),
-            *grants(NODES, "list delete", CLEAN),
-            *grants(NAMESPACES, "list patch", CLEAN),
-            *grants(SERVICES, "get list patch delete", CLEAN),
-            *grants(SERVICES, "patch", CLEAN, sub="status"),
-            *grants(INGRESSES, "list patch delete", CLEAN),
-            *(each for kind in _FOLLOWED for each in grants(kind, "list delete", CLEAN)),
-            *(each for kind in _OF_SERVICES for each in grants(kind, "list delete", CLEAN)),
-            *grants(PERSISTENT_VOLUMES, "list delete", CLEAN),
-            *grants(CLUSTER_SUMMARIES, "delete", CLEAN, names=(SUMMARY_NAME,)),
-        ),
-        HOME: (
-            *grants(DEPLOYMENTS, "list", STOP),
-            *grants(DEPLOYMENTS, "patch", STOP, sub="scale"),
-            *grants(LEASES, "delete", CLEAN, names=(LEASE_CONTROLLERS, LEASE_CANDIDATES, LEASE_SOURCES)),
-            *grants(SECRETS, "delete", CLEAN, names=(WEBHOOK_SECRET, GATEWAY_SECRET)),
-        ),
-    },
-)
-
-UPGRADE = Account(
-    "upgrade",
-    {
-        "": (
-            *grants(CLUSTER_ROLES, "get", KEEP, names=(SOURCE_ROLE,)),
-            *grants(ROLE_BINDINGS, "list create", KEEP),
-            *grants(CLUSTER_ROLE_BINDINGS, "list create", KEEP),
-            *grants(CLUSTER_ROLES, "bind", KEEP, names=FEATURE_ROLES),
-        ),
-    },
-)
-
 CANDIDATES = Account(
     "candidates",
     {
@@ -297,4 +243,5 @@ CANDIDATES = Account(
 )
 """Candidate scheduler and bind extender, beside the roles that Kubernetes has for its schedulers."""
 
-ACCOUNTS = (AGENT, WEBHOOK, UNINSTALL, UPGRADE, CANDIDATES, gatewayroles.GATEWAY)
+ACCOUNTS = (AGENT, WEBHOOK, CANDIDATES, gatewayroles.GATEWAY)
+"""But for those of the chart's hooks (`hookroles`)."""

@@ -13,6 +13,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Object
 from agent.model import addresses
+from agent.model.ac3 import sharing
 from agent.model.addresses import NOT_WANTED
 from agent.model.diff import merge_patch
 from agent.model.pattern import InvalidPattern
@@ -73,7 +74,9 @@ def _undone(service: Object) -> dict[str, Any]:
     if service.deleting or is_copy(service.annotations):
         return {}
     live = service.decode()
-    wanted = restored(live)
+    ours = sharing(service.annotations, wanted=False)
+    kept = {key: value for key, value in service.annotations.items() if key not in ours}
+    wanted = restored({**live, "metadata": {**live["metadata"], "annotations": kept}})
     metadata = wanted["metadata"]
     labels = {key: value for key, value in (metadata["labels"] or {}).items() if key != names.LABEL_GLOBAL}
     published = addresses.changes(live, NOT_WANTED, {})

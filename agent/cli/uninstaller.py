@@ -16,23 +16,28 @@ from agent.api.kinds import (
     ENDPOINT_SLICES,
     GATEWAY_PEERS,
     LEASES,
+    MULTI_CLUSTER_NETWORKS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
     PODS,
     ROLE_BINDINGS,
+    SCHEDULING_MANIFESTS,
     SECRETS,
     SERVICE_LINKS,
     TARGET_KINDS,
     Kind,
 )
+from agent.api.names import p2code
+from agent.api.names.ac3 import LABEL_NETWORK_UID
 from agent.api.names.links import GATEWAY_SECRET
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
+from agent.cli.releasing import release_all
 from agent.cli.remove_copies import withdraw
 from agent.cli.restoring import MIRRORS, restore_services
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
-from agent.model.podstate import PROXY_PODS, is_our_finalizer
+from agent.model.podstate import PROXY_PODS
 from agent.model.servicelinks import is_made
 
 Raw = dict[str, Any]
@@ -40,7 +45,6 @@ Raw = dict[str, Any]
 DEFAULT_SECONDS = 300.0
 _POLL_SECONDS = 0.5
 _SHOWN = 5
-_TRIES = 5
 _DELETIONS = 16
 """Deletions under way at a time."""
 
@@ -175,8 +179,9 @@ class Uninstaller:
         self._say("removing what agents and webhooks made")
         await restore_services(self._client, self._say)
         await self._release_all(PODS, fields=PROXY_PODS)
-        for kind in TARGET_KINDS:
+        for kind in (*TARGET_KINDS, MULTI_CLUSTER_NETWORKS):
             await self._release_all(kind)
+        await self._release_all(SCHEDULING_MANIFESTS, ours=lambda finalizer: finalizer == p2code.FINALIZER)
         await self._release_all(SECRETS, labels=names.LABEL_TARGET_SECRET, label=names.LABEL_TARGET_SECRET)
         await self._release_all(NAMESPACES, labels=names.LABEL_ELECT_BY_DEFAULT, label=names.LABEL_ELECT_BY_DEFAULT)
         virtual = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
@@ -184,7 +189,7 @@ class Uninstaller:
         for kind in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
             await self._delete_all(kind, await self._list(kind, labels=names.LABEL_SOURCE))
         # Only now, for the sources, whose rights end here, would bring them again.
-        await self._delete_all(SERVICE_LINKS, [each for each in await self._list(SERVICE_LINKS) if is_made(each)])
+        await self._delete_all(SERVICE_LINKS, filter(_is_ours, await self._list(SERVICE_LINKS)))
         # Slices that lead to gateways go with them.
         await self._delete_all(GATEWAY_PEERS, await self._list(GATEWAY_PEERS))
         await self._delete_all(ENDPOINT_SLICES, await self._list(ENDPOINT_SLICES, labels=MIRRORS))
@@ -199,17 +204,9 @@ class Uninstaller:
             with contextlib.suppress(NotFound):
                 await self._client.delete(kind, name, namespace)
 
-    async def _release_all(self, kind: Kind, *, labels: str = "", fields: str = "", label: str = "") -> None:
-        """Take our finalizers, and a label, from all objects of a kind."""
-        for _ in range(_TRIES):
-            objects = await self._list(kind, labels=labels, fields=fields)
-            bodies = [(each["metadata"], body) for each in objects if (body := _released(each["metadata"], label))]
-            if not bodies:
-                return
-            for metadata, body in bodies:
-                with contextlib.suppress(NotFound, Conflict):
-                    await self._client.patch(kind, metadata["name"], {"metadata": body}, metadata.get("namespace"))
-        raise Refused(f"somebody else keeps changing {kind}: try again")
+    async def _release_all(self, kind: Kind, **which: Any) -> None:
+        if not await release_all(self._client, kind, **which):
+            raise Refused(f"somebody else keeps changing {kind}: try again")
 
     async def _delete_all(self, kind: Kind, objects: Iterable[Raw], *, propagation: bool = False) -> None:
         """Delete these very objects; those that are gone already do not matter."""
@@ -253,14 +250,9 @@ class Uninstaller:
             return []
 
 
-def _released(metadata: Raw, label: str) -> Raw:
-    """What changes in an object's metadata; {} when it has nothing of ours."""
-    finalizers = metadata.get("finalizers") or []
-    rest = [name for name in finalizers if not is_our_finalizer(name)]
-    body: Raw = {"finalizers": rest or None} if rest != finalizers else {}
-    if label and label in (metadata.get("labels") or {}):
-        body["labels"] = {label: None}
-    return body | {"resourceVersion": metadata["resourceVersion"]} if body else {}
+def _is_ours(link: Raw) -> bool:
+    """Whether a ServiceLink is as we have made it for a Service, or one of a network of AC3."""
+    return is_made(link) or LABEL_NETWORK_UID in (link["metadata"].get("labels") or {})
 
 
 def _count(objects: list[Raw], noun: str) -> str:

@@ -1,16 +1,24 @@
-"""Decided: what PlacementDecisions say for the pods that follow a Placement, read from the objects. Pure."""
+"""Decided: what PlacementDecisions say for the pods that follow a Placement, read from the objects."""
 
 import sys
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from agent.api.conditions import find_condition
-from agent.api.names.ocm import LABEL_GROUP_NAME
+from agent.api.names.ocm import LABEL_GROUP_NAME, LABEL_PLACEMENT, decision_label
 from agent.kube.errors import UNDECODABLE
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.scheduling.placed import Decided, Placed, Reference, shares
+
+if TYPE_CHECKING:
+    from agent.clusters.optional_watch import Watched
+
+Owner = tuple[str, str]
+"""Namespace and label of the decisions of one Placement."""
+
+_INDEX = "placement"
 
 
 class _Cluster(msgspec.Struct, rename="camel"):
@@ -34,6 +42,32 @@ class Part(NamedTuple):
 
     group: str
     decided: tuple[Decided, ...]
+
+
+def owner_of(placement: Key) -> Owner:
+    """Where the decisions of a Placement are found."""
+    return placement[0], decision_label(placement[1])
+
+
+def owner_in(decision: Object) -> Owner | None:
+    """Whose a PlacementDecision is, None where that is nobody's."""
+    label = decision.labels.get(LABEL_PLACEMENT)
+    return (decision.namespace, label) if label else None
+
+
+def decisions_of(decisions: "Watched", owner: Owner) -> list[Object]:
+    """The PlacementDecisions of one Placement."""
+    return decisions.find(_INDEX, _indexed, "/".join(owner))
+
+
+def parts_of(decisions: "Watched", owner: Owner) -> list[Part]:
+    """The same as far as anybody has written something into them."""
+    return [part for obj in decisions_of(decisions, owner) if (part := part_of(obj)) is not None]
+
+
+def _indexed(decision: Object) -> Iterable[str]:
+    owner = owner_in(decision)
+    return ("/".join(owner),) if owner is not None else ()
 
 
 def placement_of(obj: Object | None) -> tuple[str | None, str]:

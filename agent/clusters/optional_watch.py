@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from agent.api.kinds import Kind
 from agent.base.listeners import tell
 from agent.clusters.port import Port
 from agent.kube.errors import Forbidden, KubeError, NotFound
-from agent.kube.store import Object, Store
+from agent.kube.store import IndexFunction, Object, Store
 from agent.kube.subscribers import Subscriber
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NO_ANSWER_SECONDS = 5.0
+
+_BRIEF_SECONDS = 10.0
+"""For so long what was read is believed though it is forbidden now: to an API server that has just been started nobody
+may anything until it has read its roles.
+"""
+_LOOK_SECONDS = 1.0
 
 _REFUSALS = (Forbidden, NotFound)
 """Answers that stay the same for a while; others, as of a server that has too much to do, say nothing of the kind."""
@@ -47,6 +54,8 @@ class OptionalWatch:
         self._informer: Informer | None = None
         self._listed = False
         self._refusal = ""
+        self._forbidden_since: float | None = None
+        """As far as it could be read before."""
         self._again = asyncio.Event()
         self._stops: tuple[Callable[[], None], ...] = ()
         self._cancel = port.spawn(f"discover {kind}", self._run)
@@ -77,21 +86,27 @@ class OptionalWatch:
 
     async def _run(self) -> None:
         while True:
-            if self._informer is not None and isinstance(self._informer.error, _REFUSALS):
-                self._drop()
-                self._turned()
             pause = self._interval
+            if self._is_refused():
+                if self._forbidden_for() < _BRIEF_SECONDS:
+                    pause = _LOOK_SECONDS
+                else:
+                    self._drop()
+                    self._turned()
             if self._informer is None:
                 try:
                     await self._port.try_list(self._kind, self._namespace)
                 except _REFUSALS as error:
                     self._refused(str(error))
+                    pause = min(pause, max(_NO_ANSWER_SECONDS, self._forbidden_for()))
                 except KubeError:
                     pause = min(pause, _NO_ANSWER_SECONDS)
                 else:
-                    self._refusal = ""
-                    self._informer = self._port.informer(self._kind, self._namespace)
-                    informer = self._informer
+                    self._refusal, self._forbidden_since = "", None
+                    self._informer = informer = self._port.informer(self._kind, self._namespace)
+                    if informer.error is not None:
+                        # Others have kept it, and it may wait for long until it tries again.
+                        informer.interrupt()
                     self._stops = informer.subscribe(self._forward), informer.on_failure(self._again.set)
             try:
                 async with asyncio.timeout(pause):
@@ -99,6 +114,21 @@ class OptionalWatch:
             except TimeoutError:
                 pass
             self._again.clear()
+
+    def _is_refused(self) -> bool:
+        """Whether what was watched is not to be read any more."""
+        error = self._informer.error if self._informer is not None else None
+        if not isinstance(error, Forbidden):
+            if self._informer is not None:
+                self._forbidden_since = None
+        elif self._forbidden_since is None and self._listed:
+            self._forbidden_since = asyncio.get_running_loop().time()
+        return isinstance(error, _REFUSALS)
+
+    def _forbidden_for(self) -> float:
+        """Seconds since it could be read, and was; very many where it never could."""
+        since = self._forbidden_since
+        return asyncio.get_running_loop().time() - since if since is not None else math.inf
 
     async def _news(self) -> None:
         if self._informer is None or self._listed:
@@ -149,6 +179,14 @@ class Watched:
     def refusal(self) -> str:
         """Why there is none, as the API server says."""
         return self._watch.refusal if self._watch is not None else ""
+
+    def find(self, index: str, function: IndexFunction, value: str) -> list[Object]:
+        """Those under a value of an index of `store`, which is kept from the first use on; none while there is none."""
+        store = self.store
+        if store is None:
+            return []
+        store.index(index, function)
+        return store.by_index(index, value)
 
     def subscribe(self, changed: Subscriber, turned: Callable[[], None]) -> None:
         """Call `changed` as an informer does, and `turned` when `store` came or went."""

@@ -48,6 +48,11 @@ class ServiceLinks:
         """The links of a Service."""
         return list(self._links.get(service, {}).values())
 
+    def get(self, key: Key) -> Object | None:
+        """A link by its own namespace and name, whichever Service it is about."""
+        store = self._watched.store
+        return store.get(key) if store is not None else None
+
     def services(self, namespace: str) -> set[Key]:
         """Those that have a link, of a namespace or (empty) of all, whether there is such a Service or not."""
         return {key for key in self._links if namespace in ("", key[0])}

@@ -86,6 +86,6 @@ class Driver(Protocol):
         """Take away what `export` and `import_` have left in a cluster where the Service still is."""
         ...
 
-    def forget(self, node: str) -> None:
-        """The target behind a virtual node is no more, or is another cluster."""
+    def forget(self, node: str, service: Key | None = None) -> None:
+        """The target behind a virtual node is no more, or is another cluster; or one Service is not there any more."""
         ...

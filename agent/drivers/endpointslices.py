@@ -12,7 +12,7 @@ from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model.endpoints import Shelf, is_mirror, outside, ready
 from agent.model.flatness import ANSWERS
 from agent.model.podranges import ANYWHERE, PodRanges, shown
@@ -67,8 +67,11 @@ class EndpointSlices:
         """Delete the mirrors that this driver has made in a cluster."""
         await self._make(place, [])
 
-    def forget(self, node: str) -> None:
-        """A cluster is no more, or is another one."""
+    def forget(self, node: str, service: Key | None = None) -> None:
+        """A cluster is no more, or is another one; or one Service is not there any more."""
+        if service is not None:
+            self._settled.pop((node, *service), None)
+            return
         for key in [key for key in self._settled if key[0] == node]:
             del self._settled[key]
 

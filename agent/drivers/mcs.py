@@ -103,8 +103,11 @@ class McsExports:
             return set()
         return {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found}
 
-    def forget(self, node: str) -> None:
+    def forget(self, node: str, service: Key | None = None) -> None:
         """What was exported there may not be any more."""
+        if service is not None:
+            self._exported.pop((node, *service), None)
+            return
         for key in [key for key in self._exported if key[0] == node]:
             del self._exported[key]
 

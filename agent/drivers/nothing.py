@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from agent.clusters.target import Target
 from agent.drivers.driver import Pair, Place
+from agent.kube.store import Key
 from agent.model.servicelinks import PROGRAMMED, UNVERIFIED, Finding
 
 
@@ -39,7 +40,7 @@ class Nothing:
     async def teardown(self, place: Place) -> None:
         """Nothing to do."""
 
-    def forget(self, node: str) -> None:
+    def forget(self, node: str, service: Key | None = None) -> None:
         """Nothing is remembered."""
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from agent.api import names
 from agent.api.kinds import (
@@ -22,14 +22,12 @@ from agent.clusters.target import Target
 from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
+from agent.kube.store import Key
 from agent.model import skupper
 from agent.model.diff import equivalent
 from agent.model.endpoints import is_mirror
 from agent.model.servicelinks import Finding
 from agent.model.skupper import Raw
-
-if TYPE_CHECKING:
-    from agent.kube.store import Key
 
 VERBS = ("list", "create", "patch", "delete")
 AGAIN_SECONDS = 10.0
@@ -135,8 +133,13 @@ class Skupper:
         self._used.discard((place.node, place.service))
         self._left.get((place.node, place.service[0]), set()).discard(place.service[1])
 
-    def forget(self, node: str) -> None:
+    def forget(self, node: str, service: Key | None = None) -> None:
         """What was there may not be any more."""
+        if service is not None:
+            for kind in _KEPT:
+                self._kept.pop((node, service, kind), None)
+            self._used.discard((node, service))
+            return
         self._kept = {key: known for key, known in self._kept.items() if key[0] != node}
         self._used = {key for key in self._used if key[0] != node}
         self._left = {key: left for key, left in self._left.items() if key[0] != node}

@@ -18,6 +18,8 @@ Raw = Mapping[str, Any]
 Key = tuple[str, str]
 
 SHARED_FOR = "ac3"
+CONFLICT = "Conflict"
+"""Reason for which a link is not told: one of its name is not ours."""
 _OWN_GLOBAL = names.SHORT_PREFIX + names.GLOBAL
 _NAME_LIMIT = 63
 _HASH_LENGTH = 8
@@ -128,7 +130,7 @@ def heard(link: Raw | None, uid: str) -> Finding:
     metadata = link["metadata"]
     title = f"ServiceLink {metadata['namespace']}/{metadata['name']}"
     if (metadata.get("labels") or {}).get(LABEL_NETWORK_UID) != uid:
-        return Finding("False", "Conflict", f"{title} is there and not made for this network: delete it")
+        return Finding("False", CONFLICT, f"{title} is there and not made for this network: delete it")
     said = find_condition((link.get("status") or {}).get("conditions"), READY)
     if said is None or said.get("observedGeneration", metadata.get("generation")) != metadata.get("generation"):
         return Finding("Unknown", "Pending", f"nothing is told of {title} yet")

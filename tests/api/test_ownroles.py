@@ -4,13 +4,14 @@ import pytest
 
 from agent.api.accounts import HOME, Account, blocks
 from agent.api.accounts import role_objects as objects
+from agent.api.hookroles import ACCOUNTS as OF_HOOKS
 from agent.api.kinds import CLUSTER_ROLES, SECRETS
 from agent.api.ownroles import ACCOUNTS, AGENT, CONFIGURATION, FEATURE_ROLES, MOVES, SOURCE, WEBHOOK, WEBHOOK_SECRET
 from agent.api.placementroles import AC3_NETWORKS, P2CODE
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, SOURCE_ROLE
 from webhook.settings import parse
 
-EVERY = pytest.mark.parametrize("account", ACCOUNTS, ids=lambda account: account.name)
+EVERY = pytest.mark.parametrize("account", [*ACCOUNTS, *OF_HOOKS], ids=lambda account: account.name)
 
 
 @EVERY

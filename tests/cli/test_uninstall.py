@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import secrets
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,18 +11,23 @@ import pytest
 import pytest_asyncio
 
 from agent.api import names
+from agent.api.crds import ac3_crds, p2code_crds
+from agent.api.hookroles import UNINSTALL
 from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SUMMARIES,
     CONFIGMAPS,
+    CRDS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
     INGRESSES,
+    MULTI_CLUSTER_NETWORKS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
     PODS,
     ROLE_BINDINGS,
+    SCHEDULING_MANIFESTS,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICE_LINKS,
@@ -29,7 +35,7 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
-from agent.api.ownroles import CONFIGURATION, UNINSTALL
+from agent.api.ownroles import CONFIGURATION
 from agent.cli.uninstall import Policy, Refused, Uninstaller
 from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
@@ -40,6 +46,7 @@ from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
 from tests.cli.command import flotilla
 from tests.cli.standin import is_let_go, stand_in
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120), pytest.mark.usefixtures("alone")]
 
@@ -228,6 +235,57 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
     for kind in (SERVICES, CONFIGMAPS, SECRETS):
         assert not await exists(admin, kind, "brought", namespace), "nobody brings it up to date any more"
     assert (await admin.get(INGRESSES, "web", namespace))["metadata"]["annotations"] == {"note": "mine"}
+
+
+async def test_what_others_have_written_goes_without_us(admin: Client, client: Client, namespace: str) -> None:
+    """Networks of AC3 and applications of P2CODE stay, and nothing of ours holds them."""
+    await apply(admin, CRDS, *ac3_crds(), *p2code_crds())
+    for kind in (MULTI_CLUSTER_NETWORKS, SCHEDULING_MANIFESTS):
+        await until(functools.partial(_served, admin, kind))
+    link = {"sourceCluster": "us", "targetCluster": "eu", "sourceNamespace": namespace, "targetNamespace": namespace}
+    held = {"name": "hello", "finalizers": ["multicluster/links", "example.test/mine"]}
+    network = await admin.create(
+        MULTI_CLUSTER_NETWORKS, {**head(MULTI_CLUSTER_NETWORKS), "metadata": held, "spec": {"links": [link]}}, namespace
+    )
+    held = {"name": "hello", "finalizers": ["scheduling.p2code.eu/finalizer", "example.test/mine"]}
+    await admin.create(
+        SCHEDULING_MANIFESTS, {**head(SCHEDULING_MANIFESTS), "metadata": held, "spec": {"manifests": []}}, namespace
+    )
+    made = {"name": "web-1", "labels": {"multicluster/ac3-network-uid": network["metadata"]["uid"]}}
+    link = {**head(SERVICE_LINKS), "metadata": made, "spec": {"service": "web", "from": ["us"]}}
+    await admin.create(SERVICE_LINKS, link, namespace)
+    for name, annotations in (
+        ("web", {"multicluster/global": "true", "multicluster/shared-for": "ac3", "note": "mine"}),
+        ("own", {"multicluster/global": "true"}),
+    ):
+        metadata = {"name": name, "annotations": annotations}
+        await admin.create(SERVICES, {"metadata": metadata, "spec": {"ports": [{"port": 80}]}}, namespace)
+    try:
+        await uninstaller(client, Policy.REFUSE, namespace).run()
+        for kind in (MULTI_CLUSTER_NETWORKS, SCHEDULING_MANIFESTS):
+            found = await admin.get(kind, "hello", namespace)
+            assert found["metadata"]["finalizers"] == ["example.test/mine"]
+        assert not await exists(admin, SERVICE_LINKS, "web-1", namespace)
+        web, own = [await admin.get(SERVICES, name, namespace) for name in ("web", "own")]
+        assert web["metadata"]["annotations"] == {"note": "mine"}
+        assert own["metadata"]["annotations"] == {"multicluster/global": "true"}, "what its user wrote stays"
+    finally:
+        for kind in (MULTI_CLUSTER_NETWORKS, SCHEDULING_MANIFESTS):
+            await admin.patch(kind, "hello", {"metadata": {"finalizers": None}}, namespace)
+        for crd in (*ac3_crds(), *p2code_crds()):
+            await admin.delete(CRDS, crd["metadata"]["name"])
+
+
+async def _served(admin: Client, kind: Kind) -> bool:
+    try:
+        await admin.list(kind)
+    except NotFound:
+        return False
+    return True
+
+
+def head(kind: Kind) -> Raw:
+    return {"apiVersion": kind.api_version, "kind": kind.name}
 
 
 async def test_pods_of_other_clusters_are_a_reason_too(admin: Client, client: Client, namespace: str) -> None:

@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from agent.api import names
+from agent.api.hookroles import UPGRADE
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
-from agent.api.ownroles import UPGRADE
 from agent.api.roles import EVERYTHING, FEATURES, NAMED_FEATURES, SOURCE_ROLE, rules, source_cluster_role
 from agent.cli.upgrade import companions, held, keep_rights
 from agent.controllers.source.decide import Roles, wanted_bindings

@@ -104,3 +104,76 @@ async def test_a_server_that_refuses_is_not_asked_again_before_the_time(
     told = "resourcequotas are not watched in cluster far"
     refusing = lambda number: web.json_response({}, status=status)  # noqa: E731
     assert await watched(refusing, lambda found: told in caplog.text) == 1
+
+
+class Forbidding:
+    """A server that allows lists and watches, or forbids both."""
+
+    def __init__(self) -> None:
+        self.forbids = False
+        self.requests = 0
+        self._streams: list[asyncio.Event] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests += 1
+        if self.forbids:
+            return web.json_response({}, status=403)
+        if "watch" not in request.query:
+            quota = {"metadata": {"name": "team-a", "namespace": "shop", "resourceVersion": "1", "uid": "1"}}
+            return web.json_response(LIST | {"items": [quota]})
+        self._streams.append(ended := asyncio.Event())
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        await ended.wait()
+        return stream
+
+    def forbid(self) -> None:
+        """As an API server does that is started again."""
+        self.forbids = True
+        for ended in self._streams:
+            ended.set()
+
+
+async def test_what_is_forbidden_for_a_moment_is_believed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optional_watch, "_LOOK_SECONDS", 0.05)
+    mood, turns = Forbidding(), list[bool]()
+    async with serving(mood.handle) as server:
+        cluster = Cluster(Connection(server=server), "far")
+        turned = lambda: turns.append(found.store is not None)  # noqa: E731
+        found = OptionalWatch(cluster.port, RESOURCE_QUOTAS, None, LATER, lambda old, new: None, turned)
+        informer = cluster.port.informer(RESOURCE_QUOTAS)
+        try:
+            await until(lambda: turns == [True])
+            mood.forbid()
+            await until(lambda: informer.error is not None)
+            await asyncio.sleep(0.2)
+            mood.forbids = False
+            await until(lambda: informer.error is None)
+            await asyncio.sleep(0.2)
+            assert turns == [True]
+            assert found.store is not None
+        finally:
+            found.stop()
+            await cluster.close()
+
+
+async def test_what_is_forbidden_for_longer_is_asked_for_again_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LOOK_SECONDS", "_NO_ANSWER_SECONDS"):
+        monkeypatch.setattr(optional_watch, name, 0.05)
+    monkeypatch.setattr(optional_watch, "_BRIEF_SECONDS", 0.3)
+    mood, turns = Forbidding(), list[bool]()
+    async with serving(mood.handle) as server:
+        cluster = Cluster(Connection(server=server), "far")
+        turned = lambda: turns.append(found.store is not None)  # noqa: E731
+        found = OptionalWatch(cluster.port, RESOURCE_QUOTAS, None, LATER, lambda old, new: None, turned)
+        try:
+            await until(lambda: turns == [True])
+            mood.forbid()
+            await until(lambda: turns == [True, False])
+            asked = mood.requests
+            await until(lambda: mood.requests > asked + 2)
+            mood.forbids = False
+            await until(lambda: turns == [True, False, True])
+        finally:
+            found.stop()
+            await cluster.close()

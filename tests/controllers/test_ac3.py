@@ -26,6 +26,7 @@ from agent.controllers.endpoints.controller import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom
 from agent.kube.errors import NotFound
+from agent.model.ac3 import World, plan
 from agent.sandbox.objects import apply
 from tests.controllers.pair import Pair
 from tests.controllers.targets import target
@@ -208,6 +209,8 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
         assert await _version(networks) == versions[0]
         await pair.here.patch(SERVICE_LINKS, versions[1], {"spec": {"ports": None, "driver": "none"}}, pair.namespace)
         await networks.linked(wish("backend", 8080))
+        await pair.here.patch(SERVICE_LINKS, versions[1], {"spec": {"service": "other"}}, pair.namespace)
+        await networks.linked(wish("backend", 8080))
         await pair.here.delete(SERVICE_LINKS, versions[1], pair.namespace)
         await networks.linked(wish("backend", 8080))
         await networks.says("True", "Ready")
@@ -226,6 +229,42 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
 async def _version(networks: Networks) -> str:
     found = await networks.once(lambda found: True)
     return str(found["metadata"]["resourceVersion"])
+
+
+async def test_what_is_in_the_way_of_a_link_is_told_and_made_once_it_is_gone(
+    pair: Pair, networks: Networks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.controllers.ac3.controller._AGAIN_SECONDS", 0.5)
+    made = await networks.create(networks.link(services=[{"name": "backend", "port": 8080}]))
+    wanted = plan(made, World(frozenset((pair.namespace,)), {}, {}), "").links
+    ((_, name),) = wanted
+    await pair.create(SERVICE_LINKS, name, spec={"service": "other"})
+    async with pair.at_work(NetworksRoom, ServiceLinksRoom, **ON):
+        await networks.says("False", "Conflict", f"ServiceLink {pair.namespace}/{name}", "delete it")
+        found = await pair.here.get(SERVICE_LINKS, name, pair.namespace)
+        assert found["spec"] == {"service": "other"}
+        await pair.here.delete(SERVICE_LINKS, name, pair.namespace)
+        await networks.linked(wish("backend", 8080))
+
+
+async def test_services_of_links_that_are_read_before_their_networks_are_shared(pair: Pair, networks: Networks) -> None:
+    rooms = list[NetworksRoom]()
+
+    def networks_room(deps: Deps) -> NetworksRoom:
+        rooms.append(NetworksRoom(deps))
+        return rooms[-1]
+
+    await networks.create(networks.link(services=[{"name": "backend", "port": 8080}]))
+    async with pair.at_work(networks_room, ServiceLinksRoom, **ON):
+        await networks.linked(wish("backend", 8080))
+        await networks.shared("backend", shared=True)
+        rooms[0]._networks.wanted(False)
+        # As one leaves it who ends between two writes.
+        away = {"metadata": {"annotations": {"multicluster/global": None, SHARED_FOR: None}}}
+        await pair.here.patch(SERVICES, "backend", away, pair.namespace)
+        await asyncio.sleep(1.0)
+        rooms[0]._networks.wanted(True)
+        await networks.shared("backend", shared=True)
 
 
 async def test_applications_mean_the_services_that_select_their_pods(pair: Pair, networks: Networks) -> None:

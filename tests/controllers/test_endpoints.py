@@ -4,15 +4,20 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES, TARGETS
+from agent.clusters.deps import Deps
 from agent.controllers.endpoints.controller import UNREAD_SECONDS, EndpointsRoom
+from agent.controllers.globalsvc import GlobalServices
 from agent.drivers.driver import HERE
+from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import slices_in
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.model.endpoints import Shelf, mirrors
 from agent.sandbox import Cluster
+from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, enable
 from tests.controllers.rooms import running
+from tests.controllers.servicelinks import Links, shared_with_eu
 from tests.e2e import manifests
 from tests.kube.relay import Relay
 from tests.waiting import empty, until
@@ -74,3 +79,29 @@ async def test_endpoints_of_targets_that_are_not_connected_yet_stay(
         assert await left() == [mirror["metadata"]["name"]]
         await client.delete(TARGETS, "far", namespace)
         await until(lambda: empty(left()))
+
+
+async def test_nothing_is_remembered_of_a_service_that_is_gone(pair: Pair) -> None:
+    rooms = list[EndpointsRoom]()
+
+    def endpoints_room(deps: Deps) -> EndpointsRoom:
+        rooms.append(EndpointsRoom(deps))
+        return rooms[-1]
+
+    def remembered() -> list[object]:
+        (room,) = rooms
+        (driver,) = (each for each in room._drivers if isinstance(each, EndpointSlices))
+        return [*room._busy_until, *room._unshared, *room._misread, *room._told, *driver._settled]
+
+    async with shared_with_eu(pair), pair.at_work(endpoints_room, GlobalServices):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.annotate(affinity="nonsense")
+        await links.shared_by("True", "EndpointSlices")
+        await pair.copy(SERVICES, "web")
+        await links.offer(pair.here, "10.1.0.1")
+        await links.mirrored(pair.there, [("10.1.0.1", True, ["http", "admin"])])
+        await until(lambda: len(remembered()) >= 4)
+        await pair.here.delete(SERVICES, "web", pair.namespace)
+        await pair.gone(SERVICES, "web")
+        await until(lambda: remembered() == [])

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from agent.api.crds import crds
 from agent.api.kinds import CRDS, ENDPOINT_SLICES, EVENTS, SERVICE_LINKS, SERVICES
+from agent.base.metrics import REQUESTS
 from agent.clusters.deps import Deps
 from agent.controllers.endpoints.controller import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
@@ -145,6 +146,28 @@ async def test_a_link_goes_with_what_it_is_about_and_a_users_own_stays(pair: Pai
         kept = await links.once(lambda link: condition(link, "Ready")[1] == "NoService", "db")
         assert kept["spec"] == mine
         assert "multicluster/global" in condition(kept, "Ready")[2]
+
+
+async def test_a_users_link_that_has_the_name_of_another_service_is_not_tried_to_be_made_again(
+    pair: Pair, found: list[Any]
+) -> None:
+    await pair.create(SERVICE_LINKS, "web", spec={"service": "other"})
+    async with pair.at_work(ServiceLinksRoom, EndpointsRoom, service_links=True, discovery_interval=0.3):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        assert "no Service other" in await links.says("Accepted", "False", "NoService")
+        before = _created()
+        for number in range(3):
+            await links.annotate(**{"note": str(number)})
+            await asyncio.sleep(0.3)
+        assert _created() == before
+
+
+def _created() -> float:
+    """How often it was tried to create a ServiceLink."""
+    samples = (sample for metric in REQUESTS.collect() for sample in metric.samples)
+    wanted = {"method": "POST", "resource": "servicelinks"}
+    return sum(each.value for each in samples if each.name.endswith("_total") and wanted.items() <= each.labels.items())
 
 
 async def test_a_target_that_is_cut_off_is_told_in_its_rows_and_in_no_other(pair: Pair, found: list[Any]) -> None:

@@ -1,5 +1,6 @@
 """ServiceLinks into other namespaces, on real API servers: their Services, endpoints and what is told of them."""
 
+import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator
@@ -116,6 +117,25 @@ async def test_callers_in_another_namespace_have_a_service_of_their_own(pair: Pa
         await found.gone(pair.here)
         # Its own namespace is not concerned.
         await links.mirrored(pair.there, [("10.1.0.1", True, ["http", "admin"])])
+
+
+async def test_one_stays_where_what_it_leads_to_is_not_shared_for_a_moment(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.controllers.links.elsewhere.UNSHARED_SECONDS", 20.0)
+    await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS, "selector": {"app": "web"}})
+    async with elsewhere(pair) as found:
+        await found.link("home", "web", ("local-cluster", found.namespace))
+        made = await found.service(pair.here)
+        # Who replaces a Service brings it without our annotations.
+        await found.links.annotate(**{"global": None})
+        await asyncio.sleep(1.0)
+        await found.links.annotate(**{"global": "true"})
+        await asyncio.sleep(1.0)
+        assert (await found.service(pair.here))["metadata"]["uid"] == made["metadata"]["uid"]
+        monkeypatch.setattr("agent.controllers.links.elsewhere.UNSHARED_SECONDS", 0.5)
+        await found.links.annotate(**{"global": None})
+        await found.gone(pair.here)
 
 
 async def test_what_others_have_made_in_a_namespace_is_not_touched(pair: Pair) -> None:

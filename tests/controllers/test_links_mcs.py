@@ -1,15 +1,19 @@
 """What an implementation of the Multi-Cluster Services API says of exports comes into ServiceLinks."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES
+from agent.api.kinds import CHAPERONS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES
+from agent.api.roles import EVERYTHING, rules
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom, controller
 from agent.kube.client import Client
+from agent.kube.config import load
 from tests.controllers.installed import installed
+from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, condition, rows, shared_with_eu
 from tests.waiting import until
@@ -79,3 +83,30 @@ async def test_what_became_of_an_export_is_told(pair: Pair, monkeypatch: pytest.
         await links.says("Ready", "True", "Ready")
         await links.shared_by("True", "EndpointSlices")
         await links.once(lambda link: link["status"]["host"] == "web")
+
+
+async def test_a_target_that_lets_nobody_look_at_imports_is_told_of_all_the_same(pair: Pair, tmp_path: Path) -> None:
+    mcs, few = Implementation(pair), [grant for grant in EVERYTHING if grant.kind != SERVICE_IMPORTS]
+    agents = {"apiGroups": [CHAPERONS.group], "resources": ["*"], "verbs": ["*"]}
+    async with (
+        installed(pair, [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]),
+        shared_with_eu(pair),
+        limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, [*rules(few), agents]) as weak,
+        pair.at_work(
+            *(ServiceLinksRoom, EndpointsRoom, GlobalServices),
+            connection=load(str(weak.kubeconfig)),
+            service_links=True,
+        ),
+    ):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.shared_by("True", "MCS")
+        await pair.copy(SERVICES, "web")
+        await links.offer(pair.here, "10.1.0.1")
+        for client in (pair.here, pair.there):
+            await mcs.says(client, **GOOD)
+        # Nobody has measured it, and nothing speaks against it.
+        message = await links.says("Connected", "Unknown", "Unverified")
+        assert "may not be looked at" in message
+        assert "serviceimports" in message
+        assert condition(await links.once(lambda link: True), "Ready")[0] == "True"

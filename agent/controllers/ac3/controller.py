@@ -18,7 +18,20 @@ from agent.clusters.deps import Deps
 from agent.clusters.optional_watch import Watched
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
 from agent.kube.store import Key, Object
-from agent.model.ac3 import Plan, Told, World, accepted, heard, network_of, places, plan, ready, sharing, status
+from agent.model.ac3 import (
+    CONFLICT,
+    Plan,
+    Told,
+    World,
+    accepted,
+    heard,
+    network_of,
+    places,
+    plan,
+    ready,
+    sharing,
+    status,
+)
 from agent.model.diff import same
 from agent.model.servicelinks import READY, Finding
 from agent.runtime.controller import Controller
@@ -29,6 +42,8 @@ Work = tuple[Literal["network", "service"], str, str]
 
 QUIET_SECONDS = 0.1
 """Changes of many ServiceLinks at once are told together."""
+_AGAIN_SECONDS = 5.0
+"""When to look again at what could not be made, or at what is in the way: nobody tells when that is gone."""
 
 
 class NetworksRoom(Controller[Work]):
@@ -95,18 +110,18 @@ class NetworksRoom(Controller[Work]):
                 problem = Finding("False", "NotMade", str(error))
             except KubeError as error:
                 problem = Finding("Unknown", "NotMade", str(error))
-                self.queue.add_after(("network", *key), 5.0)
+                self.queue.add_after(("network", *key), _AGAIN_SECONDS)
             else:
                 problem = heard(found, network.uid)
+                if problem.reason == CONFLICT:
+                    self.queue.add_after(("network", *key), _AGAIN_SECONDS)
             told.append(Told(f"{wanted.fields[place]} {link['spec']['service']}", problem))
         await self._drop(key, set(wanted.links))
         return told
 
     async def _bring(self, network: Object, wanted: Raw) -> Raw | None:
         """One ServiceLink, as it is now; None where that is not known yet."""
-        metadata = wanted["metadata"]
-        service = (metadata["namespace"], wanted["spec"]["service"])
-        live = next((link for link in self._links.of(service) if link.name == metadata["name"]), None)
+        live = self._links.get((wanted["metadata"]["namespace"], wanted["metadata"]["name"]))
         if live is None:
             with contextlib.suppress(AlreadyExists):
                 self._links.absorb(await self._client.create_raw(SERVICE_LINKS, wanted))
@@ -248,6 +263,8 @@ class NetworksRoom(Controller[Work]):
             self.queue.add(("network", *network.key))
         for service in self._links.services("") if self._links.served else ():
             self._links_changed(service)
+            if service in self._owners:
+                self.queue.add(("service", *service))
         for obj in self._services.store:
             if ANNOTATION_SHARED_FOR in obj.annotations:
                 self.queue.add(("service", *obj.key))

@@ -77,6 +77,8 @@ class EndpointsRoom(Controller[At]):
             self._unshared.pop(service, None)
             self._deps.service_links.forget(service)
             self._misread.pop(service, None)
+        if place is None and self._sharing.is_synced(node):
+            self._forget(key)
         if place is None or (node and (target is None or not target.ready)):
             return None
         if not self._sharing.is_synced(node):
@@ -127,6 +129,13 @@ class EndpointsRoom(Controller[At]):
         self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
         return min((each for each in again if each is not None), default=None)
 
+    def _forget(self, key: At) -> None:
+        """A Service is not in a cluster any more."""
+        self._told.discard(key)
+        self._busy_until.pop(key, None)
+        for driver in self._drivers:
+            driver.forget(key[0], key[1:])
+
     def _refused(self, key: At, place: Place, error: KubeError) -> None:
         if key not in self._told:
             self._told.add(key)
@@ -151,7 +160,8 @@ class EndpointsRoom(Controller[At]):
         """Called for every Service of this cluster, before and after every change."""
         if self._sharing.concerns(service):
             self._check(service)
-            return self._everywhere(service.key)
+            # Also once it is gone.
+            return {(HERE, *service.key), *self._everywhere(service.key)}
         return ()
 
     def _check(self, service: Object) -> None:
@@ -223,7 +233,7 @@ class EndpointsRoom(Controller[At]):
             return
         node = target.node_name
         copies, slices = self._sharing.attach(target)
-        self.watch(copies, lambda copy: self._everywhere(copy.key), required=False)
+        self.watch(copies, lambda copy: {(node, *copy.key), *self._everywhere(copy.key)}, required=False)
         self.watch(slices, lambda slice: self._slice_changed(node, slice), required=False)
 
     def _detached(self, target: Target) -> None:

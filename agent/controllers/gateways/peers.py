@@ -98,6 +98,7 @@ class GatewayPeersRoom(Controller[At]):
                 log.warning("gateways of %s are not told of others in namespace %s: %s", where, namespace, error)
             return _FORBIDDEN_SECONDS
         self._refused.discard(key)
+        self._busy_until.pop(key, None)
         if wrote:
             self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
         return _UNKNOWN_SECONDS if unknown - existing.keys() else None

@@ -61,6 +61,7 @@ class GatewaySlicesRoom(Controller[Key]):
         obj = self._peers.store.get(key)
         if obj is None or obj.deleting:
             self._ports.pop(key, None)
+            self._over(key, set())
             for slice in self._slices(key):
                 await self._delete(slice)
             return None

@@ -110,7 +110,8 @@ class ServiceLinksRoom(Controller[Key]):
 
     async def _keep(self, service: Object, now: float) -> float | None:
         """Make the link that a shared Service has, or take it away; returns when to go on if that is not now."""
-        found = next((link for link in self._links.of(service.key) if link.name == service.name), None)
+        # One that is about another Service is its user's, and has the name.
+        found = self._links.get(service.key)
         if linked_service(service) is not None:
             return None
         if self._sharing.is_shared(service.key):

@@ -6,12 +6,14 @@ Writes   Services without a selector in the namespaces that links mean, here; th
 Absent target: its copy and endpoints wait until it is back. Services that somebody else has made are never touched.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from agent.api.kinds import SERVICES, TARGET_KINDS
 from agent.api.names.links import LABEL_LINK_OF
+from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
@@ -41,6 +43,7 @@ class LinkedServicesRoom(Controller[Key]):
         self._wanted: dict[Key, set[Key]] = {}
         """By Service: those of other namespaces that its links mean."""
         self._problems: dict[tuple[Key, Key], Finding] = {}
+        self._unshared: dict[Key, float] = {}
         self._links.on_rule(self._look, self._all)
         self.watch(sharing.services, self._service_changed)
         self.watch(deps.namespaces.informer, lambda namespace: self._in(namespace.name))
@@ -65,10 +68,8 @@ class LinkedServicesRoom(Controller[Key]):
         chosen = present if present in asked else asked[0] if asked else None
         self._tell(key, {each: found for each in asked if (found := self._refusal(key, each, chosen, live))})
         if chosen is None:
-            if live is not None and LABEL_LINK_OF in live.labels and not live.deleting:
-                with contextlib.suppress(NotFound, Conflict):
-                    await self._deps.local.client.delete(SERVICES, key[1], key[0], uid=live.uid)
-            return None
+            return await self._end(key, present, live)
+        self._unshared.pop(key, None)
         if (key, chosen) in self._problems:
             return None
         try:
@@ -76,6 +77,20 @@ class LinkedServicesRoom(Controller[Key]):
         except ValueError as error:
             self._tell(key, {chosen: Finding("False", "InvalidService", str(error))})
             return None
+
+    async def _end(self, key: Key, present: Key | None, live: Object | None) -> float | None:
+        """Take one away that is not wanted; what it leads to may merely not be shared, and be so again in a moment."""
+        if live is None or LABEL_LINK_OF not in live.labels or live.deleting:
+            self._unshared.pop(key, None)
+            return None
+        service = self._sharing.services.store.get(present) if present is not None else None
+        if service is not None and not service.deleting and key in self._wanted.get(service.key, ()):
+            now = asyncio.get_running_loop().time()
+            if (wait := self._unshared.setdefault(key, now) + UNSHARED_SECONDS - now) > 0:
+                return wait
+        with contextlib.suppress(NotFound, Conflict):
+            await self._deps.local.client.delete(SERVICES, key[1], key[0], uid=live.uid)
+        return None
 
     def _refusal(self, key: Key, original: Key, chosen: Key | None, live: Object | None) -> Finding | None:
         namespace = self._deps.namespaces.get(key[0])

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
-from agent.api.names.ocm import LABEL_PLACEMENT, MOVE, WHEN_UNPLACED, decision_label
-from agent.clusters.decided import part_of, placed_by, reference_of
+from agent.api.names.ocm import MOVE, WHEN_UNPLACED
+from agent.clusters.decided import owner_in, owner_of, parts_of, placed_by, reference_of
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
 from agent.scheduling.placed import Placed, Reference
@@ -24,7 +24,6 @@ class PlacementMoves:
         self._changed = changed
         self._decisions = deps.placement.watch(PLACEMENT_DECISIONS)
         self._placements = deps.placement.watch(PLACEMENTS)
-        self._parts: dict[tuple[str, str], dict[str, Object]] = {}
         self._placed: dict[_Of, Placed | None] = {}
         self._touched: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -52,17 +51,12 @@ class PlacementMoves:
         placement = store.get((namespace, reference.name)) if store is not None else None
         if placement is None or placement.deleting or placement.annotations.get(WHEN_UNPLACED) != MOVE:
             return None
-        found = map(part_of, self._parts.get((namespace, decision_label(reference.name)), {}).values())
-        return placed_by(reference, namespace, [part for part in found if part], placement, is_missing=False)
+        parts = parts_of(self._decisions, owner_of(placement.key))
+        return placed_by(reference, namespace, parts, placement, is_missing=False)
 
     def _decision_changed(self, old: Object | None, new: Object | None) -> None:
         for obj in (old, new):
-            label = obj.labels.get(LABEL_PLACEMENT) if obj is not None else None
-            if obj is not None and label:
-                parts = self._parts.setdefault((obj.namespace, label), {})
-                parts.pop(obj.name, None)
-                if obj is new:
-                    parts[obj.name] = obj
+            if obj is not None and owner_in(obj) is not None:
                 self._touch(obj.namespace)
 
     def _placement_changed(self, old: Object | None, new: Object | None) -> None:
@@ -71,8 +65,6 @@ class PlacementMoves:
         self._touch(obj.namespace)
 
     def _turned(self) -> None:
-        if self._decisions.store is None:
-            self._parts.clear()
         for namespace, _ in tuple(self._placed):
             self._touch(namespace)
 

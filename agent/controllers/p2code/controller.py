@@ -11,7 +11,7 @@ Absent target: whoever evaluates Placements decides for another cluster, and the
 import asyncio
 import contextlib
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -61,6 +61,8 @@ class _Memory:
     draft: Draft | None = None
     calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
     """What the workload of each bundle calls."""
+    called: Collection[Key] = ()
+    """The Services among that."""
     applied: object = None
     """What was applied without any refusal, and the annotations that say by whom."""
     until: float = 0.0
@@ -79,14 +81,12 @@ class P2CodeRoom(Controller[Key]):
         self._discovery = Discovery(self._client)
         self._watched = Watched(deps.local.port, SCHEDULING_MANIFESTS, deps.settings.discovery_interval)
         self._memories: dict[str, _Memory] = {}
-        self._calling: dict[Key, set[Key]] = {}
-        """Service to those whose workloads call it."""
         self._around = Surroundings(deps, lambda key: self.queue.add_after(key, QUIET_SECONDS), self._all)
         self._unfit: set[Key] = set()
         """Those that wait for a target to change."""
         self._rooms = Rooms(deps, self._targets_changed)
         self._workloads = Workloads(deps, self._workload_changed)
-        for informer in (self._rooms.nodes, *self._workloads.informers):
+        for informer in (self._rooms.nodes, *self._workloads.informers, *self._around.informers):
             self.watch(informer, lambda obj: ())
         self._watched.subscribe(self._changed, self._all)
         self._watched.wanted(True)
@@ -148,8 +148,7 @@ class P2CodeRoom(Controller[Key]):
             memory.draft = draft(raw.get("spec") or {}, psm.name, self._deps.settings.p2code_precedence)
             memory.psm, memory.generation = psm.key, generation
             memory.calls = _calls(memory.draft)
-            for service in {call.service for found in memory.calls.values() for call in found}:
-                self._calling.setdefault(service, set()).add(psm.key)
+            memory.called = {call.service for found in memory.calls.values() for call in found}
         return memory.draft
 
     async def _carry_out(self, psm: Object, plan: Plan) -> float | None:
@@ -248,8 +247,9 @@ class P2CodeRoom(Controller[Key]):
             self.queue.add_after(key, QUIET_SECONDS)
 
     def _link_changed(self, service: Key) -> None:
-        for key in self._calling.get(service, ()):
-            self.queue.add_after(key, QUIET_SECONDS)
+        for memory in self._memories.values():
+            if memory.psm is not None and service in memory.called:
+                self.queue.add_after(memory.psm, QUIET_SECONDS)
 
     def _all(self) -> None:
         for psm in self._watched.store or ():

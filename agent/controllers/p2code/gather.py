@@ -4,16 +4,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS, SCHEDULING_MANIFESTS, TARGET_KINDS
-from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
-from agent.clusters.decided import part_of
+from agent.clusters.decided import owner_in, owner_of, parts_of
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import managed_cluster
+from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.p2code.check import World
 from agent.model.targetchoice import CLUSTER_TARGET
 from agent.scheduling.placing.inputs import Fleet
 
 _SETS = "clusters of each set"
+_OWNER, _DECIDED = "p2code owner", "p2code decided"
 
 
 class Surroundings:
@@ -27,23 +28,23 @@ class Surroundings:
         self._targets = deps.local.either(TARGET_KINDS)
         self._placements = deps.placement.watch(PLACEMENTS)
         self._decisions = deps.placement.watch(PLACEMENT_DECISIONS)
-        self._owned: dict[Key, dict[str, Object]] = {}
-        """Placements by the P2CodeSchedulingManifest that they are made for."""
-        self._parts: dict[Key, dict[str, Object]] = {}
-        """PlacementDecisions by namespace and label of their Placement."""
         self._known: object = None
-        self._placements.subscribe(self._placement_changed, self._turned)
-        self._decisions.subscribe(self._decision_changed, self._turned)
+        self._placements.subscribe(self._placement_changed, everybody)
+        self._decisions.subscribe(self._decision_changed, everybody)
         self._fleet.subscribe(lambda change: self._look())
         self._namespaces.subscribe(self._namespace_changed)
         for informer in self._targets.informers:
             informer.subscribe(self._target_changed)
 
     @property
+    def informers(self) -> Iterable[Informer]:
+        """Nothing may be concluded before they have synced."""
+        return self._namespaces, *self._targets.informers
+
+    @property
     def known(self) -> bool:
-        """Whether all of it has been read."""
-        read = self._placements.store is not None and self._decisions.store is not None and self._fleet.known
-        return read and self._namespaces.synced.is_set() and self._targets.synced
+        """Whether all else has been read, which may not be served."""
+        return self._placements.store is not None and self._decisions.store is not None and self._fleet.known
 
     def world(self, namespace: str) -> World:
         """For what is in a namespace."""
@@ -57,7 +58,7 @@ class Surroundings:
     def placements(self, psm: Object, needed: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Those that are its own, and others of these names."""
         store = self._placements.store
-        found = dict(self._owned.get(psm.key, {}))
+        found = {obj.name: obj for obj in self._placements.find(_OWNER, _made_for, "/".join(psm.key))}
         for name in needed if store is not None else ():
             obj = store.get((psm.namespace, name))  # type: ignore[union-attr]
             if obj is not None:
@@ -68,8 +69,8 @@ class Surroundings:
         """The cluster that each has decided for, if it has decided."""
         found = {}
         for name in placements:
-            parts = [part_of(obj) for obj in self._parts.get((namespace, decision_label(name)), {}).values()]
-            clusters = [each.cluster for part in parts if part is not None for each in part.decided]
+            parts = parts_of(self._decisions, owner_of((namespace, name)))
+            clusters = [each.cluster for part in parts for each in part.decided]
             if clusters:
                 found[name] = min(clusters)
         return found
@@ -97,37 +98,16 @@ class Surroundings:
     def _placement_changed(self, old: Object | None, new: Object | None) -> None:
         for obj in (old, new):
             owner = _owner(obj) if obj is not None else None
-            if obj is None or owner is None:
-                continue
-            if obj is new:
-                self._owned.setdefault(owner, {})[obj.name] = obj
-            elif (found := self._owned.get(owner)) is not None:
-                found.pop(obj.name, None)
-            self._concerned(owner)
+            if owner is not None:
+                self._concerned(owner)
 
     def _decision_changed(self, old: Object | None, new: Object | None) -> None:
         for obj in (old, new):
-            label = obj.labels.get(LABEL_PLACEMENT) if obj is not None else None
-            if obj is None or not label:
-                continue
-            parts = self._parts.setdefault((obj.namespace, label), {})
-            if obj is new:
-                parts[obj.name] = obj
-            else:
-                parts.pop(obj.name, None)
-            if not parts:
-                del self._parts[obj.namespace, label]
-            for owner, placements in list(self._owned.items()):
-                if owner[0] == obj.namespace and any(decision_label(name) == label for name in placements):
+            of = owner_in(obj) if obj is not None else None
+            for placement in self._placements.find(_DECIDED, _decided, "/".join(of)) if of is not None else ():
+                owner = _owner(placement)
+                if owner is not None:
                     self._concerned(owner)
-
-    def _turned(self) -> None:
-        """All of a kind came or went."""
-        if self._placements.store is None:
-            self._owned.clear()
-        if self._decisions.store is None:
-            self._parts.clear()
-        self._everybody()
 
     def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
         if (old is None or old.deleting) != (new is None or new.deleting):
@@ -164,3 +144,12 @@ def _owner(placement: Object) -> Key | None:
     if owner is None or owner.kind != SCHEDULING_MANIFESTS.name:
         return None
     return placement.namespace, owner.name
+
+
+def _made_for(placement: Object) -> Iterable[str]:
+    owner = _owner(placement)
+    return ("/".join(owner),) if owner is not None else ()
+
+
+def _decided(placement: Object) -> Iterable[str]:
+    return ("/".join(owner_of(placement.key)),)

@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
 from agent.api.names.ocm import EVALUATE, SCHEDULING_DISABLED
+from agent.clusters.decided import Owner, owner_of
 from agent.clusters.deps import Deps
 from agent.controllers.placement.cel import CelEvaluator
 from agent.controllers.placement.decide import Plan, Present, clusters, decide
-from agent.controllers.placement.decisions import Decisions, Owner, owner_of
+from agent.controllers.placement.decisions import Decisions
 from agent.controllers.placement.interests import Interests, Key, interest
 from agent.controllers.placement.metrics import MEASURED
 from agent.controllers.placement.pacing import QUIET_SECONDS, Pacing

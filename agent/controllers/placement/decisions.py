@@ -5,19 +5,17 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from agent.api.kinds import PLACEMENT_DECISIONS
-from agent.api.names.ocm import LABEL_PLACEMENT, decision_label, decision_name
+from agent.api.names.ocm import decision_name
+from agent.clusters.decided import Owner, decisions_of, owner_in, owner_of
 from agent.clusters.placement_mode import PlacementMode
 from agent.controllers.placement.decide import Present
 from agent.controllers.placement.interests import Key
 from agent.kube.store import Object
 from agent.scheduling.placing import read
 
-_INDEX = "placement"
 _PLACEMENT = "Placement"
 _DELETED = ""
 """Instead of a version."""
-Owner = tuple[str, str]
-"""Namespace and label of the decisions of one Placement."""
 
 
 class Ledger:
@@ -79,8 +77,6 @@ class Decisions:
         """Versions that our own writes have made while any are held: the watch may tell of one before its answer."""
         self._gone: set[str] = set()
         """UIDs of what we have deleted and still see."""
-        if self._watched.store is not None:
-            self._watched.store.index(_INDEX, _indexed)
         self._watched.subscribe(self._changed, self._turn)
 
     @property
@@ -93,7 +89,7 @@ class Decisions:
         store = self._watched.store
         if store is None:
             return []
-        found = {obj.key: obj for obj in store.by_index(_INDEX, "/".join(owner_of(key)))}
+        found = {obj.key: obj for obj in decisions_of(self._watched, owner_of(key))}
         number = 1
         while (obj := store.get((key[0], decision_name(key[1], number)))) is not None:
             found[obj.key] = obj
@@ -141,7 +137,7 @@ class Decisions:
         if new is None and old is not None and old.uid in self._gone:
             self._gone.discard(old.uid)
             return
-        for owner in {_owner(obj) for obj in (old, new) if obj is not None} - {None}:
+        for owner in {owner_in(obj) for obj in (old, new) if obj is not None} - {None}:
             assert owner is not None
             self._recount(owner)
             if owner in self._held and not self._own:
@@ -150,14 +146,13 @@ class Decisions:
                 self._found(owner)
 
     def _recount(self, owner: Owner) -> None:
-        store = self._watched.store
-        if store is None or owner in self._held:
+        if self._watched.store is None or owner in self._held:
             return
         self._ledger.put(
             owner,
             (
                 cluster
-                for obj in store.by_index(_INDEX, "/".join(owner))
+                for obj in decisions_of(self._watched, owner)
                 if obj.uid not in self._gone
                 for cluster in read.decided(obj.decode())
             ),
@@ -167,28 +162,10 @@ class Decisions:
         """All of them are known now, or none."""
         self._gone.clear()
         self._ledger = Ledger(self._balance)
-        store = self._watched.store
-        if store is not None:
-            store.index(_INDEX, _indexed)
-            for owner in {_owner(obj) for obj in store} - {None}:
-                assert owner is not None
-                self._recount(owner)
+        for owner in {owner_in(obj) for obj in self._watched.store or ()} - {None}:
+            assert owner is not None
+            self._recount(owner)
         self._turned()
-
-
-def owner_of(key: Key) -> Owner:
-    """Where the decisions of a Placement are found."""
-    return key[0], decision_label(key[1])
-
-
-def _owner(obj: Object) -> Owner | None:
-    label = obj.labels.get(LABEL_PLACEMENT)
-    return (obj.namespace, label) if label else None
-
-
-def _indexed(obj: Object) -> Iterable[str]:
-    owner = _owner(obj)
-    return ("/".join(owner),) if owner else ()
 
 
 def _present(obj: Object) -> Present:

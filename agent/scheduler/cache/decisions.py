@@ -5,12 +5,11 @@ A pod that names a Placement waits as long as there is nothing to go by; no othe
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
-from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
 from agent.base.clock import Clock
-from agent.clusters.decided import Part, part_of, placed_by, reference_of
+from agent.clusters.decided import Owner, Part, owner_in, owner_of, part_of, parts_of, placed_by, reference_of
 from agent.clusters.placement_mode import PlacementMode
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -22,13 +21,6 @@ _LONGEST_SECONDS = 1.0
 """The decisions of a Placement may be several objects, which are written one after the other."""
 NOT_USED = "no Placements are used here: install their CRDs (chart value agent.placement.crds), or see --placement"
 _NOT_READ = "it has not been read yet"
-
-_Owner = tuple[str, str]
-"""A namespace and the label of the decisions of a Placement."""
-
-
-def _owner(placement: Key) -> _Owner:
-    return placement[0], decision_label(placement[1])
 
 
 class Decisions:
@@ -43,13 +35,14 @@ class Decisions:
         self._undecided = Undecided(mode, clock, self._written, self._reasons_changed)
         self._namespaces = namespaces
         self._changed = changed
-        self._parts: dict[_Owner, dict[str, Part]] = {}
-        self._placed: dict[_Owner, dict[Reference, Placed]] = {}
-        self._followers: dict[_Owner, dict[str, Key]] = {}
+        self._named: Counter[str] | None = None
+        """How many decisions name each cluster, as far as that has been counted since they changed last."""
+        self._placed: dict[Owner, dict[Reference, Placed]] = {}
+        self._followers: dict[Owner, dict[str, Key]] = {}
         """Pods without a node, by UID."""
-        self._following: dict[str, _Owner] = {}
+        self._following: dict[str, Owner] = {}
         """The same the other way round."""
-        self._touched: set[_Owner] = set()
+        self._touched: set[Owner] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._since = 0.0
         self._decisions = mode.watch(PLACEMENT_DECISIONS)
@@ -67,7 +60,7 @@ class Decisions:
         reference = self.reference(pod)
         if reference is None:
             return None
-        owner = _owner((pod.namespace, reference.name))
+        owner = owner_of((pod.namespace, reference.name))
         known = self._placed.get(owner, {}).get(reference)
         if known is None:
             if why := self._unread():
@@ -78,7 +71,7 @@ class Decisions:
     def follow(self, pod: Object) -> None:
         """A pod has no node yet: `changed` is called with its key from now on."""
         reference = self.reference(pod)
-        owner = _owner((pod.namespace, reference.name)) if reference is not None else None
+        owner = owner_of((pod.namespace, reference.name)) if reference is not None else None
         if self._following.get(pod.uid) != owner:
             self.forget(pod.uid)
             if owner is not None:
@@ -98,19 +91,20 @@ class Decisions:
 
     def reasons(self, placement: Key) -> Reasons:
         """Why a Placement that pods follow has not decided for clusters, as far as it is known."""
-        return self._undecided.reasons(placement) if _owner(placement) in self._placed else {}
+        return self._undecided.reasons(placement) if owner_of(placement) in self._placed else {}
 
     def _written(self, placement: Key) -> Written | None:
         obj = self._placement(placement)
         if obj is None:
             return None
-        own = _owner(placement)
-        mine = {each.cluster for part in self._parts.get(own, {}).values() for each in part.decided}
-        others = (parts.values() for owner, parts in self._parts.items() if owner != own)
-        return Written(obj, mine, Counter(each.cluster for parts in others for part in parts for each in part.decided))
+        if self._named is None:
+            every = (part_of(obj) for obj in self._decisions.store or () if owner_in(obj) is not None)
+            self._named = Counter(_clusters(filter(None, every)))
+        mine = Counter(_clusters(parts_of(self._decisions, owner_of(placement))))
+        return Written(obj, mine.keys(), self._named - mine)
 
     def _reasons_changed(self, placement: Key) -> None:
-        self._changed(tuple(self._followers.get(_owner(placement), {}).values()))
+        self._changed(tuple(self._followers.get(owner_of(placement), {}).values()))
 
     def can_tell(self, pod: Object) -> bool:
         """Whether it is known what there is to go by for a pod. It is not for a moment after a start."""
@@ -119,11 +113,11 @@ class Decisions:
         watches = (self._decisions, self._placements)
         return self._mode.active and all(each.store is not None or each.refusal for each in watches)
 
-    def _make(self, owner: _Owner, reference: Reference) -> Placed:
+    def _make(self, owner: Owner, reference: Reference) -> Placed:
         if why := self._unread():
             return Placed(reference, {}, why, known=False)
         placement, store = self._placement((owner[0], reference.name)), self._placements.store
-        parts = tuple(self._parts.get(owner, {}).values())
+        parts = parts_of(self._decisions, owner)
         return placed_by(reference, owner[0], parts, placement, is_missing=placement is None and store is not None)
 
     def _placement(self, key: Key) -> Object | None:
@@ -141,32 +135,23 @@ class Decisions:
         return ""
 
     def _decision_changed(self, old: Object | None, new: Object | None) -> None:
-        for obj in (old, new):
-            label = obj.labels.get(LABEL_PLACEMENT) if obj is not None else None
-            if obj is None or not label:
-                continue
-            parts = self._parts.setdefault((obj.namespace, label), {})
-            parts.pop(obj.name, None)
-            part = part_of(obj) if obj is new else None
-            if part is not None:
-                parts[obj.name] = part
-            if not parts:
-                del self._parts[obj.namespace, label]
-            self._touch((obj.namespace, label))
+        self._named = None
+        for owner in {owner_in(obj) for obj in (old, new) if obj is not None} - {None}:
+            assert owner is not None
+            self._touch(owner)
 
     def _placement_changed(self, old: Object | None, new: Object | None) -> None:
         obj = new or old
         if obj is not None:
-            self._touch(_owner(obj.key))
+            self._touch(owner_of(obj.key))
 
     def _turned(self) -> None:
         """All of a kind is known now, or nothing of it."""
-        if self._decisions.store is None:
-            self._parts.clear()
+        self._named = None
         for owner in {*self._followers, *self._placed}:
             self._touch(owner)
 
-    def _touch(self, owner: _Owner) -> None:
+    def _touch(self, owner: Owner) -> None:
         self._undecided.doubt()
         if owner in self._placed or owner in self._followers:
             self._touched.add(owner)
@@ -190,3 +175,7 @@ class Decisions:
             for reference in after:
                 self._undecided.forget((owner[0], reference.name))
             self._changed(tuple(self._followers.get(owner, {}).values()))
+
+
+def _clusters(parts: Iterable[Part]) -> Iterator[str]:
+    return (each.cluster for part in parts for each in part.decided)
