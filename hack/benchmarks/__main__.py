@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import dataclasses
 import logging
 import sys
 from collections.abc import Coroutine
@@ -57,7 +58,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     work: Work
     match options.benchmark:
         case "burst":
-            names = ("pods", "mode", "placement", "profile", "own_cores", "pairs")
+            names = [each.name for each in dataclasses.fields(Burst)]
             work = burst(Burst(**{name: getattr(options, name) for name in names}), progress)
         case "mixed":
             work = mixed(options.pods, options.big, progress=progress)
@@ -92,6 +93,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     bursts.add_argument(
         "--own-cores", type=cores, metavar="N", help="cores of its own for each cluster, such as 0.6 (root)"
+    )
+    bursts.add_argument("--targets", type=count, default=2, metavar="N", help="how many target clusters (default 2)")
+    bursts.add_argument(
+        "--reserve-candidates", type=count, default=0, metavar="N", help="the agent's setting, for --mode reserve"
     )
     mixes = benchmarks.add_parser("mixed", help="N small pods alone, then beside pods that fit nowhere")
     mixes.add_argument("--pods", type=count, default=SMALL, metavar="N", help=f"how many small pods (default {SMALL})")

@@ -1,4 +1,4 @@
-"""The burst benchmark: a Deployment of N pods plain in one cluster, then elected over a source and two targets.
+"""The burst benchmark: a Deployment of N pods plain in one cluster, then elected over a source and two or more targets.
 
 All clusters, agents and webhooks run in both cases, so both carry the same handicap.
 """
@@ -47,23 +47,38 @@ class Burst:
     """The CPU quota of each cluster's processes, None for all that the machine has."""
     pairs: int = 1
     """How often both are measured: the pair of the median is told whole."""
+    targets: int = 2
+    """Clusters besides the source."""
+    reserve_candidates: int = 0
+    """As the setting of the agent."""
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """The source first."""
+        return (*CLUSTERS, *(f"t{number}" for number in range(3, self.targets + 1)))[: self.targets + 1]
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Of the agents."""
+        bound = (f"--reserve-candidates={self.reserve_candidates}",) if self.reserve_candidates else ()
+        return bound + (placed.FLAGS if self.placement else ())
 
 
 async def burst(what: Burst, progress: Progress) -> tuple[list[str], dict[str, Any]]:
     """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
     opened = open_lab(
-        CLUSTERS,
+        what.clusters,
         NODES_EACH,
         pods_per_node(what.pods),
         progress,
         candidate_scheduler=what.mode == "reserve",
-        agent_flags=placed.FLAGS if what.placement else (),
+        agent_flags=what.flags,
     )
     with contextlib.ExitStack() as stack:
         cores = stack.enter_context(own_cores(what.own_cores)) if what.own_cores is not None else None
         async with opened as lab:
             if cores is not None:
-                for cluster in CLUSTERS:
+                for cluster in what.clusters:
                     cores.give(cluster, lab.pids(cluster))
             await prepare(lab, profile=what.profile, mode=what.mode)
             return await _measured(lab, what)
@@ -103,6 +118,8 @@ async def _measured(lab: Lab, what: Burst) -> tuple[list[str], dict[str, Any]]:
         "mode": what.mode,
         "profiled": what.profile,
         "own_cores": what.own_cores,
+        "targets": what.targets,
+        "reserve_candidates": what.reserve_candidates,
         "pairs": [ratios(*pair) for pair in pairs],
         "plain": report.run_figures(plain),
         "elected": report.run_figures(elected),
@@ -164,6 +181,8 @@ def _note(what: Burst) -> str:
     notes = []
     if what.pods != MEANT:
         notes.append(f"the budgets are meant for {MEANT:,} pods, this was {what.pods}")
+    if what.targets != len(CLUSTERS) - 1:
+        notes.append(f"the budgets are meant for {len(CLUSTERS) - 1} targets, these were {what.targets}")
     if what.own_cores is not None:
         notes.append(f"the processes of each cluster had {what.own_cores:g} cores of their own")
     if what.profile:
