@@ -14,6 +14,7 @@ from agent.sandbox import SandboxError
 from agent.sandbox.progress import default
 from hack.benchmarks import report
 from hack.benchmarks.applications import MANIFESTS, applications
+from hack.benchmarks.applied import WORKLOADS, applied
 from hack.benchmarks.arguments import cores, count
 from hack.benchmarks.burst import Burst, burst
 from hack.benchmarks.errors import BenchError
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
 def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     if options.benchmark == "place":
         return place(options.pods)
-    if options.benchmark == "applications":
+    if options.benchmark == "applications" and not options.clusters:
         return applications(options.manifests)
     progress = default()
     work: Work
@@ -70,6 +71,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = move(options.pods, progress)
         case "placement":
             work = placements(progress)
+        case "applications":
+            work = applied(options.workloads, options.clusters, progress, profile=options.profile)
         case "logs":
             work = logs(options.mib, progress)
         case "gateway":
@@ -115,10 +118,19 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     streams = benchmarks.add_parser("logs", help="logs and exec through a virtual node, beside the target itself")
     streams.add_argument("--mib", type=count, default=LOG_MIB, metavar="N", help=f"size of the log (default {LOG_MIB})")
     decided = benchmarks.add_parser("placement", help="Placements over 1,000 ManagedClusters: time, writes, memory")
-    apps = benchmarks.add_parser("applications", help="check and bundle one of P2CODE's applications, no clusters")
+    apps = benchmarks.add_parser(
+        "applications", help="check and bundle one of P2CODE's applications; with --clusters, until all of it runs"
+    )
     apps.add_argument(
         "--manifests", type=count, default=MANIFESTS, metavar="N", help=f"how many manifests (default {MANIFESTS})"
     )
+    apps.add_argument(
+        "--clusters", type=count, metavar="N", help="run one over N targets, which --manifests is not for"
+    )
+    apps.add_argument(
+        "--workloads", type=count, default=WORKLOADS, metavar="N", help=f"with --clusters (default {WORKLOADS})"
+    )
+    apps.add_argument("--profile", action="store_true", help="with --clusters, profile the source's agent")
     gates = benchmarks.add_parser("gateway", help="a stream and connections through two gateways, and directly")
     gates.add_argument(
         "--mib", type=count, default=STREAM_MIB, metavar="N", help=f"length of the stream (default {STREAM_MIB})"

@@ -26,6 +26,7 @@ from hack.benchmarks.burst import NODES_EACH, pods_per_node
         ["burst", "--own-cores", "9999"],
         ["burst", "--pairs", "0"],
         ["mixed", "--big", "0"],
+        ["applications", "--clusters", "0"],
     ],
 )
 def test_what_makes_no_sense_is_refused_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -277,7 +277,30 @@ async def test_an_application_is_placed_applied_moved_and_deleted(pair: Pair, st
         await gone(functools.partial(stage.get, SCHEDULING_MANIFESTS, "shop"))
         assert await stage.client.list(DEPLOYMENTS, stage.namespace) == []
         await gone(functools.partial(stage.get, CONFIGMAPS, "settings"))
-        await gone(functools.partial(stage.get, PLACEMENTS, "web-shop"))
+        assert await stage.client.list(PLACEMENTS, stage.namespace) == []
+
+
+async def test_one_of_the_same_name_waits_for_nobody_to_collect_what_the_one_before_has_left(
+    pair: Pair, stage: Stage
+) -> None:
+    async with at_work(pair):
+        before = await stage.create(stage.objects("web"), web="eu")
+        await stage.become("SchedulingSuccessful", web="eu")
+    # Deleted by somebody who takes the finalizer off while the agent is away, and made anew at once.
+    without: Raw = {"metadata": {"finalizers": None}}
+    await stage.client.patch(SCHEDULING_MANIFESTS, "shop", without, stage.namespace)
+    await stage.client.delete(DEPLOYMENTS, "web", stage.namespace)
+    await stage.client.delete(CONFIGMAPS, "settings", stage.namespace)
+    await stage.client.delete(SCHEDULING_MANIFESTS, "shop", stage.namespace)
+    async with at_work(pair):
+        for _ in range(2):
+            await stage.create(stage.objects("web"), web="eu")
+            await stage.become("SchedulingSuccessful", web="eu")
+            (owner,) = (await stage.get(PLACEMENTS, "web-shop"))["metadata"]["ownerReferences"]
+            assert owner["uid"] not in ("", before["metadata"]["uid"])
+            await stage.client.delete(SCHEDULING_MANIFESTS, "shop", stage.namespace)
+            await gone(functools.partial(stage.get, SCHEDULING_MANIFESTS, "shop"))
+        assert "ManifestWorkFailed" not in await stage.events()
 
 
 async def test_nothing_is_applied_before_everything_fits(pair: Pair, stage: Stage) -> None:

@@ -166,6 +166,26 @@ def test_a_placement_of_something_else_is_left_alone() -> None:
     assert not (plan.apply)
 
 
+def of(name: str, uid: str, kind: str = "P2CodeSchedulingManifest") -> Raw:
+    """The Placement of web, made for something."""
+    owner = {"apiVersion": "scheduling.p2code.eu/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": True}
+    return {**PLACED["web-shop"], "metadata": {**PLACED["web-shop"]["metadata"], "ownerReferences": [owner]}}
+
+
+def test_a_placement_of_one_of_the_same_name_that_is_no_more_goes_before_another_is_made() -> None:
+    left = of("shop", "u0")
+    plan = decide(view(placements={**PLACED, "web-shop": left}, decisions=DECIDED))
+    assert (plan.stale, plan.create, plan.tell) == ([left], [], verdicts.ANALYSING)
+    assert decide(view(placements={"api-shop": PLACED["api-shop"]})).create == [decide(view()).create[0]]
+
+
+@pytest.mark.parametrize("other", [of("cafe", "u0"), of("shop", "u0", "Placer")], ids=["name", "kind"])
+def test_a_placement_of_one_that_may_be_there_is_not_taken_away(other: Raw) -> None:
+    plan = decide(view(placements={"web-shop": other}))
+    assert plan.tell is not None
+    assert (plan.stale, plan.tell.reason) == ((), "ManifestWorkFailed")
+
+
 def test_a_changed_filter_changes_one_placement() -> None:
     spec = spec_of(workload("web"), workload("api"), own=[{"name": "web", "annotations": ["p2code.filter.a=2"]}])
     plan = decide(view(spec, told(verdicts.SCHEDULED, decisions=DECISIONS), PLACED, decisions=DECIDED))

@@ -47,6 +47,8 @@ _USUAL = (
     "--fence-after=4s",
     "--fence-margin=8s",
 )
+_APPLICATIONS = ("--p2code", "--service-links")
+_KINDS_OF_APPLICATIONS = ("agent.placement.crds=true", "agent.p2code.enabled=true")
 RESERVING_NODES, RESERVING_CPU = 3, 4
 MISSING_SECONDS = 3
 USUAL = "usual"
@@ -108,13 +110,14 @@ SPECS = {
         ("cd", "us", "eu"),
         "kwok:2",
         ("--discovery-interval=2", "--moves", "--p2code"),
-        values=("agent.placement.crds=true", "agent.p2code.enabled=true"),
+        values=_KINDS_OF_APPLICATIONS,
     ),
     # A real node in each. On a busy machine a request may take many seconds: what it asks is to be there as long.
     "real": Spec(
         ("cd", "us", "eu"),
         "real:1",
-        (f"--pod-missing={MISSING_SECONDS}", "--moves", "--withdraw=15"),
+        (f"--pod-missing={MISSING_SECONDS}", "--withdraw=15", "--discovery-interval=2", "--moves", *_APPLICATIONS),
+        values=_KINDS_OF_APPLICATIONS,
         missing=_real_nodes,
     ),
     # Of the oldest Kubernetes that is supported and of the newest, each with a candidate scheduler of its version.
@@ -141,6 +144,7 @@ FLEET_OF = {
     "tests/e2e/test_62_moves.py": "real",
     "tests/e2e/test_69_groups_that_move.py": "reserving",
     "tests/e2e/test_70_applications.py": "placing",
+    "tests/e2e/test_71_applications_run.py": "real",
     "tests/e2e/test_99_rights.py": "",
     "tests/peers/test_migration.py": "same name",
     "tests/peers/test_source_peer.py": "same name",

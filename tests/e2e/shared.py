@@ -58,10 +58,11 @@ async def ready(fleet: Fleet, namespace: str, name: str, cluster: str) -> list[s
     return sorted({address for each in endpoints if each["conditions"]["ready"] for address in each["addresses"]})
 
 
-async def addresses(fleet: Fleet, namespace: str) -> list[str]:
-    """Pod IPs of all delegates that are ready, sorted."""
+async def addresses(fleet: Fleet, namespace: str, app: str = "") -> list[str]:
+    """Pod IPs of all delegates that are ready, or those of an app, sorted."""
     pods = [pod for _, pod in (await fleet.delegates(namespace)).values() if "deletionTimestamp" not in pod["metadata"]]
-    return sorted(pod["status"]["podIP"] for pod in pods if is_ready(pod))
+    of_app = [pod for pod in pods if app in ("", pod["metadata"]["labels"].get(names.PREFIX + "app"))]
+    return sorted(pod["status"]["podIP"] for pod in of_app if is_ready(pod))
 
 
 def is_ready(pod: Raw) -> bool:
@@ -71,12 +72,12 @@ def is_ready(pod: Raw) -> bool:
 
 
 async def known_everywhere(
-    fleet: Fleet, namespace: str, name: str, count: int, clusters: Sequence[str] = CLUSTERS
+    fleet: Fleet, namespace: str, name: str, count: int, clusters: Sequence[str] = CLUSTERS, *, app: str = ""
 ) -> None:
-    """Wait until clusters know exactly the ready delegates, so many, as endpoints of a Service."""
+    """Wait until clusters know exactly the ready delegates, so many, as endpoints of a Service; or those of an app."""
 
     async def probe() -> bool:
-        want = await addresses(fleet, namespace)
+        want = await addresses(fleet, namespace, app)
         found = [await ready(fleet, namespace, name, cluster) for cluster in clusters]
         return len(want) == count and all(each == want for each in found)
 

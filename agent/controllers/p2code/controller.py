@@ -153,6 +153,7 @@ class P2CodeRoom(Controller[Key]):
 
     async def _carry_out(self, psm: Object, plan: Plan) -> float | None:
         (self._unfit.add if plan.unfit else self._unfit.discard)(psm.key)
+        await self._remove(psm, plan.stale)
         for wanted in plan.create:
             with contextlib.suppress(AlreadyExists):
                 self._around.absorb(await self._client.create_raw(PLACEMENTS, wanted))
@@ -164,11 +165,14 @@ class P2CodeRoom(Controller[Key]):
         if plan.apply is None or plan.finish is None:
             return plan.again
         again = min(await self._apply(psm, plan, plan.apply, plan.finish), plan.again or _DRIFT_SECONDS)
-        for each in plan.surplus:
+        await self._remove(psm, plan.surplus)
+        return again
+
+    async def _remove(self, psm: Object, placements: Iterable[Mapping[str, Any]]) -> None:
+        for each in placements:
             with contextlib.suppress(NotFound):
                 metadata = each["metadata"]
                 await self._client.delete(PLACEMENTS, metadata["name"], psm.namespace, uid=metadata["uid"])
-        return again
 
     async def _apply(self, psm: Object, plan: Plan, objects: Iterable[Write], finish: Verdict) -> float:
         memory, now = self._memories.setdefault(psm.uid, _Memory()), asyncio.get_running_loop().time()
@@ -220,6 +224,8 @@ class P2CodeRoom(Controller[Key]):
             if left:
                 await self._tell(self._psms.store.get(psm.key) or psm, verdicts.DELETING, [], [_left(left)])
                 return _LEFT_SECONDS
+        # Garbage collection takes its time, and one of the same name may come at once.
+        await self._remove(psm, self._around.placements(psm, ()).values())
         psm = await self._tell(self._psms.store.get(psm.key) or psm, verdicts.RELEASING, [], [Told(LEFT, "")])
         with contextlib.suppress(NotFound):
             await self._finalizers(psm, [each for each in psm.finalizers if each != FINALIZER])

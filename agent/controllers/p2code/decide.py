@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition
+from agent.api.kinds import SCHEDULING_MANIFESTS
 from agent.api.names.moves import TARGETS
 from agent.api.names.p2code import bundle_placement
 from agent.controllers.p2code.fit import Newcomer, Rooms, unfit
@@ -58,6 +59,8 @@ class View:
 class Plan:
     """What is to be done, in this order."""
 
+    stale: Sequence[Raw] = ()
+    """Placements that go first: of one of that name that is no more, before garbage collection has come to them."""
     create: Sequence[Write] = ()
     """Placements."""
     patch: Sequence[Write] = ()
@@ -87,19 +90,21 @@ def decide(view: View) -> Plan:
     if found.bundling.mode == "cluster":
         (bundle,) = found.bundling.bundles
         return _applied(view, found, beside, {bundle.name: found.wishes.cluster}, quiet=True)
-    create, patch = [], []
+    stale, create, patch = [], [], []
     for bundle in found.bundling.bundles:
         wanted = placement(bundle, found.wishes.cluster_set, view.psm)
         there = view.placements.get(wanted["metadata"]["name"])
         if there is None:
             create.append(wanted)
+        elif _is_stale(there, view.psm):
+            stale.append(there)
         elif not _is_own(there, view.psm):
             return Plan(tell=_foreign(wanted), decisions=[], beside=beside)
         elif differs(there, wanted):
             patch.append(wanted)
     chosen = _chosen(view, found)
-    if create or patch or chosen is None:
-        return Plan(create, patch, tell=_waiting(view.psm), beside=beside)
+    if stale or create or patch or chosen is None:
+        return Plan(stale, create, patch, tell=_waiting(view.psm), beside=beside)
     if isinstance(chosen, Verdict):
         return Plan(tell=chosen, decisions=[], beside=beside)
     return _applied(view, found, beside, chosen, quiet=False)
@@ -221,6 +226,14 @@ def _knows(psm: Raw, decisions: Sequence[Decision]) -> bool:
 def _is_own(there: Raw, psm: Raw) -> bool:
     owners = there["metadata"].get("ownerReferences") or ()
     return any(each.get("uid") == psm["metadata"]["uid"] for each in owners)
+
+
+def _is_stale(there: Raw, psm: Raw) -> bool:
+    """Whether it was made for one of the same name: two at a time there cannot be."""
+    uid, name = psm["metadata"]["uid"], psm["metadata"]["name"]
+    owner: Raw = next((each for each in there["metadata"].get("ownerReferences") or () if each.get("controller")), {})
+    is_psm = str(owner.get("apiVersion")).partition("/")[0] == SCHEDULING_MANIFESTS.group
+    return is_psm and owner["kind"] == SCHEDULING_MANIFESTS.name and owner["name"] == name and owner["uid"] != uid
 
 
 def _foreign(wanted: Write) -> Verdict:

@@ -90,7 +90,7 @@ def build_stock(busybox: str, folder: Path) -> list[Path]:
     """Files of the stock images: what holds a pod together, and busybox with all its programs."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         tree = Path(temporary)
-        _busybox_tree(busybox, tree)
+        busybox_tree(busybox, tree)
         path = {"PATH": "/bin"}
         shell = Start(command=("sh",), environment=path)
         pause = Start(entrypoint=("/bin/sh", "-c", _PAUSE), environment=path)
@@ -112,7 +112,8 @@ def names(file: Path) -> list[str]:
         raise SandboxError(f"{file} is not a file of images that `build` or `docker save` wrote: {error}") from error
 
 
-def _busybox_tree(busybox: str, tree: Path) -> None:
+def busybox_tree(busybox: str, tree: Path) -> None:
+    """Put busybox with all its programs into an empty folder, to build an image of."""
     for name, mode in {"bin": 0o755, "etc": 0o755, "root": 0o700, "tmp": 0o1777, "var": 0o755}.items():
         (tree / name).mkdir()
         (tree / name).chmod(mode)
