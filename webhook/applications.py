@@ -1,16 +1,26 @@
 """What whoever applies one of P2CODE's applications is told at once. No I/O; nothing is refused."""
 
+from agent.api import names
+from agent.api.names.p2code import DISTRIBUTION, DISTRIBUTIONS, ELECTED
+from agent.model.p2code import verdicts
 from agent.model.p2code.check import draft
 from webhook.review import Answer, Malformed, Outcome, Request, allowed
 
 
 def of_application(request: Request) -> Answer:
-    """The first thing that is wrong with its annotations, and with its manifests. Raises Malformed."""
+    """The first thing that is wrong with its annotations, and with its manifests. Raises Malformed.
+
+    Which distribution counts where it names none, only the agent knows: what `elect` does not take is told.
+    """
     obj = request.get("object")
     if not isinstance(obj, dict):
         raise Malformed("request.object is missing")
-    spec, metadata = obj.get("spec"), obj.get("metadata")
-    name = str((metadata if isinstance(metadata, dict) else {}).get("name") or "")
-    found = draft(spec if isinstance(spec, dict) else {}, name, "global")
+    spec, given = obj.get("spec"), obj.get("metadata")
+    metadata = given if isinstance(given, dict) else {}
+    annotations = metadata.get("annotations")
+    distribution = names.annotation(annotations if isinstance(annotations, dict) else {}, DISTRIBUTION) or ELECTED
+    found = draft(spec if isinstance(spec, dict) else {}, str(metadata.get("name") or ""), "global", distribution)
     wrong = [each.message for each in (found.annotated, found.manifested) if each is not None]
+    if distribution not in DISTRIBUTIONS:
+        wrong.insert(0, verdicts.unknown_distribution(distribution).message)
     return allowed(request, Outcome.VALID, wrong)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from agent.api.names import GROUP, VERSION
 from agent.api.names.ac3 import AC3_GROUP
 from agent.api.names.links import OWN_GROUP
-from agent.api.names.ocm import OCM_GROUP
+from agent.api.names.ocm import OCM_GROUP, WORK_GROUP
 from agent.api.names.p2code import P2CODE_GROUP
 
 
@@ -150,6 +150,8 @@ MANAGED_CLUSTER_SET_BINDINGS = Kind(OCM_GROUP, "v1beta2", "managedclustersetbind
 PLACEMENTS = Kind(OCM_GROUP, "v1beta1", "placements", "Placement")
 PLACEMENT_DECISIONS = Kind(OCM_GROUP, "v1beta1", "placementdecisions", "PlacementDecision")
 ADDON_PLACEMENT_SCORES = Kind(OCM_GROUP, "v1alpha1", "addonplacementscores", "AddOnPlacementScore")
+MANIFEST_WORKS = Kind(WORK_GROUP, "v1", "manifestworks", "ManifestWork")
+"""Manifests that an agent of Open Cluster Management applies in the cluster whose namespace they are in."""
 CLUSTER_MANAGERS = Kind(
     "operator.open-cluster-management.io", "v1", "clustermanagers", "ClusterManager", namespaced=False
 )

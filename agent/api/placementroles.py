@@ -1,8 +1,8 @@
 """What the agent may do with the kinds of Open Cluster Management in its own cluster: a part of its table.
 
 Each feature is a value of the chart: `agent.placement` says who evaluates Placements, and who gives scores,
-`agent.p2code` whether they are made for the bundles of P2CODE's whole applications, `agent.ac3Networks` whether links
-are made for AC3's networks.
+`agent.p2code` whether they are made for the bundles of P2CODE's whole applications, and whether these may become
+ManifestWorks, `agent.ac3Networks` whether links are made for AC3's networks.
 """
 
 from agent.api.accounts import grants
@@ -15,6 +15,7 @@ from agent.api.kinds import (
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTER_SETS,
     MANAGED_CLUSTERS,
+    MANIFEST_WORKS,
     MULTI_CLUSTER_NETWORKS,
     NAMESPACES,
     PLACEMENT_DECISIONS,
@@ -31,6 +32,7 @@ EVALUATE_PLACEMENTS = "Placements are evaluated here"
 SERVE_PLACEMENTS = "ManagedClusters and their sets are kept here"
 PLACEMENT_SCORES = "scores for Placements"
 P2CODE = "whole applications of P2CODE are placed"
+P2CODE_WORKS = "whole applications of P2CODE are distributed as ManifestWorks"
 AC3_NETWORKS = "links of AC3's networks are made"
 
 _WORKLOADS = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, CRON_JOBS)
@@ -65,6 +67,7 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(SCHEDULING_MANIFESTS, "update", P2CODE, sub="finalizers"),
     *grants(PLACEMENTS, "create patch delete", P2CODE),
     *(each for kind in _WORKLOADS for each in grants(kind, "list watch", P2CODE)),
+    *grants(MANIFEST_WORKS, "list watch", P2CODE_WORKS),
     *grants(MULTI_CLUSTER_NETWORKS, "list watch patch", AC3_NETWORKS),
     *grants(MULTI_CLUSTER_NETWORKS, "patch", AC3_NETWORKS, sub="status"),
     *grants(SERVICE_LINKS, "patch", AC3_NETWORKS),

@@ -10,17 +10,18 @@ on the owner before the first of them is: so nothing is left behind, wherever we
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
 
+from agent.api.kinds import MANIFEST_WORKS
 from agent.api.names.p2code import ANNOTATION_APPLIED_KINDS, FIELD_MANAGER, LABEL_OWNER, LABEL_PSM_UID, cut
 from agent.clusters.refusals import PASSING
 from agent.kube.client import METADATA_LIST, METADATA_ONE
 from agent.kube.discovery import Discovery
-from agent.kube.errors import Conflict, NotFound, StatusError
+from agent.kube.errors import Conflict, Forbidden, NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import applied
@@ -86,8 +87,13 @@ class Applier:
         noted = owner.annotations.get(ANNOTATION_APPLIED_KINDS, "")
         self._noted = frozenset(each for each in noted.split(",") if each)
 
-    async def apply(self, manifests: Sequence[Mapping[str, Any]]) -> list[Refusal]:
-        """Bring all in line, in the order of their kinds. Unless any is refused, what else the owner has is pruned."""
+    async def apply(
+        self, manifests: Sequence[Mapping[str, Any]], keep: Callable[[Place, str], bool] = lambda place, name: False
+    ) -> list[Refusal]:
+        """Bring all in line, in the order of their kinds. Unless any is refused, what else the owner has is pruned.
+
+        :param keep: says of what the owner has in a place by a name whether it stays, though it is not among them
+        """
         wanted, refusals = await self._wanted(manifests)
         places = {each.place for each in wanted}
         await self._note(self._noted.union(map(str, places)))
@@ -96,19 +102,20 @@ class Applier:
         for _, some in groupby(wanted, key=lambda each: each.place.rank):
             answers = await side_by_side([self._bring(each, found[each.place], scaled) for each in some])
             refusals += [each for each in answers if each is not None]
-        refusals = refusals or await self._prune(found, {(each.place, each.name) for each in wanted})
+        kept = {(place, name) for place, objects in found.items() for name in _names(objects) if keep(place, name)}
+        refusals = refusals or await self._prune(found, {(each.place, each.name) for each in wanted} | kept)
         if not refusals:
-            await self._note(map(str, places))
+            await self._note(map(str, places.union(place for place, _ in kept)))
         return refusals
 
-    async def delete(self) -> list[Remaining]:
-        """Delete all that the owner has, what makes pods first; empty once there is nothing left.
+    async def delete(self, of: Callable[[Place], bool] = lambda place: True) -> list[Remaining]:
+        """Delete all that the owner has in such places, what makes pods first; empty once there is nothing left.
 
         What pods may still need stays until they are gone, namespaces stay until the last: to be called again.
         """
         left: list[Remaining] = []
         stages: defaultdict[int, list[tuple[Place, Raw]]] = defaultdict(list)
-        for place, objects in (await self._find(await self._places())).items():
+        for place, objects in (await self._find(filter(of, await self._places()))).items():
             if isinstance(objects, _Unknown):
                 left.append(Remaining(place.kind.name, place.namespace, "", objects.message))
             elif objects:
@@ -117,6 +124,11 @@ class Applier:
         left += await self._delete_all(stages.pop(first, []))
         later = [each for stage in sorted(stages) for each in stages[stage]]
         return left + [Remaining(place.kind.name, place.namespace, each["name"]) for place, each in later]
+
+    async def there(self, of: Callable[[Place], bool]) -> set[tuple[str, str]]:
+        """Namespace and name of all that the owner has in such places, as far as the account may know."""
+        found = await self._find(filter(of, await self._places()))
+        return {(place.namespace, name) for place, objects in found.items() for name in _names(objects)}
 
     async def _wanted(self, manifests: Iterable[Mapping[str, Any]]) -> tuple[list[_Wanted], list[Refusal]]:
         """What is to be applied, in order, and what cannot be."""
@@ -252,6 +264,10 @@ class Applier:
         return Remaining(kind.name, namespace, name) if raw else None
 
 
+def _names(objects: Objects | _Unknown) -> Iterable[str]:
+    return () if isinstance(objects, _Unknown) else objects
+
+
 def _metadata(raw: bytes | msgspec.Raw) -> Raw:
     metadata: Raw = msgspec.json.decode(raw, type=Raw)["metadata"]
     return metadata
@@ -274,4 +290,6 @@ def _words(error: StatusError) -> str:
     """The API server's, with what to do where it is we who may not."""
     if "cannot impersonate" in str(error):
         return f"{error}; add the namespace to agent.p2code.namespaces of the chart"
+    if isinstance(error, Forbidden) and str(MANIFEST_WORKS) in str(error):
+        return f"{error}; bind the account to the ClusterRole flotilla-p2code-works in the namespace of the cluster"
     return str(error)

@@ -10,6 +10,7 @@ from agent.api.kinds import Kind
 from agent.base.listeners import tell
 from agent.clusters.port import Port
 from agent.kube.errors import Forbidden, KubeError, NotFound
+from agent.kube.reading import Reduce
 from agent.kube.store import IndexFunction, Object, Store
 from agent.kube.subscribers import Subscriber
 
@@ -44,6 +45,9 @@ class OptionalWatch:
         interval: float,
         changed: Subscriber,
         turned: Callable[[], None],
+        *,
+        labels: str = "",
+        reduce: Reduce | None = None,
     ) -> None:
         self._port = port
         self._kind = kind
@@ -51,6 +55,8 @@ class OptionalWatch:
         self._interval = interval
         self._changed = changed
         self._turned = turned
+        self._labels = labels
+        self._reduce = reduce
         self._informer: Informer | None = None
         self._listed = False
         self._refusal = ""
@@ -103,7 +109,9 @@ class OptionalWatch:
                     pause = min(pause, _NO_ANSWER_SECONDS)
                 else:
                     self._refusal, self._forbidden_since = "", None
-                    self._informer = informer = self._port.informer(self._kind, self._namespace)
+                    self._informer = informer = self._port.informer(
+                        self._kind, self._namespace, labels=self._labels, reduce=self._reduce
+                    )
                     if informer.error is not None:
                         # Others have kept it, and it may wait for long until it tries again.
                         informer.interrupt()
@@ -164,8 +172,12 @@ class OptionalWatch:
 class Watched:
     """One kind, for everybody who asks about it; `store` is None while there is none to believe."""
 
-    def __init__(self, port: Port, kind: Kind, interval: float) -> None:
+    def __init__(
+        self, port: Port, kind: Kind, interval: float, *, labels: str = "", reduce: Reduce | None = None
+    ) -> None:
         self._of = (port, kind, interval)
+        self._labels = labels
+        self._reduce = reduce
         self._watch: OptionalWatch | None = None
         self._changed: list[Subscriber] = []
         self._turned: list[Callable[[], None]] = []
@@ -204,7 +216,9 @@ class Watched:
         """Watch from now on, or no longer."""
         if wanted and self._watch is None:
             port, kind, interval = self._of
-            self._watch = OptionalWatch(port, kind, None, interval, self._tell, self._turn)
+            self._watch = OptionalWatch(
+                port, kind, None, interval, self._tell, self._turn, labels=self._labels, reduce=self._reduce
+            )
         elif not wanted and self._watch is not None:
             self._watch.stop()
             self._watch = None

@@ -9,6 +9,7 @@ from agent.base.forms import SWITCH, TEXT, one_of
 from agent.settings.pods import Followers
 
 Precedence = Literal["global", "and"]
+Distribution = Literal["elect", "works"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,13 @@ class Applications:
         "global",
         "with p2code, what counts of a filter that is both among globalAnnotations and among a workload's: global (the"
         " global one, and a condition says so), and (both, as P2CODE's own scheduler has it)",
+    )
+    p2code_distribution: Distribution = flag(
+        one_of("elect", "works"),
+        "elect",
+        "with p2code, how bundles get to their clusters where the annotation multicluster/distribution does not say it:"
+        " elect (manifests are applied here, and pods go there), works (all manifests go there, as ManifestWorks of"
+        " Open Cluster Management)",
     )
     p2code_namespace: str = flag(
         TEXT,

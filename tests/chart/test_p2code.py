@@ -51,6 +51,25 @@ def test_each_namespace_has_an_account_its_binding_and_the_right_to_impersonate_
     assert impersonation["subjects"] == [{"kind": "ServiceAccount", "name": "flotilla-agent", "namespace": NAMESPACE}]
 
 
+def test_to_write_manifest_works_there_is_a_role_that_nobody_has() -> None:
+    def about_works(*settings: str) -> list[Raw]:
+        named = (each for each in template(*settings) if each["kind"].endswith(("Role", "Binding")))
+        return [each for each in named if "p2code-works" in str((each["metadata"]["name"], each.get("roleRef")))]
+
+    assert about_works(ON) == []
+    (role,) = about_works(ON, "agent.p2code.works=true", "agent.p2code.namespaces={shop}")
+    assert (role["kind"], role["metadata"]["name"]) == ("ClusterRole", "flotilla-p2code-works")
+    (rule,) = role["rules"]
+    assert rule["resources"] == ["manifestworks"]
+    assert rule["verbs"] == ["get", "list", "create", "patch", "delete"]
+
+
+def test_works_are_no_default_where_the_agent_may_not_read_them() -> None:
+    with pytest.raises(Failed, match=r"set agent\.p2code\.works=true, or distribution=elect"):
+        template(ON, "agent.p2code.distribution=works")
+    template(ON, "agent.p2code.distribution=works", "agent.p2code.works=true")
+
+
 @pytest.mark.parametrize(
     "value", ["agent.p2code.namespaces={Shop}", "agent.p2code.namespaces=shop", "agent.p2code.role="]
 )

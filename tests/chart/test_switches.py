@@ -32,6 +32,7 @@ ON = {
     "agent.placement.usageScores=true": {placementroles.PLACEMENT_SCORES},
     SCORED: {placementroles.PLACEMENT_SCORES},
     "agent.p2code.enabled=true": {placementroles.P2CODE},
+    "agent.p2code.enabled=true,agent.p2code.works=true": {placementroles.P2CODE, placementroles.P2CODE_WORKS},
     "agent.ac3Networks.enabled=true,agent.settings.service-links=true": {
         placementroles.AC3_NETWORKS,
         ownroles.SERVICE_LINKS_KEPT,

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from agent.cli.placements.applications import as_text, explanation_of
 from agent.model.p2code import verdicts
 from agent.model.p2code.status import Decision, Told, status
@@ -62,3 +64,21 @@ def test_what_was_told_of_an_earlier_spec_says_so() -> None:
     application["status"] = status(application, verdicts.SCHEDULED, [], (), NOW)
     application["metadata"]["generation"] = 2
     assert text(application)[0].endswith("SchedulingSuccessful, of an earlier spec")
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"multicluster/distribution": "works"},
+        {"multicluster/applied-kinds": "ConfigMap/x,ManifestWork.work.open-cluster-management.io/eu"},
+    ],
+)
+def test_of_one_that_is_distributed_as_manifest_works_this_is_told(annotations: dict[str, str]) -> None:
+    application = psm(spec_of(workload(kind="DaemonSet")))
+    application["metadata"]["annotations"] = annotations
+    _, works, *rest = text(application)
+    assert (
+        works
+        == "  Its manifests are distributed as ManifestWorks, one for each bundle, in the namespace of its cluster"
+    )
+    assert not any("Wrong" in line for line in rest)

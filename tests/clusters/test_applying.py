@@ -28,6 +28,7 @@ from agent.kube.discovery import Discovery
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from agent.kube.session import Session
+from agent.model.applied import Place
 from agent.sandbox import Cluster
 from tests.kube.relay import Relay, trusting
 from tests.waiting import gone, until
@@ -212,6 +213,25 @@ def application(ns: str) -> list[Raw]:
             spec={"podSelector": {}, "ingress": [{"from": peers, "ports": [{"port": 80}]}]},
         ),
     ]
+
+
+async def test_what_is_to_be_kept_stays_and_is_found_and_some_of_it_is_deleted_apart(stage: Stage) -> None:
+    def is_secret(place: Place) -> bool:
+        return place.kind.name == "Secret"
+
+    where = stage.namespace
+    assert await stage.apply(config_map(where), secret(where)) == []
+    manifests = [config_map(where)]
+    assert await stage.applier().apply(manifests, lambda place, name: is_secret(place) and name == "db") == []
+    assert await stage.applier().there(is_secret) == {(where, "db")}
+    while await stage.applier().delete(is_secret):
+        pass
+    assert await stage.applier().there(lambda place: True) == {(where, "settings")}
+    await gone(lambda: stage.get(SECRETS, "db"))
+    # What is not kept goes.
+    assert await stage.apply(config_map(where), secret(where)) == []
+    assert await stage.apply(config_map(where)) == []
+    await gone(lambda: stage.get(SECRETS, "db"))
 
 
 async def test_an_application_is_applied_in_order_and_what_is_unchanged_writes_nothing(stage: Stage) -> None:

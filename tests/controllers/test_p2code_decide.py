@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.controllers.p2code.decide import Plan, View, decide
+from agent.controllers.p2code.decide import decide
 from agent.controllers.p2code.fit import Room
+from agent.controllers.p2code.plan import Plan, View
 from agent.model.p2code import linked as linked_model
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import World, draft

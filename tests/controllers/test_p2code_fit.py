@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.p2code.decide import Plan, View, decide
+from agent.controllers.p2code.decide import decide
 from agent.controllers.p2code.fit import Room
+from agent.controllers.p2code.plan import Plan, View
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import draft
 from agent.model.p2code.progress import There

@@ -33,6 +33,12 @@ NEEDED_ELSEWHERE = {
     "agent: update podchaperons/finalizers.multicluster.admiralty.io": f"OpenShift's {WITHIN}",
     "agent: watch clusterproperties.about.k8s.io": "few clusters serve them; tests/controllers/test_summary.py",
     "agent: watch clusterclaims.cluster.open-cluster-management.io": "the same",
+    **{
+        f"agent: {verb} manifestworks.work.open-cluster-management.io": (
+            "only on a hub of Open Cluster Management: tests/controllers/test_p2code_works.py"
+        )
+        for verb in ("list", "watch")
+    },
     "agent: list nodes.metrics.k8s.io": "only where it is wanted: tests/controllers/test_summary_measured.py",
     "agent: patch pods/resize": REAL,
     "agent: get events": AGAIN,

@@ -10,8 +10,9 @@ from webhook.applications import of_application
 from webhook.review import Malformed
 
 
-def told(spec: Any) -> list[str]:
-    answer = of_application(review({"metadata": {"name": "shop"}, "spec": spec})["request"]).review["response"]
+def told(spec: Any, **annotations: str) -> list[str]:
+    metadata = {"name": "shop", "annotations": {f"multicluster/{key}": value for key, value in annotations.items()}}
+    answer = of_application(review({"metadata": metadata, "spec": spec})["request"]).review["response"]
     assert answer["allowed"] is True
     found: list[str] = answer.get("warnings") or []
     return found
@@ -44,6 +45,15 @@ WRONG: dict[str, tuple[Raw, list[str]]] = {
 def test_what_is_wrong_is_a_warning(rule: str) -> None:
     spec, wanted = WRONG[rule]
     assert told(spec) == wanted
+
+
+def test_what_is_taken_depends_on_how_it_is_distributed() -> None:
+    spec = spec_of(workload(kind="DaemonSet"))
+    assert len(told(spec)) == len(told(spec, distribution="elect")) == 1
+    assert told(spec, distribution="works") == []
+    assert told(spec_of(workload()), distribution="push") == [
+        "The annotation multicluster/distribution is push, and has to be elect or works"
+    ]
 
 
 @pytest.mark.parametrize("spec", [None, 5, {"manifests": "x"}])

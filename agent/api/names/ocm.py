@@ -6,6 +6,7 @@ from agent.api.names.derived import LONG_LIMIT, SHORT_LIMIT, join
 from agent.api.names.prefixes import SHORT_PREFIX
 
 OCM_GROUP = "cluster.open-cluster-management.io"
+WORK_GROUP = "work.open-cluster-management.io"
 
 OURS = SHORT_PREFIX + "ours"
 """Label of CRDs of this group that Flotilla's chart brought: then it is Flotilla that evaluates Placements."""

@@ -20,6 +20,10 @@ FIELD_MANAGER = "flotilla-p2code"
 APPLY_AS = "apply-as"
 """Service account of its namespace by whose rights its manifests are applied (suffix)."""
 DEFAULT_ACCOUNT = "p2code"
+DISTRIBUTION = "distribution"
+"""How its bundles get to their clusters (suffix): one of DISTRIBUTIONS."""
+ELECTED, WORKS = "elect", "works"
+DISTRIBUTIONS = (ELECTED, WORKS)
 ANNOTATION_APPLIED_KINDS = SHORT_PREFIX + "applied-kinds"
 """Which kinds may have been applied where, `KIND.GROUP/NAMESPACE,...`: where to look for what is to be pruned."""
 

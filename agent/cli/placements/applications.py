@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.kinds import PLACEMENT_DECISIONS, SCHEDULING_MANIFESTS
+from agent.api.kinds import MANIFEST_WORKS, PLACEMENT_DECISIONS, SCHEDULING_MANIFESTS
 from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
-from agent.api.names.p2code import bundle_placement
+from agent.api.names.p2code import ANNOTATION_APPLIED_KINDS, DISTRIBUTION, ELECTED, WORKS, bundle_placement
 from agent.cli.fleet.units import NOTHING
 from agent.cli.options import Failed
 from agent.cli.output import as_table
@@ -56,6 +57,8 @@ class ApplicationExplanation:
     """What its annotations and manifests have that is not taken."""
     bundles: Sequence[BundleLine]
     not_applied: Sequence[str]
+    distribution: str = ELECTED
+    """How its bundles get to their clusters."""
     conditions: Sequence[str] = ()
     """What it was told of its pods and links."""
     notes: Sequence[str] = ()
@@ -81,7 +84,8 @@ async def read_application(client: Client, namespace: str, name: str) -> tuple[R
 def explanation_of(psm: Raw, decisions: Iterable[Raw], notes: Sequence[str] = ()) -> ApplicationExplanation:
     """What is known of it. Pure."""
     metadata = psm["metadata"]
-    found = draft(psm.get("spec") or {}, metadata["name"], "global")
+    distribution = _distribution(metadata.get("annotations") or {})
+    found = draft(psm.get("spec") or {}, metadata["name"], "global", distribution)
     last = said(psm)
     by_label = {(each["metadata"].get("labels") or {}).get(LABEL_PLACEMENT): each for each in decisions}
     clusters = {each.workload: each.cluster for each in decided(psm)}
@@ -114,9 +118,17 @@ def explanation_of(psm: Raw, decisions: Iterable[Raw], notes: Sequence[str] = ()
         wrong=[each.message for each in (found.annotated, found.manifested) if each is not None],
         bundles=[line(each) for each in bundling.bundles] if bundling is not None else [],
         not_applied=bundling.orphans if bundling is not None else (),
+        distribution=distribution,
         conditions=list(_conditions(psm)),
         notes=notes,
     )
+
+
+def _distribution(annotations: Mapping[str, str]) -> str:
+    """As it says itself, else as it has been distributed: what counts by default, the agent knows."""
+    kind = f"{MANIFEST_WORKS.name}.{MANIFEST_WORKS.group}/"
+    is_sent = any(each.startswith(kind) for each in annotations.get(ANNOTATION_APPLIED_KINDS, "").split(","))
+    return names.annotation(annotations, DISTRIBUTION) or (WORKS if is_sent else ELECTED)
 
 
 def _conditions(psm: Raw) -> Iterator[str]:
@@ -158,6 +170,8 @@ def _heading(explanation: ApplicationExplanation) -> Iterator[str]:
     else:
         yield f"{what}: {explanation.state}" + ("" if explanation.current else ", of an earlier spec")
         yield f"  {explanation.reason}: {explanation.message}"
+    if explanation.distribution == WORKS:
+        yield "  Its manifests are distributed as ManifestWorks, one for each bundle, in the namespace of its cluster"
     yield from (f"  {each}" for each in explanation.conditions)
     yield from (f"  Wrong: {each}" for each in explanation.wrong)
 

@@ -3,8 +3,9 @@
 Watches  P2CodeSchedulingManifests, their Placements and what these decide, ManagedClusters with their sets and
          bindings, namespaces, Targets with their virtual nodes and ClusterSummaries, ServiceLinks, the workloads
          that are applied, and what pods say of where they are.
-Writes   Placements; the objects of applications, with the rights of an account of their namespace; finalizer, status
-         and Events of P2CodeSchedulingManifests.
+         On a hub of Open Cluster Management, ManifestWorks, while any is to be distributed by them.
+Writes   Placements; the objects of applications, or ManifestWorks of them, with the rights of an account of their
+         namespace; finalizer, status and Events of P2CodeSchedulingManifests.
 Absent target: whoever evaluates Placements decides for another cluster, and the mover does what that asks for.
 """
 
@@ -17,13 +18,16 @@ from typing import Any, Literal
 
 from agent.api import names
 from agent.api.kinds import PLACEMENTS, SCHEDULING_MANIFESTS
-from agent.api.names.p2code import APPLY_AS, DEFAULT_ACCOUNT, FINALIZER, bundle_placement
-from agent.clusters.applying import Applier, Refusal, Remaining
+from agent.api.names.p2code import APPLY_AS, DEFAULT_ACCOUNT, DISTRIBUTION, FINALIZER, WORKS, bundle_placement
+from agent.clusters.applying import Applier
 from agent.clusters.deps import Deps
 from agent.clusters.optional_watch import Watched
-from agent.controllers.p2code.decide import Plan, View, decide
+from agent.controllers.p2code.decide import decide
 from agent.controllers.p2code.fit import Room
 from agent.controllers.p2code.gather import Surroundings
+from agent.controllers.p2code.manifestworks import ManifestWorks
+from agent.controllers.p2code.outcome import NOTHING_LEFT, is_work, left, refused
+from agent.controllers.p2code.plan import Plan, View
 from agent.controllers.p2code.rooms import Rooms
 from agent.controllers.p2code.workloads import Workloads
 from agent.kube.discovery import Discovery
@@ -35,7 +39,7 @@ from agent.model.p2code import linked, verdicts
 from agent.model.p2code.check import Draft, draft
 from agent.model.p2code.detect import Book, Call, calls
 from agent.model.p2code.render import Write
-from agent.model.p2code.status import LEFT, Decision, Told, said, status
+from agent.model.p2code.status import Decision, Told, said, status
 from agent.model.p2code.verdicts import Verdict
 from agent.runtime.controller import Controller
 
@@ -48,8 +52,6 @@ _DRIFT_SECONDS = 300.0
 _LEFT_SECONDS = 1.0
 _PROGRESS_SECONDS = 0.5
 """What becomes of workloads is told at most so often: each change is a write."""
-_NAMED = 3
-"""Refusals that are told in words."""
 
 
 @dataclass
@@ -57,7 +59,8 @@ class _Memory:
     """What was found out about one of them, for as long as it stays what it is."""
 
     psm: Key | None = None
-    generation: object = None
+    of: object = None
+    """Generation and distribution that the draft is of."""
     draft: Draft | None = None
     calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
     """What the workload of each bundle calls."""
@@ -86,6 +89,7 @@ class P2CodeRoom(Controller[Key]):
         """Those that wait for a target to change."""
         self._rooms = Rooms(deps, self._targets_changed)
         self._workloads = Workloads(deps, self._workload_changed)
+        self._works = ManifestWorks(deps, self._work_changed, self._all)
         for informer in (self._rooms.nodes, *self._workloads.informers, *self._around.informers):
             self.watch(informer, lambda obj: ())
         self._watched.subscribe(self._changed, self._all)
@@ -129,6 +133,8 @@ class P2CodeRoom(Controller[Key]):
             calls=self._memories[psm.uid].calls,
             links=self._rows if self._deps.service_links.served else None,
             elsewhere=self._deps.settings.link_namespaces,
+            distribution=self._distribution(psm),
+            hub=self._works.hub(psm.uid),
         )
 
     def _room(self, namespace: str, cluster: str) -> Room | None:
@@ -143,13 +149,16 @@ class P2CodeRoom(Controller[Key]):
     def _draft(self, psm: Object) -> Draft:
         memory = self._memories.setdefault(psm.uid, _Memory())
         raw = psm.decode()
-        generation = raw["metadata"].get("generation")
-        if memory.draft is None or memory.generation != generation:
-            memory.draft = draft(raw.get("spec") or {}, psm.name, self._deps.settings.p2code_precedence)
-            memory.psm, memory.generation = psm.key, generation
+        of = (raw["metadata"].get("generation"), self._distribution(psm))
+        if memory.draft is None or memory.of != of:
+            memory.draft = draft(raw.get("spec") or {}, psm.name, self._deps.settings.p2code_precedence, of[1])
+            memory.psm, memory.of = psm.key, of
             memory.calls = _calls(memory.draft)
             memory.called = {call.service for found in memory.calls.values() for call in found}
         return memory.draft
+
+    def _distribution(self, psm: Object) -> str:
+        return names.annotation(psm.annotations, DISTRIBUTION) or self._deps.settings.p2code_distribution
 
     async def _carry_out(self, psm: Object, plan: Plan) -> float | None:
         (self._unfit.add if plan.unfit else self._unfit.discard)(psm.key)
@@ -176,17 +185,27 @@ class P2CodeRoom(Controller[Key]):
 
     async def _apply(self, psm: Object, plan: Plan, objects: Iterable[Write], finish: Verdict) -> float:
         memory, now = self._memories.setdefault(psm.uid, _Memory()), asyncio.get_running_loop().time()
-        wanted = (list(objects), _account(psm))
+        wanted = (list(objects), plan.keep, _account(psm))
         if memory.applied != wanted or memory.until <= now:
             memory.applied = None
-            refusals = await self._applier(psm).apply(wanted[0])
+            applier, works = self._applier(psm), self._distribution(psm) == WORKS
+            # Of two distributions both would have the same objects in the clusters.
+            if others := await applier.delete(lambda place: is_work(place) != works):
+                await self._tell(psm, plan.tell or verdicts.PLACED, plan.decisions, [*plan.beside, left(others)])
+                return _LEFT_SECONDS
+            # What may run twice, and what not, is decided over what the watch has told.
+            if plan.seen is not None and not await applier.there(is_work) <= plan.seen:
+                return _PROGRESS_SECONDS
+            refusals = await applier.apply(
+                wanted[0], lambda place, name: is_work(place) and (place.namespace, name) in plan.keep
+            )
             psm = self._psms.store.get(psm.key) or psm
             if refusals:
-                await self._tell(psm, _refused(refusals), plan.decisions, plan.beside)
+                await self._tell(psm, refused(refusals), plan.decisions, [*plan.beside, NOTHING_LEFT])
                 passing = any(each.passing for each in refusals)
                 return _PASSING_SECONDS if passing else _REFUSED_SECONDS
             memory.applied, memory.until = wanted, now + _DRIFT_SECONDS
-        await self._tell(psm, finish, plan.decisions, plan.beside)
+        await self._tell(psm, finish, plan.decisions, [*plan.beside, NOTHING_LEFT])
         return memory.until - now
 
     def _applier(self, psm: Object) -> Applier:
@@ -220,13 +239,13 @@ class P2CodeRoom(Controller[Key]):
         if said(psm.decode()) != verdicts.RELEASING:
             psm = await self._tell(psm, verdicts.DELETING, [])
         if names.annotation(psm.annotations, names.FORCE_REMOVE) != "true":
-            left = await self._applier(psm).delete()
-            if left:
-                await self._tell(self._psms.store.get(psm.key) or psm, verdicts.DELETING, [], [_left(left)])
+            remaining = await self._applier(psm).delete()
+            if remaining:
+                await self._tell(self._psms.store.get(psm.key) or psm, verdicts.DELETING, [], [left(remaining)])
                 return _LEFT_SECONDS
         # Garbage collection takes its time, and one of the same name may come at once.
         await self._remove(psm, self._around.placements(psm, ()).values())
-        psm = await self._tell(self._psms.store.get(psm.key) or psm, verdicts.RELEASING, [], [Told(LEFT, "")])
+        psm = await self._tell(self._psms.store.get(psm.key) or psm, verdicts.RELEASING, [], [NOTHING_LEFT])
         with contextlib.suppress(NotFound):
             await self._finalizers(psm, [each for each in psm.finalizers if each != FINALIZER])
         return None
@@ -238,8 +257,10 @@ class P2CodeRoom(Controller[Key]):
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
         if new is not None:
+            self._works.asked(new.key, asks=self._distribution(new) == WORKS)
             self.queue.add(new.key)
         elif old is not None:
+            self._works.asked(old.key, asks=False)
             self._memories.pop(old.uid, None)
             self._unfit.discard(old.key)
 
@@ -247,6 +268,12 @@ class P2CodeRoom(Controller[Key]):
         memory = self._memories.get(psm_uid)
         if memory is not None and memory.psm is not None:
             self.queue.add_after(memory.psm, _PROGRESS_SECONDS)
+
+    def _work_changed(self, psm_uid: str, *, gone: bool) -> None:
+        memory = self._memories.get(psm_uid)
+        if memory is not None and gone:
+            memory.applied = None
+        self._workload_changed(psm_uid)
 
     def _targets_changed(self) -> None:
         for key in self._unfit:
@@ -273,17 +300,3 @@ def _calls(drafted: Draft) -> dict[str, Sequence[Call]]:
 
 def _account(psm: Object) -> str:
     return names.annotation(psm.annotations, APPLY_AS) or DEFAULT_ACCOUNT
-
-
-def _refused(refusals: list[Refusal]) -> Verdict:
-    more = f" (and {len(refusals) - _NAMED} more)" if len(refusals) > _NAMED else ""
-    return verdicts.not_applied("; ".join(each.message for each in refusals[:_NAMED]) + more)
-
-
-def _left(left: list[Remaining]) -> Told:
-    def words(each: Remaining) -> str:
-        where = f"{each.namespace}/" if each.namespace else ""
-        return f"{each.kind} {where}{each.name}" + (f" ({each.message})" if each.message else "")
-
-    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-    return Told(LEFT, "StillThere", f"waiting for {', '.join(map(words, left[:_NAMED]))}{more}")

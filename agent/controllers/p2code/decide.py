@@ -1,95 +1,42 @@
 """What is to be done for one P2CodeSchedulingManifest, and what it is told. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from dataclasses import replace
 
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import SCHEDULING_MANIFESTS
 from agent.api.names.moves import TARGETS
-from agent.api.names.p2code import bundle_placement
-from agent.controllers.p2code.fit import Newcomer, Rooms, unfit
+from agent.api.names.p2code import DISTRIBUTIONS, WORKS, bundle_placement
+from agent.controllers.p2code.fit import Newcomer, unfit
+from agent.controllers.p2code.plan import Plan, Raw, View, decisions_of, knows, waiting
+from agent.controllers.p2code.works import distributed
 from agent.model.p2code import linked, verdicts
 from agent.model.p2code.bundles import Bundle
-from agent.model.p2code.check import Application, Draft, World, check
-from agent.model.p2code.detect import Call, Key
+from agent.model.p2code.check import Application, check
 from agent.model.p2code.manifests import Identity, Manifest, at
-from agent.model.p2code.progress import There, Workloads, cannot_move, readiness
+from agent.model.p2code.progress import cannot_move, readiness
 from agent.model.p2code.render import Write, differs, placement, rendered
-from agent.model.p2code.status import Decision, Told, decided, observed, said, told
+from agent.model.p2code.status import Decision, Told, decided, said, told
 from agent.model.p2code.verdicts import Verdict
 from agent.model.targetchoice import CLUSTER_TARGET
-
-Raw = Mapping[str, Any]
 
 _SATISFIED = "PlacementSatisfied"
 _UNKNOWN_SECONDS = 0.5
 """Pause while a target is being connected: nobody tells that one has been read that says nothing of its nodes."""
 
 
-@dataclass(frozen=True)
-class View:
-    """What is known at one moment."""
-
-    psm: Raw
-    draft: Draft
-    world: World
-    placements: Mapping[str, Raw]
-    """Those in its namespace that are its own, and others that have a name which one of its own needs."""
-    decisions: Mapping[str, str]
-    """Placement to the cluster that it has decided for, empty for none; of those that have any decision."""
-    target: Callable[[str, str], str]
-    """What leads from a namespace to a ManagedCluster, empty for nothing."""
-    now: datetime
-    rooms: Rooms
-    """What is known of the target that leads from a namespace to a ManagedCluster."""
-    calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
-    """What the workload of each bundle calls."""
-    workloads: Workloads = lambda identity: There()
-    """Those that are there."""
-    links: Callable[[Key], Sequence[Raw]] | None = None
-    """What ServiceLinks tell of a Service by cluster; None where nothing is known of links."""
-    elsewhere: bool = False
-    """Whether ServiceLinks may name callers in other namespaces."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be done, in this order."""
-
-    stale: Sequence[Raw] = ()
-    """Placements that go first: of one of that name that is no more, before garbage collection has come to them."""
-    create: Sequence[Write] = ()
-    """Placements."""
-    patch: Sequence[Write] = ()
-    """Placements, by their name."""
-    tell: Verdict | None = None
-    """Before anything is applied; there is nothing to apply where it is all."""
-    decisions: Sequence[Decision] | None = None
-    """None: those that it was told before stay."""
-    beside: Sequence[Told] = ()
-    apply: Sequence[Write] | None = None
-    finish: Verdict | None = None
-    """Once everything is applied."""
-    surplus: Sequence[Raw] = ()
-    """Placements that are needed no more, after that."""
-    again: float | None = None
-    """In how many seconds to look again, though nothing changes."""
-    unfit: bool = False
-    """Whether it waits for a target to change."""
-
-
 def decide(view: View) -> Plan:
     """The first thing that is wrong is told; nothing is applied before every bundle has a cluster."""
-    found = check(view.draft, view.world)
+    found = _wrong(view) or check(view.draft, view.world)
     if isinstance(found, Verdict):
         return Plan(tell=found, decisions=[])
     beside = told(found.bundling)
+    if view.distribution == WORKS and view.hub.refusal:
+        return Plan(tell=verdicts.no_works(view.hub.refusal), decisions=[], beside=beside)
     if found.bundling.mode == "cluster":
         (bundle,) = found.bundling.bundles
-        return _applied(view, found, beside, {bundle.name: found.wishes.cluster}, quiet=True)
+        return _arranged(view, found, beside, {bundle.name: found.wishes.cluster}, quiet=True)
     stale, create, patch = [], [], []
     for bundle in found.bundling.bundles:
         wanted = placement(bundle, found.wishes.cluster_set, view.psm)
@@ -104,10 +51,27 @@ def decide(view: View) -> Plan:
             patch.append(wanted)
     chosen = _chosen(view, found)
     if stale or create or patch or chosen is None:
-        return Plan(stale, create, patch, tell=_waiting(view.psm), beside=beside)
+        return Plan(stale, create, patch, tell=waiting(view.psm), beside=beside)
     if isinstance(chosen, Verdict):
         return Plan(tell=chosen, decisions=[], beside=beside)
-    return _applied(view, found, beside, chosen, quiet=False)
+    return _arranged(view, found, beside, chosen, quiet=False)
+
+
+def _wrong(view: View) -> Verdict | None:
+    return verdicts.unknown_distribution(view.distribution) if view.distribution not in DISTRIBUTIONS else None
+
+
+def _arranged(
+    view: View, found: Application, beside: Sequence[Told], clusters: Mapping[str, str], *, quiet: bool
+) -> Plan:
+    """Everything has a cluster; `quiet`: that is not told apart."""
+    arrange = distributed if view.distribution == WORKS else _applied
+    plan = arrange(view, found, beside, clusters, quiet=quiet)
+    if plan.apply is None:
+        return plan
+    wanted = {_placement_of(bundle, view.psm) for bundle in found.bundling.bundles} if not quiet else set()
+    mine = [each for name, each in view.placements.items() if name not in wanted and _is_own(each, view.psm)]
+    return replace(plan, surplus=mine)
 
 
 def _chosen(view: View, found: Application) -> dict[str, str] | Verdict | None:
@@ -131,32 +95,29 @@ def _chosen(view: View, found: Application) -> dict[str, str] | Verdict | None:
 def _applied(
     view: View, found: Application, beside: Sequence[Told], clusters: Mapping[str, str], *, quiet: bool
 ) -> Plan:
-    """Everything has a cluster; `quiet`: that is not told apart."""
     bundles = found.bundling.bundles
     unreachable = _unreachable(view, bundles, clusters)
-    decisions = [Decision(bundle.name, clusters[bundle.name]) for bundle in bundles]
+    decisions = decisions_of(bundles, clusters)
     if unreachable is not None:
         return Plan(tell=unreachable, decisions=[], beside=beside)
     objects = rendered(bundles, clusters, view.target)
     try:
         lacking = unfit(_newcomers(view, bundles, clusters, objects), view.rooms)
     except LookupError:
-        return Plan(tell=_waiting(view.psm), beside=beside, unfit=True, again=_UNKNOWN_SECONDS)
+        return Plan(tell=waiting(view.psm), beside=beside, unfit=True, again=_UNKNOWN_SECONDS)
     if lacking is not None:
         return Plan(tell=lacking.verdict(said(view.psm)), decisions=[], beside=beside, unfit=True)
-    wanted = {_placement_of(bundle, view.psm) for bundle in bundles} if not quiet else set()
     elsewhere = view.elsewhere and view.links is not None
     needs = linked.needs(bundles, clusters, view.calls, elsewhere=elsewhere)
     made = linked.service_links(view.psm["metadata"]["name"], needs, _called(view)) if elsewhere else []
     links = _links(view, needs)
     return Plan(
-        tell=None if quiet or _knows(view.psm, decisions) else verdicts.PLACED,
+        tell=None if quiet or knows(view.psm, decisions) else verdicts.PLACED,
         decisions=decisions,
         beside=(*beside, links.told, readiness(bundles, view.workloads), cannot_move(bundles, view.workloads)),
         apply=[*objects.values(), *made],
         finish=verdicts.finished(bundles, unlinked=links.broken, orphaned=bool(found.bundling.orphans)),
         again=links.again,
-        surplus=[each for name, each in view.placements.items() if name not in wanted and _is_own(each, view.psm)],
     )
 
 
@@ -210,17 +171,6 @@ def _unreachable(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, s
 
 def _placement_of(bundle: Bundle, psm: Raw) -> str:
     return bundle_placement(bundle.name, psm["metadata"]["name"])
-
-
-def _waiting(psm: Raw) -> Verdict:
-    """What it is told while Placements are evaluated."""
-    return verdicts.ANALYSING if said(psm) in (None, verdicts.ANALYSING) else verdicts.REANALYSING
-
-
-def _knows(psm: Raw, decisions: Sequence[Decision]) -> bool:
-    """Whether it was told of these decisions, and of what came of them."""
-    last = said(psm)
-    return observed(psm) and decided(psm) == list(decisions) and last is not None and last.state != verdicts.IN_PROGRESS
 
 
 def _is_own(there: Raw, psm: Raw) -> bool:

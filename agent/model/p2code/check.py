@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.api.names.p2code import ELECTED, WORKS
 from agent.model.p2code import detect, verdicts
 from agent.model.p2code.annotations import Precedence, Wishes, is_filter, unsupported, wishes
 from agent.model.p2code.bundles import Bundling, bundle
@@ -42,10 +43,13 @@ class Draft:
     application: Application | None
     manifested: Verdict | None
     """What is wrong with its manifests, or with the annotations of its workloads."""
+    here: bool = True
+    """Whether its manifests are applied in this cluster."""
 
 
-def draft(spec: Mapping[str, Any], name: str, precedence: Precedence) -> Draft:
+def draft(spec: Mapping[str, Any], name: str, precedence: Precedence, distribution: str = ELECTED) -> Draft:
     """What the spec of a P2CodeSchedulingManifest of this name says."""
+    here = distribution != WORKS
     common = texts(spec, "globalAnnotations")
     asked = wishes(common)
     annotated = None
@@ -54,12 +58,12 @@ def draft(spec: Mapping[str, Any], name: str, precedence: Precedence) -> Draft:
     elif not asked.cluster_set:
         annotated = verdicts.MISSING_TARGET
     try:
-        reading = read(objects(spec, "manifests"))
+        reading = read(objects(spec, "manifests"), here=here)
         _check_workloads(spec, reading)
     except InvalidManifest as error:
-        return Draft(asked, annotated, None, verdicts.bad_manifest(str(error)))
+        return Draft(asked, annotated, None, verdicts.bad_manifest(str(error)), here)
     found = Application(asked, reading, bundle(spec, name, asked, reading, precedence))
-    return Draft(asked, annotated, found, None)
+    return Draft(asked, annotated, found, None, here)
 
 
 def check(drafted: Draft, world: World) -> Verdict | Application:
@@ -68,7 +72,8 @@ def check(drafted: Draft, world: World) -> Verdict | Application:
     if wrong is not None:
         return wrong
     assert drafted.application is not None
-    return _homeless(drafted.application.reading, world) or drafted.application
+    homeless = _homeless(drafted.application.reading, world) if drafted.here else None
+    return homeless or drafted.application
 
 
 def _of_clusters(asked: Wishes, world: World) -> Verdict | None:

@@ -27,10 +27,13 @@ _TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("apps", "Deployment"): ("spec", "template"),
     ("apps", "StatefulSet"): ("spec", "template"),
     ("apps", "ReplicaSet"): ("spec", "template"),
+    ("apps", "DaemonSet"): ("spec", "template"),
     ("batch", "Job"): ("spec", "template"),
     ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
 }
-"""Where the pod template of each kind of workload is. DaemonSets have a pod on every node: nothing chooses for them."""
+"""Where the pod template of each kind of workload is."""
+_NEVER_HERE = ("apps", "DaemonSet")
+"""It has a pod on every node: nothing chooses a target for them."""
 _OF_WORKLOADS = ("apps", "batch")
 DEFAULT = "default"
 
@@ -126,22 +129,23 @@ class Reading(NamedTuple):
         return frozenset(each.namespace for each in self.manifests if each.namespace)
 
 
-def read(manifests: Iterable[Raw]) -> Reading:
+def read(manifests: Iterable[Raw], *, here: bool = True) -> Reading:
     """The manifests of a P2CodeSchedulingManifest.
 
+    :param here: whether they are applied in this cluster
     :raises InvalidManifest: for the first of them that is not taken
     """
     found: dict[Identity, Manifest] = {}
     duplicates = []
     for index, raw in enumerate(manifests, start=1):
-        identity = _identity(raw, index)
+        identity = _identity(raw, index, here=here)
         manifest = Manifest(raw, identity)
         if found.setdefault(identity, manifest) is not manifest:
             duplicates.append(manifest)
     return Reading(tuple(found.values()), tuple(duplicates))
 
 
-def _identity(raw: Raw, index: int) -> Identity:
+def _identity(raw: Raw, index: int, *, here: bool) -> Identity:
     version, kind = text(raw, "apiVersion"), text(raw, "kind")
     name, namespace = text(raw, "metadata", "name"), text(raw, "metadata", "namespace")
     if not version or not kind:
@@ -149,6 +153,8 @@ def _identity(raw: Raw, index: int) -> Identity:
     group, slash, _ = version.rpartition("/")
     kinds = _SUPPORTED.get(version)
     taken = kinds is not None and (not kinds or kind in kinds) and (version, kind) not in _UNSUPPORTED
+    if here and (group, kind) == _NEVER_HERE:
+        taken = False
     if not taken or (slash and group in _OF_WORKLOADS and (group, kind) not in _TEMPLATES):
         raise InvalidManifest(
             f"unsupported manifest: the cluster admin is responsible for managing {kind.lower()} resources"

@@ -77,6 +77,8 @@ def count(manifest: Manifest, there: Raw | None) -> Count:
             done = _number(status, "succeeded", 0)
             left = min(parallel, max(0, wanted - done))
             return Count(min(done + _number(status, "ready", 0), done + left), done + left)
+        case "DaemonSet":
+            return Count(_number(status, "numberReady", 0), _number(status, "desiredNumberScheduled", 1))
         case _:
             wanted = _number(spec, "replicas", 1)
             return Count(min(_number(status, "readyReplicas", 0), wanted), wanted)

@@ -65,6 +65,22 @@ def unsupported_annotation(annotation: str) -> Verdict:
     return Verdict(MISCONFIGURED, "UnsupportedAnnotation", found)
 
 
+def unknown_distribution(given: str) -> Verdict:
+    """The annotation that says how bundles get to their clusters says something else."""
+    found = f"The annotation multicluster/distribution is {given}, and has to be elect or works"
+    return Verdict(MISCONFIGURED, "UnknownDistribution", found)
+
+
+def no_works(refusal: str) -> Verdict:
+    """Bundles are to get to their clusters as ManifestWorks, and there are none."""
+    found = (
+        f"ManifestWorks cannot be read ({refusal}): distribution as works needs a hub of Open Cluster Management, and "
+        "agent.p2code.works of Flotilla's chart there; without a hub, set the annotation multicluster/distribution to "
+        "elect, by which manifests are applied here and pods go to the clusters"
+    )
+    return Verdict(FAILED, "ManifestWorkResourceMissing", found)
+
+
 def no_such_set(cluster_set: str) -> Verdict:
     """There is no ManagedClusterSet of that name."""
     return Verdict(FAILED, "InvalidTarget", f"Cannot find a managed cluster set with the name {cluster_set}")

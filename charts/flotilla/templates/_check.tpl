@@ -98,6 +98,9 @@
 {{- if and $p2code.enabled (eq $placement.mode "off") -}}
 {{- fail "agent.p2code.enabled=true with agent.placement.mode=off: a cluster is chosen for each bundle by a Placement, which are not looked at then; set the mode to auto, serve or consume" -}}
 {{- end -}}
+{{- if and $p2code.enabled (eq $p2code.distribution "works") (not $p2code.works) -}}
+{{- fail "agent.p2code.distribution=works with agent.p2code.works=false: the agent may not read ManifestWorks then; set agent.p2code.works=true, or distribution=elect" -}}
+{{- end -}}
 {{- range $index, $score := $placement.prometheus | fromJsonArray -}}
 {{- if not (lt (default 0.0 $score.min | float64) ($score.max | float64)) -}}
 {{- fail (printf "agent.prometheusScores[%d].max (%v) must be more than its min (%v), which is the score -100: swap them, or correct one" $index $score.max (default 0.0 $score.min)) -}}

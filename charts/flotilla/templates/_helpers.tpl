@@ -122,6 +122,8 @@ precedence: {{ default "global" $given.precedence | quote }}
 namespace: {{ default "" $given.namespace | quote }}
 namespaces: {{ default (list) $given.namespaces | toJson }}
 role: {{ default "edit" $given.role | quote }}
+distribution: {{ default "elect" $given.distribution | quote }}
+works: {{ and (default false $given.enabled) (default false $given.works) }}
 {{- end -}}
 
 {{- /* Links of AC3's networks; values of an earlier chart have none of it. */ -}}
