@@ -199,7 +199,11 @@ async def test_the_distribution_of_one_that_is_there_may_change(pair: Pair, stag
         await say(None)
         await have(stage)
         await stage.become("SchedulingSuccessful", web="eu")
-        assert await stage.targets() == {"web": "to-eu"}
+
+        async def applied_here() -> bool:
+            return await stage.targets() == {"web": "to-eu"}
+
+        await until(applied_here)
 
 
 async def test_where_there_is_no_hub_it_says_so_until_there_is_one(pair: Pair, stage: Stage) -> None:
