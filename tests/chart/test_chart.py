@@ -29,7 +29,14 @@ from agent.api.ownroles import (
     USED,
     WEBHOOK,
 )
-from agent.api.placementroles import AC3_NETWORKS, EVALUATE_PLACEMENTS, P2CODE, PLACEMENT_SCORES, SERVE_PLACEMENTS
+from agent.api.placementroles import (
+    AC3_NETWORKS,
+    EVALUATE_PLACEMENTS,
+    P2CODE,
+    P2CODE_WORKS,
+    PLACEMENT_SCORES,
+    SERVE_PLACEMENTS,
+)
 from agent.api.roles import cluster_roles
 from agent.controllers.gateways.trust import PORT_NAME
 from agent.gateway.settings import parse
@@ -229,7 +236,7 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"it registers itself", SOURCE_API, USED, MOVES, SERVICE_LINKS_KEPT, KEEP_GATEWAYS}
     without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES, P2CODE, SHARE_BY_SKUPPER, LINK_NAMESPACES}
-    without.add(AC3_NETWORKS)
+    without |= {AC3_NETWORKS, P2CODE_WORKS}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 
@@ -350,6 +357,8 @@ def test_the_crd_of_p2code_comes_for_those_who_ask_and_always_stays() -> None:
         "crds.keep=false",
         "agent.p2code.precedence=and",
         "agent.p2code.namespace=x",
+        "agent.p2code.works=true",
+        "agent.p2code.distribution=works",
     )
     objects = template(*settings)
     (found,) = [each for each in objects if each["metadata"]["name"] == wanted["metadata"]["name"]]
@@ -359,6 +368,7 @@ def test_the_crd_of_p2code_comes_for_those_who_ask_and_always_stays() -> None:
     assert [each for each in arguments if "p2code" in each] == [
         "--p2code",
         "--p2code-precedence=and",
+        "--p2code-distribution=works",
         "--p2code-namespace=x",
     ]
     without = str(at_work(template()))

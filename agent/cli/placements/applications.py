@@ -17,7 +17,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.p2code import linked, progress
 from agent.model.p2code.bundles import Bundle
-from agent.model.p2code.check import draft
+from agent.model.p2code.check import Draft, draft
 from agent.model.p2code.detect import Book, calls
 from agent.model.p2code.status import decided, observed, said
 
@@ -83,10 +83,8 @@ async def read_application(client: Client, namespace: str, name: str) -> tuple[R
 
 def explanation_of(psm: Raw, decisions: Iterable[Raw], notes: Sequence[str] = ()) -> ApplicationExplanation:
     """What is known of it. Pure."""
-    metadata = psm["metadata"]
-    distribution = _distribution(metadata.get("annotations") or {})
+    metadata, last, distribution = psm["metadata"], said(psm), _distribution(psm)
     found = draft(psm.get("spec") or {}, metadata["name"], "global", distribution)
-    last = said(psm)
     by_label = {(each["metadata"].get("labels") or {}).get(LABEL_PLACEMENT): each for each in decisions}
     clusters = {each.workload: each.cluster for each in decided(psm)}
     bundling = found.application.bundling if found.application is not None else None
@@ -115,7 +113,7 @@ def explanation_of(psm: Raw, decisions: Iterable[Raw], notes: Sequence[str] = ()
         reason=last.reason if last is not None else "",
         message=last.message if last is not None else "",
         current=observed(psm),
-        wrong=[each.message for each in (found.annotated, found.manifested) if each is not None],
+        wrong=_wrong(found),
         bundles=[line(each) for each in bundling.bundles] if bundling is not None else [],
         not_applied=bundling.orphans if bundling is not None else (),
         distribution=distribution,
@@ -124,8 +122,13 @@ def explanation_of(psm: Raw, decisions: Iterable[Raw], notes: Sequence[str] = ()
     )
 
 
-def _distribution(annotations: Mapping[str, str]) -> str:
+def _wrong(found: Draft) -> list[str]:
+    return [each.message for each in (found.annotated, found.manifested) if each is not None]
+
+
+def _distribution(psm: Raw) -> str:
     """As it says itself, else as it has been distributed: what counts by default, the agent knows."""
+    annotations = psm["metadata"].get("annotations") or {}
     kind = f"{MANIFEST_WORKS.name}.{MANIFEST_WORKS.group}/"
     is_sent = any(each.startswith(kind) for each in annotations.get(ANNOTATION_APPLIED_KINDS, "").split(","))
     return names.annotation(annotations, DISTRIBUTION) or (WORKS if is_sent else ELECTED)
