@@ -18,8 +18,9 @@ from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, TARGET_KINDS
 from agent.api.names.links import ANNOTATION_GATEWAY, BY_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
+from agent.drivers.clusters import are_networks_new
 from agent.drivers.driver import HERE
-from agent.drivers.sharing import Sharing, are_networks_new, key_of
+from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -180,8 +181,8 @@ class GatewayPeersRoom(Controller[At]):
 
     def _ready(self, node: str, key: Key) -> int:
         """How many endpoints of its own a cluster has that are ready."""
-        away = {obj.name for obj in self._sharing.nodes.store}
-        own = (each.decode() for each in self._sharing.slices(node, key) if not is_mirror(each.labels))
+        away = self._sharing.away
+        own = (each.decode() for each in self._sharing.own_slices(node, key))
         return sum(len(found) for slice in own for at, found in ready(slice).items() if at not in away)
 
     def _is_known(self, node: str) -> bool:

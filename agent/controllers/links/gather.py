@@ -1,15 +1,17 @@
 """What is known of a shared Service between each pair of clusters, from the stores alone and from its drivers."""
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.names.links import BY_GATEWAY, external
+from agent.base.turns import take_turn
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS
 from agent.clusters.target import State
+from agent.controllers.links.callers import Around, Callers, Cluster, NotYet, Offer
 from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Driver, Place
@@ -17,8 +19,7 @@ from agent.drivers.gateway import Gateway
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key, Object
-from agent.model.endpoints import is_mirror, ready
-from agent.model.links import HERE as LOCAL
+from agent.model.endpoints import is_mirror
 from agent.model.links import REASONS, Link, Peer, link, peer
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding, Pair, said_by
 from agent.model.servicerule import Rule
@@ -33,34 +34,6 @@ _COPIED = "multicluster/Shared"
 
 
 Raw = dict[str, Any]
-
-
-class NotYet(Exception):
-    """A store is still being read: look again soon."""
-
-
-class Cluster(NamedTuple):
-    """A cluster that pods behind a Service may be in."""
-
-    node: str
-    name: str
-    """As links tell it."""
-
-
-class Callers(NamedTuple):
-    """Callers in one namespace of a cluster, and the Service that they use."""
-
-    cluster: Cluster
-    service: Key
-    elsewhere: str = ""
-    """Their namespace, if it is not that of the Service whose endpoints are told."""
-
-
-class Offer(NamedTuple):
-    """Endpoints that a cluster has of its own."""
-
-    any: bool
-    ready: int
 
 
 class _Asked:
@@ -106,9 +79,10 @@ class _Asked:
 class Gather:
     """Reads for one Service after the other."""
 
-    def __init__(self, deps: Deps, sharing: Sharing, elsewhere: LinkedServicesRoom) -> None:
+    def __init__(self, deps: Deps, sharing: Sharing, around: Around, elsewhere: LinkedServicesRoom) -> None:
         self._deps = deps
         self._sharing = sharing
+        self._around = around
         self._elsewhere = elsewhere
         self._gateway = Gateway(sharing)
         self._drivers = {driver.reason: driver for driver in all_drivers(sharing)}
@@ -116,72 +90,13 @@ class Gather:
         """Until when clusters are not asked, by their virtual nodes."""
         self._links: dict[tuple[str, str], tuple[object, Link]] = {}
 
-    def clusters(self, service: Key) -> list[Cluster]:
-        """All that pods behind a Service may be in, each once, this one first."""
-        found, called = [Cluster(HERE, self._deps.settings.cluster_name or LOCAL)], set[str]()
-        for node in self._sharing.serving(service[0]):
-            target, place = self._deps.targets.by_node(node), self._sharing.place(node, service)
-            obj = self._sharing.target_object(node)
-            if obj is None or obj.deleting or (target is not None and target.is_self):
-                continue
-            if place is not None and not self._sharing.stands_for(place):
-                continue
-            found.append(Cluster(node, node if obj.name in called else obj.name))
-            called.add(obj.name)
-        return [found[0], *sorted(found[1:], key=lambda cluster: cluster.name)]
-
-    def known_elsewhere(self, clusters: Collection[Cluster]) -> set[str] | None:
-        """The same of those in which callers of other namespaces can be linked; None where nobody wants that."""
-        if not self._deps.settings.link_namespaces:
-            return None
-        return self.known([cluster for cluster in clusters if self._is_everywhere(cluster.node)])
-
-    def _is_everywhere(self, node: str) -> bool:
-        obj = self._sharing.target_object(node)
-        return node == HERE or (obj is not None and not obj.namespace)
-
-    def callers(self, service: Key, rule: Rule, clusters: Collection[Cluster]) -> list[Callers]:
-        """Those of the Service's own namespace in all clusters, then those of others that links mean."""
-        found = [Callers(cluster, service) for cluster in clusters]
-        if not self._deps.settings.link_namespaces:
-            return found
-        for name, namespace in sorted(rule.elsewhere):
-            found += [
-                Callers(cluster, (namespace, service[1]), namespace)
-                for cluster in clusters
-                if name in self._sharing.called(cluster.node) and self._is_everywhere(cluster.node)
-            ]
-        return found
-
-    def known(self, clusters: Collection[Cluster]) -> set[str]:
-        """Names by which a ServiceLink may call these clusters."""
-        return {name for cluster in clusters for name in (cluster.name, *self._sharing.called(cluster.node)[:1])}
-
-    def offers(self, service: Key, clusters: Collection[Cluster]) -> dict[str, Offer]:
-        """Endpoints of clusters, by their virtual nodes. Raises NotYet."""
-        return {cluster.node: self._offer(cluster.node, service) for cluster in clusters}
-
-    def _offer(self, node: str, service: Key) -> Offer:
-        if node and self._sharing.is_at_home(service):
-            return Offer(any=False, ready=0)
-        target = self._deps.targets.by_node(node) if node else None
-        unread = target is not None and target.ready and not self._sharing.is_synced(node)
-        if unread and self._sharing.informer(node).error is None:
-            raise NotYet
-        away = {obj.name for obj in self._sharing.nodes.store}
-        slices = self._sharing.slices(node, service)
-        own = [slice.decode() for slice in slices if not is_mirror(slice.labels)]
-        some = (endpoint.get("nodeName") not in away for slice in own for endpoint in slice.get("endpoints") or ())
-        counts = (len(found) for slice in own for at, found in ready(slice).items() if at not in away)
-        return Offer(any=any(some), ready=sum(counts))
-
     async def pairs(
         self, service: Key, link: Raw, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]
     ) -> list[Pair]:
         """One for all callers and each cluster that offers them endpoints. Raises NotYet, KubeError."""
         found, asked = [], _Asked(self._drivers, self._silent)
         offering = [cluster for cluster in clusters if offers[cluster.node].any]
-        for callers in self.callers(service, rule, clusters):
+        for callers in self._around.callers(service, rule, clusters):
             consumer = callers.cluster
             names_of = self._sharing.called(consumer.node)
             sources = [
@@ -192,6 +107,8 @@ class Gather:
             ]
             if not sources:
                 continue
+            # With 100 clusters that all offer some, nothing else would get on for a second.
+            await take_turn()
             away = self._away(callers, service)
             place = self._sharing.place(consumer.node, callers.service)
             for source in sources:
@@ -280,6 +197,11 @@ class Gather:
         if self._sharing.is_measured(consumer.node, source.node):
             return Finding("True", CONNECTED, self._between(consumer.node, source.node).message)
         return Finding("Unknown", UNVERIFIED, "nobody has measured whether pods are reached at their addresses")
+
+    def forget(self, node: str) -> None:
+        """A target is no more."""
+        self._silent.pop(node, None)
+        self._links = {pair: known for pair, known in self._links.items() if node not in pair}
 
     def _between(self, one: str, other: str) -> Link:
         """The link of two clusters, as their Targets tell it."""
