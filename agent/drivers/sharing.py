@@ -15,7 +15,7 @@ from agent.model.service import is_shared, is_shared_by_namespace
 from agent.model.servicerule import ANYTHING, Rule
 from agent.model.sharedcopies import linked_service
 
-_BY_SERVICE, _OWN = "service", "own"
+_BY_SERVICE, _OWN, _NAMESPACE = "service", "own", "namespace"
 
 
 def key_of(slice: Object) -> Key | None:
@@ -50,6 +50,7 @@ class Sharing(Clusters):
     def __init__(self, deps: Deps) -> None:
         super().__init__(deps)
         self.services = deps.local.informer(SERVICES)
+        self.services.store.index(_NAMESPACE, lambda service: (service.namespace,))
         self._slices: dict[str, Informer] = {HERE: slices_in(deps, None)}
         self._copies: dict[str, Informer] = {}
         self._spread = Spread()
@@ -192,5 +193,7 @@ class Sharing(Clusters):
 
     def known(self, namespace: str) -> set[Key]:
         """Services that are shared or have been, of a namespace or (empty) of all, in any cluster."""
-        found = {obj.key for obj in self.services.store if self.is_shared(obj.key)}.union(self._spread.services())
-        return {key for key in found if namespace in ("", key[0])}
+        store = self.services.store
+        services = store.by_index(_NAMESPACE, namespace) if namespace else store
+        copied = (key for key in self._spread.services() if namespace in ("", key[0]))
+        return {obj.key for obj in services if self.is_shared(obj.key)}.union(copied)
