@@ -106,6 +106,7 @@ class ServiceLinksRoom(Controller[Key]):
         found = self._links.of(key)
         if not found:
             self._busy_until.pop(key, None)
+            self._gather.answers.drop(key)
             return None
         try:
             wrote, again = await self._tell(key, service, found)
@@ -145,6 +146,7 @@ class ServiceLinksRoom(Controller[Key]):
     async def _tell(self, key: Key, service: Object | None, found: list[Object]) -> tuple[bool, float | None]:
         """Whether something was written, and when to look again. Raises NotYet, KubeError."""
         shared = self._sharing.is_shared(key)
+        is_new = not self._gather.answers.left(key)
         clusters = self._around.clusters(key)
         known, elsewhere = self._around.known(clusters), self._around.known_elsewhere(clusters)
         offers = self._around.offers(key, clusters) if shared else {}
@@ -162,6 +164,8 @@ class ServiceLinksRoom(Controller[Key]):
         interval = self._deps.settings.discovery_interval
         if any(pair.finding.status == "False" for pair in asked):
             interval = min(interval, ASK_SECONDS)
+        if not is_new:
+            interval = min(interval, self._gather.answers.left(key))
         return wrote, interval if asked else None
 
     async def _pairs(

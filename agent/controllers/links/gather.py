@@ -1,7 +1,5 @@
 """What is known of a shared Service between each pair of clusters, from the stores alone and from its drivers."""
 
-import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
@@ -11,13 +9,13 @@ from agent.base.turns import take_turn
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS
 from agent.clusters.target import State
+from agent.controllers.links.answers import AWAY, Answers
 from agent.controllers.links.callers import Around, Callers, Cluster, NotYet, Offer
 from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.drivers.choice import all_drivers
-from agent.drivers.driver import BY_ADDRESSES, HERE, Driver, Place
+from agent.drivers.driver import BY_ADDRESSES, HERE, Place
 from agent.drivers.gateway import Gateway
 from agent.drivers.sharing import Sharing
-from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
 from agent.model.links import REASONS, Link, Peer, link, peer
@@ -26,54 +24,11 @@ from agent.model.servicerule import Rule
 
 _OFF = REASONS["none"]
 _NAMES = {reason: name for name, reason in REASONS.items()}
-_AWAY = "TargetUnreachable"
-_ANSWER_SECONDS = 3.0
-_SILENT_SECONDS = 30.0
 _COPIED = "multicluster/Shared"
 """Condition of a Service that has not all the copies that it should have."""
 
 
 Raw = dict[str, Any]
-
-
-class _Asked:
-    """What drivers other than that of addresses have answered, each asked once in a pass.
-
-    One that gives no answer in time is not asked for a while: others do not wait for it.
-    """
-
-    def __init__(self, drivers: Mapping[str, Driver], silent: dict[str, float]) -> None:
-        self._drivers = drivers
-        self._silent = silent
-        self._known: dict[tuple[str, bool, Place], Finding] = {}
-
-    async def connected(self, reason: str, place: Place | None) -> Finding | None:
-        """Whether callers in one place reach others by a driver."""
-        return await self._of(reason, place, offers=False) if reason != BY_ADDRESSES else None
-
-    async def offered(self, reason: str, place: Place | None) -> Finding | None:
-        """What has become of the endpoints in one."""
-        return await self._of(reason, place, offers=True)
-
-    async def _of(self, reason: str, place: Place | None, *, offers: bool) -> Finding | None:
-        if place is None or reason not in self._drivers:
-            return None
-        if (key := (reason, offers, place)) not in self._known:
-            self._known[key] = await self._ask(self._drivers[reason], place, offers=offers)
-        return self._known[key]
-
-    async def _ask(self, driver: Driver, place: Place, *, offers: bool) -> Finding:
-        now = asyncio.get_running_loop().time()
-        if self._silent.get(place.node, now) > now:
-            return Finding("Unknown", _AWAY, f"{place.title}: no answer")
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                return await (driver.offered(place) if offers else driver.connected(place))
-        except Forbidden as error:
-            return Finding("False" if offers else "Unknown", "Forbidden", str(error))
-        except (TimeoutError, KubeError) as error:
-            self._silent[place.node] = now + _SILENT_SECONDS
-            return Finding("Unknown", _AWAY, f"{place.title}: {str(error) or 'no answer'}")
 
 
 class Gather:
@@ -85,16 +40,14 @@ class Gather:
         self._around = around
         self._elsewhere = elsewhere
         self._gateway = Gateway(sharing)
-        self._drivers = {driver.reason: driver for driver in all_drivers(sharing)}
-        self._silent: dict[str, float] = {}
-        """Until when clusters are not asked, by their virtual nodes."""
+        self.answers = Answers({driver.reason: driver for driver in all_drivers(sharing)})
         self._links: dict[tuple[str, str], tuple[object, Link]] = {}
 
     async def pairs(
         self, service: Key, link: Raw, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]
     ) -> list[Pair]:
         """One for all callers and each cluster that offers them endpoints. Raises NotYet, KubeError."""
-        found, asked = [], _Asked(self._drivers, self._silent)
+        found, asked = [], self.answers.of(service)
         offering = [cluster for cluster in clusters if offers[cluster.node].any]
         for callers in self._around.callers(service, rule, clusters):
             consumer = callers.cluster
@@ -124,7 +77,7 @@ class Gather:
                 connected = self._connected(callers, source, reason, said)
                 if external(reason):
                     does, reaches = said_by(external(reason), link)
-                    programmed, connected = away or does, connected if connected.reason == _AWAY else reaches
+                    programmed, connected = away or does, connected if connected.reason == AWAY else reaches
                 driver = _NAMES.get(reason, external(reason) and reason) if reason != _OFF else ""
                 two = (consumer.name, source.name)
                 found.append(Pair(*two, driver, programmed, connected, offer.ready, callers.elsewhere))
@@ -147,9 +100,9 @@ class Gather:
             said = find_condition((obj.decode().get("status") or {}).get("conditions"), "Ready") if obj else None
             if said is None or said.get("status") == "True":
                 raise NotYet
-            return Finding("False", _AWAY, f"Target {cluster.name}: {said.get('message', '')}")
+            return Finding("False", AWAY, f"Target {cluster.name}: {said.get('message', '')}")
         if not target.ready:
-            return Finding("False", _AWAY, f"Target {cluster.name}: {target.record.message}")
+            return Finding("False", AWAY, f"Target {cluster.name}: {target.record.message}")
         if self._sharing.place(cluster.node, service) is None:
             return self._not_copied(service)
         return None
@@ -184,7 +137,7 @@ class Gather:
         target = self._deps.targets.by_node(source.node) if source.node else None
         if source.node and (target is None or not target.ready):
             why = target.record.message if target is not None else "it is not connected"
-            return Finding("Unknown", _AWAY, f"Target {source.name}: {why}")
+            return Finding("Unknown", AWAY, f"Target {source.name}: {why}")
         if not reason:
             return Finding("False", "NoPath", self._between(consumer.node, source.node).message)
         if source is consumer:
@@ -200,7 +153,7 @@ class Gather:
 
     def forget(self, node: str) -> None:
         """A target is no more."""
-        self._silent.pop(node, None)
+        self.answers.forget(node)
         self._links = {pair: known for pair, known in self._links.items() if node not in pair}
 
     def _between(self, one: str, other: str) -> Link:
