@@ -191,12 +191,3 @@ class Copier(Generic[Item]):
     def _is_ours(self, found: Raw, original: Raw) -> bool:
         labelled = (found["metadata"].get("labels") or {}).get(self._label) == self._deps.cluster_uid
         return labelled or copies.belongs_to(found, original["metadata"]["uid"], self._deps.cluster_uid)
-
-
-async def delete_child_of(target: Target, original: Object) -> None:
-    """Delete the copy that Admiralty's agent, here before us, has made of an original, if there is one."""
-    with contextlib.suppress(NotFound, Conflict):
-        found = await target.port.get(original.kind, original.name, original.namespace)
-        if copies.parent_uid(found) == original.uid:
-            uid = found["metadata"]["uid"]
-            await target.port.delete(original.kind, original.name, original.namespace, uid=uid)

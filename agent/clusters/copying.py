@@ -7,7 +7,6 @@ that is not enabled no copy is made, unless pods of it are in a target still; th
 """
 
 import asyncio
-import contextlib
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -15,8 +14,9 @@ from typing import Any, ClassVar
 from agent.api import names
 from agent.api.kinds import TARGET_KINDS, Kind
 from agent.clusters.blocked import BlockedCopies
-from agent.clusters.copier import Copier, Place, delete_child_of
+from agent.clusters.copier import Copier, Place
 from agent.clusters.deps import Deps
+from agent.clusters.heldoriginals import HeldOriginals
 from agent.clusters.refusals import Blocked, not_copied
 from agent.clusters.target import Target
 from agent.kube.errors import NotFound
@@ -58,6 +58,7 @@ class CopyRoom(Controller[Item]):
         self._blocked = BlockedCopies[Item](deps.recorder, BLOCKED)
         self._unshared: dict[Item, float] = {}
         self._targets = deps.local.either(TARGET_KINDS)
+        self._held = HeldOriginals(deps.local.client, originals, self._targets)
         self.watch(originals, self._items)
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._turned)
@@ -122,7 +123,8 @@ class CopyRoom(Controller[Item]):
         node, namespace, name = item
         original = self.originals.store.get((namespace, name))
         if not node:
-            return await self._release(original)
+            await self._held.release(original)
+            return None
         target, informer = self.deps.targets.by_node(node), self._copies.get(node)
         if target is None or informer is None or not target.ready:
             return None
@@ -186,19 +188,16 @@ class CopyRoom(Controller[Item]):
         return await self._copier.correct(place, original, copy, wanted, now)
 
     async def _remove(self, place: Place[Item], original: Object | None, copy: Object | None) -> None:
-        """Also takes off the finalizer that Admiralty's agent, here before us, has put on the original."""
+        """Nothing of an original is to be in a target any more."""
         item, target = place.item, place.target
         self._copier.forget(item)
         self._unshared.pop(item, None)
         for node in (item[0],) if original is not None else self._copies:
             self._blocked.gone((node, *item[1:]))
-        held = original is not None and original.deleting and target.finalizer in original.finalizers
         if copy is not None and (original is not None or await self._is_gone(item)):
             await self._copier.delete(place, copy.uid)
-        elif copy is None and held and original is not None:
-            await delete_child_of(target, original)
-        if held and original is not None:
-            await self._let_go(original, {target.finalizer})
+        if original is not None:
+            await self._held.withdraw(original, target, copied=copy is not None)
 
     async def _is_gone(self, item: Item) -> bool:
         """By the word of the API server, not of a cache."""
@@ -218,22 +217,6 @@ class CopyRoom(Controller[Item]):
         wait = self._blocked.found(item, message + self.remedy(message), asyncio.get_running_loop().time())
         self._blocked.tell(item, (original,))
         return wait
-
-    async def _release(self, original: Object | None) -> float | None:
-        """Take finalizers of targets that are no more from an original that is being deleted."""
-        if original is not None and original.deleting:
-            known = {names.finalizer(*obj.key) for obj in self._targets}
-            unknown = set(podstate.target_finalizers(original.finalizers)) - known
-            if unknown:
-                await self._let_go(original, unknown)
-        return None
-
-    async def _let_go(self, original: Object, finalizers: set[str]) -> None:
-        rest = [each for each in original.finalizers if each not in finalizers]
-        body = {"metadata": {"resourceVersion": original.version, "finalizers": rest or None}}
-        with contextlib.suppress(NotFound):
-            raw = await self.deps.local.client.patch_raw(self.kind, original.name, body, original.namespace)
-            self.originals.absorb(raw)
 
     def _kept_by_another(self, copy: Object, target: Target) -> bool:
         """Whether another Target that leads to the same cluster, as the UID shows, has to have the copy there."""

@@ -45,7 +45,7 @@ class EndpointSlices:
 
     async def import_(self, place: Place) -> float | None:
         """Make the mirrors in one cluster what the others' slices are."""
-        sources = [self._source(node, place) for node in self._linked(place)]
+        sources = [self._source(node, place) for node in self._linked(place, offering=True)]
         await self._make(place, sources)
         return min((each.silent_in for each in sources if each.silent_in), default=None)
 
@@ -90,7 +90,7 @@ class EndpointSlices:
             for each in sources
         }
         self._tell_outside(place, origins)
-        away = {obj.name for obj in self._sharing.nodes.store}
+        away = self._sharing.away
         found = {name: obj.decode() for name, obj in existing.items()}
         standby = self._is_standby(place, away)
         for action in decide(self._shelf(place), origins, found, away, standby=standby):
@@ -123,7 +123,7 @@ class EndpointSlices:
         return any(node not in away for node in nodes)
 
     def _own(self, place: Place) -> list[Object]:
-        return [obj for obj in self._sharing.slices(place.node, place.service) if not is_mirror(obj.labels)]
+        return self._sharing.own_slices(place.node, place.service)
 
     def _mirrors(self, place: Place) -> list[Object]:
         return [obj for obj in self._sharing.slices(place.node, place.service) if is_mirror(obj.labels)]
@@ -132,33 +132,41 @@ class EndpointSlices:
         label = (names.LABEL_PARENT_CLUSTER_UID, self._deps.cluster_uid) if place.node else (names.LABEL_GLOBAL, "true")
         return Shelf(place.service[0], place.service[1], place.uid, (label,))
 
-    def _linked(self, place: Place) -> list[str]:
-        """The other clusters whose endpoints come here by this driver, and for callers of other namespaces its own."""
+    def _linked(self, place: Place, *, offering: bool = False) -> list[str]:
+        """The other clusters whose endpoints come here by this driver, and for callers of other namespaces its own.
+
+        :param offering: none that is known to have no endpoints
+        """
         service = self._sharing.original(place.service)
         elsewhere = place.service[0] if service != place.service else ""
         if elsewhere and not (self._sharing.is_shared(service) and self._deps.settings.link_namespaces):
             return []
         others = [HERE, *(() if self._sharing.is_at_home(service) else self._sharing.serving(service[0]))]
+        others = [node for node in others if not offering or self._sharing.may_offer(node, service)]
         paired = [
             node
             for node in others
             if (elsewhere and node == place.node) or self._sharing.driver(place.node, node, service) == self.reason
         ]
-        shared = self._sharing.nodes_of(service)
         rule, consumer = self._sharing.rule(service), self._sharing.called(place.node)
         return [
             node
             for node in paired
-            if (node == HERE or node in shared or not self._sharing.is_synced(node))
+            if (node == HERE or self._has_copy(node, service) or not self._sharing.is_synced(node))
             and rule.allows(self._sharing.called(node), consumer, elsewhere)
         ]
+
+    def _has_copy(self, node: str, service: Key) -> bool:
+        """Whether a Service is in a cluster, and in no other Target's that is the same."""
+        place = self._sharing.place(node, service)
+        return place is not None and self._sharing.stands_for(place)
 
     def _source(self, node: str, place: Place) -> "_Source":
         silent_in = self._silent_in(node)
         slices = None
         if self._sharing.is_synced(node):
             service = self._sharing.original(place.service)
-            slices = [obj for obj in self._sharing.slices(node, service) if not is_mirror(obj.labels)]
+            slices = self._sharing.own_slices(node, service)
         obj = self._sharing.target_object(node)
         origin = names.origin(*obj.key) if obj is not None else self._deps.cluster_uid
         target = self._deps.targets.by_node(node) if node != HERE else None

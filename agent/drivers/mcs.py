@@ -1,6 +1,7 @@
 """Driver `mcs`: an implementation of the Multi-Cluster Services API (KEP-1645) shares what is exported."""
 
 import contextlib
+import time
 from typing import Any, ClassVar
 
 from agent.api import names
@@ -17,6 +18,8 @@ from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding
 
 Raw = dict[str, Any]
 
+AGAIN_SECONDS = 60.0
+"""Pause between tries where somebody else has exported a Service."""
 VERBS = ("get", "list", "create", "delete")
 OURS = names.SHORT_PREFIX + "shared-from"
 """Label of our exports: the UID of the cluster whose Service they share."""
@@ -31,6 +34,8 @@ class McsExports:
     def __init__(self, sharing: Sharing) -> None:
         self._uid = sharing.deps.cluster_uid
         self._exported: dict[tuple[str, str, str], str] = {}
+        self._theirs: dict[tuple[str, str, str], tuple[str, float]] = {}
+        """Services that somebody else exports, and until when that is believed."""
         self._left: set[Key] | None = None
 
     def detect(self, pair: Pair) -> bool:
@@ -44,7 +49,8 @@ class McsExports:
     async def export(self, place: Place) -> None:
         """Create the export, unless somebody has."""
         key = (place.node, *place.service)
-        if self._exported.get(key) == place.uid:
+        uid, until = self._theirs.get(key, ("", 0.0))
+        if place.uid in (self._exported.get(key), uid if time.monotonic() < until else ""):
             return
         owner = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name, "name": place.service[1], "uid": place.uid}
         manifest = {
@@ -63,12 +69,14 @@ class McsExports:
         except AlreadyExists:
             found = await port.get(SERVICE_EXPORTS, place.service[1], place.service[0])
             if (found["metadata"].get("labels") or {}).get(OURS) != self._uid:
+                self._theirs[key] = (place.uid, time.monotonic() + AGAIN_SECONDS)
                 return
         self._exported[key] = place.uid
+        self._theirs.pop(key, None)
 
     async def import_(self, place: Place) -> float | None:
-        """What is exported is imported by itself."""
-        return None
+        """What is exported is imported by itself; one who exports it instead of us may do so no more."""
+        return AGAIN_SECONDS if (place.node, *place.service) in self._theirs else None
 
     async def offered(self, place: Place) -> Finding:
         """What the implementation says of the export in a cluster."""
@@ -90,6 +98,7 @@ class McsExports:
         if not place.node and self._left is None:
             self._left = await self._list(port)
         ours = self._exported.pop((place.node, *place.service), None) is not None
+        self._theirs.pop((place.node, *place.service), None)
         if ours or (not place.node and place.service in (self._left or ())):
             with contextlib.suppress(NotFound):
                 await port.delete(SERVICE_EXPORTS, place.service[1], place.service[0])
@@ -107,9 +116,10 @@ class McsExports:
         """What was exported there may not be any more."""
         if service is not None:
             self._exported.pop((node, *service), None)
+            self._theirs.pop((node, *service), None)
             return
-        for key in [key for key in self._exported if key[0] == node]:
-            del self._exported[key]
+        self._exported = {key: uid for key, uid in self._exported.items() if key[0] != node}
+        self._theirs = {key: known for key, known in self._theirs.items() if key[0] != node}
 
 
 async def _find(place: Place, kind: Kind) -> Raw | None:

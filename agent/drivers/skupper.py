@@ -183,7 +183,7 @@ class Skupper:
 
     def _numbers(self, place: Place) -> dict[str, int]:
         """By name of a port, the number that pods of the Service have in a cluster; empty where it has none."""
-        away = {obj.name for obj in self._sharing.nodes.store}
+        away = self._sharing.away
         found: dict[str, int] = {}
         for obj in self._sharing.slices(place.node, place.service):
             slice = obj.decode()

@@ -215,12 +215,13 @@ def metadata_only(raw: bytes) -> bytes:
 class Store:
     """Objects of one kind by key, with named indexes.
 
-    `size` is that of all objects together in bytes, before packing. `failed` is told of an object that an index
-    cannot take in: by that index it is not found.
+    `size` is that of all objects together in bytes, before packing; as long as `changes` stays the same nothing was put
+    or removed. `failed` is told of an object that an index cannot take in: by that index it is not found.
     """
 
     def __init__(self, failed: Failed | None = None) -> None:
         self.size = 0
+        self.changes = 0
         self._failed = failed
         self._objects: dict[Key, Object] = {}
         self._functions: dict[str, IndexFunction] = {}
@@ -262,6 +263,7 @@ class Store:
         old = self.remove(obj.key)
         self._objects[obj.key] = obj
         self.size += obj.size
+        self.changes += 1
         for name in self._functions:
             self._insert(name, obj)
         return old
@@ -272,6 +274,7 @@ class Store:
         if old is None:
             return None
         self.size -= old.size
+        self.changes += 1
         for name in self._functions:
             index = self._indexes[name]
             for value in self._values(name, old):

@@ -30,13 +30,18 @@ class World:
         self.asked: list[Collection[str]] = []
         placed = SimpleNamespace(chaperon=self, is_of=lambda pod: True)
         target = SimpleNamespace(agent=SimpleNamespace(state=agent) if agent is not None else None)
-        found = Withdrawal.__new__(Withdrawal)
-        found._seconds, found._since = PAUSE, {}
-        found._deps = SimpleNamespace(  # type: ignore[assignment]
-            chaperons=SimpleNamespace(of=lambda key: [placed]), targets=SimpleNamespace(by_node=lambda node: target)
+        self.subscribers: list[Any] = []
+        informer = SimpleNamespace(subscribe=self.subscribers.append)
+        deps: Any = SimpleNamespace(
+            chaperons=SimpleNamespace(of=lambda key: [placed]),
+            targets=SimpleNamespace(by_node=lambda node: target),
+            proxies=SimpleNamespace(informer=informer),
+            local=None,
         )
-        found._services = SimpleNamespace(of=lambda namespace, labels: [SERVICE])  # type: ignore[assignment]
-        found.reach = self  # type: ignore[assignment]
+        services = SimpleNamespace(of=lambda namespace, labels: [SERVICE])
+        monkeypatch.setattr(withdrawal, "EndpointReach", lambda deps: self)
+        monkeypatch.setattr(withdrawal, "SelectingServices", lambda local: services)
+        found = Withdrawal(deps, PAUSE)
         self.of = self._of
         self.withdrawal = found
 
@@ -51,15 +56,21 @@ class World:
         """Whether it is after so many seconds more."""
         self.now += seconds
         annotations = {"multicluster/withdrawn": '["app"]'} if withdrawn else {}
-        metadata = {"namespace": "shop", "name": "web-1", "uid": "o", "labels": {"app": "web"}}
-        pod = Object(PODS, encode({"metadata": metadata, "spec": {"nodeName": "us"}}))
-        return self.withdrawal.is_settled(pod, annotations)
+        return self.withdrawal.is_settled(self.pod("web-1", "o"), annotations)
 
     def announced(self, seconds: float) -> bool:
         """The same of a replacement."""
         self.now += seconds
-        metadata = {"namespace": "shop", "name": "web-n", "uid": "n", "labels": {"app": "web"}}
-        return self.withdrawal.is_announced(Object(PODS, encode({"metadata": metadata, "spec": {"nodeName": "us"}})))
+        return self.withdrawal.is_announced(self.pod("web-n", "n"))
+
+    def pod(self, name: str, uid: str) -> Object:
+        metadata = {"namespace": "shop", "name": name, "uid": uid, "labels": {"app": "web"}}
+        return Object(PODS, encode({"metadata": metadata, "spec": {"nodeName": "us"}}))
+
+    def gone(self, name: str, uid: str) -> None:
+        """As the watch of pods tells it."""
+        for subscriber in self.subscribers:
+            subscriber(self.pod(name, uid), None)
 
 
 @pytest.fixture(params=[AgentState.READY])
@@ -76,6 +87,16 @@ def test_the_pause_begins_once_nobody_leads_to_a_pod_any_more(world: World) -> N
     assert not world.settled(4)
     assert world.settled(1)
     assert world.asked[-1] == {"app"}, "Services that select it by what it has still do not count"
+
+
+def test_nothing_is_remembered_of_a_pod_that_has_moved(world: World) -> None:
+    world.settled(0)
+    world.announced(0)
+    assert {about.split()[-1] for about in world.withdrawal._since} == {"o", "n"}
+    world.gone("web-1", "o")
+    assert {about.split()[-1] for about in world.withdrawal._since} <= {"n"}
+    world.gone("web-n", "n")
+    assert world.withdrawal._since == {}
 
 
 def test_where_it_cannot_be_seen_whether_services_follow_they_have_twice_the_time(world: World) -> None:

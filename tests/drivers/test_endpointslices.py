@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import SERVICES
+from agent.drivers.clusters import _Known
 from agent.drivers.driver import HERE, Place
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import Sharing
@@ -28,6 +29,8 @@ class Everywhere(Sharing):
         store.put(Object(SERVICES, encode(service)))
         self.services: Any = SimpleNamespace(store=store)
         self.deps: Any = None
+        self.targets: Any = SimpleNamespace(informers=())
+        self._seen, self._known = [], _Known()
 
     def rule(self, service: tuple[str, str]) -> Rule:
         return ANYTHING
@@ -40,6 +43,12 @@ class Everywhere(Sharing):
 
     def nodes_of(self, service: tuple[str, str]) -> list[str]:
         return [HERE, "us", "eu"]
+
+    def place(self, node: str, service: tuple[str, str]) -> Place:
+        return Place(node, None, service, node)  # type: ignore[arg-type]
+
+    def stands_for(self, place: Place) -> bool:
+        return place.node in self.nodes_of(place.service)
 
     def _driver(self, node: str) -> str:
         return EndpointSlices.reason
@@ -63,6 +72,15 @@ def test_of_a_service_that_only_its_namespace_shares_no_endpoint_comes_from_a_ta
     cluster: Any = None
     assert driver._linked(Place(HERE, cluster, KEY, "u")) == here
     assert driver._linked(Place("us", cluster, KEY, "v")) == there
+
+
+def test_clusters_that_are_known_to_have_no_endpoints_are_passed_over() -> None:
+    sharing, cluster = Everywhere(BY_USER), None
+    sharing.may_offer = lambda node, service: node != "eu"  # type: ignore[method-assign]
+    driver, place = EndpointSlices(sharing), Place(HERE, cluster, KEY, "u")  # type: ignore[arg-type]
+    assert driver._linked(place, offering=True) == ["us"]
+    # Whether they are reached is asked all the same.
+    assert driver._linked(place) == ["us", "eu"]
 
 
 @pytest.mark.parametrize(

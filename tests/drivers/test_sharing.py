@@ -1,6 +1,7 @@
 """Which driver two clusters have for each other."""
 
 import json
+from collections.abc import Mapping
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -8,12 +9,15 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import NODES, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, NODES, TARGETS
 from agent.api.names.links import ANNOTATION_NETWORKS, OVERLAP, STRANGERS
+from agent.drivers import clusters
+from agent.drivers.clusters import Clusters
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.client import encode
-from agent.kube.store import Object
+from agent.kube.eitherscope import EitherScope
+from agent.kube.store import Object, Store
 from agent.model.flatness import ANSWERS
 from agent.model.servicerule import Rule
 
@@ -24,14 +28,15 @@ class Fleet:
     """Stands for the stores of this cluster: Targets and the virtual nodes that stand for them."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Object] = {}
-        self._targets: dict[str, Object] = {}
-        self.sharing = Sharing.__new__(Sharing)
-        self.sharing._networks, self.sharing._apart, self.sharing._drivers = {}, {}, {}
-        self.sharing.nodes = SimpleNamespace(  # type: ignore[assignment]
-            store=SimpleNamespace(get=lambda key: self._nodes.get(key[1]))
+        self._nodes, self._targets, cluster_targets = Store(), Store(), Store()
+        informers = {TARGETS: self._targets, CLUSTER_TARGETS: cluster_targets, NODES: self._nodes}
+        informer = lambda kind, labels="": SimpleNamespace(store=informers[kind])  # noqa: E731
+        local = SimpleNamespace(
+            informer=informer,
+            either=lambda kinds: EitherScope(None, informer, kinds),  # type: ignore[arg-type]
         )
-        self.sharing.target_object = self._targets.get  # type: ignore[method-assign,assignment]
+        self.sharing = Sharing.__new__(Sharing)
+        Clusters.__init__(self.sharing, SimpleNamespace(local=local))  # type: ignore[arg-type]
 
     def set(
         self,
@@ -48,15 +53,21 @@ class Fleet:
         annotations = {names.SHORT_PREFIX + names.NETWORK_DRIVER: by_hand} if by_hand else {}
         metadata = {**version, "namespace": "shop", "annotations": annotations}
         manifest = {"metadata": metadata, "spec": spec, "status": {"conditions": [condition]}}
-        self._targets[name] = Object(TARGETS, encode(manifest))
+        self._targets.put(Object(TARGETS, encode(manifest)))
         told = {ANNOTATION_NETWORKS: json.dumps({"pods": pods})} if pods else {}
-        self._nodes[name] = Object(NODES, encode({"metadata": {**version, "annotations": told}}))
+        self._nodes.put(Object(NODES, encode({"metadata": {**version, "name": node(name), "annotations": told}})))
 
     def between(self, one: str, other: str) -> str:
         """The same whichever way it is asked, and asked again."""
-        found = {self.sharing.driver(*pair) for pair in ((one, other), (other, one), (one, other))}
+        nodes = node(one), node(other)
+        found = {self.sharing.driver(*pair) for pair in (nodes, nodes[::-1], nodes)}
         (driver,) = found
         return driver
+
+
+def node(name: str) -> str:
+    """The virtual node of a Target, or this cluster."""
+    return names.virtual_node("shop", name) if name else HERE
 
 
 @pytest.fixture
@@ -88,6 +99,23 @@ def test_a_driver_that_another_controller_is_goes_by_its_name(fleet: Fleet) -> N
     assert fleet.between("us", "eu") == ""
     fleet.set("us", reason="External", by_hand="external/sdwan")
     assert fleet.between("us", "eu") == "external/sdwan"
+
+
+def test_what_a_target_tells_is_read_once_until_one_of_them_changes(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, said_of = list[str](), clusters.said_of
+
+    def counted(target: Object) -> Mapping[str, Any]:
+        read.append(target.name)
+        return said_of(target)
+
+    monkeypatch.setattr(clusters, "said_of", counted)
+    for _ in range(3):
+        assert fleet.between("us", "eu") == "EndpointSlices"
+    assert sorted(read) == ["eu", "us"]
+    fleet.set("eu", "10.2.0.0/16", reason="MCS")
+    assert fleet.between("us", "eu") == ""
 
 
 def test_two_targets_with_the_same_pod_network_are_apart_though_each_is_fine_with_the_source(fleet: Fleet) -> None:
@@ -129,7 +157,10 @@ def test_a_target_without_a_driver_has_none_with_others(fleet: Fleet) -> None:
 
 def test_a_path_is_measured_where_an_agent_has_answered_this_cluster(fleet: Fleet) -> None:
     fleet.set("eu", "10.2.0.0/16", message=f"endpoints of shared Services: ...; {ANSWERS}")
-    measured = fleet.sharing.is_measured
+
+    def measured(one: str, other: str) -> bool:
+        return fleet.sharing.is_measured(node(one), node(other))
+
     assert measured(HERE, "eu")
     assert measured("eu", HERE)
     assert not measured(HERE, "us")
@@ -141,7 +172,7 @@ def test_a_path_is_measured_where_an_agent_has_answered_this_cluster(fleet: Flee
 def test_a_service_names_its_driver_but_leads_to_no_strangers(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     def named(driver: str, one: str, other: str) -> str:
         monkeypatch.setattr(fleet.sharing, "rule", lambda service: Rule(driver=driver), raising=False)
-        return fleet.sharing.driver(one, other, ("shop", "web"))
+        return fleet.sharing.driver(node(one), node(other), ("shop", "web"))
 
     assert named("mcs", HERE, "us") == "MCS"
     assert named("", HERE, "us") == "EndpointSlices"

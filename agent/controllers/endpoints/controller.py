@@ -17,8 +17,9 @@ from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import State, Target
 from agent.drivers.choice import all_drivers
+from agent.drivers.clusters import are_networks_new
 from agent.drivers.driver import HERE, Place
-from agent.drivers.sharing import Sharing, are_networks_new, key_of
+from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import Forbidden, KubeError, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
@@ -67,6 +68,10 @@ class EndpointsRoom(Controller[At]):
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
+
+    def order(self, key: At) -> int:
+        """Services that have been told of nowhere yet go before those that are looked at again, for one all at once."""
+        return int(key in self._busy_until)
 
     async def reconcile(self, key: At) -> float | None:
         """Bring one Service in one cluster in line."""

@@ -19,8 +19,9 @@ from agent.clusters.target_condition import TargetCondition, Words
 from agent.controllers.endpoints.asking import AgentAsks, can_be_asked
 from agent.drivers.choice import all_drivers, choose
 from agent.drivers.cilium import usable
+from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import BY_ADDRESSES, Pair
-from agent.drivers.sharing import CONDITION, Sharing
+from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
 from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits

@@ -15,17 +15,19 @@ from weakref import WeakKeyDictionary
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, TARGET_KINDS
-from agent.api.names.links import ANNOTATION_GATEWAY, BY_GATEWAY
+from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
+from agent.controllers.gateways.offers import Offers
+from agent.drivers.clusters import are_networks_new
 from agent.drivers.driver import HERE
-from agent.drivers.sharing import Sharing, are_networks_new, key_of
+from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.informer import Informer
-from agent.kube.store import Key, Object
+from agent.kube.store import Object
 from agent.model.diff import merge_patch
-from agent.model.endpoints import is_mirror, ready
-from agent.model.gatewaylink import Shared, manifest
+from agent.model.endpoints import is_mirror
+from agent.model.gatewaylink import manifest
 from agent.model.gatewaytold import Told, read
 from agent.runtime.controller import Controller
 
@@ -50,6 +52,7 @@ class GatewayPeersRoom(Controller[At]):
         super().__init__()
         self._deps = deps
         self._sharing = Sharing(deps)
+        self._offers = Offers(self._sharing)
         self._busy_until: dict[At, float] = {}
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
         self._written: dict[str, Informer] = {}
@@ -133,6 +136,7 @@ class GatewayPeersRoom(Controller[At]):
         found, unknown, seen = dict[str, Raw](), set[str](), {self._uid(node)}
         if self._told(node) is None:
             return found, unknown
+        shared = self._offers.of(namespace)
         for other in (HERE, *self._sharing.serving(namespace)):
             target = self._deps.targets.by_node(other) if other else None
             if other == node or (target is not None and target.is_self):
@@ -144,45 +148,11 @@ class GatewayPeersRoom(Controller[At]):
             told, uid = self._told(other), self._uid(other)
             if told is None or not uid or uid in seen:
                 continue
-            services, offered = self._between(node, other, namespace), self._between(other, node, namespace)
+            services, offered = self._offers.between(node, other, shared), self._offers.between(other, node, shared)
             if services or offered:
                 seen.add(uid)
                 found[name] = manifest(name, namespace, self._deps.cluster_uid, uid, told, services, offered)
         return found, unknown
-
-    def _between(self, consumer: str, source: str, namespace: str) -> list[Shared]:
-        """Services of a namespace that callers in one cluster reach in another one by gateways."""
-        found = []
-        for key in self._sharing.known(namespace):
-            if not self._sharing.is_shared(key) or not self._sharing.may_be_exported(key):
-                continue
-            if self._sharing.driver(consumer, source, key) != BY_GATEWAY or (source and self._sharing.is_at_home(key)):
-                continue
-            if not {consumer, source} <= set(self._sharing.nodes_of(key)):
-                continue
-            if ports := self._ports(key, consumer, source):
-                found.append(Shared(key[1], ports, self._ready(source, key)))
-        return found
-
-    def _ports(self, key: Key, consumer: str, source: str) -> tuple[tuple[str, int], ...]:
-        """Those of a Service that callers in one cluster reach in another one; none where it has no cluster IP."""
-        rule, (here, there) = self._sharing.rule(key), map(self._sharing.called, (consumer, source))
-        service = self._sharing.services.store.get(key)
-        if service is None or not rule.allows(there, here):
-            return ()
-        spec, allowed = service.decode()["spec"], rule.ports(there, here)
-        if spec.get("clusterIP") == "None":
-            return ()
-        tcp = (each for each in spec.get("ports") or () if each.get("protocol", "TCP") == "TCP")
-        return tuple(
-            (each.get("name") or "", each["port"]) for each in tcp if allowed is None or each["port"] in allowed
-        )
-
-    def _ready(self, node: str, key: Key) -> int:
-        """How many endpoints of its own a cluster has that are ready."""
-        away = {obj.name for obj in self._sharing.nodes.store}
-        own = (each.decode() for each in self._sharing.slices(node, key) if not is_mirror(each.labels))
-        return sum(len(found) for slice in own for at, found in ready(slice).items() if at not in away)
 
     def _is_known(self, node: str) -> bool:
         """Whether what a cluster tells of its gateways and Services may be believed."""

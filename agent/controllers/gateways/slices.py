@@ -16,7 +16,7 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.clusters.deps import Deps
-from agent.kube.errors import AlreadyExists, NotFound
+from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
 from agent.model.diff import merge_patch, same
 from agent.model.gatewaylink import is_shared_by, locals_of, writer
@@ -186,8 +186,8 @@ class GatewaySlicesRoom(Controller[Key]):
                     self._made.absorb(await client.patch_raw(ENDPOINT_SLICES, name, body, key[0]))
 
     async def _delete(self, slice: Object) -> None:
-        with contextlib.suppress(NotFound):
-            await self._deps.local.client.delete(ENDPOINT_SLICES, slice.name, slice.namespace)
+        with contextlib.suppress(NotFound, Conflict):
+            await self._deps.local.client.delete(ENDPOINT_SLICES, slice.name, slice.namespace, uid=slice.uid)
 
     def _slices(self, key: Key) -> list[Object]:
         return self._made.store.by_index(_PEER, "/".join(key))

@@ -19,10 +19,12 @@ from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS, TARGET_KINDS
 from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
+from agent.controllers.links.callers import Around, Cluster, NotYet, Offer
 from agent.controllers.links.elsewhere import LinkedServicesRoom
-from agent.controllers.links.gather import Cluster, Gather, NotYet, Offer
+from agent.controllers.links.gather import Gather
+from agent.drivers.clusters import CONDITION, are_networks_new
 from agent.drivers.driver import HERE
-from agent.drivers.sharing import CONDITION, Sharing, are_networks_new, key_of
+from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -54,7 +56,8 @@ class ServiceLinksRoom(Controller[Key]):
         self._links = deps.service_links
         self._sharing = Sharing(deps)
         self._elsewhere = LinkedServicesRoom(deps, self._sharing, self.queue.add)
-        self._gather = Gather(deps, self._sharing, self._elsewhere)
+        self._around = Around(deps, self._sharing)
+        self._gather = Gather(deps, self._sharing, self._around, self._elsewhere)
         self._busy_until: dict[Key, float] = {}
         self._unshared: dict[Key, float] = {}
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
@@ -75,7 +78,7 @@ class ServiceLinksRoom(Controller[Key]):
             self._watch_peers(deps.local.informer)
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
-        deps.targets.on_detach(self._sharing.detach)
+        deps.targets.on_detach(self._detached)
 
     async def run(self) -> None:
         """Tell, and keep the Services of other namespaces, until cancelled."""
@@ -83,6 +86,10 @@ class ServiceLinksRoom(Controller[Key]):
             await together(super().run(), self._elsewhere.run())
         else:
             await super().run()
+
+    def order(self, key: Key) -> int:
+        """Services of whose links nothing is told yet go before those that are looked at again, for one all at once."""
+        return int(any(b'"conditions"' in link.raw for link in self._links.of(key)))
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring the links of one Service in line."""
@@ -99,6 +106,7 @@ class ServiceLinksRoom(Controller[Key]):
         found = self._links.of(key)
         if not found:
             self._busy_until.pop(key, None)
+            self._gather.answers.drop(key)
             return None
         try:
             wrote, again = await self._tell(key, service, found)
@@ -138,9 +146,10 @@ class ServiceLinksRoom(Controller[Key]):
     async def _tell(self, key: Key, service: Object | None, found: list[Object]) -> tuple[bool, float | None]:
         """Whether something was written, and when to look again. Raises NotYet, KubeError."""
         shared = self._sharing.is_shared(key)
-        clusters = self._gather.clusters(key)
-        known, elsewhere = self._gather.known(clusters), self._gather.known_elsewhere(clusters)
-        offers = self._gather.offers(key, clusters) if shared else {}
+        is_new = not self._gather.answers.left(key)
+        clusters = self._around.clusters(key)
+        known, elsewhere = self._around.known(clusters), self._around.known_elsewhere(clusters)
+        offers = self._around.offers(key, clusters) if shared else {}
         wrote, asked = False, list[Pair]()
         for link in found:
             manifest = link.decode()
@@ -155,6 +164,8 @@ class ServiceLinksRoom(Controller[Key]):
         interval = self._deps.settings.discovery_interval
         if any(pair.finding.status == "False" for pair in asked):
             interval = min(interval, ASK_SECONDS)
+        if not is_new:
+            interval = min(interval, self._gather.answers.left(key))
         return wrote, interval if asked else None
 
     async def _pairs(
@@ -226,6 +237,10 @@ class ServiceLinksRoom(Controller[Key]):
         self.watch(slices, self._slice_changed, required=False)
 
         self.watch(target.summaries, lambda summary: self._summary_changed(target), required=False)
+
+    def _detached(self, target: Target) -> None:
+        self._sharing.detach(target)
+        self._gather.forget(target.node_name)
 
     def _summary_changed(self, target: Target) -> Iterable[Key]:
         """Of a target that has gateways it is told there how these are."""

@@ -48,7 +48,8 @@ class LinkedServicesRoom(Controller[Key]):
         self.watch(sharing.services, self._service_changed)
         self.watch(deps.namespaces.informer, lambda namespace: self._in(namespace.name))
         for informer in deps.local.either(TARGET_KINDS).informers:
-            self.watch(informer, lambda target: self._every())
+            self.watch(informer, lambda target: ())
+            informer.subscribe(self._target_changed)
 
     def problem(self, service: Key, original: Key) -> Finding | None:
         """Why a Service is not what links of another one want it to be."""
@@ -165,6 +166,11 @@ class LinkedServicesRoom(Controller[Key]):
             self._look(service.key)
         is_linked = LABEL_LINK_OF in service.labels or any(service.key in found for found in self._wanted.values())
         return (service.key,) if is_linked else ()
+
+    def _target_changed(self, old: Object | None, new: Object | None) -> None:
+        """What a Target tells is no matter here, only that there is one of its name."""
+        for key in self._every() if old is None or new is None else ():
+            self.queue.add(key)
 
     def _in(self, namespace: str) -> Iterable[Key]:
         return [key for key in self._every() if key[0] == namespace]

@@ -35,12 +35,18 @@ class Withdrawal:
         self.reach = EndpointReach(deps)
         self._services = SelectingServices(deps.local)
         self._since: dict[str, tuple[object, float]] = {}
+        deps.proxies.informer.subscribe(self._pod_changed)
 
     def forget(self, pods: list[Object]) -> None:
         """None of these pods moves any more."""
         for pod in pods:
             for about in ("mark", "reach", "known"):
                 self._since.pop(f"{about} {pod.uid}", None)
+
+    def _pod_changed(self, old: Object | None, new: Object | None) -> None:
+        """One that has moved is gone before its owner is done with the others."""
+        if old is not None and (new is None or new.uid != old.uid):
+            self.forget([old])
 
     def keys(self, pod: Object) -> frozenset[str]:
         """Labels of a pod by which Services select it."""

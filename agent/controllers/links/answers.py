@@ -1,0 +1,86 @@
+"""What network drivers answer that have to ask clusters: whether callers reach others, what became of endpoints."""
+
+import asyncio
+from collections.abc import Mapping
+
+from agent.drivers.driver import BY_ADDRESSES, Driver, Place
+from agent.kube.errors import Forbidden, KubeError
+from agent.kube.store import Key
+from agent.model.servicelinks import Finding
+
+AWAY = "TargetUnreachable"
+BELIEVED_SECONDS = 2.0
+"""So long an answer counts: while pods of a Service come and go it is looked at several times in a second."""
+_ANSWER_SECONDS = 3.0
+_SILENT_SECONDS = 30.0
+
+
+class Asked:
+    """Of one Service: each driver is asked once of each cluster.
+
+    A cluster that gives no answer in time is not asked for a while: others do not wait for it.
+    """
+
+    def __init__(self, drivers: Mapping[str, Driver], silent: dict[str, float], until: float) -> None:
+        self.until = until
+        self._drivers = drivers
+        self._silent = silent
+        self._known: dict[tuple[str, bool, Place], Finding] = {}
+
+    async def connected(self, reason: str, place: Place | None) -> Finding | None:
+        """Whether callers in one place reach others by a driver."""
+        return await self._of(reason, place, offers=False) if reason != BY_ADDRESSES else None
+
+    async def offered(self, reason: str, place: Place | None) -> Finding | None:
+        """What has become of the endpoints in one."""
+        return await self._of(reason, place, offers=True)
+
+    async def _of(self, reason: str, place: Place | None, *, offers: bool) -> Finding | None:
+        if place is None or reason not in self._drivers:
+            return None
+        if (key := (reason, offers, place)) not in self._known:
+            self._known[key] = await self._ask(self._drivers[reason], place, offers=offers)
+        return self._known[key]
+
+    async def _ask(self, driver: Driver, place: Place, *, offers: bool) -> Finding:
+        now = asyncio.get_running_loop().time()
+        if self._silent.get(place.node, now) > now:
+            return Finding("Unknown", AWAY, f"{place.title}: no answer")
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await (driver.offered(place) if offers else driver.connected(place))
+        except Forbidden as error:
+            return Finding("False" if offers else "Unknown", "Forbidden", str(error))
+        except (TimeoutError, KubeError) as error:
+            self._silent[place.node] = now + _SILENT_SECONDS
+            return Finding("Unknown", AWAY, f"{place.title}: {str(error) or 'no answer'}")
+
+
+class Answers:
+    """Of all Services."""
+
+    def __init__(self, drivers: Mapping[str, Driver]) -> None:
+        self._drivers = drivers
+        self._silent: dict[str, float] = {}
+        """Until when clusters are not asked, by their virtual nodes."""
+        self._asked: dict[Key, Asked] = {}
+
+    def of(self, service: Key) -> Asked:
+        """What is known of a Service, or can be asked."""
+        now = asyncio.get_running_loop().time()
+        if (known := self._asked.get(service)) is None or known.until <= now:
+            known = self._asked[service] = Asked(self._drivers, self._silent, now + BELIEVED_SECONDS)
+        return known
+
+    def left(self, service: Key) -> float:
+        """For how many seconds they count still."""
+        known = self._asked.get(service)
+        return max(0.0, known.until - asyncio.get_running_loop().time()) if known is not None else 0.0
+
+    def drop(self, service: Key) -> None:
+        """A Service has no links any more."""
+        self._asked.pop(service, None)
+
+    def forget(self, node: str) -> None:
+        """A target is no more."""
+        self._silent.pop(node, None)

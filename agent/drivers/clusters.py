@@ -1,0 +1,190 @@
+"""Clusters as their Targets tell of them: what they are called, where their pods are, which two have which driver."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.kinds import NODES, TARGET_KINDS
+from agent.api.names.links import ANNOTATION_NETWORKS, BY_GATEWAY, NOT_FLAT
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.drivers.driver import BY_ADDRESSES, HERE
+from agent.kube.store import Object
+from agent.model import podranges
+from agent.model.flatness import ANSWERS, Networks, overlap, read
+from agent.model.links import HERE as LOCAL
+from agent.model.links import told_by
+
+CONDITION = "ServicesShared"
+
+
+def said_of(target: Object) -> Mapping[str, Any]:
+    """What a Target says of shared Services."""
+    return find_condition((target.decode().get("status") or {}).get("conditions"), CONDITION) or {}
+
+
+def are_networks_new(old: Object | None, new: Object | None) -> bool:
+    """Whether a virtual node tells of other pod networks of its target than before: these decide who reaches whom."""
+    told = [each.annotations.get(ANNOTATION_NETWORKS, "") if each is not None else "" for each in (old, new)]
+    return told[0] != told[1]
+
+
+class _Known:
+    """What was worked out of Targets: right as long as none of them has changed."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Object] = {}
+        """Targets by virtual node."""
+        self.serving: dict[str, list[str]] = {}
+        self.called: dict[str, tuple[str, ...]] = {}
+        self.said: dict[str, Mapping[str, Any]] = {}
+        self.reasons: dict[str, str] = {}
+        self.between: dict[tuple[str, str], str] = {}
+        """Drivers of pairs, wherever pods are."""
+
+
+class Clusters:
+    """Clusters are named by their virtual node, this one by the empty string.
+
+    With 1,000 Services in 100 clusters most of this is asked 100,000 times for each change of any Target.
+    """
+
+    def __init__(self, deps: Deps) -> None:
+        self.deps = deps
+        self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+        self.targets = deps.local.either(TARGET_KINDS)
+        self._seen: list[int] = []
+        self._known = _Known()
+        self._away: tuple[int, frozenset[str]] = (-1, frozenset())
+        self._networks: dict[str, tuple[str, str, Networks | None]] = {}
+        self._apart: dict[tuple[str, str], tuple[Networks, Networks, bool]] = {}
+
+    def detach(self, target: Target) -> None:
+        """A target is no more."""
+        self._networks.pop(target.node_name, None)
+        self._apart = {pair: known for pair, known in self._apart.items() if target.node_name not in pair}
+
+    def target_object(self, node: str) -> Object | None:
+        """The Target or ClusterTarget behind a virtual node."""
+        return self._now().objects.get(node)
+
+    def serving(self, namespace: str) -> list[str]:
+        """Virtual nodes of the targets that pods of a namespace may go to, connected or not."""
+        known = self._now().serving
+        if namespace not in known:
+            known[namespace] = [names.virtual_node(*obj.key) for obj in self.targets.serving(namespace)]
+        return known[namespace]
+
+    def called(self, node: str) -> tuple[str, ...]:
+        """All names by which links may mean a cluster."""
+        if node == HERE:
+            return tuple(filter(None, (LOCAL, self.deps.settings.cluster_name)))
+        known = self._now().called
+        if node not in known:
+            obj = self.target_object(node)
+            known[node] = (obj.name, node) if obj is not None else (node,)
+        return known[node]
+
+    def gateway_peer(self, node: str) -> str:
+        """Name of the GatewayPeers that stand for a cluster in others."""
+        obj = self.target_object(node)
+        called, origin = (obj.name, names.origin(*obj.key)) if obj is not None else (self.called(HERE)[-1], LOCAL)
+        return names.gateway_peer(called, self.deps.cluster_uid, origin)
+
+    @property
+    def away(self) -> frozenset[str]:
+        """Names of the virtual nodes: endpoints there are told by their own cluster."""
+        store = self.nodes.store
+        if self._away[0] != store.changes:
+            self._away = (store.changes, frozenset(obj.name for obj in store))
+        return self._away[1]
+
+    def between(self, one: str, other: str, named: str = "") -> str:
+        """The driver between two clusters, by its reason; empty if there is none, or not yet.
+
+        That of a target and this cluster is the target's, two targets have one if it is the same, and what is named for
+        a Service counts before that. Addresses of pods are told only where they lead to no strangers, as far as that
+        is measured: to say otherwise is for who writes the Target.
+        """
+        if one == other:
+            return ""
+        if named:
+            return "" if named == BY_ADDRESSES and self._are_apart(one, other) else named
+        known, pair = self._now().between, (one, other)
+        if pair not in known:
+            reasons = {self._driver(node) for node in pair if node != HERE}
+            known[pair] = reasons.pop() if len(reasons) == 1 else ""
+        reason = known[pair]
+        return "" if reason == BY_ADDRESSES and HERE not in pair and self._overlap(one, other) else reason
+
+    def networks(self, node: str) -> Networks | None:
+        """Those of a target's pods, as its Target names them or else it tells itself; empty where neither does.
+
+        None where its Target is annotated with the driver `endpointslices`: a person's word that pods are reached.
+        """
+        obj, virtual = self.target_object(node), self.nodes.store.get(("", node))
+        versions = (obj.version if obj is not None else "", virtual.version if virtual is not None else "")
+        known = self._networks.get(node)
+        if known is None or known[:2] != versions:
+            found: Networks | None = read(virtual.annotations).pods if virtual is not None else ()
+            if obj is not None:
+                named = podranges.of(obj.decode()).networks
+                by_hand = names.annotation(obj.annotations, names.NETWORK_DRIVER) == names.ENDPOINT_SLICES_DRIVER
+                found = None if by_hand else found if named is None else named
+            # Pairs are known by the same object.
+            found = known[2] if known is not None and known[2] == found else found
+            known = self._networks[node] = (*versions, found)
+        return known[2]
+
+    def is_measured(self, one: str, other: str) -> bool:
+        """Whether an agent has answered from among the pods of the other of two clusters, one of which is this one."""
+        said = self._said(other or one) if HERE in (one, other) else {}
+        return said.get("status") == "True" and ANSWERS in str(said.get("message", ""))
+
+    @staticmethod
+    def reason(obj: Object) -> str:
+        """Reason of the condition ServicesShared of a Target; empty if its endpoints are not shared, or not yet."""
+        said = said_of(obj)
+        return told_by(obj.annotations, said) if said.get("status") == "True" else ""
+
+    def _now(self) -> _Known:
+        seen = [informer.store.changes for informer in self.targets.informers]
+        if seen != self._seen:
+            self._seen, self._known = seen, _Known()
+            self._known.objects = {names.virtual_node(*obj.key): obj for obj in self.targets}
+        return self._known
+
+    def _said(self, node: str) -> Mapping[str, Any]:
+        known = self._now().said
+        if node not in known:
+            obj = self.target_object(node)
+            known[node] = said_of(obj) if obj is not None else {}
+        return known[node]
+
+    def _driver(self, node: str) -> str:
+        known = self._now().reasons
+        if node not in known:
+            obj = self.target_object(node)
+            known[node] = self.reason(obj) if obj is not None else ""
+        return known[node]
+
+    def _are_apart(self, one: str, other: str) -> bool:
+        """Whether addresses of one of two clusters are known to lead to strangers in the other."""
+        said = [self._said(node) for node in (one, other) if node != HERE]
+        told = {(each.get("status"), each.get("reason")) for each in said}
+        if ("True", BY_GATEWAY) in told or any(("False", reason) in told for reason in NOT_FLAT):
+            return True
+        return HERE not in (one, other) and self._overlap(one, other)
+
+    def _overlap(self, one: str, other: str) -> bool:
+        """Whether pods of two targets may have the same addresses."""
+        mine, theirs = self.networks(one), self.networks(other)
+        if not mine or not theirs:
+            return False
+        pair = (min(one, other), max(one, other))
+        known = self._apart.get(pair)
+        ordered = (mine, theirs) if one == pair[0] else (theirs, mine)
+        if known is None or known[0] is not ordered[0] or known[1] is not ordered[1]:
+            known = self._apart[pair] = (*ordered, bool(overlap(*ordered)))
+        return known[2]
