@@ -16,7 +16,7 @@ from agent.drivers.driver import BY_ADDRESSES, HERE, Driver, Place
 from agent.drivers.gateway import Gateway
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import Forbidden, KubeError
-from agent.kube.store import Key, Object
+from agent.kube.store import Key
 from agent.model.endpoints import is_mirror, ready
 from agent.model.links import HERE as LOCAL
 from agent.model.links import REASONS, Link, Peer, link, peer
@@ -30,7 +30,6 @@ _ANSWER_SECONDS = 3.0
 _SILENT_SECONDS = 30.0
 _COPIED = "multicluster/Shared"
 """Condition of a Service that has not all the copies that it should have."""
-
 
 Raw = dict[str, Any]
 
@@ -165,6 +164,8 @@ class Gather:
         if node and self._sharing.is_at_home(service):
             return Offer(any=False, ready=0)
         target = self._deps.targets.by_node(node) if node else None
+        if node and (target is None or target.record.state is State.CONNECTING):
+            self._while_connecting(node)
         unread = target is not None and target.ready and not self._sharing.is_synced(node)
         if unread and self._sharing.informer(node).error is None:
             raise NotYet
@@ -225,17 +226,22 @@ class Gather:
             return problem
         if cluster.node == HERE:
             return None
-        target, obj = self._deps.targets.by_node(cluster.node), self._sharing.target_object(cluster.node)
+        target = self._deps.targets.by_node(cluster.node)
         if target is None or target.record.state is State.CONNECTING:
-            said = find_condition((obj.decode().get("status") or {}).get("conditions"), "Ready") if obj else None
-            if said is None or said.get("status") == "True":
-                raise NotYet
-            return Finding("False", _AWAY, f"Target {cluster.name}: {said.get('message', '')}")
+            return Finding("False", _AWAY, f"Target {cluster.name}: {self._while_connecting(cluster.node)}")
         if not target.ready:
             return Finding("False", _AWAY, f"Target {cluster.name}: {target.record.message}")
         if self._sharing.place(cluster.node, service) is None:
             return self._not_copied(service)
         return None
+
+    def _while_connecting(self, node: str) -> str:
+        """Why its Target has not been ready. Raises NotYet where it has: what it offers is about to be known."""
+        obj = self._sharing.target_object(node)
+        said = find_condition((obj.decode().get("status") or {}).get("conditions"), "Ready") if obj else None
+        if said is None or said.get("status") == "True":
+            raise NotYet
+        return str(said.get("message", ""))
 
     def _not_copied(self, service: Key) -> Finding:
         original = self._sharing.services.store.get(service)
@@ -289,10 +295,6 @@ class Gather:
         seen = (*((obj.version if obj is not None else "") for obj in objects), *networks)
         known = self._links.get((home, far))
         if known is None or known[0] != seen:
-            peers = [_peer(obj, told) for obj, told in zip(objects, networks, strict=True)]
+            peers = [peer(obj.decode(), told) if obj else Peer("") for obj, told in zip(objects, networks, strict=True)]
             known = self._links[home, far] = (seen, link(peers[0] if home else None, peers[1]))
         return known[1]
-
-
-def _peer(obj: Object | None, networks: object) -> Peer:
-    return peer(obj.decode(), networks) if obj is not None else Peer("")  # type: ignore[arg-type]
