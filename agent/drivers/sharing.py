@@ -295,5 +295,5 @@ class Sharing:
 
     def known(self, namespace: str) -> set[Key]:
         """Services that are shared or have been, of a namespace or (empty) of all, in any cluster."""
-        found = {obj.key for obj in self.services.store if self.is_shared(obj.key)}.union(self._spread.services())
-        return {key for key in found if namespace in ("", key[0])}
+        named = {obj.key for obj in self.services.store if namespace in ("", obj.namespace) and self.is_shared(obj.key)}
+        return named.union(key for key in self._spread.services() if namespace in ("", key[0]))
