@@ -46,7 +46,8 @@ class WorkQueue(Generic[K]):
         self._arrivals = itertools.count()
         self._order = order
         self._waiting: set[K] = set()
-        self._working: set[K] = set()
+        self._working: dict[K, Hashable] = {}
+        """Each with the lane in which it was taken."""
         self._dirty: set[K] = set()
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._backoffs: dict[K, Backoff] = {}
@@ -123,7 +124,7 @@ class WorkQueue(Generic[K]):
             if lane is not None:
                 self._busy[lane] += 1
             self._waiting.discard(key)
-            self._working.add(key)
+            self._working[key] = lane
             return key
         return None
 
@@ -139,8 +140,7 @@ class WorkQueue(Generic[K]):
 
     def done(self, key: K) -> None:
         """The work on a key that was taken has ended."""
-        self._working.discard(key)
-        if (lane := self._lane(key)) is not None:
+        if (lane := self._working.pop(key, None)) is not None:
             self._leave(lane)
         if key in self._dirty:
             self._dirty.discard(key)
