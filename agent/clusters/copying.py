@@ -41,6 +41,7 @@ _UNSYNCED_SECONDS = 2.0
 class CopyRoom(Controller[Item]):
     """One reconciliation per original and target."""
 
+    workers = 64
     kind: ClassVar[Kind]
     label: ClassVar[str] = names.LABEL_PARENT_CLUSTER_UID
     """On every copy of this room: the UID of this cluster."""
@@ -118,6 +119,10 @@ class CopyRoom(Controller[Item]):
         informer = self._copies.get(target.node_name)
         return informer is not None and any(not self._kept_by_another(copy, target) for copy in informer.store)
 
+    def lane(self, item: Item) -> str:
+        """A target that does not answer holds up no other."""
+        return item[0]
+
     async def reconcile(self, item: Item) -> float | None:
         """Bring one copy in line."""
         node, namespace, name = item
@@ -167,8 +172,7 @@ class CopyRoom(Controller[Item]):
         try:
             if copy is None and not self.deps.namespaces.is_in_use(original.namespace):
                 raise place.not_copied(not_enabled(original.namespace))
-            content = await self.content(original)
-            if content is None:
+            if (content := await self.content(original)) is None:
                 return None
             if (wait := await self._write(place, content, copy)) > 0:
                 return wait
@@ -235,19 +239,20 @@ class CopyRoom(Controller[Item]):
         return obj is not None and obj.deleting
 
     def _items(self, original: Object) -> Iterable[Item]:
-        if original.deleting and podstate.is_held(original.finalizers):
+        held = original.deleting and podstate.is_held(original.finalizers)
+        if held:
             yield ("", *original.key)
-        if original.deleting or self.shared(original):
-            yield from ((node, *original.key) for node in self._copies)
-        else:
-            left = {node for node, copies in self._copies.items() if copies.store.get(original.key)}
-            yield from ((node, *original.key) for node in left.union(self.problems(original.key)))
+        wanted = original.deleting or self.shared(original)
+        serving = {each.node_name for each in self.deps.targets.serving(original.namespace)} if wanted else ()
+        for node, copies in self._copies.items():
+            item = (node, *original.key)
+            if held or node in serving or copies.store.get(original.key) or self._blocked.message(item):
+                yield item
 
     def _turned(self, namespace: str) -> None:
-        for original in self.originals.store:
-            if original.namespace == namespace:
-                for item in self._items(original):
-                    self.queue.add(item)
+        for each in self.originals.store:
+            for item in self._items(each) if each.namespace == namespace else ():
+                self.queue.add(item)
 
     def _left(self, node: str) -> list[Item]:
         informer = self._copies.get(node)
@@ -256,9 +261,8 @@ class CopyRoom(Controller[Item]):
     def _attached(self, target: Target) -> None:
         if target.is_self:
             return
-        labels = f"{self.label}={self.deps.cluster_uid}"
-        informer = target.informer(self.kind, labels=labels, reduce=metadata_only if self.slim else None)
-        node = target.node_name
+        node, mine = target.node_name, f"{self.label}={self.deps.cluster_uid}"
+        informer = target.informer(self.kind, labels=mine, reduce=metadata_only if self.slim else None)
         self._copies[node] = informer
         self.watch(informer, lambda copy: ((node, *copy.key),), required=False)
         informer.subscribe(lambda old, new: self.deps.prerequisites.taken(target) if new is None else None)
@@ -266,18 +270,15 @@ class CopyRoom(Controller[Item]):
     def _target_changed(self, target: Target) -> None:
         node = target.node_name
         if target.ready and node in self._copies:
-            for item in self._left(node):
+            served = (each for each in self.originals.store if target.serves(each.namespace) and self.shared(each))
+            for item in (*self._left(node), *((node, *each.key) for each in served)):
                 self.queue.add(item)
-            for original in self.originals.store:
-                if target.serves(original.namespace) and self.shared(original):
-                    self.queue.add((node, *original.key))
 
     def _detached(self, target: Target) -> None:
         node = target.node_name
         self._copies.pop(node, None)
         self._copier.forget_all(lambda item: item[0] == node)
         self._unshared = {item: since for item, since in self._unshared.items() if item[0] != node}
-        for item in self._blocked.items():
-            if item[0] == node:
-                self._blocked.gone(item)
-                self.queue.add(("", *item[1:]))
+        for item in [item for item in self._blocked.items() if item[0] == node]:
+            self._blocked.gone(item)
+            self.queue.add(("", *item[1:]))

@@ -34,10 +34,12 @@ class Controller(ABC, Generic[K]):
     name: ClassVar[str]
     workers: ClassVar[int] = 8
     """Keys that are reconciled at the same time, unless the constructor is given another number."""
+    lane_width: ClassVar[int] = 8
+    """The same of one lane."""
 
     def __init__(self, workers: int | None = None) -> None:
         self._concurrency = workers or self.workers
-        self.queue: WorkQueue[K] = WorkQueue(order=self.order)
+        self.queue: WorkQueue[K] = WorkQueue(order=self.order, lane=self.lane, lane_width=self.lane_width)
         self._sources: list[Informer] = []
         self._watchdog = Watchdog(self.name, lambda: self.queue.statistics().waiting)
         self._reconciles = {outcome: RECONCILES.labels(self.name, outcome) for outcome in _OUTCOMES}
@@ -54,6 +56,10 @@ class Controller(ABC, Generic[K]):
     def order(self, key: K) -> Any:
         """What of a key decides which comes first, the smallest; asked when the key is enqueued."""
         return 0
+
+    def lane(self, key: K) -> Hashable:
+        """What a key waits for, such as a cluster: where that is slow, keys of other lanes go on. None for nothing."""
+        return None
 
     def watch(
         self, informer: Informer, keys: Callable[[Object], Iterable[K]], *, required: bool = True

@@ -3,8 +3,8 @@
 import asyncio
 import heapq
 import itertools
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from agent.base.backoff import Backoff
@@ -25,7 +25,8 @@ class WorkQueue(Generic[K]):
     """Keys by `order`, the smallest first, and where that does not differ in the order of their arrival.
 
     A key added while it is being worked on is handed out again after `done`; a key added while it waits stays where
-    it is. `retry` waits longer each time, until `forget`.
+    it is. `retry` waits longer each time, until `forget`. Of the keys of one `lane` (None: those without) at most
+    `lane_width` are worked on at a time: the next ones wait, and hold up none of another lane.
     """
 
     def __init__(
@@ -34,12 +35,19 @@ class WorkQueue(Generic[K]):
         first_delay: float = 0.05,
         longest_delay: float = 60.0,
         order: Callable[[K], Any] = lambda key: 0,
+        lane: Callable[[K], Hashable] = lambda key: None,
+        lane_width: int = 1,
     ) -> None:
         self._ready: list[tuple[Any, int, K]] = []
+        self._lane, self._lane_width = lane, lane_width
+        self._busy: Counter[Hashable] = Counter()
+        self._behind: defaultdict[Hashable, list[tuple[Any, int, K]]] = defaultdict(list)
+        """By lane that is full: what else is ready in it."""
         self._arrivals = itertools.count()
         self._order = order
         self._waiting: set[K] = set()
-        self._working: set[K] = set()
+        self._working: dict[K, Hashable] = {}
+        """Each with the lane in which it was taken."""
         self._dirty: set[K] = set()
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._backoffs: dict[K, Backoff] = {}
@@ -49,7 +57,7 @@ class WorkQueue(Generic[K]):
 
     def statistics(self) -> Statistics:
         """How much there is to do."""
-        return Statistics(len(self._ready), len(self._working), len(self._timers), len(self._backoffs))
+        return Statistics(len(self._waiting), len(self._working), len(self._timers), len(self._backoffs))
 
     def add(self, key: K) -> None:
         """Have the key worked on now, or again once the present work on it is done."""
@@ -60,8 +68,12 @@ class WorkQueue(Generic[K]):
             self._dirty.add(key)
         elif key not in self._waiting:
             self._waiting.add(key)
-            heapq.heappush(self._ready, (self._order(key), next(self._arrivals), key))
-            self._wake()
+            entry, lane = (self._order(key), next(self._arrivals), key), self._lane(key)
+            if self._is_full(lane):
+                heapq.heappush(self._behind[lane], entry)
+            else:
+                heapq.heappush(self._ready, entry)
+                self._wake()
 
     def add_after(self, key: K, delay: float) -> None:
         """Have the key worked on in `delay` seconds, or at an earlier time already planned."""
@@ -90,7 +102,7 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """Wait for a key and take it; `done` must follow."""
-        while not self._ready:
+        while (key := self._take()) is None:
             idle = asyncio.get_running_loop().create_future()
             self._idle.append(idle)
             try:
@@ -100,10 +112,24 @@ class WorkQueue(Generic[K]):
                     # It may have been woken for a key that another one has to take now.
                     self._wake()
                 raise
-        _, _, key = heapq.heappop(self._ready)
-        self._waiting.discard(key)
-        self._working.add(key)
         return key
+
+    def _take(self) -> K | None:
+        while self._ready:
+            entry = heapq.heappop(self._ready)
+            key, lane = entry[2], self._lane(entry[2])
+            if self._is_full(lane):
+                heapq.heappush(self._behind[lane], entry)
+                continue
+            if lane is not None:
+                self._busy[lane] += 1
+            self._waiting.discard(key)
+            self._working[key] = lane
+            return key
+        return None
+
+    def _is_full(self, lane: Hashable) -> bool:
+        return lane is not None and self._busy[lane] >= self._lane_width
 
     def _wake(self) -> None:
         while self._idle:
@@ -114,10 +140,21 @@ class WorkQueue(Generic[K]):
 
     def done(self, key: K) -> None:
         """The work on a key that was taken has ended."""
-        self._working.discard(key)
+        if (lane := self._working.pop(key, None)) is not None:
+            self._leave(lane)
         if key in self._dirty:
             self._dirty.discard(key)
             self.add(key)
+
+    def _leave(self, lane: Hashable) -> None:
+        self._busy[lane] -= 1
+        if not self._busy[lane]:
+            del self._busy[lane]
+        if behind := self._behind.get(lane):
+            heapq.heappush(self._ready, heapq.heappop(behind))
+            self._wake()
+            if not behind:
+                del self._behind[lane]
 
     def _due(self, key: K) -> None:
         self._timers.pop(key, None)

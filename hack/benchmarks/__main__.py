@@ -21,6 +21,7 @@ from hack.benchmarks.errors import BenchError
 from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.gateway import STREAM_MIB, gateway
 from hack.benchmarks.idle import idle
+from hack.benchmarks.links import LINKS, TARGETS_ALL, links
 from hack.benchmarks.logs import LOG_MIB, logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.move import MOVED, move
@@ -75,6 +76,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = applied(options.workloads, options.clusters, progress, profile=options.profile)
         case "logs":
             work = logs(options.mib, progress)
+        case "links":
+            work = links((options.links, options.targets), progress)
         case "gateway":
             work = gateway(options.mib, progress)
         case _:
@@ -135,7 +138,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     gates.add_argument(
         "--mib", type=count, default=STREAM_MIB, metavar="N", help=f"length of the stream (default {STREAM_MIB})"
     )
-    for parser_ in (bursts, mixes, idles, places, shared, follows, moves, streams, decided, gates, apps):
+    linked = benchmarks.add_parser("links", help="shared Services over many Targets until their links are Programmed")
+    linked.add_argument("--links", type=count, default=LINKS, metavar="N", help=f"how many (default {LINKS})")
+    linked.add_argument(
+        "--targets", type=count, default=TARGETS_ALL, metavar="N", help=f"over how many Targets (default {TARGETS_ALL})"
+    )
+    for parser_ in (bursts, mixes, idles, places, shared, follows, moves, streams, decided, gates, apps, linked):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

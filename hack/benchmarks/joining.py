@@ -6,23 +6,44 @@ from collections.abc import Mapping
 from agent.api.kinds import NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SOURCES, TARGETS
 from agent.kube.client import Client
 from agent.sandbox import kubeconfig, manifests
+from agent.sandbox.faults import LossyProxy
 from agent.sandbox.objects import apply
 from hack.benchmarks.lab import Lab
 from hack.benchmarks.manifests import moved, namespace
 
 
-async def join(lab: Lab, name: str, there: Client, labels: Mapping[str, str] | None = None) -> None:
-    """Make the namespace of this name in a target a target of the one in the source, which gets these labels."""
+async def join(
+    lab: Lab,
+    name: str,
+    *targets: Client,
+    labels: Mapping[str, str] | None = None,
+    by: Mapping[str, LossyProxy] | None = None,
+) -> None:
+    """Make the namespace of this name in each target a target of the one in the source, which gets these labels.
+
+    :param by: by name of a cluster, what stands before its API server
+    """
+    await lab.source.create(NAMESPACES, namespace(name, dict(labels or {})))
+    for there in targets:
+        await _lead(lab, name, there, (by or {}).get(there.name))
+
+
+async def _lead(lab: Lab, name: str, there: Client, proxy: LossyProxy | None) -> None:
     here, source = lab.source, lab.names[0]
-    await here.create(NAMESPACES, namespace(name, dict(labels or {})))
     await there.create(NAMESPACES, namespace(name))
     await apply(there, SOURCES, moved(manifests.source(source), name))
     await apply(there, SERVICE_ACCOUNTS, moved(manifests.service_account(source), name))
-    server = lab.sandbox[there.name].server
-    authority = (lab.sandbox.directory / there.name / "pki" / "ca.crt").read_bytes()
+    server, authority = authority_of(lab, there.name)
+    if proxy is not None:
+        server, authority = proxy.url, proxy.authority
     config = kubeconfig.render(there.name, server, authority, token=await _token(there, name, source))
     await apply(here, SECRETS, moved(manifests.secret(there.name, config), name))
     await apply(here, TARGETS, moved(manifests.target(there.name), name))
+
+
+def authority_of(lab: Lab, cluster: str) -> tuple[str, bytes]:
+    """The address of an API server, and whom to trust there."""
+    return lab.sandbox[cluster].server, (lab.sandbox.directory / cluster / "pki" / "ca.crt").read_bytes()
 
 
 async def _token(client: Client, namespace: str, account: str) -> str:

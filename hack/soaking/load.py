@@ -97,7 +97,7 @@ class _Load:
     async def run(self, seconds: float) -> tuple[Found, Figures]:
         """Fill, keep busy, measure, and wait until nothing is left to do."""
         labels = {LABEL_ENABLED: ENABLED_VALUE}
-        await asyncio.gather(*(join(self._lab, name, there, labels) for name, there in self._homes.items()))
+        await asyncio.gather(*(join(self._lab, name, there, labels=labels) for name, there in self._homes.items()))
         await until(f"{TARGET_COUNT} virtual nodes take pods", lambda: takes_pods(self._lab, TARGET_COUNT))
         watching = asyncio.ensure_future(self._informer.run())
         try:

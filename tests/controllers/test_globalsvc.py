@@ -1,14 +1,17 @@
 """Copies of shared Services go through every change that a user may make of the original, on real API servers."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from agent.api import names
 from agent.api.kinds import SERVICES
+from agent.clusters.copying import Item
 from agent.controllers.globalsvc import GlobalServices
 from tests.controllers.pair import Pair
-from tests.waiting import gone
+from tests.kube.relay import Relay
+from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
 
@@ -55,3 +58,40 @@ async def test_a_copy_follows_its_original_through_every_change_of_type_and_port
         await gone(lambda: pair.here.get(SERVICES, "web", pair.namespace))
         await pair.create(SERVICES, "web", metadata=SHARED, spec={**WEB, "clusterIP": "None"})
         await pair.copy(SERVICES, "web", has(clusterIP="None", selector={"app": "web"}))
+
+
+class Noted(GlobalServices):
+    """The room, and which copies it has looked at."""
+
+    seen: ClassVar[list[Item]] = []
+
+    async def reconcile(self, item: Item) -> float | None:
+        self.seen.append(item)
+        return await super().reconcile(item)
+
+
+async def test_targets_of_other_namespaces_are_not_looked_at(pair: Pair) -> None:
+    async with pair.at_work(Noted):
+        assert pair.deps is not None
+        other = await pair.deps.targets.connect(("elsewhere", "eu"), pair.connection, "first")
+        await until(lambda: other.ready)
+        await pair.create(SERVICES, "web", metadata=SHARED, spec=WEB)
+        await pair.copy(SERVICES, "web")
+        await pair.here.delete(SERVICES, "web", pair.namespace)
+        await pair.gone(SERVICES, "web")
+    looked_at = {node for node, namespace, _ in Noted.seen if namespace == pair.namespace}
+    assert looked_at == {names.virtual_node(pair.namespace, "eu")}
+
+
+async def test_a_target_that_does_not_answer_holds_up_no_other(pair: Pair) -> None:
+    async with Relay.started(pair.connection) as relay, pair.at_work(GlobalServices):
+        assert pair.deps is not None
+        # What waits for an answer waits for longer than this test.
+        pair.deps.local.client.session.timeout = 600.0
+        dark = await pair.connect("dark", relay.connection)
+        relay.freeze(lambda method, path: method == "POST" and path.endswith("/services"))
+        for number in range(2 * GlobalServices.lane_width):
+            await pair.create(SERVICES, f"web-{number}", metadata=SHARED, spec=WEB)
+        for number in range(2 * GlobalServices.lane_width):
+            await pair.copy(SERVICES, f"web-{number}")
+        assert dark.ready

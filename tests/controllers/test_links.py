@@ -17,6 +17,7 @@ from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom
 from agent.kube.errors import NotFound
 from tests.controllers.pair import Pair
+from tests.controllers.rooms import running
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu
 from tests.kube.relay import Relay
 from tests.waiting import until
@@ -195,6 +196,31 @@ async def test_a_target_that_is_cut_off_is_told_in_its_rows_and_in_no_other(pair
         relay.mend()
         await links.once(lambda link: rows(link) == BOTH and condition(link, "Ready")[0] == "True")
         assert eu.ready
+
+
+async def test_what_is_told_stays_while_an_agent_that_has_started_connects(pair: Pair, found: list[Any]) -> None:
+    rooms = list[ServiceLinksRoom]()
+
+    def links_room(deps: Deps) -> ServiceLinksRoom:
+        rooms.append(ServiceLinksRoom(deps))
+        return rooms[-1]
+
+    async with pair.at_work(links_room, EndpointsRoom, GlobalServices, service_links=True):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.shared_by("True", "EndpointSlices")
+        await pair.copy(SERVICES, "web")
+        await links.offer(pair.there, "10.2.0.1")
+        told = await links.once(lambda link: rows(link) == BOTH[:1])
+    async with running(pair.clusters[0], links_room, EndpointsRoom, GlobalServices, service_links=True) as deps:
+        pair.deps = deps
+        await until(lambda: rooms[-1].queue.statistics().delayed)
+        eu = await pair.connect("eu")
+        await until(lambda: eu.ready and not sum(rooms[-1].queue.statistics()[:3]))
+        await rooms[-1].reconcile((pair.namespace, "web"))
+        after = await pair.here.get(SERVICE_LINKS, "web", pair.namespace)
+        assert after["metadata"]["resourceVersion"] == told["metadata"]["resourceVersion"]
+        assert after["status"] == told["status"]
 
 
 async def test_without_their_crd_endpoints_are_told_all_the_same(

@@ -177,3 +177,40 @@ async def test_a_room_whose_work_loses_the_cancellation_ends_all_the_same(caplog
     assert task.cancelled()
     assert len(room.times["a"]) == 2
     assert "test worker was cancelled and goes on" in caplog.text
+
+
+class Lanes(Controller[tuple[str, int]]):
+    """One of its lanes never gets an answer."""
+
+    name: ClassVar[str] = "lanes"
+    workers = 8
+    lane_width = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: set[int] = set()
+        self.done: set[tuple[str, int]] = set()
+
+    def lane(self, key: tuple[str, int]) -> str:
+        return key[0]
+
+    async def reconcile(self, key: tuple[str, int]) -> float | None:
+        if key[0] == "dark":
+            self.waiting.add(key[1])
+            await asyncio.Event().wait()
+        self.done.add(key)
+        return None
+
+
+@pytest.mark.looptime
+async def test_a_lane_in_which_nothing_ends_holds_up_no_other() -> None:
+    room = Lanes()
+    keys = [(lane, number) for number in range(20) for lane in ("dark", "light")]
+    for key in keys:
+        room.queue.add(key)
+    task = asyncio.create_task(room.run())
+    await asyncio.sleep(1)
+    assert room.done == {key for key in keys if key[0] == "light"}
+    assert room.waiting == set(range(4))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

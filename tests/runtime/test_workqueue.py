@@ -213,3 +213,68 @@ async def test_of_many_workers_each_takes_one_of_many_keys() -> None:
     async with asyncio.timeout(5):
         found = await asyncio.gather(*workers, return_exceptions=True)
     assert [key for key in found if isinstance(key, int)] == list(range(25))
+
+
+async def test_keys_of_a_lane_that_is_full_hold_up_none_of_another() -> None:
+    queue: WorkQueue[str] = WorkQueue(lane=lambda key: key[0], lane_width=2)
+    for key in ("a1", "a2", "a3", "a4", "b1"):
+        queue.add(key)
+    assert [await queue.get() for _ in range(3)] == ["a1", "a2", "b1"]
+    assert queue.statistics()[:2] == (2, 3)
+    queue.done("b1")
+    waiting = asyncio.ensure_future(queue.get())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.add("a5")
+    queue.done("a2")
+    assert await waiting == "a3"
+    queue.done("a1")
+    queue.done("a3")
+    assert [await queue.get() for _ in range(2)] == ["a4", "a5"]
+    for key in ("a4", "a5"):
+        queue.done(key)
+    assert queue.statistics() == (0, 0, 0, 0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["add", "get", "done"]), st.integers(0, 11)),
+        max_size=120,
+    )
+)
+def test_a_lane_is_never_wider_than_it_is_and_nothing_stays_behind(script: list[tuple[str, int]]) -> None:
+    async def run() -> None:
+        queue: WorkQueue[int] = WorkQueue(lane=lambda key: key % 4 or None, lane_width=2)
+        working: list[int] = []
+        takers: list[asyncio.Task[int]] = []
+
+        async def settle() -> None:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            for task in [task for task in takers if task.done()]:
+                takers.remove(task)
+                working.append(task.result())
+            lanes = Counter(key % 4 for key in working)
+            assert all(lanes[lane] <= 2 for lane in (1, 2, 3))
+
+        for step, key in script:
+            match step:
+                case "add":
+                    queue.add(key)
+                case "get":
+                    takers.append(asyncio.ensure_future(queue.get()))
+                case "done" if key in working:
+                    working.remove(key)
+                    queue.done(key)
+            await settle()
+        takers += [asyncio.ensure_future(queue.get()) for _ in range(12)]
+        await settle()
+        while working:
+            queue.done(working.pop())
+            await settle()
+        assert queue.statistics()[:2] == (0, 0)
+        for task in takers:
+            task.cancel()
+        await asyncio.gather(*takers, return_exceptions=True)
+
+    asyncio.run(run())

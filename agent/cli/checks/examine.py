@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from agent.api.admission import policies as made
 from agent.api.kinds import POLICIES
-from agent.cli.checks import clusters, lookup, namespaces, rights, targets, webhook
+from agent.cli.checks import clusters, linked, lookup, namespaces, rights, targets, webhook
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import View
 
@@ -54,6 +54,8 @@ CHECKS: tuple[Check, ...] = (
     namespaces.unproxied,  # ... and what goes wrong all the same.
     namespaces.obstacles,
     lookup.services,
+    linked.links,
+    linked.gateways,
     namespaces.unscheduled,
     _unread,
 )

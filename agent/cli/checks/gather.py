@@ -15,12 +15,14 @@ from agent.api.kinds import (
     CRDS,
     ENDPOINT_SLICES,
     EVENTS,
+    GATEWAY_PEERS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
     POLICIES,
     POLICY_BINDINGS,
     SECRETS,
+    SERVICE_LINKS,
     SERVICES,
     SOURCES,
     VALIDATING_WEBHOOKS,
@@ -96,6 +98,8 @@ class Gatherer:
             unscheduled=tuple(unscheduled.values()) if unscheduled is not None else None,
             proxies=tuple(proxies) if proxies is not None else None,
             services=services,
+            links=tuple(await self._ours(SERVICE_LINKS)),
+            peers=tuple(await self._ours(GATEWAY_PEERS)),
             unread=tuple(self._unread),
         )
 

@@ -155,5 +155,9 @@ class View:
     """Proxy pods of this cluster."""
     services: frozenset[Key] | None = None
     """Services of this cluster."""
+    links: tuple[Raw, ...] = ()
+    """ServiceLinks of this cluster."""
+    peers: tuple[Raw, ...] = ()
+    """GatewayPeers of this cluster: the gateways of others, which its own call."""
     unread: tuple[tuple[str, str], ...] = ()
     """What could not be read, and why."""

@@ -43,6 +43,7 @@ class EndpointsRoom(Controller[At]):
     """One reconciliation per Service and cluster that is told of it."""
 
     name = "endpoints"
+    workers = 64
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
@@ -72,6 +73,10 @@ class EndpointsRoom(Controller[At]):
     def order(self, key: At) -> int:
         """Services that have been told of nowhere yet go before those that are looked at again, for one all at once."""
         return int(key in self._busy_until)
+
+    def lane(self, key: At) -> str:
+        """A cluster that does not answer holds up no other."""
+        return key[0]
 
     async def reconcile(self, key: At) -> float | None:
         """Bring one Service in one cluster in line."""
@@ -205,8 +210,10 @@ class EndpointsRoom(Controller[At]):
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         """The pod networks of a target decide whether it and others tell each other of addresses."""
-        if are_networks_new(old, new):
-            self._all("")
+        node = new or old
+        if node is not None and are_networks_new(old, new):
+            target = self._sharing.target_object(node.name)
+            self._all(target.namespace if target is not None else "")
 
     def _target_changed(self, target: Target) -> None:
         """A target that comes or goes, or whose stores can be believed from now on, has every shared Service looked at

@@ -38,7 +38,7 @@ class NetworkDriverRoom(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "networkdriver"
-    workers = 2
+    workers = 16
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()

@@ -37,7 +37,8 @@ class FollowRoom(Controller[Item]):
     """One reconciliation per object and target."""
 
     name = "follow"
-    workers = 32
+    workers = 128
+    lane_width = 32
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
@@ -103,6 +104,10 @@ class FollowRoom(Controller[Item]):
     def places(self, proxy: Object) -> dict[str, str]:
         """What a pod needs that is in one target only, and the virtual node of that (see `Provider`)."""
         return self._claims.places(proxy)
+
+    def lane(self, item: Item) -> str:
+        """A target that does not answer holds up no other."""
+        return item.node
 
     async def reconcile(self, item: Item) -> float | None:
         """Bring one object in one target in line, then tell those who wait for it."""

@@ -3,7 +3,9 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
+from agent.api.conditions import find_condition
 from agent.clusters.deps import Deps
+from agent.clusters.target import State
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
@@ -96,6 +98,8 @@ class Around:
         if node and self._sharing.is_at_home(service):
             return Offer(any=False, ready=0)
         target = self._deps.targets.by_node(node) if node else None
+        if node and (target is None or target.record.state is State.CONNECTING):
+            self.while_connecting(node)
         unread = target is not None and target.ready and not self._sharing.is_synced(node)
         if unread and self._sharing.informer(node).error is None:
             raise NotYet
@@ -106,3 +110,11 @@ class Around:
         some = (endpoint.get("nodeName") not in away for slice in own for endpoint in slice.get("endpoints") or ())
         counts = (len(found) for slice in own for at, found in ready(slice).items() if at not in away)
         return Offer(any=any(some), ready=sum(counts))
+
+    def while_connecting(self, node: str) -> str:
+        """Why its Target has not been ready. Raises NotYet where it has: what it offers is about to be known."""
+        obj = self._sharing.target_object(node)
+        said = find_condition((obj.decode().get("status") or {}).get("conditions"), "Ready") if obj else None
+        if said is None or said.get("status") == "True":
+            raise NotYet
+        return str(said.get("message", ""))

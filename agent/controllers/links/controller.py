@@ -217,8 +217,10 @@ class ServiceLinksRoom(Controller[Key]):
             self._all(obj.namespace)
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        if are_networks_new(old, new):
-            self._all("")
+        node = new or old
+        if node is not None and are_networks_new(old, new):
+            target = self._sharing.target_object(node.name)
+            self._all(target.namespace if target is not None else "")
 
     def _target_changed(self, target: Target) -> None:
         there = self._deps.targets.get(target.key) is target

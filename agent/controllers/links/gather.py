@@ -10,13 +10,13 @@ from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS
 from agent.clusters.target import State
 from agent.controllers.links.answers import AWAY, Answers
-from agent.controllers.links.callers import Around, Callers, Cluster, NotYet, Offer
+from agent.controllers.links.callers import Around, Callers, Cluster, Offer
 from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
 from agent.drivers.gateway import Gateway
 from agent.drivers.sharing import Sharing
-from agent.kube.store import Key, Object
+from agent.kube.store import Key
 from agent.model.endpoints import is_mirror
 from agent.model.links import REASONS, Link, Peer, link, peer
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding, Pair, said_by
@@ -26,7 +26,6 @@ _OFF = REASONS["none"]
 _NAMES = {reason: name for name, reason in REASONS.items()}
 _COPIED = "multicluster/Shared"
 """Condition of a Service that has not all the copies that it should have."""
-
 
 Raw = dict[str, Any]
 
@@ -95,12 +94,9 @@ class Gather:
             return problem
         if cluster.node == HERE:
             return None
-        target, obj = self._deps.targets.by_node(cluster.node), self._sharing.target_object(cluster.node)
+        target = self._deps.targets.by_node(cluster.node)
         if target is None or target.record.state is State.CONNECTING:
-            said = find_condition((obj.decode().get("status") or {}).get("conditions"), "Ready") if obj else None
-            if said is None or said.get("status") == "True":
-                raise NotYet
-            return Finding("False", AWAY, f"Target {cluster.name}: {said.get('message', '')}")
+            return Finding("False", AWAY, f"Target {cluster.name}: {self._around.while_connecting(cluster.node)}")
         if not target.ready:
             return Finding("False", AWAY, f"Target {cluster.name}: {target.record.message}")
         if self._sharing.place(cluster.node, service) is None:
@@ -164,10 +160,6 @@ class Gather:
         seen = (*((obj.version if obj is not None else "") for obj in objects), *networks)
         known = self._links.get((home, far))
         if known is None or known[0] != seen:
-            peers = [_peer(obj, told) for obj, told in zip(objects, networks, strict=True)]
+            peers = [peer(obj.decode(), told) if obj else Peer("") for obj, told in zip(objects, networks, strict=True)]
             known = self._links[home, far] = (seen, link(peers[0] if home else None, peers[1]))
         return known[1]
-
-
-def _peer(obj: Object | None, networks: object) -> Peer:
-    return peer(obj.decode(), networks) if obj is not None else Peer("")  # type: ignore[arg-type]

@@ -1,0 +1,53 @@
+"""What ServiceLinks and GatewayPeers of this cluster say: which endpoints are not reached, and which gateways. Pure."""
+
+from collections.abc import Iterable, Iterator
+
+from agent.api.conditions import find_condition
+from agent.cli.checks.finding import Finding, ok, warn
+from agent.cli.checks.view import Raw, View
+from agent.model.servicelinks import CONNECTED, READY
+
+_SHOWN = 3
+_NOBODY = "no agent has said anything about it"
+_SEE = "see that the agent of this cluster leads, and has the flag {}"
+_PODS = "NoEndpoints"
+"""Of a Service without a pod that is ready: its user's business, and no fault of the installation."""
+
+
+def links(view: View) -> Iterator[Finding]:
+    """Callers reach what ServiceLinks mean, as far as anybody knows."""
+    bad, well = _judge(view.links, READY, _SEE.format("--service-links"))
+    for (reason, message), objects in bad.items():
+        if reason != _PODS:
+            yield warn(f"ServiceLink {_named(objects)}", f"endpoints are not reached ({reason})", message)
+    if well:
+        yield ok("links", f"{well} of {len(view.links)} ServiceLinks work")
+
+
+def gateways(view: View) -> Iterator[Finding]:
+    """The gateways of other clusters answer those of this one."""
+    bad, well = _judge(view.peers, CONNECTED, _SEE.format("--gateway"))
+    for (reason, message), objects in bad.items():
+        yield warn(f"GatewayPeer {_named(objects)}", f"its gateways are not reached ({reason})", message)
+    if well:
+        yield ok("gateways", f"{well} of {len(view.peers)} GatewayPeers answer")
+
+
+def _judge(objects: Iterable[Raw], type: str, remedy: str) -> tuple[dict[tuple[str, str], list[Raw]], int]:
+    """What is not well, all together of which the same is said, and how many are."""
+    bad, well = dict[tuple[str, str], list[Raw]](), 0
+    for obj in objects:
+        said = find_condition((obj.get("status") or {}).get("conditions"), type)
+        if said is not None and said["status"] == "True":
+            well += 1
+        elif said is None:
+            bad.setdefault((_NOBODY, remedy), []).append(obj)
+        else:
+            bad.setdefault((str(said.get("reason", "")), str(said.get("message", ""))), []).append(obj)
+    return bad, well
+
+
+def _named(objects: list[Raw]) -> str:
+    more = len(objects) - _SHOWN
+    found = sorted(f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in objects)
+    return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

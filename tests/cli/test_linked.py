@@ -1,0 +1,56 @@
+"""ServiceLinks and GatewayPeers that do not work, as doctor tells of them."""
+
+from typing import Any
+
+from agent.cli.checks import linked
+from agent.cli.checks.finding import Level
+from tests.cli.test_checks import view
+
+
+def told(name: str, type: str, status: str = "", reason: str = "", message: str = "") -> dict[str, Any]:
+    said = [{"type": type, "status": status, "reason": reason, "message": message}] if status else []
+    return {"metadata": {"namespace": "shop", "name": name}, "status": {"conditions": said}}
+
+
+def link(name: str, *said: str) -> dict[str, Any]:
+    return told(name, "Ready", *said)
+
+
+def test_links_of_which_the_same_is_said_are_one_finding() -> None:
+    away = ("False", "TargetUnreachable", "eu from here: Target eu: no answer")
+    cut = [link(f"web-{number}", *away) for number in range(5)]
+    both = list(
+        linked.links(view(links=(*cut, link("db", "False", "NoPath", "name the right ranges"), link("api", "True"))))
+    )
+    assert [each.level for each in both] == [Level.WARN, Level.WARN, Level.OK]
+    assert both[0].about == "ServiceLink shop/web-0, shop/web-1, shop/web-2 and 2 more"
+    assert (both[0].what, both[0].remedy) == ("endpoints are not reached (TargetUnreachable)", away[2])
+    assert (both[1].about, both[1].remedy) == ("ServiceLink shop/db", "name the right ranges")
+    assert both[2].what == "1 of 7 ServiceLinks work"
+
+
+def test_a_service_without_ready_pods_is_no_fault_and_a_link_that_nobody_looks_at_is() -> None:
+    assert list(linked.links(view(links=(link("web", "False", "NoEndpoints", "see the pods"),)))) == []
+    (finding,) = linked.links(view(links=(link("web"),)))
+    assert "no agent has said anything" in finding.what
+    assert "--service-links" in finding.remedy
+
+
+def test_gateways_that_do_not_answer_are_told_with_what_to_do() -> None:
+    peers = (
+        told("eu", "Connected", "False", "PeerUnreachable", "10.0.0.1:443 does not answer: see its firewall"),
+        told("us", "Connected", "True"),
+        told("ap", "Connected"),
+    )
+    found = list(linked.gateways(view(peers=peers)))
+    assert [(each.level, each.about) for each in found] == [
+        (Level.WARN, "GatewayPeer shop/eu"),
+        (Level.WARN, "GatewayPeer shop/ap"),
+        (Level.OK, "gateways"),
+    ]
+    assert found[0].remedy.endswith("see its firewall")
+    assert "--gateway" in found[1].remedy
+
+
+def test_nothing_is_said_where_nothing_is_linked() -> None:
+    assert [*linked.links(view()), *linked.gateways(view())] == []
