@@ -89,7 +89,7 @@ async def test_a_target_that_lets_nobody_look_at_imports_is_told_of_all_the_same
     mcs, few = Implementation(pair), [grant for grant in EVERYTHING if grant.kind != SERVICE_IMPORTS]
     agents = {"apiGroups": [CHAPERONS.group], "resources": ["*"], "verbs": ["*"]}
     async with (
-        installed(pair, [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]),
+        installed((pair.here, pair.there), [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]),
         shared_with_eu(pair),
         limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, [*rules(few), agents]) as weak,
         pair.at_work(
