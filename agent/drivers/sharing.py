@@ -201,7 +201,7 @@ class Sharing:
             return "" if reason == BY_ADDRESSES and self._are_apart(one, other) else reason
         reasons = {self._driver(node) for node in (one, other) if node != HERE}
         reason = reasons.pop() if len(reasons) == 1 else ""
-        return "" if reason == BY_ADDRESSES and HERE not in (one, other) and self._overlap(one, other) else reason
+        return "" if reason == BY_ADDRESSES and HERE not in (one, other) and self.overlap(one, other) else reason
 
     def _are_apart(self, one: str, other: str) -> bool:
         """Whether addresses of one of two clusters are known to lead to strangers in the other."""
@@ -210,7 +210,7 @@ class Sharing:
         told = {(each.get("status"), each.get("reason")) for each in said}
         if ("True", BY_GATEWAY) in told or any(("False", reason) in told for reason in NOT_FLAT):
             return True
-        return HERE not in (one, other) and self._overlap(one, other)
+        return HERE not in (one, other) and self.overlap(one, other)
 
     def drivers(self, node: str, service: Key) -> set[str]:
         """Those between a cluster and any other that pods behind a Service may be in, by their reasons.
@@ -240,7 +240,7 @@ class Sharing:
             known = self._networks[node] = (*versions, found)
         return known[2]
 
-    def _overlap(self, one: str, other: str) -> bool:
+    def overlap(self, one: str, other: str) -> bool:
         """Whether pods of two targets may have the same addresses."""
         mine, theirs = self.networks(one), self.networks(other)
         if not mine or not theirs:

@@ -18,7 +18,8 @@ from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, TARGET_KINDS
 from agent.api.names.links import ANNOTATION_GATEWAY, BY_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.drivers.driver import HERE
+from agent.drivers.driver import BY_ADDRESSES, HERE
+from agent.drivers.handover import Handover, Stage, Way, called, mirrored
 from agent.drivers.sharing import Sharing, are_networks_new, key_of
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.informer import Informer
@@ -50,6 +51,7 @@ class GatewayPeersRoom(Controller[At]):
         super().__init__()
         self._deps = deps
         self._sharing = Sharing(deps)
+        self._handover = Handover()
         self._busy_until: dict[At, float] = {}
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
         self._written: dict[str, Informer] = {}
@@ -100,7 +102,7 @@ class GatewayPeersRoom(Controller[At]):
         self._refused.discard(key)
         if wrote:
             self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
-        return _UNKNOWN_SECONDS if unknown - existing.keys() else None
+        return _UNKNOWN_SECONDS if unknown - existing.keys() or self._handover.concerns(node, namespace, now) else None
 
     async def _write(
         self, key: At, written: Informer, existing: dict[str, Object], wanted: dict[str, Raw], unknown: set[str]
@@ -155,13 +157,25 @@ class GatewayPeersRoom(Controller[At]):
         for key in self._sharing.known(namespace):
             if not self._sharing.is_shared(key) or not self._sharing.may_be_exported(key):
                 continue
-            if self._sharing.driver(consumer, source, key) != BY_GATEWAY or (source and self._sharing.is_at_home(key)):
+            ready = self._told_ready(Way(consumer, source, key))
+            if ready is None or (source and self._sharing.is_at_home(key)):
                 continue
             if not {consumer, source} <= set(self._sharing.nodes_of(key)):
                 continue
             if ports := self._ports(key, consumer, source):
-                found.append(Shared(key[1], ports, self._ready(source, key)))
+                found.append(Shared(key[1], ports, ready))
         return found
+
+    def _told_ready(self, way: Way) -> int | None:
+        """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""
+        driver, written = self._sharing.driver(*way), self._written.get(way.consumer)
+        peer = (way.service[0], self._sharing.gateway_peer(way.source))
+        if driver == BY_ADDRESSES and written is not None and called(written.store.get(peer), way.service[1]):
+            now = asyncio.get_running_loop().time()
+            stage = self._handover.stage(way, now, leads=mirrored(self._sharing, way))
+            return {Stage.WHOLE: self._ready(way.source, way.service), Stage.SPARE: 0}.get(stage)
+        self._handover.end(way)
+        return self._ready(way.source, way.service) if driver == BY_GATEWAY else None
 
     def _ports(self, key: Key, consumer: str, source: str) -> tuple[tuple[str, int], ...]:
         """Those of a Service that callers in one cluster reach in another one; none where it has no cluster IP."""
@@ -209,7 +223,8 @@ class GatewayPeersRoom(Controller[At]):
         """Read the GatewayPeers that this cluster has written in another one."""
 
         def changed(old: Object | None, new: Object | None) -> None:
-            if old is None or new is None or old.decode()["metadata"]["generation"] != _generation(new):
+            generations = {each.decode()["metadata"]["generation"] for each in (old, new) if each is not None}
+            if old is None or new is None or len(generations) == 2:
                 self.queue.add((node, (new or old).namespace))  # type: ignore[union-attr]
 
         self._written[node] = informer
@@ -283,7 +298,3 @@ class GatewayPeersRoom(Controller[At]):
     def _of(self, namespace: str) -> None:
         for node in self._written:
             self.queue.add((node, namespace))
-
-
-def _generation(obj: Object) -> int:
-    return int(obj.decode()["metadata"]["generation"])
