@@ -116,7 +116,7 @@ class Clusters:
             reasons = {self._driver(node) for node in pair if node != HERE}
             known[pair] = reasons.pop() if len(reasons) == 1 else ""
         reason = known[pair]
-        return "" if reason == BY_ADDRESSES and HERE not in pair and self._overlap(one, other) else reason
+        return "" if reason == BY_ADDRESSES and HERE not in pair and self.overlap(one, other) else reason
 
     def networks(self, node: str) -> Networks | None:
         """Those of a target's pods, as its Target names them or else it tells itself; empty where neither does.
@@ -175,9 +175,9 @@ class Clusters:
         told = {(each.get("status"), each.get("reason")) for each in said}
         if ("True", BY_GATEWAY) in told or any(("False", reason) in told for reason in NOT_FLAT):
             return True
-        return HERE not in (one, other) and self._overlap(one, other)
+        return HERE not in (one, other) and self.overlap(one, other)
 
-    def _overlap(self, one: str, other: str) -> bool:
+    def overlap(self, one: str, other: str) -> bool:
         """Whether pods of two targets may have the same addresses."""
         mine, theirs = self.networks(one), self.networks(other)
         if not mine or not theirs:

@@ -82,8 +82,11 @@ class Driver(Protocol):
         """Whether callers in one cluster reach the endpoints that others offer."""
         ...
 
-    async def teardown(self, place: Place) -> None:
-        """Take away what `export` and `import_` have left in a cluster where the Service still is."""
+    async def teardown(self, place: Place) -> float | None:
+        """Take away what `export` and `import_` have left in a cluster where the Service still is.
+
+        Returns in how many seconds to look again, if something stays for a while.
+        """
         ...
 
     def forget(self, node: str, service: Key | None = None) -> None:

@@ -1,14 +1,17 @@
 """Driver `endpointslices`: for flat pod networks, each cluster gets EndpointSlices of what the others have."""
 
+import asyncio
 import contextlib
 from collections.abc import Collection, Mapping
 from typing import ClassVar, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
+from agent.api.names.links import BY_GATEWAY
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
+from agent.drivers.handover import LOOK_SECONDS, Handover, Stage, Way, led, may_stay, mirrored, origin
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -31,6 +34,7 @@ class EndpointSlices:
         self._sharing = sharing
         self._deps = sharing.deps
         self._settled: dict[tuple[str, str, str], object] = {}
+        self._handover = Handover()
 
     def detect(self, pair: Pair) -> bool:
         """Every cluster has EndpointSlices; their addresses have to mean something in the other one."""
@@ -46,8 +50,10 @@ class EndpointSlices:
     async def import_(self, place: Place) -> float | None:
         """Make the mirrors in one cluster what the others' slices are."""
         sources = [self._source(node, place) for node in self._linked(place, offering=True)]
-        await self._make(place, sources)
-        return min((each.silent_in for each in sources if each.silent_in), default=None)
+        kept = self._kept(place)
+        await self._make(place, [*sources, *kept])
+        later = [each.silent_in for each in sources if each.silent_in]
+        return min([*later, LOOK_SECONDS] if kept else later, default=None)
 
     async def offered(self, place: Place) -> Finding:
         """Slices are read where they are."""
@@ -63,9 +69,11 @@ class EndpointSlices:
             return Finding("Unknown", UNVERIFIED, f"nobody has answered from the pods of {', '.join(unasked)}")
         return Finding("True", CONNECTED, ANSWERS)
 
-    async def teardown(self, place: Place) -> None:
-        """Delete the mirrors that this driver has made in a cluster."""
-        await self._make(place, [])
+    async def teardown(self, place: Place) -> float | None:
+        """Delete the mirrors that this driver has made in a cluster, unless gateways are only about to lead there."""
+        kept = self._kept(place) if self._sharing.is_shared(place.service) else []
+        await self._make(place, kept)
+        return LOOK_SECONDS if kept else None
 
     def forget(self, node: str, service: Key | None = None) -> None:
         """A cluster is no more, or is another one; or one Service is not there any more."""
@@ -99,8 +107,8 @@ class EndpointSlices:
         self._settled[key] = before if before is not None else self._seen(place, sources)
 
     def _tell_outside(self, place: Place, origins: Mapping[str, Origin]) -> None:
-        for name, origin in origins.items():
-            found = [address for slice in origin.slices or () for address in outside(slice, origin.ranges)]
+        for name, each in origins.items():
+            found = [address for slice in each.slices or () for address in outside(slice, each.ranges)]
             service = self._sharing.services.store.get(place.service)
             if found and service is not None:
                 left = f"addresses outside spec.podCIDRs of Target {name} are left out: {shown(found)}"
@@ -141,8 +149,7 @@ class EndpointSlices:
         elsewhere = place.service[0] if service != place.service else ""
         if elsewhere and not (self._sharing.is_shared(service) and self._deps.settings.link_namespaces):
             return []
-        others = [HERE, *(() if self._sharing.is_at_home(service) else self._sharing.serving(service[0]))]
-        others = [node for node in others if not offering or self._sharing.may_offer(node, service)]
+        others = [node for node in self._others(service) if not offering or self._sharing.may_offer(node, service)]
         paired = [
             node
             for node in others
@@ -161,17 +168,36 @@ class EndpointSlices:
         place = self._sharing.place(node, service)
         return place is not None and self._sharing.stands_for(place)
 
+    def _others(self, service: Key) -> list[str]:
+        """All clusters that may have endpoints of a Service."""
+        return [HERE, *(() if self._sharing.is_at_home(service) else self._sharing.serving(service[0]))]
+
+    def _kept(self, place: Place) -> list["_Source"]:
+        """The other clusters whose endpoints came here by this driver, while gateways do not lead there yet."""
+        found, now = list[_Source](), asyncio.get_running_loop().time()
+        rule, names_of = self._sharing.rule(place.service), self._sharing.called(place.node)
+        for node in self._others(place.service) if self._sharing.original(place.service) == place.service else ():
+            way = Way(place.node, node, place.service)
+            if (
+                self._sharing.driver(*way) != BY_GATEWAY
+                or not mirrored(self._sharing, way)
+                or not may_stay(self._sharing, way)
+                or not rule.allows(self._sharing.called(node), names_of)
+            ):
+                self._handover.end(way)
+            elif self._handover.stage(way, now, leads=led(self._sharing, way)) is Stage.WHOLE:
+                found.append(self._source(node, place))
+        return found
+
     def _source(self, node: str, place: Place) -> "_Source":
         silent_in = self._silent_in(node)
         slices = None
         if self._sharing.is_synced(node):
             service = self._sharing.original(place.service)
             slices = self._sharing.own_slices(node, service)
-        obj = self._sharing.target_object(node)
-        origin = names.origin(*obj.key) if obj is not None else self._deps.cluster_uid
         target = self._deps.targets.by_node(node) if node != HERE else None
-        ports = self._sharing.ports(place, node)
-        return _Source(origin, slices, silent_in, target.ranges if target is not None else ANYWHERE, ports)
+        ranges, ports = target.ranges if target is not None else ANYWHERE, self._sharing.ports(place, node)
+        return _Source(origin(self._sharing, node), slices, silent_in, ranges, ports)
 
     def _silent_in(self, node: str) -> float | None:
         """In how many seconds a cluster counts as silent: 0 for one that does, None for one that answers.

@@ -2,13 +2,13 @@
 
 from typing import ClassVar
 
-from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import GATEWAY_PEERS
 from agent.api.names.links import BY_GATEWAY
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
 from agent.drivers.driver import HERE, Pair, Place
+from agent.drivers.handover import Way, peer_of
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
 from agent.model.gatewaytold import read
@@ -47,13 +47,9 @@ class Gateway(Nothing):
 
     def between(self, place: Place, source: str) -> Finding:
         """Whether the gateways of one cluster reach those of another one, as its GatewayPeer there says."""
-        deps = self._sharing.deps
-        target = deps.targets.by_node(place.node) if place.node else None
-        if place.node != HERE and target is None:
+        if place.node != HERE and self._sharing.deps.targets.by_node(place.node) is None:
             return Finding("Unknown", "TargetUnreachable", "it is not connected")
-        informer = deps.local.informer if target is None else target.informer
-        peers = informer(GATEWAY_PEERS, labels=f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}").store
-        peer = peers.get((place.service[0], self._sharing.gateway_peer(source)))
+        peer = peer_of(self._sharing, Way(place.node, source, place.service))
         if lacking := [node for node in (place.node, source) if not self._has_gateway(node)]:
             who = self._sharing.called(lacking[0])[-1]
             return Finding("False", "NoGateway", f"{who} has no gateway: install the chart there with gateway.enabled")

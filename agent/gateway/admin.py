@@ -27,6 +27,11 @@ class Stats:
         """Of the file that Envoy has taken in whole last."""
         return self.texts.get((_LISTENERS if listeners else _CLUSTERS) + "version_text", "")
 
+    @property
+    def listens(self) -> bool:
+        """Whether Envoy takes connections: after its start it has to load its files, and ask all peers once."""
+        return self.counters.get("listener_manager.workers_started", 0) > 0
+
     def rejected(self, *, listeners: bool) -> int:
         """How many times Envoy has refused a file, or a part of it."""
         return self.counters.get((_LISTENERS if listeners else _CLUSTERS) + "update_rejected", 0)
@@ -38,6 +43,8 @@ class Admin:
     def __init__(self, path: str) -> None:
         self._path = path
         self._http: aiohttp.ClientSession
+        self.gone = False
+        """Whether nobody was there when it was asked last; one that is slow to answer is."""
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession(connector=aiohttp.UnixConnector(self._path), timeout=_TIMEOUT)
@@ -50,11 +57,13 @@ class Admin:
 
     async def stats(self) -> Stats | None:
         """None while Envoy does not answer."""
+        self.gone = False
         try:
             async with self._http.get("http://envoy/stats") as answer:
                 text = await answer.text()
                 if answer.status != 200:
                     return None
-        except _ERRORS:
+        except _ERRORS as error:
+            self.gone = isinstance(error, aiohttp.ClientConnectorError)
             return None
         return Stats({name: int(value) for name, value in _LINE.findall(text)}, dict(_TEXT.findall(text)))

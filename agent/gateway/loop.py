@@ -63,7 +63,7 @@ class Loop:
         self.refused: dict[str, int] = {}
         self.problems: dict[str, str] = {}
         """Of peers that cannot be used, by peer."""
-        self._answers = False
+        self._answers = self._takes = False
 
     async def run(self, pulse: Callable[[], None]) -> None:
         """Go on until cancelled; `pulse` is called each time."""
@@ -99,6 +99,8 @@ class Loop:
         """Read Envoy's counters, and tell what they say."""
         stats = await self._admin.stats()
         self._answers = stats is not None
+        if stats is not None or self._admin.gone:
+            self._takes = stats is not None and stats.listens
         gateway = self._gateway
         if stats is None or gateway is None:
             return
@@ -124,11 +126,13 @@ class Loop:
         """Why this gateway takes nobody, None when it does."""
         if self._gateway is None:
             return self._input_problem
-        return None if self._answers else "Envoy does not answer"
+        if not self._answers:
+            return "Envoy does not answer"
+        return None if self._takes else "Envoy takes no connections yet: it loads its files, and asks its peers"
 
     def listens(self, peer: str) -> list[int]:
-        """Local ports that stand for Services of a peer, and that Envoy has."""
-        found = self._gateway.peers if self._gateway is not None else ()
+        """Local ports that stand for Services of a peer, and at which Envoy takes connections."""
+        found = self._gateway.peers if self._gateway is not None and self._takes else ()
         return sorted(port for each in found if each.key == peer for called in each.services for port in called.locals)
 
     def _tell(self) -> None:

@@ -36,8 +36,8 @@ _NOTHING = "refused"
 _KEEPALIVE_SECONDS = 60
 _EXTENSIONS = "type.googleapis.com/envoy.extensions."
 _SOL_SOCKET, _SO_KEEPALIVE, _IPPROTO_TCP, _TCP_KEEPIDLE = 1, 9, 6, 4
-_MANY = 1_000_000
-_EARLY_BYTES = 65536
+_MANY, _EARLY_BYTES = 1_000_000, 65536
+_NO_PORT = 1
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,7 @@ def resources(gateway: Gateway, place: Place) -> Resources:
     """All of a gateway."""
     endpoints = {(each.namespace, each.name, each.port): each.endpoints for each in gateway.services}
     clusters = list[Raw]()
-    listeners = [_health_listener(place)]
-    if gateway.peers:
-        listeners.append(_ingress(gateway, place))
+    listeners = [_health_listener(place), _ingress(gateway, place)]
     for peer in gateway.peers:
         clusters.append(_static(health_name(peer.namespace, peer.uid, gateway.cluster), [place.health]))
         for each in peer.offered:
@@ -226,13 +224,20 @@ def _listener(name: str, host: str, port: int, chains: list[Raw]) -> Raw:
 
 def _ingress(gateway: Gateway, place: Place) -> Raw:
     """What peers call. A chain stays as it is when links come and go: what changes in it ends its connections."""
-    made = _listener(INGRESS, place.host, place.port, [_chain(peer, gateway.cluster, place) for peer in gateway.peers])
+    chains = [_chain(peer, gateway.cluster, place) for peer in gateway.peers] or [_nobody()]
+    made = _listener(INGRESS, place.host, place.port, chains)
     inspector = {"@type": _EXTENSIONS + "filters.listener.tls_inspector.v3.TlsInspector"}
     return made | {
         "stat_prefix": INGRESS,
         "listener_filters": [{"name": "tls_inspector", "typed_config": inspector}],
         "listener_filters_timeout": "5s",
     }
+
+
+def _nobody() -> Raw:
+    """What no connection matches, for Envoy takes no listener without a chain: without peers all are counted, too."""
+    filters = [_proxy("nobody", _NOTHING)]
+    return {"name": "nobody", "filter_chain_match": {"destination_port": _NO_PORT}, "filters": filters}
 
 
 def _chain(peer: Peer, own: str, place: Place) -> Raw:

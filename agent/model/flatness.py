@@ -148,6 +148,8 @@ class Flatness(NamedTuple):
 NOT_TOLD = Flatness("unverified")
 ANSWERS = "its agent answers at the address of its pod"
 """What is said where it is flat."""
+NOT_REACHED = "pods are not reached at their addresses"
+"""What is said where it is not, and gateways are called instead."""
 
 
 def waits(here: Told, there: Told, asked: Asked | None) -> bool:

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.api import names
+from agent.api.conditions import find_condition
 from agent.api.kinds import GATEWAY_PEERS
 from agent.api.names.links import GATEWAY_SLICE_MANAGER
 from agent.model import hostport
 from agent.model.endpoints import is_mirror
 from agent.model.gatewaypeer import Called, Gateway, Offered, Peer, Service
 from agent.model.gatewaytold import Told
+from agent.model.servicelinks import PROGRAMMED
 
 Raw = dict[str, Any]
 _STEPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -84,6 +86,18 @@ def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, ...]]
     return {
         (each["name"], port["port"]): tuple(port.get("locals") or ()) for each in told for port in each.get("ports", ())
     }
+
+
+def leads_to(peer: Mapping[str, Any], name: str) -> bool:
+    """Whether a gateway has said that it listens at the ports of a Service of a peer, and that the peer answers it."""
+    status = peer.get("status") or {}
+    programmed = find_condition(status.get("conditions"), PROGRAMMED) or {}
+    ports = [found for (service, _), found in locals_of(peer).items() if service == name]
+    wanted = {each for found in ports for each in found}
+    if programmed.get("status") != "True" or not ports or not all(ports):
+        return False
+    says = (status.get("gateways") or {}).values()
+    return any(each.get("healthy") and wanted <= set(each.get("listens") or ()) for each in says)
 
 
 def document(own: str, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:

@@ -94,20 +94,22 @@ def build(file: Path, name: str, source: Path = REPOSITORY) -> Path:
 
 
 def build_program(program: Path, file: Path, name: str) -> Path:
-    """An image of one static program, such as a kube-scheduler, called by its own name. Raises SandboxError."""
-    start = images.Start((program.name,), environment={"PATH": "/usr/local/bin"}, user=USER)
+    """An image of one program, such as a kube-scheduler, with its shared libraries. Raises SandboxError."""
+    environment = {name: ENVIRONMENT[name] for name in ("PATH", "LD_LIBRARY_PATH")}
+    start = images.Start((program.name,), environment=environment, user=USER)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-        tree = Path(folder)
-        tree.chmod(0o755)
-        (tree / "tmp").mkdir()
-        (tree / "tmp").chmod(0o1777)
-        target = tree / "usr/local/bin" / program.name
-        target.parent.mkdir(parents=True)
+        place = _Place(Path(folder))
+        place.root.chmod(0o755)
+        (place.root / "tmp").mkdir()
+        (place.root / "tmp").chmod(0o1777)
+        place.programs.mkdir(parents=True)
+        place.libraries.mkdir()
         try:
-            shutil.copy2(program.resolve(), target)
+            shutil.copy2(program.resolve(), place.programs / program.name)
+            _copy_libraries(place, _shared([program]))
         except OSError as error:
             raise SandboxError(f"the image of {program.name} cannot be made: {error}") from error
-        return images.build(tree, file, name, start)
+        return images.build(place.root, file, name, start)
 
 
 def distributions(extras: Collection[str] = _EXTRAS) -> list[str]:
@@ -180,7 +182,15 @@ def _write_programs(place: _Place) -> None:
 
 def _write_libraries(place: _Place) -> None:
     binaries = [place.programs / f"python{_version()}", *place.python.rglob("*.so*")]
-    for library in _needed(binaries):
+    # Some come with a package of ours already.
+    needed = {path for path in _shared(binaries) if "site-packages" not in path}
+    if not any(Path(path).name.startswith("ld-") for path in needed):
+        raise SandboxError(f"ldd finds no shared libraries of {sys.executable} (on {platform.machine()})")
+    _copy_libraries(place, needed)
+
+
+def _copy_libraries(place: _Place, libraries: Iterable[str]) -> None:
+    for library in libraries:
         if Path(library).name.startswith("ld-"):
             # Programs name the loader by its whole path.
             target = place.root / library.lstrip("/")
@@ -190,14 +200,12 @@ def _write_libraries(place: _Place) -> None:
         shutil.copy2(Path(library).resolve(), target)
 
 
-def _needed(binaries: Iterable[Path]) -> set[str]:
-    """Shared libraries, but those that come with a package of ours already."""
+def _shared(binaries: Iterable[Path]) -> set[str]:
+    """Shared libraries of all of these, the loader among them; none of static ones."""
     found: set[str] = set()
     for binary in binaries:
         listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
-        found |= {path for path in _LIBRARY.findall(listed) if "site-packages" not in path}
-    if not any(Path(path).name.startswith("ld-") for path in found):
-        raise SandboxError(f"ldd finds no shared libraries of {sys.executable} (on {platform.machine()})")
+        found |= set(_LIBRARY.findall(listed))
     return found
 
 

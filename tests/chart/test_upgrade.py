@@ -39,9 +39,10 @@ from tests.chart import helm, previous, witnesses
 from tests.chart.conftest import clear
 from tests.chart.helm import NAMESPACE
 from tests.chart.witnesses import Changes, Rights, watching
-from tests.e2e import installed, manifests, shared
+from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.values import IMAGE, values
 from tests.sandbox.realnode.conftest import kubectl, why_not
 from tests.waiting import until
 
@@ -118,7 +119,7 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
         old = await asyncio.to_thread(previous.checkout, directory / "old", before)
         for tag, source in (("old", old), ("new", REPOSITORY)):
             file = directory / f"{tag}.tar"
-            await sandbox.load(await asyncio.to_thread(ownimage.build, file, f"{installed.IMAGE}:{tag}", source))
+            await sandbox.load(await asyncio.to_thread(ownimage.build, file, f"{IMAGE}:{tag}", source))
             file.unlink()
         await asyncio.gather(*(apply(sandbox, "install", name, "old") for name in CLUSTERS))
         yield sandbox
@@ -126,10 +127,10 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 
 async def apply(sandbox: Sandbox, verb: str, cluster: str, tag: str) -> None:
     """`helm install` or `helm upgrade`."""
-    values = installed.values(cluster, (), candidate_scheduler=False)
-    values["image"]["tag"] = tag
+    found = values(cluster, (), candidate_scheduler=False)
+    found["image"]["tag"] = tag
     file = sandbox.directory / f"{cluster}.json"
-    file.write_text(json.dumps(values))
+    file.write_text(json.dumps(found))
     chart = (sandbox.directory / "old" if tag == "old" else REPOSITORY) / "charts" / "flotilla"
     words = (verb, "flotilla", str(chart), "-n", NAMESPACE, "--wait", "--timeout=6m", "-f", str(file))
     await asyncio.to_thread(helm.run, *words, kubeconfig=sandbox[cluster].kubeconfig)

@@ -16,11 +16,13 @@ from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, GATEWAY_PEERS, S
 from agent.api.names.links import ANNOTATION_GATEWAY, GATEWAY_SECRET, GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
 from agent.base.certificates import Pair as Certificate
 from agent.base.certificates import names_of
-from agent.controllers.endpoints.networkdriver import NetworkDriverRoom
+from agent.clusters.deps import Deps
+from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom
 from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom
 from agent.controllers.summary import SummaryRoom
+from agent.drivers import handover
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.gatewaypeer import identity
@@ -140,20 +142,44 @@ async def shared(pair: Pair) -> AsyncIterator[Pair]:
                     await client.delete(kind, name, namespace)
 
 
+async def agents(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str) -> Deps:
+    """What runs in both clusters but gateways, and a ready pod of `web` in the other one, whose part it gives."""
+    start, there = stack.enter_async_context, pair.clusters[1]
+    far = await start(running(there, *EVERYWHERE, gateway=True, gateway_address=(f"{theirs}:15443",)))
+    source = (NetworkDriverRoom, EndpointsRoom, GatewayPeersRoom, GlobalServices, ServiceLinksRoom)
+    settings: Raw = {"gateway": True, "service_links": True, "gateway_address": (f"{mine}:15443",)}
+    await start(pair.at_work(*EVERYWHERE, *source, **settings))
+    assert pair.deps is not None
+    await pair.copy(SERVICES, "web")
+    backend = await start(serving(echo, own_address()))
+    await offer(pair.there, pair.namespace, {names.LABEL_PARENT_CLUSTER_UID: pair.deps.cluster_uid}, backend)
+    return far
+
+
+async def started(
+    stack: contextlib.AsyncExitStack, pair: Pair, far: Deps, mine: str, theirs: str
+) -> tuple[GatewayPod, GatewayPod]:
+    """The gateways of both clusters."""
+    assert pair.deps is not None
+    found = []
+    for client, cluster, at, deps in zip(
+        (pair.here, pair.there), pair.clusters, (mine, theirs), (pair.deps, far), strict=True
+    ):
+        shown = await certificate(client)
+        assert identity(deps.cluster_uid) in names_of(shown.certificate)
+        gateway = GatewayPod(deps.cluster_uid, at, kubeconfig=str(cluster.kubeconfig), drain_seconds=1)
+        gateway.bundle = type(gateway.bundle)(gateway.bundle.ca, shown)
+        found.append(await stack.enter_async_context(gateway))
+        await gateway_pod(client, at)
+    return found[0], found[1]
+
+
 async def test_a_service_is_called_in_another_cluster_through_both_gateways(shared: Pair) -> None:
     pair, mine, theirs = shared, address(), address()
-    here, there = pair.clusters
-    settings: Raw = {"gateway": True, "service_links": True}
     async with contextlib.AsyncExitStack() as stack:
-        start = stack.enter_async_context
-        far = await start(running(there, *EVERYWHERE, gateway=True, gateway_address=(f"{theirs}:15443",)))
-        source = (NetworkDriverRoom, GatewayPeersRoom, GlobalServices, ServiceLinksRoom)
-        await start(pair.at_work(*EVERYWHERE, *source, gateway_address=(f"{mine}:15443",), **settings))
+        far = await agents(stack, pair, mine, theirs)
         assert pair.deps is not None
         uid = pair.deps.cluster_uid
-        await pair.copy(SERVICES, "web")
-        backend = await start(serving(echo, own_address()))
-        await offer(pair.there, pair.namespace, {names.LABEL_PARENT_CLUSTER_UID: uid}, backend)
 
         async def told() -> bool:
             found = [await client.list(GATEWAY_PEERS, pair.namespace) for client in (pair.here, pair.there)]
@@ -163,15 +189,7 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
 
         await until(told, what="each cluster is told of the other")
 
-        gateways = []
-        for client, cluster, at, deps in ((pair.here, here, mine, pair.deps), (pair.there, there, theirs, far)):
-            shown = await certificate(client)
-            assert identity(deps.cluster_uid) in names_of(shown.certificate)
-            gateway = GatewayPod(deps.cluster_uid, at, kubeconfig=str(cluster.kubeconfig), drain_seconds=1)
-            gateway.bundle = type(gateway.bundle)(gateway.bundle.ca, shown)
-            gateways.append(await start(gateway))
-            await gateway_pod(client, at)
-
+        gateways = await started(stack, pair, far, mine, theirs)
         port = await led(pair.here, pair.namespace, ready=True)
         assert await ask(mine, port, b"hello") == b"hello"
         await says(pair, "Connected")
@@ -183,6 +201,13 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
         await led(pair.here, pair.namespace, ready=False)
         await says(pair, "PeerUnreachable")
         await gateways[1].start_envoy()
+        assert await led(pair.here, pair.namespace, ready=True) == port
+        assert await ask(mine, port, b"hello") == b"hello"
+
+        # The own Envoy ends, whatever the kubelet has said of its pod yet.
+        await gateways[0].stop("envoy")
+        await led(pair.here, pair.namespace, ready=False)
+        await gateways[0].start_envoy()
         assert await led(pair.here, pair.namespace, ready=True) == port
         assert await ask(mine, port, b"hello") == b"hello"
 
@@ -204,6 +229,97 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
         for client in (pair.here, pair.there):
             await until(lambda client=client: _none(client, GATEWAY_PEERS, pair.namespace))  # type: ignore[misc]
         await until(lambda: _refused(mine, port), what="its port is closed")
+
+
+async def ways(client: Client, namespace: str) -> dict[str, bool]:
+    """Who manages the slices of `web`, and whether any endpoint in them is ready."""
+    labels = f"{names.LABEL_SERVICE_NAME}=web"
+    found = await client.list(ENDPOINT_SLICES, namespace, labels=labels)
+    return {
+        each["metadata"]["labels"][names.LABEL_SLICE_MANAGED_BY]: any(
+            endpoint["conditions"]["ready"] for endpoint in each.get("endpoints") or ()
+        )
+        for each in found
+    }
+
+
+@contextlib.asynccontextmanager
+async def always_led(client: Client, namespace: str) -> AsyncIterator[None]:
+    """From the first moment to the last some ready endpoint of `web` is known."""
+    seen: list[dict[str, bool]] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(await ways(client, namespace))
+            await asyncio.sleep(0.02)
+
+    looking = asyncio.create_task(look())
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+    assert [each for each in seen if not any(each.values())] == []
+    assert len(seen) > 10
+
+
+async def test_from_addresses_to_gateways_and_back_there_is_always_a_way(
+    shared: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 12.0)
+    pair, mine, theirs = shared, address(), address()
+    mirrored, by_gateways = {names.SLICE_MANAGER: True}, {GATEWAY_SLICE_MANAGER: True}
+
+    async def choose(driver: str) -> None:
+        annotations = {"multicluster/network-driver": driver}
+        await pair.here.patch(TARGETS, "eu", {"metadata": {"annotations": annotations}}, pair.namespace)
+
+    async def become(*wanted: dict[str, bool]) -> None:
+        for each in wanted:
+            await until(lambda each=each: _is(each), what=f"there is {each}")  # type: ignore[misc]
+
+    async def _is(wanted: dict[str, bool]) -> bool:
+        return await ways(pair.here, pair.namespace) == wanted
+
+    async with contextlib.AsyncExitStack() as stack:
+        await choose("endpointslices")
+        far = await agents(stack, pair, mine, theirs)
+        await become(mirrored)
+        async with always_led(pair.here, pair.namespace):
+            await choose("gateway")
+            await until(lambda: _some(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told")
+            await started(stack, pair, far, mine, theirs)
+            await become(mirrored | by_gateways, by_gateways)
+            await choose("endpointslices")
+            # Who calls gateways still goes on, and nobody is sent there any more.
+            await become(by_gateways | mirrored, {GATEWAY_SLICE_MANAGER: False} | mirrored, mirrored)
+        await until(lambda: _none(pair.here, GATEWAY_PEERS, pair.namespace))
+        await until(lambda: _none(pair.there, GATEWAY_PEERS, pair.namespace))
+
+
+async def test_gateways_that_do_not_lead_anywhere_keep_addresses_only_for_a_while(
+    shared: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 4.0)
+    pair = shared
+    annotations = {"multicluster/network-driver": "endpointslices"}
+    await pair.here.patch(TARGETS, "eu", {"metadata": {"annotations": annotations}}, pair.namespace)
+    async with contextlib.AsyncExitStack() as stack:
+        await agents(stack, pair, address(), address())
+        await until(lambda: _some(pair.here, ENDPOINT_SLICES, pair.namespace), what="addresses are told")
+        await pair.here.patch(
+            TARGETS,
+            "eu",
+            {"metadata": {"annotations": {**annotations, "multicluster/network-driver": "gateway"}}},
+            pair.namespace,
+        )
+        await until(lambda: _some(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told")
+        assert await ways(pair.here, pair.namespace) == {names.SLICE_MANAGER: True}
+        await until(lambda: _none(pair.here, ENDPOINT_SLICES, pair.namespace), what="addresses are told no more")
+
+
+async def _some(client: Client, kind: Any, namespace: str) -> bool:
+    return bool(await client.list(kind, namespace))
 
 
 async def _none(client: Client, kind: Any, namespace: str) -> bool:

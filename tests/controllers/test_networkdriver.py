@@ -16,6 +16,7 @@ from agent.api.names import links
 from agent.controllers.endpoints import NetworkDriverRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.model.flatness import NOT_REACHED
 from agent.model.gatewaytold import Told, write
 from agent.runtime.health import Health
 from tests.controllers.pair import Pair
@@ -110,7 +111,7 @@ async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -
             for client in (pair.here, pair.there):
                 await said("False", links.OVERLAP)
                 await gateway(client, "CA")
-            assert "network driver gateway" in await said("True", links.BY_GATEWAY)
+            assert f"network driver gateway; {NOT_REACHED}" in await said("True", links.BY_GATEWAY)
             await change(metadata={"annotations": {annotation: "gateway"}})
             await gateway(pair.there, None)
             await told("gateway.enabled", links.OVERLAP)

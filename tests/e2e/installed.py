@@ -19,52 +19,24 @@ from agent.api.kinds import CLUSTER_ROLES, CRDS, DEPLOYMENTS, LEASES, PODS
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.sandbox import Cluster, Sandbox, SandboxError, ownimage, process
+from agent.sandbox.gateways import program as envoy
 from agent.sandbox.objects import connect
 from tests.chart import helm
 from tests.chart.helm import NAMESPACE
 from tests.e2e.containers import PROGRAMS, RELEASE, InstalledCluster
+from tests.e2e.values import ENVOY, IMAGE, REPLICAS, SCHEDULER, TAG, values
 from tests.waiting import until
 
 Raw = dict[str, Any]
 
-IMAGE, SCHEDULER, TAG = "flotilla.local/flotilla", "flotilla.local/kube-scheduler", "e2e"
-REPLICAS = 1
 KILL_SECONDS, START_SECONDS = 20.0, 120.0
-ON_REAL_NODES = {
-    "nodeSelector": {"type": "real"},
-    "tolerations": [{"key": "type", "value": "real", "effect": "NoSchedule"}],
-}
-OWN_VALUES: dict[str, tuple[str, ...]] = {"cluster-name": ("clusterName",), "scheduling": ("agent", "scheduling")}
-"""Settings that are values of their own; all others are `agent.settings`."""
-LEFT_OUT = ("gateway",)
-"""Settings of features whose pods need images that nobody has here."""
-
-
-def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool) -> Raw:
-    """Values of the chart that say what an agent's flags say. Pure."""
-    settings: Raw = {}
-    found: Raw = {
-        "clusterName": cluster,
-        "image": {"repository": IMAGE, "tag": TAG},
-        "agent": {"replicas": REPLICAS, "settings": settings, **ON_REAL_NODES},
-        "webhook": {"replicas": REPLICAS, **ON_REAL_NODES},
-    }
-    if candidate_scheduler:
-        found["candidateScheduler"] = {"enabled": True, "image": {"repository": SCHEDULER, "tag": TAG}}
-    for flag in flags:
-        name, equals, value = flag.removeprefix("--").partition("=")
-        value = value if equals else "true"
-        if name in LEFT_OUT:
-            continue
-        *path, last = OWN_VALUES.get(name, ("agent", "settings", name))
-        functools.reduce(lambda inner, key: inner[key], path, found)[last] = value
-    return found
 
 
 class Installed(Sandbox):
     """A `Sandbox` with the chart in each of its clusters. `images` is a folder that keeps images for others.
 
-    `chart_values` are KEY=VALUE, beside those that say what `agent_flags` do.
+    `chart_values` are KEY=VALUE, beside those that say what `agent_flags` do. `gateways`: of every cluster, at ports of
+    its node.
     """
 
     def __init__(
@@ -77,6 +49,7 @@ class Installed(Sandbox):
         chart_values: Sequence[str] = (),
         agent_flags: Sequence[str] = (),
         candidate_scheduler: bool = False,
+        gateways: bool = False,
         **more: Any,
     ) -> None:
         mixed = nodes if nodes.startswith("real") else f"real:1+{nodes}"
@@ -85,6 +58,7 @@ class Installed(Sandbox):
         self._values = chart_values
         self._bare = not nodes.startswith("real")
         self._with_scheduler = candidate_scheduler
+        self._with_gateways = gateways
         self._images = images
         self._freezing: dict[str, asyncio.Task[None]] = {}
         self._killed: set[str] = set()
@@ -221,15 +195,19 @@ class Installed(Sandbox):
                 await until(lambda: _leads_since(client, now), START_SECONDS)
 
     def _image_files(self) -> list[Path]:
-        """Our own image, and the candidate scheduler's, made once for all."""
-        files = [self._images / "own.tar"]
-        if not files[0].exists():
-            ownimage.build(files[0], f"{IMAGE}:{TAG}")
+        """Our own image, and those of a candidate scheduler and of Envoy where they are needed, made once for all."""
+        own = self._images / "own.tar"
+        if not own.exists():
+            ownimage.build(own, f"{IMAGE}:{TAG}")
+        programs = {}
         if self._with_scheduler:
-            files.append(self._images / "scheduler.tar")
-            if not files[1].exists():
-                ownimage.build_program(Path(self.plan.programs["kube-scheduler"]), files[1], f"{SCHEDULER}:{TAG}")
-        return files
+            programs["scheduler.tar"] = (self.plan.programs["kube-scheduler"], SCHEDULER)
+        if self._with_gateways:
+            programs["envoy.tar"] = (envoy(), ENVOY)
+        for name, (program, image) in programs.items():
+            if not (self._images / name).exists():
+                ownimage.build_program(Path(program), self._images / name, f"{image}:{TAG}")
+        return [own, *(self._images / name for name in programs)]
 
     async def _install(self, cluster: Cluster) -> None:
         async with self._client(cluster.name) as client:
@@ -237,7 +215,12 @@ class Installed(Sandbox):
         file = cluster.directory / "values.json"
         # As a sandbox's agents are told where containers really run.
         own = [] if self._bare else [f"--source-api={cluster.server.removeprefix('https://')}"]
-        found = values(cluster.name, [*own, *self._flags], candidate_scheduler=self._with_scheduler)
+        found = values(
+            cluster.name,
+            [*own, *self._flags],
+            candidate_scheduler=self._with_scheduler,
+            gateways=self._with_gateways,
+        )
         file.write_text(json.dumps(found))
         more = [flag for value in self._values for flag in ("--set", value)]
         flags = ("-n", NAMESPACE, "--create-namespace", "--wait", "--timeout=4m", "-f", str(file), *more)

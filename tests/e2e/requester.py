@@ -2,7 +2,8 @@
 
 Runs as a process in the network of a cluster: `python requester.py RATE`. Each line of its input is a list of backends
 as `HOST:PORT HOST:PORT`, asked in turn from then on, as an ingress controller asks the endpoints in a Service's slices;
-one backend may be the address of a Service. At the end of its input it prints what has come of it as JSON.
+one backend may be the address of a Service. At the end of its input it prints what has come of it as JSON: how many
+were asked, how many answers whoever gave, what failed first, and when what failed was begun.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ class Requester:
         self._backends: list[str] = []
         self._answers: Counter[str] = Counter()
         self._failed: list[str] = []
+        self._times: list[float] = []
         self._asked = 0
 
     async def run(self) -> dict[str, Any]:
@@ -41,7 +43,7 @@ class Requester:
                 due = max(due + self._pause, time.monotonic())
                 await asyncio.sleep(due - time.monotonic())
         await lines
-        return {"asked": self._asked, "answers": self._answers, "failed": self._failed}
+        return {"asked": self._asked, "answers": self._answers, "failed": self._failed, "times": self._times}
 
     async def _read(self) -> None:
         reader = asyncio.StreamReader()
@@ -52,11 +54,12 @@ class Requester:
 
     async def _ask(self, backend: str) -> None:
         self._asked += 1
-        began = time.monotonic()
+        began, moment = time.monotonic(), time.time()
         try:
             async with asyncio.timeout(SECONDS):
                 self._answers[await _answer(backend)] += 1
         except (OSError, TimeoutError, ValueError) as error:
+            self._times.append(moment)
             if len(self._failed) < _FAILURES:
                 took = f"after {time.monotonic() - began:.2f} s"
                 self._failed.append(f"{time.strftime('%T')} {backend} {took}: {type(error).__name__} {error}")

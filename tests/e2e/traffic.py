@@ -40,10 +40,13 @@ class Traffic:
 
     async def begin(self, fleet: Fleet, name: str, cluster: str) -> None:
         """Start a client in the network of a cluster."""
-        where = fleet.sandbox[cluster].runner.cluster.namespace
+        await self.begin_in(f"/var/run/netns/{fleet.sandbox[cluster].runner.cluster.namespace}", name)
+
+    async def begin_in(self, network: str, name: str) -> None:
+        """Start a client in a network namespace."""
         program = (sys.executable, str(Path(requester.__file__)), str(self._rate))
         self._processes[name] = await asyncio.create_subprocess_exec(
-            "nsenter", f"--net=/var/run/netns/{where}", "--", *program, stdin=PIPE, stdout=PIPE
+            "nsenter", f"--net={network}", "--", *program, stdin=PIPE, stdout=PIPE
         )
 
     def ask(self, name: str, backends: list[str]) -> None:

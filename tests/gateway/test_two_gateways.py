@@ -296,14 +296,22 @@ async def test_a_third_cluster_that_is_a_peer_does_not_reach_what_only_another_m
     assert await dial(pair.b, server_name(SPACE, WEB, 80, pair.a.uid, pair.b.uid), third.issue()) == b""
 
 
-async def test_a_deleted_peer_is_refused_and_its_connections_end(pair: Pairs) -> None:
+@pytest.mark.parametrize("others", [(), ("uid-c",)], ids=["of one", "of two"])
+async def test_a_deleted_peer_is_refused_and_counted_and_its_connections_end(
+    pair: Pairs, others: tuple[str, ...]
+) -> None:
+    left = [peer(GatewayPod(each, address())) for each in others]
+    pair.b.tell([*left, peer(pair.a, offered=True)], [web(pair.endpoint)])
+    await pair.passes()
     reader, writer = await asyncio.open_connection(pair.a.address, LOCAL)
     writer.write(b"1")
     assert await reader.readexactly(1) == b"1"
-    pair.b.tell([], [web(pair.endpoint)])
+    before = await pair.refused("UnknownPeer")
+    pair.b.tell(left, [web(pair.endpoint)])
     assert await reader.read() == b""
     writer.close()
     assert await dial(pair.b, server_name(SPACE, WEB, 80, pair.a.uid, pair.b.uid), pair.a.issue()) == b""
+    await counted(pair, "UnknownPeer", before)
 
 
 async def test_a_port_that_stands_for_nothing_any_more_is_closed_and_its_connections_end(pair: Pairs) -> None:

@@ -107,8 +107,9 @@ def test_names_of_hosts_are_looked_up_and_addresses_are_not() -> None:
     assert kind("203.0.113.1:443") == kind("[2001:db8::1]:443") == "STATIC"
 
 
-def test_without_peers_nobody_is_listened_to() -> None:
-    assert resources().listeners.keys() == {"health"}
+def test_without_peers_no_connection_is_let_in() -> None:
+    (chain,) = resources().listeners["gateway"]["filter_chains"]
+    assert chain["filter_chain_match"] == {"destination_port": 1}
 
 
 def test_a_files_version_says_what_is_in_it() -> None:

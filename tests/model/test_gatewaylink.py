@@ -6,7 +6,7 @@ import pytest
 
 from agent.api import names
 from agent.model import gatewaypeer
-from agent.model.gatewaylink import Shared, document, is_shared_by, manifest, step
+from agent.model.gatewaylink import Shared, document, is_shared_by, leads_to, manifest, step
 from agent.model.gatewaypeer import Called, Offered
 from agent.model.gatewaytold import Told
 
@@ -122,3 +122,34 @@ def test_of_two_peers_for_one_cluster_the_older_one_counts() -> None:
     judged = gatewaypeer.judge(document(OWN, [late, early], []))
     assert [each.name for each in judged.gateway.peers] == ["b"]
     assert "shop/a" in judged.problems
+
+
+LISTENS = {"healthy": 1, "listens": [20000, 20001]}
+
+
+@pytest.mark.parametrize(
+    ("leads", "programmed", "locals_", "says"),
+    [
+        (True, "True", [20000], LISTENS),
+        (True, "True", [20000, 20001], LISTENS),
+        (False, "True", [20000, 20002], LISTENS),
+        (False, "True", [], LISTENS),
+        (False, "False", [20000], LISTENS),
+        (False, "True", [20000], LISTENS | {"healthy": 0}),
+    ],
+    ids=["one port", "two", "one that is not listened at", "none", "not programmed", "the peer does not answer"],
+)
+def test_gateways_lead_to_a_service_once_one_of_them_listens_for_it_and_the_peer_answers(
+    leads: bool, programmed: str, locals_: list[int], says: Raw
+) -> None:
+    status = {
+        "services": [{"name": "web", "ports": [{"port": 80, "locals": locals_}]}],
+        "conditions": [{"type": "Programmed", "status": programmed}],
+        "gateways": {"one": {"healthy": 0, "listens": []}, "two": says},
+    }
+    assert leads_to(peer(services=[Shared("web", HTTP, 1)], status=status), "web") is leads
+    assert not leads_to(peer(status=status), "db")
+
+
+def test_gateways_that_have_said_nothing_lead_nowhere() -> None:
+    assert not leads_to(peer(services=[Shared("web", HTTP, 1)]), "web")

@@ -2,8 +2,10 @@
 
 import marshal
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,22 @@ def test_everything_starts_in_it_as_the_users_number(tree: Path, command: tuple[
     )
     assert done.returncode == 0, done.stderr
     assert expected in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
+def test_a_program_brings_its_shared_libraries(tmp_path: Path) -> None:
+    program = Path(shutil.which("nsenter") or "")
+    image = ownimage.build_program(program, tmp_path / "image.tar", "flotilla.local/nsenter:1")
+    with tarfile.open(image) as archive:
+        (layer,) = (name for name in archive.getnames() if name.endswith(".tar"))
+        archive.extract(layer, tmp_path, filter="data")
+    tree = tmp_path / "tree"
+    with tarfile.open(tmp_path / layer) as archive:
+        archive.extractall(tree, filter="tar")
+    chroot = ["/usr/sbin/chroot", f"--userspec={ownimage.USER}", str(tree)]
+    done = subprocess.run([*chroot, "nsenter", "--version"], env=ownimage.ENVIRONMENT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"nsenter" in done.stdout
 
 
 def test_the_dockerfile_says_the_same() -> None:

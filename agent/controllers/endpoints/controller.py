@@ -121,7 +121,7 @@ class EndpointsRoom(Controller[At]):
                     await driver.export(place)
                     again.append(await driver.import_(place))
                 else:
-                    await driver.teardown(place)
+                    again.append(await driver.teardown(place))
         except Forbidden as error:
             self._refused(key, place, error)
             return FORBIDDEN_SECONDS

@@ -24,7 +24,7 @@ from agent.drivers.driver import BY_ADDRESSES, Pair
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
-from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
+from agent.model.flatness import NOT_REACHED, NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
 
@@ -131,6 +131,8 @@ class NetworkDriverRoom(Controller[Key]):
         if problem:
             return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}")
         how = f"; {flat.message}" if flat.message and driver.reason == BY_ADDRESSES else ""
+        if driver.reason == BY_GATEWAY and not flat.usable:
+            how = f"; {NOT_REACHED}"
         return Words(
             "True", driver.reason, f"endpoints of shared Services: network driver {annotation or driver.name}{how}"
         )

@@ -1,10 +1,14 @@
 """Services of one namespace, as clusters offer them to each other by gateways: from the stores alone."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agent.api.names.links import BY_GATEWAY
+from agent.drivers.driver import BY_ADDRESSES
+from agent.drivers.handover import Handover, Stage, Way, called, mirrored
 from agent.drivers.sharing import Sharing
+from agent.kube.informer import Informer
 from agent.kube.store import Key
 from agent.model.endpoints import ready
 from agent.model.gatewaylink import Shared
@@ -24,8 +28,11 @@ class Offered(NamedTuple):
 class Offers:
     """What is the same for all clusters is looked up once, by `of`: with 100 of them each asks for 200 pairs."""
 
-    def __init__(self, sharing: Sharing) -> None:
+    def __init__(self, sharing: Sharing, written: Mapping[str, Informer]) -> None:
         self._sharing = sharing
+        self._written = written
+        """GatewayPeers of ours, by cluster."""
+        self.handover = Handover()
 
     def of(self, namespace: str) -> dict[Key, Offered]:
         """Services of a namespace that may be called in other clusters: looked up once for all of these."""
@@ -43,13 +50,25 @@ class Offers:
         for key, (nodes, ports, at_home) in shared.items():
             if consumer not in nodes or source not in nodes or (source and at_home):
                 continue
-            if self._sharing.driver(consumer, source, key) != BY_GATEWAY:
+            count = self._told_ready(Way(consumer, source, key))
+            if count is None:
                 continue
             rule = self._sharing.rule(key)
             allowed = rule.ports(there, here) if rule.allows(there, here) else ()
-            if called := tuple(each for each in ports if allowed is None or each[1] in allowed):
-                found.append(Shared(key[1], called, self._ready(source, key)))
+            if some := tuple(each for each in ports if allowed is None or each[1] in allowed):
+                found.append(Shared(key[1], some, count))
         return found
+
+    def _told_ready(self, way: Way) -> int | None:
+        """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""
+        driver, written = self._sharing.driver(*way), self._written.get(way.consumer)
+        peer = (way.service[0], self._sharing.gateway_peer(way.source))
+        if driver == BY_ADDRESSES and written is not None and called(written.store.get(peer), way.service[1]):
+            now = asyncio.get_running_loop().time()
+            stage = self.handover.stage(way, now, leads=mirrored(self._sharing, way))
+            return {Stage.WHOLE: self._ready(way.source, way.service), Stage.SPARE: 0}.get(stage)
+        self.handover.end(way)
+        return self._ready(way.source, way.service) if driver == BY_GATEWAY else None
 
     def _ready(self, node: str, key: Key) -> int:
         """How many endpoints of its own a cluster has that are ready."""

@@ -52,10 +52,10 @@ class GatewayPeersRoom(Controller[At]):
         super().__init__()
         self._deps = deps
         self._sharing = Sharing(deps)
-        self._offers = Offers(self._sharing)
         self._busy_until: dict[At, float] = {}
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
         self._written: dict[str, Informer] = {}
+        self._offers = Offers(self._sharing, self._written)
         self._refused: set[At] = set()
         self._mine = f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}"
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
@@ -104,7 +104,11 @@ class GatewayPeersRoom(Controller[At]):
         self._busy_until.pop(key, None)
         if wrote:
             self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
-        return _UNKNOWN_SECONDS if unknown - existing.keys() else None
+        return (
+            _UNKNOWN_SECONDS
+            if unknown - existing.keys() or self._offers.handover.concerns(node, namespace, now)
+            else None
+        )
 
     async def _write(
         self, key: At, written: Informer, existing: dict[str, Object], wanted: dict[str, Raw], unknown: set[str]
@@ -180,7 +184,8 @@ class GatewayPeersRoom(Controller[At]):
         """Read the GatewayPeers that this cluster has written in another one."""
 
         def changed(old: Object | None, new: Object | None) -> None:
-            if old is None or new is None or old.decode()["metadata"]["generation"] != _generation(new):
+            generations = {each.decode()["metadata"]["generation"] for each in (old, new) if each is not None}
+            if old is None or new is None or len(generations) == 2:
                 self.queue.add((node, (new or old).namespace))  # type: ignore[union-attr]
 
         self._written[node] = informer
@@ -254,7 +259,3 @@ class GatewayPeersRoom(Controller[At]):
     def _of(self, namespace: str) -> None:
         for node in self._written:
             self.queue.add((node, namespace))
-
-
-def _generation(obj: Object) -> int:
-    return int(obj.decode()["metadata"]["generation"])

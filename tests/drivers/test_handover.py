@@ -1,0 +1,57 @@
+"""How long what an old driver has made stays, by the clock alone."""
+
+import pytest
+
+from agent.drivers.handover import KEEP_SECONDS, SETTLE_SECONDS, Handover, Stage, Way
+
+WAY = Way("", "admiralty-shop-eu", ("shop", "web"))
+
+
+def stages(*looks: tuple[float, bool]) -> list[Stage]:
+    """What is said at these times, where the new driver leads there or not."""
+    handover = Handover()
+    return [handover.stage(WAY, now, leads=leads) for now, leads in looks]
+
+
+def test_it_stays_until_whoever_sends_traffic_knows_the_new_way() -> None:
+    found = stages((0, False), (5, True), (5 + SETTLE_SECONDS - 0.1, True), (5 + SETTLE_SECONDS, True))
+    assert found == [Stage.WHOLE, Stage.WHOLE, Stage.WHOLE, Stage.SPARE]
+
+
+def test_a_new_way_that_is_lost_again_does_not_count() -> None:
+    found = stages(
+        (0, True), (2, False), (SETTLE_SECONDS, True), (SETTLE_SECONDS + 2, True), (2 * SETTLE_SECONDS, True)
+    )
+    assert found == [*[Stage.WHOLE] * 4, Stage.SPARE]
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_it_ends_whether_the_new_driver_leads_there_or_not(leads: bool) -> None:
+    found = stages((0, leads), (KEEP_SECONDS - SETTLE_SECONDS, leads), (KEEP_SECONDS, leads))
+    assert found == [Stage.WHOLE, Stage.SPARE, Stage.OVER]
+
+
+def test_it_begins_anew_once_nothing_was_left() -> None:
+    handover = Handover()
+    assert handover.stage(WAY, 0, leads=False) is Stage.WHOLE
+    assert handover.stage(WAY, KEEP_SECONDS, leads=False) is Stage.OVER
+    handover.end(WAY)
+    assert handover.stage(WAY, KEEP_SECONDS, leads=False) is Stage.WHOLE
+
+
+def test_both_clusters_look_again_while_it_is_under_way_and_a_little_longer() -> None:
+    handover = Handover()
+    handover.stage(WAY, 0, leads=False)
+    for node in (WAY.consumer, WAY.source):
+        assert handover.concerns(node, "shop", 1)
+        assert handover.concerns(node, "shop", KEEP_SECONDS + 1)
+        assert not handover.concerns(node, "shop", KEEP_SECONDS + SETTLE_SECONDS)
+        assert not handover.concerns(node, "other", 1)
+    assert not handover.concerns("admiralty-shop-us", "shop", 1)
+
+
+def test_of_services_that_are_no_more_nothing_is_kept() -> None:
+    handover = Handover()
+    for number in range(100):
+        handover.stage(WAY._replace(service=("shop", f"web-{number}")), number * KEEP_SECONDS, leads=True)
+    assert len(handover._began) == len(handover._leads) <= 3

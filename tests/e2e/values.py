@@ -1,0 +1,42 @@
+"""Values of the chart by which it installs what flags of a sandbox's agents say."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+Raw = dict[str, Any]
+
+IMAGE, SCHEDULER, ENVOY, TAG = "flotilla.local/flotilla", "flotilla.local/kube-scheduler", "flotilla.local/envoy", "e2e"
+REPLICAS = 1
+ON_REAL_NODES = {
+    "nodeSelector": {"type": "real"},
+    "tolerations": [{"key": "type", "value": "real", "effect": "NoSchedule"}],
+}
+OWN_VALUES: dict[str, tuple[str, ...]] = {"cluster-name": ("clusterName",), "scheduling": ("agent", "scheduling")}
+"""Settings that are values of their own; all others are `agent.settings`."""
+LEFT_OUT = ("gateway",)
+"""Settings of features that bring pods of their own, which are asked for by themselves."""
+
+
+def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool, gateways: bool = False) -> Raw:
+    """Values of the chart that say what an agent's flags say. Pure."""
+    settings: Raw = {}
+    found: Raw = {
+        "clusterName": cluster,
+        "image": {"repository": IMAGE, "tag": TAG},
+        "agent": {"replicas": REPLICAS, "settings": settings, **ON_REAL_NODES},
+        "webhook": {"replicas": REPLICAS, **ON_REAL_NODES},
+    }
+    if candidate_scheduler:
+        found["candidateScheduler"] = {"enabled": True, "image": {"repository": SCHEDULER, "tag": TAG}}
+    if gateways:
+        image, service = {"repository": ENVOY, "tag": TAG}, {"type": "NodePort"}
+        found["gateway"] = {"enabled": True, "image": image, "service": service, **ON_REAL_NODES}
+    for flag in flags:
+        name, equals, value = flag.removeprefix("--").partition("=")
+        value = value if equals else "true"
+        if name in LEFT_OUT:
+            continue
+        *path, last = OWN_VALUES.get(name, ("agent", "settings", name))
+        functools.reduce(lambda inner, key: inner[key], path, found)[last] = value
+    return found
