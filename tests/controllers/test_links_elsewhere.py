@@ -95,12 +95,13 @@ async def test_callers_in_another_namespace_have_a_service_of_their_own(pair: Pa
         both = [("10.1.0.1", True, ["http"]), ("10.2.0.1", True, ["http"])]
         await links.mirrored(pair.there, both, there)
         await links.mirrored(pair.here, [], there)
-        link = await links.once(lambda link: len(link["status"]["clusters"]) == 2, "for-b")
+        link = await links.once(
+            lambda link: len(link["status"]["clusters"]) == 2 and condition(link, "Ready")[0] == "True", "for-b"
+        )
         assert {(row["cluster"], row["namespace"], *row["from"]) for row in link["status"]["clusters"]} == {
             (pair.namespace, there, "here"),
             (pair.namespace, there, pair.namespace),
         }
-        assert condition(link, "Ready")[0] == "True"
         kept = await links.once(lambda link: bool(link["status"].get("clusters")))
         assert {row["namespace"] for row in kept["status"]["clusters"]} == {pair.namespace}
         with pytest.raises(NotFound):

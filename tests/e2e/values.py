@@ -14,6 +14,8 @@ ON_REAL_NODES = {
 }
 OWN_VALUES: dict[str, tuple[str, ...]] = {"cluster-name": ("clusterName",), "scheduling": ("agent", "scheduling")}
 """Settings that are values of their own; all others are `agent.settings`."""
+FEATURES = {"ac3-networks": "ac3Networks", "p2code": "p2code"}
+"""Switches that are `agent.FEATURE.enabled`, for they bring rights and kinds."""
 LEFT_OUT = ("gateway",)
 """Settings of features that bring pods of their own, which are asked for by themselves."""
 
@@ -36,6 +38,9 @@ def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool, gat
         name, equals, value = flag.removeprefix("--").partition("=")
         value = value if equals else "true"
         if name in LEFT_OUT:
+            continue
+        if name in FEATURES:
+            found["agent"][FEATURES[name]] = {"enabled": True}
             continue
         *path, last = OWN_VALUES.get(name, ("agent", "settings", name))
         functools.reduce(lambda inner, key: inner[key], path, found)[last] = value
