@@ -198,7 +198,6 @@ async def test_the_distribution_of_one_that_is_there_may_change(pair: Pair, stag
         await gone(functools.partial(stage.get, CONFIGMAPS, "settings"))
         await say(None)
         await have(stage)
-        await until(stage.targets, what="manifests are applied here again")
         await stage.become("SchedulingSuccessful", web="eu")
 
         async def applied_here() -> bool:

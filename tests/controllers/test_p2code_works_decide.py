@@ -98,6 +98,7 @@ def test_once_all_agents_have_told_of_it_it_is_successful() -> None:
     assert (plan.tell, plan.finish) == (None, verdicts.SCHEDULED)
     assert beside(plan, "WorkloadsReady") == Told("WorkloadsReady", "Ready", "ready: web 1 of 1, api 1 of 1", "True")
     assert not plan.keep
+    assert plan.seen == {("eu", "web-shop"), ("us", "api-shop")}
 
 
 def test_as_long_as_one_has_not_it_is_in_progress() -> None:

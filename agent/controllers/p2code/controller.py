@@ -27,7 +27,7 @@ from agent.controllers.p2code.fit import Room
 from agent.controllers.p2code.gather import Surroundings
 from agent.controllers.p2code.manifestworks import ManifestWorks
 from agent.controllers.p2code.outcome import NOTHING_LEFT, is_work, left, refused
-from agent.controllers.p2code.plan import Plan, View
+from agent.controllers.p2code.plan import Plan, View, calls_of
 from agent.controllers.p2code.rooms import Rooms
 from agent.controllers.p2code.workloads import Workloads
 from agent.kube.discovery import Discovery
@@ -37,7 +37,7 @@ from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.model.p2code import linked, verdicts
 from agent.model.p2code.check import Draft, draft
-from agent.model.p2code.detect import Book, Call, calls
+from agent.model.p2code.detect import Call
 from agent.model.p2code.render import Write
 from agent.model.p2code.status import Decision, Told, said, status
 from agent.model.p2code.verdicts import Verdict
@@ -153,7 +153,7 @@ class P2CodeRoom(Controller[Key]):
         if memory.draft is None or memory.of != of:
             memory.draft = draft(raw.get("spec") or {}, psm.name, self._deps.settings.p2code_precedence, of[1])
             memory.psm, memory.of = psm.key, of
-            memory.calls = _calls(memory.draft)
+            memory.calls = calls_of(memory.draft)
             memory.called = {call.service for found in memory.calls.values() for call in found}
         return memory.draft
 
@@ -287,15 +287,6 @@ class P2CodeRoom(Controller[Key]):
     def _all(self) -> None:
         for psm in self._watched.store or ():
             self.queue.add_after(psm.key, QUIET_SECONDS)
-
-
-def _calls(drafted: Draft) -> dict[str, Sequence[Call]]:
-    """What the workload of each bundle calls; of those without a workload of their own nobody asks."""
-    found = drafted.application
-    if found is None or found.bundling.mode != "workloads":
-        return {}
-    book = Book(found.reading.manifests, {})
-    return {each.name: calls(each.manifests[0], book) for each in found.bundling.bundles}
 
 
 def _account(psm: Object) -> str:

@@ -10,7 +10,7 @@ from agent.api.names.p2code import ELECTED
 from agent.controllers.p2code.fit import Rooms
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Draft, World
-from agent.model.p2code.detect import Call, Key
+from agent.model.p2code.detect import Book, Call, Key, calls
 from agent.model.p2code.progress import There, Workloads
 from agent.model.p2code.render import Write
 from agent.model.p2code.status import Decision, Told, decided, observed, said
@@ -102,3 +102,12 @@ def knows(psm: Raw, decisions: Sequence[Decision]) -> bool:
 def decisions_of(bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> list[Decision]:
     """The cluster of each bundle, as it is told."""
     return [Decision(bundle.name, clusters[bundle.name]) for bundle in bundles]
+
+
+def calls_of(drafted: Draft) -> dict[str, Sequence[Call]]:
+    """What the workload of each bundle calls; of those without a workload of their own nobody asks."""
+    found = drafted.application
+    if found is None or found.bundling.mode != "workloads":
+        return {}
+    book = Book(found.reading.manifests, {})
+    return {each.name: calls(each.manifests[0], book) for each in found.bundling.bundles}
