@@ -74,8 +74,8 @@ def test_no_room_patches_finalizers_of_pods_by_itself() -> None:
     found = {name for name, text in sources().items() if patch.search(text)}
     assert found == {
         "agent/cli/letgo.py",
-        "agent/cli/uninstaller.py",
-        "agent/clusters/copying.py",
+        "agent/cli/releasing.py",
+        "agent/clusters/heldoriginals.py",
         "agent/clusters/proxies.py",
         "agent/controllers/ac3/controller.py",
         "agent/controllers/feedback/decide.py",
