@@ -1,13 +1,27 @@
 """What ServiceLinks and annotations of Services ask for, for everybody who tells clusters of endpoints."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from prometheus_client import Gauge
+
+from agent.api.conditions import find_condition
 from agent.api.kinds import SERVICE_LINKS
 from agent.base.listeners import tell
+from agent.base.metrics import REGISTRY
 from agent.clusters.cluster import Cluster
 from agent.clusters.optional_watch import Watched
 from agent.kube.store import Key, Object
+from agent.model.servicelinks import READY
 from agent.model.servicerule import Rule, rule, service_of
+
+_TOLD = Gauge(
+    "flotilla_service_links",
+    "ServiceLinks, by the status of their condition Ready.",
+    ("ready",),
+    registry=REGISTRY,
+)
 
 
 class ServiceLinks:
@@ -21,6 +35,7 @@ class ServiceLinks:
         self._listeners: list[Callable[[Key], None]] = []
         self._narrowed: list[Callable[[Key], None]] = []
         self._turned: list[Callable[[], None]] = []
+        self._tally = Tally()
         if wanted:
             self._watched.subscribe(self._changed, self._turn)
             self._watched.wanted(True)
@@ -75,6 +90,8 @@ class ServiceLinks:
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
         specs = [link.decode() if link is not None else None for link in (old, new)]
+        if (obj := new or old) is not None:
+            self._tally.note(obj.key, specs[1])
         services = [(each["metadata"]["namespace"], service_of(each)) for each in specs if each is not None]
         if old is not None:
             links = self._links.get(services[0], {})
@@ -95,4 +112,34 @@ class ServiceLinks:
         if self._watched.store is None:
             self._links.clear()
             self._rules.clear()
+            self._tally.clear()
         tell(self._turned)
+
+
+class Tally:
+    """How many links say what of themselves, for whoever looks at metrics."""
+
+    def __init__(self) -> None:
+        self._said: dict[Key, str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def note(self, key: Key, link: Mapping[str, Any] | None) -> None:
+        """A link is this now; None: it is gone."""
+        before, now = self._said.pop(key, ""), _ready(link) if link is not None else ""
+        if now:
+            self._said[key] = now
+        for status, change in ((before, -1), (now, 1)):
+            if status:
+                self._counts[status] += change
+                _TOLD.labels(status).set(self._counts[status])
+
+    def clear(self) -> None:
+        """None is known any more."""
+        self._said.clear()
+        self._counts.clear()
+        _TOLD.clear()
+
+
+def _ready(link: Mapping[str, Any]) -> str:
+    said = find_condition((link.get("status") or {}).get("conditions"), READY) or {}
+    return str(said["status"]) if said.get("status") in ("True", "False") else "Unknown"

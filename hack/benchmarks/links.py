@@ -28,7 +28,7 @@ from hack.benchmarks.linkreport import Found, Work, link_budgets, link_lines, ph
 from hack.benchmarks.linktimes import LinkTimes
 from hack.benchmarks.manifests import moved, pod
 
-LINKS, TARGETS_ALL = 1000, 100
+LINKS, TARGETS_ALL, FEWEST = 1000, 100, 12
 CLUSTERS = SOURCE, DARK, NEAR = "cd", "us", "eu"
 """The second one's Target of the first namespace is the one that is swallowed."""
 PACE = 5.0
@@ -53,6 +53,8 @@ async def links(size: tuple[int, int], progress: Progress) -> tuple[list[str], d
 
     :param size: how many links, over how many Targets
     """
+    if size[0] < FEWEST:
+        raise BenchError(f"--links {size[0]}: at least {FEWEST}, for some are created apart from the others")
     async with open_lab(CLUSTERS, _NODES, _ROOM, progress, agent_flags=_FLAGS) as lab:
         server, authority = authority_of(lab, DARK)
         subnet = lab.sandbox.plan.subnet
@@ -94,6 +96,11 @@ def services(spaces: list[str], first: int, count: int) -> list[Key]:
     return [(spaces[each % len(spaces)], f"{kinds[each // len(spaces) % 3]}-{each}") for each in numbers]
 
 
+def apart(links: int, spaces: int) -> tuple[int, int]:
+    """How many of all are created last: at once in one namespace, and meanwhile in all others."""
+    return max(2, links // spaces), max(2, links // BATCH)
+
+
 def _where(service: Key) -> str:
     return service[1].partition("-")[0]
 
@@ -110,7 +117,7 @@ class _Bench:
     async def run(self) -> Found:
         """Join, create, resync, and swallow."""
         await self._prepare()
-        own, others = max(2, self._links // len(self._spaces)), max(2, self._links // BATCH)
+        own, others = apart(self._links, len(self._spaces))
         first = self._links - own - others
         many = services(self._spaces, 0, first)
         async with Supervisor("bench") as supervisor:

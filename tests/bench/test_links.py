@@ -8,6 +8,7 @@ import pytest
 
 from agent.sandbox.progress import default
 from hack.benchmarks import links
+from hack.benchmarks.errors import BenchError
 from hack.benchmarks.lab import Phase
 from hack.benchmarks.linkreport import Found, Work, link_budgets, link_lines, stored
 from hack.benchmarks.linktimes import is_programmed, reaches
@@ -99,6 +100,17 @@ def test_services_are_spread_over_namespaces_and_over_where_endpoints_are() -> N
         not links.service(("team-1", "us-7"))["spec"]["selector"].keys()
         <= links.endpoint("eu", "x")["metadata"]["labels"].keys()
     )
+
+
+@pytest.mark.parametrize("count", [links.FEWEST, 13, 24, 60, links.LINKS])
+@pytest.mark.parametrize("spaces", [2, 3, 50, 5000])
+def test_some_are_created_before_those_that_are_created_apart(count: int, spaces: int) -> None:
+    assert sum(links.apart(count, spaces)) < count
+
+
+async def test_too_few_are_refused() -> None:
+    with pytest.raises(BenchError, match="--links 11: at least 12"):
+        await links.links((11, 4), default())
 
 
 @pytest.mark.cluster

@@ -29,6 +29,8 @@ NOTHING_TO_SHOW = {
     "Moves": "no pod moves",
     "Duration of moves, 99th percentile": "no pod moves",
     "Targets lost, held and flapping": "every target is there",
+    "ServiceLinks": "there is none without --service-links",
+    "Writes for shared Services": "no Service may be shared",
 }
 """Panels of what there is only when something has gone wrong, or where it is asked for."""
 
