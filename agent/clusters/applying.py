@@ -77,9 +77,20 @@ Found = dict[Place, Objects | _Unknown]
 class Applier:
     """For one owner, in its state of now. Methods raise Unreachable, and Conflict where the owner has changed."""
 
-    def __init__(self, owners: Informer, owner: Object, account: str, discovery: Discovery) -> None:
-        """:param account: name of a service account of the owner's namespace"""
+    def __init__(
+        self,
+        owners: Informer,
+        owner: Object,
+        account: str,
+        discovery: Discovery,
+        is_leaving: Callable[[str], bool] = lambda namespace: False,
+    ) -> None:
+        """
+        :param account: name of a service account of the owner's namespace
+        :param is_leaving: whether a namespace is gone, or being deleted with all that is in it
+        """
         self._owners = owners
+        self._is_leaving = is_leaving
         self._owner = owner
         self._client = owners.client.as_user(f"system:serviceaccount:{owner.namespace}:{account}")
         self._discovery = discovery
@@ -111,13 +122,15 @@ class Applier:
     async def delete(self, of: Callable[[Place], bool] = lambda place: True) -> list[Remaining]:
         """Delete all that the owner has in such places, what makes pods first; empty once there is nothing left.
 
-        What pods may still need stays until they are gone, namespaces stay until the last: to be called again.
+        What pods may still need stays until they are gone, namespaces stay until the last: to be called again. Of a
+        namespace that is being deleted, roles may go before all else: what the account may not see there goes anyway.
         """
         left: list[Remaining] = []
         stages: defaultdict[int, list[tuple[Place, Raw]]] = defaultdict(list)
         for place, objects in (await self._find(filter(of, await self._places()))).items():
             if isinstance(objects, _Unknown):
-                left.append(Remaining(place.kind.name, place.namespace, "", objects.message))
+                if not self._is_leaving(place.namespace):
+                    left.append(Remaining(place.kind.name, place.namespace, "", objects.message))
             elif objects:
                 stages[place.stage] += [(place, each) for each in objects.values()]
         first = min(stages, default=0)

@@ -343,14 +343,37 @@ async def test_what_becomes_of_pods_is_told(pair: Pair, stage: Stage) -> None:
         await stage.told("CannotMove")
 
 
-async def test_callers_in_another_namespace_are_linked_by_the_rights_of_the_account(pair: Pair, stage: Stage) -> None:
-    client, other, cluster = stage.client, f"{stage.namespace}-b", f"{stage.namespace}-c"
+async def elsewhere(stage: Stage) -> tuple[str, str]:
+    """Another namespace, where the account may do the same, and a ClusterTarget that leads from there to us."""
+    other, target = f"{stage.namespace}-b", f"{stage.namespace}-c"
     await stage.hub.make(NAMESPACES, other)
     kubeconfig = {"kubeconfigSecret": {"namespace": stage.namespace, "name": "none"}}
     status = {"managedCluster": stage.hub.name("us")}
-    await stage.hub.make(CLUSTER_TARGETS, cluster, status=status, spec=kubeconfig)
-    await stage.hub.make(NODES, names.virtual_node("", cluster), metadata={"labels": PROVIDED})
-    await allow(client, other, stage.namespace)
+    await stage.hub.make(CLUSTER_TARGETS, target, status=status, spec=kubeconfig)
+    await stage.hub.make(NODES, names.virtual_node("", target), metadata={"labels": PROVIDED})
+    await allow(stage.client, other, stage.namespace)
+    return other, target
+
+
+async def test_a_namespace_that_goes_with_what_was_applied_there_holds_nothing_up(pair: Pair, stage: Stage) -> None:
+    """Its roles go first: nobody may look any more whether the rest of it is gone."""
+    client = stage.client
+    other, target = await elsewhere(stage)
+    async with at_work(pair) as deps:
+        await deps.targets.connect(("", target), None, "first")
+        manifests = [*stage.objects("web"), workload("api", namespace=other, spec={}, selector=API, replicas=0)]
+        await stage.create(manifests, web="eu", api="us")
+        await stage.become("SchedulingSuccessful", web="eu", api="us")
+        await client.delete(NAMESPACES, other)
+        await gone(functools.partial(client.get, NAMESPACES, other))
+        await client.delete(SCHEDULING_MANIFESTS, "shop", stage.namespace)
+        await gone(functools.partial(stage.get, SCHEDULING_MANIFESTS, "shop"))
+        assert await client.list(DEPLOYMENTS, stage.namespace) == []
+
+
+async def test_callers_in_another_namespace_are_linked_by_the_rights_of_the_account(pair: Pair, stage: Stage) -> None:
+    client = stage.client
+    other, cluster = await elsewhere(stage)
     front = {"selector": {"app": "web"}, "ports": [{"port": 80}]}
     called = [{"name": "FRONT", "value": "front:80"}]
     manifests = [

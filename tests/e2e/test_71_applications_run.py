@@ -6,6 +6,7 @@ cluster DNS either, its frontend finds the backend's Service by the variables th
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import tempfile
 import time
@@ -214,6 +215,13 @@ def many(namespace: str) -> Raw:
     return object_of(SCHEDULING_MANIFESTS, "example", namespace, spec=spec)
 
 
+async def reached(fleet: Fleet, namespace: str) -> bool:
+    """Whether all requests of a second are answered: kube-proxies learn of endpoints after API servers do."""
+    async with traffic(fleet, namespace, "web") as asked:
+        await asyncio.sleep(1)
+    return not any(each["failed"] for each in asked.results.values())
+
+
 @pytest.mark.seldom
 @pytest.mark.timeout(1500)
 async def test_an_edit_moves_one_bundle_of_ten_without_a_failed_request_and_touches_no_other(
@@ -229,6 +237,7 @@ async def test_an_edit_moves_one_bundle_of_ten_without_a_failed_request_and_touc
         await shared.rerouted(fleet, namespace, "web")
         names = await in_clusters(fleet, namespace, {"us"}, 2)
         await shared.known_everywhere(fleet, namespace, "web", 2, app="web")
+        await fleet.until("every client is answered", functools.partial(reached, fleet, namespace), about=namespace)
         before = await uids(fleet, namespace, [*PLACES])
         began = time.monotonic()
         async with traffic(fleet, namespace, "web") as asked, history(fleet, namespace, "web") as found:
@@ -245,5 +254,6 @@ async def test_an_edit_moves_one_bundle_of_ten_without_a_failed_request_and_touc
         assert [len(after[app]) for app in PLACES] == [2] + [1] * len(OTHERS)
         assert not before.pop("web") & after.pop("web")
         assert after == before, "pods of other bundles are what they were"
-        await fleet.source.delete(SCHEDULING_MANIFESTS, "example", namespace)
+        # It goes with its namespace, of which its account's rights may go first.
+        await fleet.source.delete(NAMESPACES, namespace)
         await fleet.gone(SCHEDULING_MANIFESTS, "example", namespace)

@@ -209,7 +209,7 @@ class P2CodeRoom(Controller[Key]):
         return memory.until - now
 
     def _applier(self, psm: Object) -> Applier:
-        return Applier(self._psms, psm, _account(psm), self._discovery)
+        return Applier(self._psms, psm, _account(psm), self._discovery, self._around.is_leaving)
 
     async def _tell(
         self, psm: Object, verdict: Verdict, decisions: Iterable[Decision] | None, beside: Iterable[Told] = ()

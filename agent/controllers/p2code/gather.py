@@ -55,6 +55,13 @@ class Surroundings:
             namespaces={obj.name for obj in self._namespaces.store if not obj.deleting},
         )
 
+    def is_leaving(self, namespace: str) -> bool:
+        """Whether a namespace is gone, or being deleted."""
+        if not namespace or not self._namespaces.synced.is_set():
+            return False
+        obj = self._namespaces.store.get(("", namespace))
+        return obj is None or obj.deleting
+
     def placements(self, psm: Object, needed: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Those that are its own, and others of these names."""
         store = self._placements.store
