@@ -119,8 +119,7 @@ class TargetLifeRoom(Controller[Key]):
         old, new = (view.target.get("status") or {}).get("conditions"), decide.conditions(view)
         if same(old, new):
             return
-        body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
-        await self._objects.patch(obj.key, body, sub="status")
+        await self._deps.target_status.write(obj, {"conditions": new})
         self._tell(obj.key, view, new)
 
     def _tell(self, key: Key, view: View, new: list[decide.Raw]) -> None:
