@@ -123,7 +123,9 @@ def changes(status: Mapping[str, Any], said: Iterable[tuple[Mapping[str, Any], M
         conditions = result.get("conditions")
         result |= fields
         if "conditions" in fields:
-            result["conditions"] = with_changes(conditions, before.get("conditions"), fields["conditions"])
+            told = with_changes(conditions, before.get("conditions"), fields["conditions"])
+            # An empty list says no more than none.
+            result["conditions"] = told or (conditions and [])
     return {name: value for name, value in result.items() if not same(value, status.get(name))}
 
 

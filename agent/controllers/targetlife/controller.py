@@ -116,7 +116,7 @@ class TargetLifeRoom(Controller[Key]):
             # What this brings about is another look, which writes the conditions.
             await self._objects.patch(obj.key, {"metadata": {"resourceVersion": obj.version, "annotations": patch}})
             return
-        old, new = (view.target.get("status") or {}).get("conditions"), decide.conditions(view)
+        old, new = (view.target.get("status") or {}).get("conditions") or [], decide.conditions(view)
         if same(old, new):
             return
         await self._deps.target_status.write(obj, {"conditions": new})
