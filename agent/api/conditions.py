@@ -60,3 +60,15 @@ def set_condition(
     if not replaced:
         result.append(wanted)
     return result
+
+
+def with_changes(
+    current: Iterable[dict[str, Any]] | None,
+    before: Iterable[dict[str, Any]] | None,
+    after: Iterable[dict[str, Any]] | None,
+) -> list[dict[str, Any]]:
+    """A new list, like `current` but for the conditions that are others in `after` than in `before`, or not there."""
+    old, new, there = ({each.get("type"): each for each in found or ()} for found in (before, after, current))
+    changed = {type: condition for type, condition in new.items() if condition != old.get(type)}
+    kept = {type: condition for type, condition in there.items() if type in new or type not in old}
+    return list((kept | changed).values())

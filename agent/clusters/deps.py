@@ -19,6 +19,7 @@ from agent.clusters.proxies import ProxyPods
 from agent.clusters.registry import Targets
 from agent.clusters.sending import Sending
 from agent.clusters.servicelinks import ServiceLinks
+from agent.clusters.target_status import TargetStatus
 from agent.clusters.targetchoices import TargetChoices
 from agent.kube.events import Recorder
 from agent.kube.store import Object
@@ -92,6 +93,11 @@ class Deps:
         """What ServiceLinks and annotations of Services ask for."""
         settings = self.settings
         return ServiceLinks(self.local, settings.discovery_interval, wanted=settings.service_links)
+
+    @cached_property
+    def target_status(self) -> TargetStatus:
+        """Through this every room writes what it says of a Target."""
+        return TargetStatus(self.local)
 
     @cached_property
     def live_reads(self) -> LiveReads:

@@ -7,7 +7,6 @@ from agent.api.conditions import Status, find_condition, set_condition
 from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
-from agent.model.diff import same
 
 
 class Words(NamedTuple):
@@ -46,14 +45,10 @@ class TargetCondition:
         await self._patch(obj, words, {})
 
     async def _patch(self, obj: Object, words: Words | None, fields: Mapping[str, str | None]) -> None:
-        manifest = obj.decode()
-        status = manifest.get("status") or {}
-        body: dict[str, Any] = {field: value for field, value in fields.items() if value != status.get(field)}
+        body: dict[str, Any] = dict(fields)
         if words is not None:
+            manifest = obj.decode()
             now, generation = self._deps.clock.now(), manifest["metadata"].get("generation")
-            new = set_condition(status.get("conditions"), self._condition, *words, now, generation)
-            if not same(status.get("conditions"), new):
-                body["conditions"] = new
-        if body:
-            guard = {"resourceVersion": obj.version}
-            await self.objects.patch(obj.key, {"metadata": guard, "status": body}, sub="status")
+            conditions = (manifest.get("status") or {}).get("conditions")
+            body["conditions"] = set_condition(conditions, self._condition, *words, now, generation)
+        await self._deps.target_status.write(obj, body)

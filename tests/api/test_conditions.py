@@ -1,6 +1,8 @@
 from datetime import UTC, datetime, timedelta, timezone
 
-from agent.api.conditions import find_condition, set_condition, timestamp
+import pytest
+
+from agent.api.conditions import find_condition, set_condition, timestamp, with_changes
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(minutes=5)
@@ -66,3 +68,32 @@ def test_find_gives_the_condition_of_a_type_or_nothing() -> None:
     assert find_condition(conditions, "B") is conditions[1]
     assert find_condition(conditions, "C") is None
     assert find_condition(None, "C") is None
+
+
+def condition(type: str, status: str = "True") -> dict[str, str]:
+    return {"type": type, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("current", "before", "after", "result"),
+    [
+        ([], [], ["A"], ["A"]),
+        (["A"], [], ["B"], ["A", "B"]),
+        (["A", "B"], ["A", "B"], ["A", "-B"], ["A", "-B"]),
+        (["A", "-B"], ["A", "B"], ["-A", "B"], ["-A", "-B"]),
+        (["A", "-B", "C"], ["A", "B"], ["A", "-B"], ["A", "-B", "C"]),
+        (["A", "B", "C"], ["A", "B"], ["B"], ["B", "C"]),
+        (["B"], ["A", "B"], ["A", "B", "C"], ["B", "C"]),
+        (["-B"], ["B"], ["?B"], ["?B"]),
+        ([], ["B"], ["-B"], ["-B"]),
+        (["A", "A"], ["A", "A"], ["-A"], ["-A"]),
+    ],
+)
+def test_conditions_that_changed_are_carried_over_and_those_of_others_stay(
+    current: list[str], before: list[str], after: list[str], result: list[str]
+) -> None:
+    def made(words: list[str]) -> list[dict[str, str]]:
+        status = {"-": "False", "?": "Unknown"}
+        return [condition(word.lstrip("-?"), status.get(word[0], "True")) for word in words]
+
+    assert with_changes(made(current), made(before), made(after)) == made(result)

@@ -84,6 +84,15 @@ def test_what_a_target_says(of: View, expected: dict[str, str]) -> None:
     assert said(of) == expected
 
 
+def test_a_deletion_alone_is_nothing_to_say() -> None:
+    manifest = target()
+    manifest["metadata"]["generation"] = 1
+    manifest["status"]["conditions"] = conditions(view(TargetLife(), manifest))
+    manifest["metadata"] |= {"generation": 2, "deletionTimestamp": "2026-03-01T12:00:00Z"}
+    assert conditions(view(TargetLife(), manifest)) == manifest["status"]["conditions"]
+    assert said(view(LOST, manifest))["Lost"] == "True/NoAnswer"
+
+
 def test_how_long_it_has_no_new_pods_is_told() -> None:
     twice = TargetLife(LifeState.RETURNING, outages=(AT - 600, AT - 300))
     found = find_condition(conditions(view(twice)), "Stable") or {}

@@ -159,8 +159,7 @@ class InventoryRoom(Controller[Key]):
         status = {"follow": follow, "namespaces": inventory.namespaces, "conditions": conditions}
         if same({field: old.get(field) for field in status}, status):
             return
-        body = {"metadata": {"resourceVersion": obj.version}, "status": status}
-        await self._objects.patch(obj.key, body, sub="status")
+        await self._deps.target_status.write(obj, status)
         self._written_at[obj.key] = time.monotonic()
 
     def _attached(self, target: Target) -> None:

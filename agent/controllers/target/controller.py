@@ -81,7 +81,7 @@ class TargetRoom(Controller[Key]):
         if informer is not None and not informer.synced.is_set() and informer.error is None:
             return _UNSYNCED_SECONDS
         problem = await self._connect(key, target, informer)
-        again = await self._drain(obj) if obj.deleting else await self._report(key, target, problem)
+        again = await self._drain(obj) if obj.deleting else await self._report(obj, target, problem)
         if informer is not None and not informer.synced.is_set():
             return _UNREADABLE_SECONDS
         return again
@@ -146,8 +146,9 @@ class TargetRoom(Controller[Key]):
             return problem
         return None
 
-    async def _report(self, key: Key, target: Raw, problem: Problem | None) -> float | None:
+    async def _report(self, obj: Object, target: Raw, problem: Problem | None) -> float | None:
         """Bring conditions and finalizer up to date."""
+        key = obj.key
         now = self._deps.clock.now()
         old = target.get("status", {}).get("conditions")
         connected = self._deps.targets.get(key)
@@ -155,8 +156,8 @@ class TargetRoom(Controller[Key]):
             state = decide.unconnected(problem.reason, problem.message) if problem else None
         elif (wait := decide.settles_in(connected.record, now)) > 0:
             return wait
-        elif connected.ready and names.FINALIZER_DRAIN not in (target["metadata"].get("finalizers") or ()):
-            await self._hold(key, target)
+        elif connected.ready and names.FINALIZER_DRAIN not in obj.finalizers:
+            await self._hold(obj)
             return None
         else:
             state = decide.health(
@@ -177,24 +178,21 @@ class TargetRoom(Controller[Key]):
             wait = self._written_at.get(key, -REWORD_SECONDS) + REWORD_SECONDS - time.monotonic()
             if wait > 0:
                 return wait
-        await self._write(key, target, {"conditions": new, **cluster})
+        await self._write(obj, {"conditions": new, **cluster})
         if decide.became_worse(old, new):
             ready = find_condition(new, "Ready") or {}
             self._deps.recorder.event(target, "Warning", ready["reason"], ready["message"])
         return None
 
-    async def _hold(self, key: Key, target: Raw) -> None:
+    async def _hold(self, obj: Object) -> None:
         """Keep the Target until it is drained; the next pass, which this write brings about, tells the state."""
-        metadata = target["metadata"]
-        finalizers = [*(metadata.get("finalizers") or ()), names.FINALIZER_DRAIN]
-        body = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": finalizers}}
-        await self._objects.patch(key, body)
+        finalizers = [*obj.finalizers, names.FINALIZER_DRAIN]
+        await self._deps.target_status.patch_metadata(obj, {"finalizers": finalizers})
 
-    async def _write(self, key: Key, target: Raw, status: Raw) -> None:
-        body = {"metadata": {"resourceVersion": target["metadata"]["resourceVersion"]}, "status": status}
-        await self._objects.patch(key, body, sub="status")
-        self._written_at[key] = time.monotonic()
-        self._recorded.written(key, status)
+    async def _write(self, obj: Object, status: Raw) -> None:
+        await self._deps.target_status.write(obj, status)
+        self._written_at[obj.key] = time.monotonic()
+        self._recorded.written(obj.key, status)
 
     async def _drain(self, obj: Object) -> float | None:
         """One step of removal."""
@@ -225,7 +223,7 @@ class TargetRoom(Controller[Key]):
         old = target.get("status", {}).get("conditions")
         new = set_condition(old, "Drained", "False", step.reason, step.message, self._deps.clock.now())
         if not same(old, new):
-            await self._write(key, target, {"conditions": new})
+            await self._write(obj, {"conditions": new})
             self._deps.recorder.event(target, "Warning", step.reason, step.message)
         return self._deps.settings.release_after
 

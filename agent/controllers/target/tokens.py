@@ -119,8 +119,7 @@ class TargetTokenRoom(Controller[Key]):
         new = with_renewed_condition(old, problem, target["metadata"].get("generation"), self._deps.clock.now())
         if same(old or [], new):
             return
-        body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
-        await self._objects.patch(obj.key, body, sub="status")
+        await self._deps.target_status.write(obj, {"conditions": new})
         if problem and (find_condition(old, CONDITION) or {}).get("status") != "False":
             self._deps.recorder.event(target, "Warning", "TokenRenewalFailed", problem)
 

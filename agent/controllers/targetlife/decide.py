@@ -89,7 +89,9 @@ def before(target: Raw, monotonic: float, now: datetime) -> TargetLife:
 def conditions(view: View) -> list[Raw]:
     """All conditions of a Target; those of others stay."""
     result: list[Raw] = list((view.target.get("status") or {}).get("conditions") or ())
-    generation = view.target["metadata"].get("generation")
+    metadata = view.target["metadata"]
+    # Its deletion counts as a generation, of which there is nothing else to say.
+    generation = metadata.get("generation") if "deletionTimestamp" not in metadata else None
     for kind, words in (
         (lifecycle.TARGET_LOST, _lost(view)),
         (lifecycle.FAILOVER_HELD, _held(view)),
