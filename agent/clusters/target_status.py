@@ -72,10 +72,28 @@ class TargetStatus:
         finally:
             if not saying.done:
                 desk.sayings.remove(saying)
-            if not desk.sayings and self._desks.get(obj.key) is desk:
-                del self._desks[obj.key]
+            self._clear(obj.key, desk)
         if saying.error is not None:
             raise saying.error
+
+    async def patch_metadata(self, obj: Object, metadata: Raw) -> None:
+        """Patch metadata between two writes of the status: neither makes the other fail. Raises KubeError.
+
+        Who says something meanwhile is written together afterwards.
+        """
+        desk = self._desks.setdefault(obj.key, _Desk())
+        try:
+            async with desk.turn:
+                newest = self._objects.get(obj.key)
+                if newest is None or not _asks_the_same(obj, newest) or obj.finalizers != newest.finalizers:
+                    newest = obj
+                await self._objects.patch(obj.key, {"metadata": {"resourceVersion": newest.version, **metadata}})
+        finally:
+            self._clear(obj.key, desk)
+
+    def _clear(self, key: Key, desk: _Desk) -> None:
+        if not desk.sayings and not desk.turn.locked() and self._desks.get(key) is desk:
+            del self._desks[key]
 
     async def _write_all(self, desk: _Desk) -> None:
         sayings = list(desk.sayings)

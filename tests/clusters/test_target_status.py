@@ -81,7 +81,7 @@ class Writing:
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
 
     async def _noted(self, *arguments: Any, **more: Any) -> bytes:
-        self.patches.append(arguments[2]["status"])
+        self.patches.append(arguments[2])
         if self.failures:
             raise self.failures.pop()
         if (meanwhile := self.meanwhile) is not None:
@@ -148,6 +148,26 @@ async def test_who_speaks_while_a_write_is_under_way_is_written_next(
         group.create_task(writing.say(obj, "C", "False"))
     assert await told(client, namespace) == {"A": "True", "B": "True", "C": "False"}
     assert len(writing.patches) == 2
+
+
+@pytest.mark.cluster
+async def test_a_finalizer_is_in_nobodys_way(writing: Writing, client: Client, namespace: str) -> None:
+    obj = await made(writing, client, namespace)
+    finalizers = {"finalizers": ["flotilla.test/hold"]}
+    await asyncio.gather(writing.status.patch_metadata(obj, finalizers), writing.say(obj, "A"), writing.say(obj, "B"))
+    assert await told(client, namespace) == {"A": "True", "B": "True"}
+    assert [list(patch) for patch in writing.patches] == [["metadata"], ["metadata", "status"]]
+    newest = newer(writing, obj)
+    assert newest is not None
+    assert newest.finalizers == finalizers["finalizers"]
+    with pytest.raises(Conflict):
+        await writing.status.patch_metadata(obj, {"finalizers": ["flotilla.test/other"]})
+    said = asyncio.ensure_future(writing.say(newest, "C"))
+    await asyncio.sleep(0)
+    await writing.status.patch_metadata(newest, {"finalizers": None})
+    await said
+    found = await client.get(TARGETS, "us", namespace)
+    assert "finalizers" not in found["metadata"]
 
 
 @pytest.mark.cluster

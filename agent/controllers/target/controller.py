@@ -156,8 +156,8 @@ class TargetRoom(Controller[Key]):
             state = decide.unconnected(problem.reason, problem.message) if problem else None
         elif (wait := decide.settles_in(connected.record, now)) > 0:
             return wait
-        elif connected.ready and names.FINALIZER_DRAIN not in (target["metadata"].get("finalizers") or ()):
-            await self._hold(key, target)
+        elif connected.ready and names.FINALIZER_DRAIN not in obj.finalizers:
+            await self._hold(obj)
             return None
         else:
             state = decide.health(
@@ -184,12 +184,10 @@ class TargetRoom(Controller[Key]):
             self._deps.recorder.event(target, "Warning", ready["reason"], ready["message"])
         return None
 
-    async def _hold(self, key: Key, target: Raw) -> None:
+    async def _hold(self, obj: Object) -> None:
         """Keep the Target until it is drained; the next pass, which this write brings about, tells the state."""
-        metadata = target["metadata"]
-        finalizers = [*(metadata.get("finalizers") or ()), names.FINALIZER_DRAIN]
-        body = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": finalizers}}
-        await self._objects.patch(key, body)
+        finalizers = [*obj.finalizers, names.FINALIZER_DRAIN]
+        await self._deps.target_status.patch_metadata(obj, {"finalizers": finalizers})
 
     async def _write(self, obj: Object, status: Raw) -> None:
         await self._deps.target_status.write(obj, status)

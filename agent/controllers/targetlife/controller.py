@@ -90,7 +90,8 @@ class TargetLifeRoom(Controller[Key]):
         connected = self._deps.targets.get(key)
         life = self._lives.look(key, connected, terms)
         known = sight(connected) is not Sight.UNKNOWN
-        await self._say(obj, View(target, life, terms, self._held, known, time.monotonic(), self._deps.clock.now()))
+        view = View(target, life, terms, self._held, known, time.monotonic(), self._deps.clock.now())
+        await self._say(obj, view, ready=connected is not None and connected.ready)
         if self._held or not life.answers:
             self._count()
         due = life.due(terms, time.monotonic())
@@ -110,14 +111,15 @@ class TargetLifeRoom(Controller[Key]):
             for obj in self._objects:
                 self.queue.add(obj.key)
 
-    async def _say(self, obj: Object, view: View) -> None:
+    async def _say(self, obj: Object, view: View, *, ready: bool) -> None:
         patch = decide.annotations(view)
         if patch:
             # What this brings about is another look, which writes the conditions.
             await self._objects.patch(obj.key, {"metadata": {"resourceVersion": obj.version, "annotations": patch}})
             return
         old, new = (view.target.get("status") or {}).get("conditions") or [], decide.conditions(view)
-        if same(old, new):
+        if same(old, new) or (not old and not ready):
+            # Whether it can be used is said first, and brings us back.
             return
         await self._deps.target_status.write(obj, {"conditions": new})
         self._tell(obj.key, view, new)
