@@ -239,7 +239,8 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
 
 async def test_what_others_have_written_goes_without_us(admin: Client, client: Client, namespace: str) -> None:
     """Networks of AC3 and applications of P2CODE stay, and nothing of ours holds them."""
-    await apply(admin, CRDS, *ac3_crds(), *p2code_crds())
+    for definition in (*ac3_crds(), *p2code_crds()):
+        await apply(admin, CRDS, definition)
     for kind in (MULTI_CLUSTER_NETWORKS, SCHEDULING_MANIFESTS):
         await until(functools.partial(_served, admin, kind))
     link = {"sourceCluster": "us", "targetCluster": "eu", "sourceNamespace": namespace, "targetNamespace": namespace}
