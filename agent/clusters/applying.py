@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agent.api.kinds import MANIFEST_WORKS
 from agent.api.names.p2code import ANNOTATION_APPLIED_KINDS, FIELD_MANAGER, LABEL_OWNER, LABEL_PSM_UID, cut
+from agent.clusters.outcomes import Refusal, Remaining, refusal, refused, words
 from agent.clusters.refusals import PASSING
 from agent.kube.client import METADATA_LIST, METADATA_ONE
 from agent.kube.discovery import Discovery
-from agent.kube.errors import Conflict, Forbidden, NotFound, StatusError
+from agent.kube.errors import Conflict, NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import applied
@@ -32,28 +32,6 @@ Raw = dict[str, Any]
 
 _FRESH = "1"
 """The version of no object that is there: applied with it, one is created or nothing is done."""
-
-
-class Refusal(NamedTuple):
-    """One object that is not as its manifest has it, and why: a sentence for the manifest's author.
-
-    `passing`: another try may go better, without anybody doing anything. No name: all objects of the kind there.
-    """
-
-    kind: str
-    namespace: str
-    name: str
-    message: str
-    passing: bool = False
-
-
-class Remaining(NamedTuple):
-    """One object that is still there; `message` says what keeps it, empty if it is merely on its way."""
-
-    kind: str
-    namespace: str
-    name: str
-    message: str = ""
 
 
 class _Wanted(NamedTuple):
@@ -148,12 +126,12 @@ class Applier:
         wanted, refusals = [], []
         for manifest in manifests:
             if flaw := applied.flaw(manifest):
-                refusals.append(_refused(manifest, flaw))
+                refusals.append(refused(manifest, flaw))
                 continue
             kind = await self._discovery.find(manifest["apiVersion"], manifest["kind"])
             if kind is None:
                 absent = f"the API server serves no {manifest['kind']} of {manifest['apiVersion']}"
-                refusals.append(_refused(manifest, absent))
+                refusals.append(refused(manifest, absent))
                 continue
             metadata = manifest["metadata"]
             namespace = (metadata.get("namespace") or self._owner.namespace) if kind.namespaced else ""
@@ -195,7 +173,7 @@ class Applier:
             self._discovery.forget(place.kind)
             return {}
         except StatusError as error:
-            return _Unknown(_words(error), isinstance(error, PASSING))
+            return _Unknown(words(error), isinstance(error, PASSING))
         return {each["name"]: each for each in map(_metadata, items)}
 
     async def _bring(
@@ -203,22 +181,22 @@ class Applier:
     ) -> Refusal | None:
         place, name, body = wanted
         if isinstance(found, _Unknown):
-            return _refusal(place, name, found.message, passing=found.passing)
+            return refusal(place, name, found.message, passing=found.passing)
         try:
             there = found.get(name) or await self._look(place, name)
             if there is None:
                 await self._send(wanted, body, {"resourceVersion": _FRESH})
                 return None
             if (there.get("labels") or {}).get(LABEL_PSM_UID) != self._owner.uid:
-                return _refusal(place, name, self._foreign(there))
+                return refusal(place, name, self._foreign(there))
             if there.get("deletionTimestamp"):
-                return _refusal(place, name, "it is being deleted, and made anew once it is gone", passing=True)
+                return refusal(place, name, "it is being deleted, and made anew once it is gone", passing=True)
             if (place.kind.name, place.namespace, name) in scaled:
                 body = applied.left_to_scaler(there, body)
             if not applied.is_unchanged(there, body):
                 await self._send(wanted, body, {"uid": there["uid"]})
         except StatusError as error:
-            return _refusal(place, name, _words(error), passing=isinstance(error, PASSING))
+            return refusal(place, name, words(error), passing=isinstance(error, PASSING))
         return None
 
     async def _look(self, place: Place, name: str) -> Raw | None:
@@ -244,7 +222,7 @@ class Applier:
         refusals, old = [], []
         for place, objects in found.items():
             if isinstance(objects, _Unknown):
-                refusals.append(_refusal(place, "", objects.message, passing=objects.passing))
+                refusals.append(refusal(place, "", objects.message, passing=objects.passing))
                 continue
             gone = (each for name, each in objects.items() if (place, name) not in kept)
             old += [(place, each) for each in gone if not each.get("deletionTimestamp")]
@@ -273,7 +251,7 @@ class Applier:
         except Conflict:
             return Remaining(kind.name, namespace, name)
         except StatusError as error:
-            return Remaining(kind.name, namespace, name, _words(error))
+            return Remaining(kind.name, namespace, name, words(error))
         return Remaining(kind.name, namespace, name) if raw else None
 
 
@@ -284,25 +262,3 @@ def _names(objects: Objects | _Unknown) -> Iterable[str]:
 def _metadata(raw: bytes | msgspec.Raw) -> Raw:
     metadata: Raw = msgspec.json.decode(raw, type=Raw)["metadata"]
     return metadata
-
-
-def _refusal(place: Place, name: str, reason: str, *, passing: bool = False) -> Refusal:
-    kind, namespace = place.kind.name, place.namespace
-    return Refusal(kind, namespace, name, f"{applied.title(kind, namespace, name)}: {reason}", passing)
-
-
-def _refused(manifest: Mapping[str, Any], reason: str) -> Refusal:
-    """Of what may be no object at all."""
-    given = manifest.get("metadata")
-    metadata = given if isinstance(given, Mapping) else {}
-    about = (str(manifest.get("kind") or ""), str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-    return Refusal(*about, f"{applied.title(*about)}: {reason}")
-
-
-def _words(error: StatusError) -> str:
-    """The API server's, with what to do where it is we who may not."""
-    if "cannot impersonate" in str(error):
-        return f"{error}; add the namespace to agent.p2code.namespaces of the chart"
-    if isinstance(error, Forbidden) and str(MANIFEST_WORKS) in str(error):
-        return f"{error}; bind the account to the ClusterRole flotilla-p2code-works in the namespace of the cluster"
-    return str(error)

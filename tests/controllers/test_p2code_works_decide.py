@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.clusters.applying import Refusal, Remaining
+from agent.clusters.outcomes import Refusal, Remaining
 from agent.controllers.p2code.decide import decide
 from agent.controllers.p2code.outcome import left, refused
 from agent.controllers.p2code.plan import Hub, Plan

@@ -237,7 +237,8 @@ async def test_a_pod_of_a_daemon_set_that_was_bound_while_its_node_went_goes_too
         reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "log", "uid": owner["metadata"]["uid"]}
         for pod_name, owners in (("log-1", [{**reference, "controller": True}]), ("bare", [])):
             manifest = pod(pod_name, name, schedulerName="default-scheduler")
-            manifest["metadata"]["ownerReferences"] = owners
+            # Of a pod that its selector does not match, a DaemonSet lets go.
+            manifest["metadata"] |= {"ownerReferences": owners, "labels": {"app": "log"} if owners else {}}
             await client.create(PODS, manifest, namespace)
         await gone(lambda: client.get(PODS, "log-1", namespace))
         assert "deletionTimestamp" not in (await client.get(PODS, "bare", namespace))["metadata"]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agent.api.kinds import MANIFEST_WORKS
-from agent.clusters.applying import Refusal, Remaining
+from agent.clusters.outcomes import Refusal, Remaining
 from agent.model.applied import Place
 from agent.model.p2code.status import LEFT, Told
 from agent.model.p2code.verdicts import Verdict, not_applied
