@@ -165,10 +165,10 @@ def frozen(fleet: Fleet, cluster: str) -> Iterator[None]:
         send(found, signal.SIGCONT)
 
 
-async def ask(fleet: Fleet, namespace: str, cluster: str, address: str) -> str:
-    """What the frontend of a cluster is answered at HOST:PORT; a shell there makes something of variables in it."""
+async def ask(fleet: Fleet, namespace: str, cluster: str, address: str, who: str = FRONTEND) -> str:
+    """What a pod of a cluster is answered at HOST:PORT; a shell there makes something of variables in it."""
     script = f"timeout 10 wget -qO- http://{address}/"
-    words = ("-n", namespace, "exec", FRONTEND, "--", "sh", "-c", script)
+    words = ("-n", namespace, "exec", who, "--", "sh", "-c", script)
     return (await fleet.kubectl(cluster, *words)).strip()
 
 

@@ -122,7 +122,9 @@ async def test_a_frontend_calls_backends_in_the_other_cluster_by_the_services_ow
     asked.none_failed(10)
     assert realnodes.answers(asked) == wanted
     # As a container finds it: by what the kubelet tells of the Service.
-    assert await realnodes.ask(fleet, place, "cd", "$HOME_SERVICE_HOST:$HOME_SERVICE_PORT")
+    await fleet.source.create(PODS, realnodes.pod("later", realnodes.SLEEP), place)
+    await realnodes.running(fleet, place, "cd", "later")
+    assert await realnodes.ask(fleet, place, "cd", "$WEB_SERVICE_HOST:$WEB_SERVICE_PORT", "later") in wanted
     (home,) = await fleet.source.list(PODS, place, labels="app=home")
     address = (await fleet.clients["us"].get(SERVICES, "home", place))["spec"]["clusterIP"]
     assert await realnodes.ask(fleet, place, "us", f"{address}:80") == home["metadata"]["name"]
