@@ -17,6 +17,10 @@ _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 
 
+class NotTaken(Exception):
+    """Envoy is there, and has not loaded a file yet."""
+
+
 class Files:
     """What Envoy is told; only what has changed is written."""
 
@@ -36,7 +40,10 @@ class Files:
             self._certificate = wanted
 
     async def bring(self, wanted: Resources) -> str:
-        """Write clusters and listeners, and wait for Envoy to load them; returns what it rejects. Raises OSError."""
+        """Write clusters and listeners, and wait for Envoy to load them; returns what it rejects.
+
+        Raises OSError, NotTaken.
+        """
         problem = ""
         for name, content in envoy.steps(self._have, wanted):
             problem = await self._step(name, content) or problem
@@ -49,19 +56,20 @@ class Files:
         before = await self._admin.stats()
         version, text = envoy.file(content)
         self._write(name, text)
-        if before is None:
-            return ""
-        refused = before.rejected(listeners=listeners)
+        refused = before.rejected(listeners=listeners) if before is not None else None
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE_SECONDS
         while loop.time() < until:
             stats = await self._admin.stats()
-            if stats is None or stats.version(listeners=listeners) == version:
+            # One that is not there reads the file when it starts.
+            if self._admin.gone or (stats is not None and stats.version(listeners=listeners) == version):
                 return ""
-            if stats.rejected(listeners=listeners) > refused:
+            now = stats.rejected(listeners=listeners) if stats is not None else None
+            if now is not None and refused is not None and now > refused:
                 return f"Envoy refuses {name}, or a part of it: its log says why"
+            refused = now if refused is None else refused
             await asyncio.sleep(_LOOK_SECONDS)
-        return f"Envoy has not taken {name} within {_PATIENCE_SECONDS:.0f} s"
+        raise NotTaken(f"Envoy has not taken {name} within {_PATIENCE_SECONDS:.0f} s")
 
     def _read(self, name: str) -> dict[str, Any]:
         try:

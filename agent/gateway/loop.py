@@ -6,7 +6,7 @@ all of it, Envoy keeps what it has.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from agent.base import certificates, wholefile
 from agent.base.certificates import Pair
 from agent.base.metrics import REGISTRY
 from agent.gateway.admin import Admin
-from agent.gateway.files import Files
+from agent.gateway.files import Files, NotTaken
 from agent.model import envoy, envoycounters, gatewaypeer
 from agent.model.envoy import Place
 from agent.model.gatewaypeer import Gateway, InvalidGateway, Judged
@@ -85,9 +85,11 @@ class Loop:
                 return
             judged = usable(gatewaypeer.read(document, loopback=self._loopback))
             check_pair(Pair(chain, key), judged.gateway)
+            # Of one that is made anew nothing is known that was said of the one before.
+            self._forget(self.health.keys() - {each.key for each in judged.gateway.peers})
             self._files.certificate(chain, key)
             self._envoy_problem = await self._files.bring(envoy.resources(judged.gateway, self._place))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, NotTaken) as error:
             self._say(str(error))
             return
         self._last = (document, chain, key)
@@ -106,9 +108,7 @@ class Loop:
             return
         peers = {each.key: len(each.addresses) for each in gateway.peers}
         health = envoycounters.health(stats.counters, peers, self.health)
-        for peer in self.health.keys() - health.keys():
-            for state in ("ready", "lost"):
-                _HEALTHY.remove(peer, state)
+        self._forget(self.health.keys() - health.keys())
         for peer, found in health.items():
             _HEALTHY.labels(peer, "ready").set(found.healthy)
             _HEALTHY.labels(peer, "lost").set(found.total - found.healthy)
@@ -134,6 +134,12 @@ class Loop:
         """Local ports that stand for Services of a peer, and at which Envoy takes connections."""
         found = self._gateway.peers if self._gateway is not None and self._takes else ()
         return sorted(port for each in found if each.key == peer for called in each.services for port in called.locals)
+
+    def _forget(self, peers: Collection[str]) -> None:
+        self.health = {peer: found for peer, found in self.health.items() if peer not in peers}
+        for peer in peers:
+            for state in ("ready", "lost"):
+                _HEALTHY.remove(peer, state)
 
     def _tell(self) -> None:
         """A file for whoever wants to know without asking for metrics."""

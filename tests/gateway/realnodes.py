@@ -1,0 +1,200 @@
+"""Two clusters on real nodes with gateways as the chart installs them, and frontends that ask from within pods."""
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICES, SOURCES, TARGETS
+from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, links
+from agent.api.roles import OPTIONAL_FEATURES
+from agent.sandbox import network, process
+from agent.sandbox.realnode import cgroups
+from tests.chart.helm import NAMESPACE
+from tests.e2e import shared
+from tests.e2e.fleet import Fleet, condition
+from tests.e2e.fleets import AGENT_FLAGS
+from tests.e2e.installed import Installed
+from tests.e2e.manifests import ELECT
+from tests.e2e.traffic import Traffic
+
+Raw = dict[str, Any]
+
+CLUSTERS = ("cd", "us")
+IMAGE = {"image": "flotilla.local/busybox:1", "imagePullPolicy": "Never"}
+FRONTEND = "frontend"
+SLEEP = ["sleep", "100000"]
+PATIENCE_SECONDS = 180.0
+RATE = 20.0
+GATEWAY_PODS = "app.kubernetes.io/component=gateway"
+
+
+@contextlib.asynccontextmanager
+async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"]) -> AsyncIterator[Fleet]:
+    """Source cd and target us, with the chart in each."""
+    images = directory / "images"
+    images.mkdir()
+    sandbox = Installed(
+        directory / "two",
+        CLUSTERS,
+        "real:1",
+        images=images,
+        gateways=True,
+        pod_network=pod_network,
+        agent_flags=AGENT_FLAGS,
+    )
+    try:
+        async with sandbox:
+            fleet = Fleet(sandbox)
+            try:
+                yield fleet
+            finally:
+                await fleet.close()
+    finally:
+        shutil.rmtree(images)
+
+
+@contextlib.asynccontextmanager
+async def allowed(fleet: Fleet) -> AsyncIterator[str]:
+    """A namespace whose Services may be shared by gateways, with a frontend in every cluster."""
+    async with fleet.namespace(("us",)) as namespace:
+        await fleet.clients["us"].patch(SOURCES, "cd", {"spec": {"allow": list(OPTIONAL_FEATURES)}}, namespace)
+        for cluster in CLUSTERS:
+            await fleet.clients[cluster].create(PODS, pod(FRONTEND, SLEEP), namespace)
+        for cluster in CLUSTERS:
+            await running(fleet, namespace, cluster, FRONTEND)
+        yield namespace
+
+
+def pod(name: str, command: list[str]) -> Raw:
+    container = {"name": "main", **IMAGE, "command": command}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
+
+
+def serving(name: str, replicas: int, says: str = "$(hostname)", *, elect: bool = False) -> Raw:
+    """A Deployment whose pods answer with their name or something else."""
+    script = f"mkdir /www; echo {says} > /www/index.html; exec httpd -f -p 8080 -h /www"
+    made = pod(name, ["sh", "-c", script])
+    made["spec"]["containers"][0]["readinessProbe"] = {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1}
+    metadata = {"labels": {"app": name}, "annotations": {ELECT: ""} if elect else {}}
+    template = {"metadata": metadata, "spec": made["spec"]}
+    wanted = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"metadata": {"name": name}, "spec": wanted}
+
+
+async def running(fleet: Fleet, namespace: str, cluster: str, name: str) -> Raw:
+    """A pod, once it runs and has an address."""
+
+    async def probe() -> Raw:
+        found = await fleet.clients[cluster].get(PODS, name, namespace)
+        return found if found["status"].get("phase") == "Running" and found["status"].get("podIP") else {}
+
+    return await fleet.until(f"{name} runs in {cluster}", probe, about=namespace, seconds=PATIENCE_SECONDS)
+
+
+async def by_driver(fleet: Fleet, namespace: str, reason: str) -> None:
+    """Wait until the target shares Services so."""
+
+    async def probe() -> bool:
+        said = condition(await fleet.source.get(TARGETS, "us", namespace), "ServicesShared")
+        return (said.get("status"), said.get("reason")) == ("True", reason)
+
+    await fleet.until(f"Services are shared: {reason}", probe, about=namespace, seconds=PATIENCE_SECONDS)
+
+
+async def endpoints(fleet: Fleet, cluster: str, namespace: str, name: str) -> list[tuple[str, bool]]:
+    """Addresses by which a cluster's own gateways are called for a Service, and whether they are ready."""
+    labels = f"{LABEL_SERVICE_NAME}={name},{LABEL_SLICE_MANAGED_BY}={links.GATEWAY_SLICE_MANAGER}"
+    found = await fleet.clients[cluster].list(ENDPOINT_SLICES, namespace, labels=labels)
+    every = (each for slice in found for each in slice.get("endpoints") or ())
+    return sorted({(each["addresses"][0], bool(each["conditions"]["ready"])) for each in every})
+
+
+async def led(fleet: Fleet, cluster: str, namespace: str, name: str, gateways: int) -> None:
+    """Wait until so many gateway pods of a cluster, and no others, are ready to be called for a Service."""
+
+    async def probe() -> bool:
+        found = await endpoints(fleet, cluster, namespace, name)
+        return len({address for address, ready in found if ready}) == gateways
+
+    what = f"{gateways} gateways of {cluster} lead to {name}"
+    await fleet.until(what, probe, about=namespace, seconds=PATIENCE_SECONDS)
+
+
+async def gateway_pods(fleet: Fleet, cluster: str) -> list[Raw]:
+    """Those that are not being deleted, once two are ready."""
+
+    async def probe() -> list[Raw]:
+        pods = await fleet.clients[cluster].list(PODS, NAMESPACE, labels=GATEWAY_PODS)
+        pods = [each for each in pods if "deletionTimestamp" not in each["metadata"]]
+        return pods if len(pods) == 2 and all(map(shared.is_ready, pods)) else []
+
+    return await fleet.until(f"two gateways of {cluster} are ready", probe, seconds=PATIENCE_SECONDS)
+
+
+def pids(fleet: Fleet, cluster: str, program: str, uid: str = "") -> list[int]:
+    """Processes of a program in the containers of a node, or of the pod with this UID."""
+    found = []
+    for pid in cgroups.members(network.namespace_name(fleet.sandbox.plan.identity, cluster)):
+        with contextlib.suppress(OSError):
+            name = Path(f"/proc/{pid}/cmdline").read_text().partition("\0")[0]
+            if Path(name).name == program and f"pod{uid}" in Path(f"/proc/{pid}/cgroup").read_text():
+                found.append(pid)
+    return [pid for pid in sorted(found) if process.is_alive(pid)]
+
+
+def send(found: list[int], number: int) -> None:
+    assert found
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def frozen(fleet: Fleet, cluster: str) -> Iterator[None]:
+    """All Envoys of a cluster stand still: what they are sent is taken, and never answered."""
+    found = pids(fleet, cluster, "envoy")
+    send(found, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        send(found, signal.SIGCONT)
+
+
+async def ask(fleet: Fleet, namespace: str, cluster: str, address: str, who: str = FRONTEND) -> str:
+    """What a pod of a cluster is answered at HOST:PORT; a shell there makes something of variables in it."""
+    script = f"timeout 10 wget -qO- http://{address}/"
+    words = ("-n", namespace, "exec", who, "--", "sh", "-c", script)
+    return (await fleet.kubectl(cluster, *words)).strip()
+
+
+@contextlib.asynccontextmanager
+async def asking(fleet: Fleet, namespace: str, service: str, cluster: str = "cd") -> AsyncIterator[Traffic]:
+    """The frontend of a cluster asks a Service by its address there until the end of the block; then all answers are
+    there, under the name `frontend`.
+    """
+    own = await fleet.clients[cluster].get(PODS, FRONTEND, namespace)
+    # What holds the pod together sleeps, too, in the same network.
+    pid = pids(fleet, cluster, "sleep", own["metadata"]["uid"])[0]
+    there = await fleet.clients[cluster].get(SERVICES, service, namespace)
+    found = Traffic(RATE)
+    try:
+        await found.begin_in(f"/proc/{pid}/ns/net", FRONTEND)
+        found.ask(FRONTEND, [f"{there['spec']['clusterIP']}:{there['spec']['ports'][0]['port']}"])
+        yield found
+        await found.end()
+    finally:
+        found.kill()
+
+
+def answers(asked: Traffic) -> set[str]:
+    return asked.answered_by(FRONTEND)
+
+
+def failed_since(asked: Traffic, moment: float) -> list[float]:
+    """When requests that failed were begun, in seconds since a moment of `time.time`."""
+    return [round(each - moment, 1) for each in asked.results[FRONTEND]["times"]]

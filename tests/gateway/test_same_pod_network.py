@@ -1,0 +1,228 @@
+"""Two clusters on real nodes whose pods have the same addresses: Services lead through gateways, and to no stranger.
+
+The chart is installed with `gateway.enabled` by Helm. Pods here that have the address of a pod there say `stranger`.
+"""
+
+import asyncio
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, NAMESPACES, PODS, SERVICES
+from agent.api.names import SHORT_PREFIX, SUMMARY_NAME
+from agent.api.names.links import BY_GATEWAY
+from agent.model import gatewaytold, hostport
+from agent.model.gatewaypeer import server_name
+from agent.sandbox.gateways import GatewayPod
+from tests.chart.helm import NAMESPACE
+from tests.e2e import shared
+from tests.e2e.fleet import Fleet, condition
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.gateway import lab, realnodes
+from tests.gateway.realnodes import CLUSTERS, asking, gateway_pods, led, pids
+from tests.sandbox.realnode.conftest import why_not
+
+pytestmark = [
+    pytest.mark.seldom,
+    pytest.mark.cluster,
+    pytest.mark.realnodes,
+    pytest.mark.e2e,
+    pytest.mark.timeout(1200),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+STRANGER = "stranger"
+BACKENDS = 2
+FAILOVER_SECONDS = 12.0
+BUSY_SECONDS = 30.0
+"""So much later may a busy machine notice."""
+SETTLE_SECONDS = 5.0
+"""Until kube-proxy has taken in what slices say."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    if reason := why_not():
+        pytest.skip(reason)
+    async with realnodes.fleet_of_two(tmp_path_factory.mktemp("gateways"), "same") as fleet:
+        yield fleet
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(fleet: Fleet) -> AsyncIterator[str]:
+    """A namespace with the Service `web`, whose pods are in us, `home`, whose pods are here, and `both`."""
+    async with realnodes.allowed(fleet) as namespace:
+        marks = {SHORT_PREFIX + "global": "true"}
+        for name, annotations in {"web": {}, "home": marks, "both": marks}.items():
+            await fleet.source.create(SERVICES, shared.service(name, annotations), namespace)
+        await fleet.source.create(DEPLOYMENTS, realnodes.serving("web", BACKENDS, elect=True), namespace)
+        await fleet.source.create(DEPLOYMENTS, realnodes.serving("home", 1), namespace)
+        for cluster in CLUSTERS:
+            await fleet.clients[cluster].create(DEPLOYMENTS, realnodes.serving("both", 1, cluster), namespace)
+        await realnodes.by_driver(fleet, namespace, BY_GATEWAY)
+        await led(fleet, "cd", namespace, "web", 2)
+        await led(fleet, "us", namespace, "home", 2)
+        for cluster in CLUSTERS:
+            await led(fleet, cluster, namespace, "both", 2)
+        yield namespace
+
+
+async def backends(fleet: Fleet, namespace: str) -> dict[str, str]:
+    """Addresses in us of the pods of `web` by their host names, which are those of proxy pods, once all are ready."""
+
+    async def probe() -> dict[str, str]:
+        found = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in await fleet.pods(namespace, "web")}
+        delegates = await fleet.delegates(namespace)
+        ready = {uid: pod for uid, (cluster, pod) in delegates.items() if cluster == "us" and shared.is_ready(pod)}
+        full = len(found) == BACKENDS and found.keys() <= ready.keys()
+        return {name: ready[uid]["status"]["podIP"] for uid, name in found.items()} if full else {}
+
+    return await fleet.until("the backends are ready", probe, about=namespace, seconds=realnodes.PATIENCE_SECONDS)
+
+
+async def passed(seconds: float) -> None:
+    """Let clients ask."""
+    await asyncio.sleep(seconds)
+
+
+def number(address: str) -> tuple[int, ...]:
+    return tuple(map(int, address.split(".")))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def doubled(fleet: Fleet, place: str) -> str:
+    """The address of a backend in us that a pod in cd has, too: both hand out theirs one after the other."""
+    strangers: dict[str, str] = {}
+    for turn in range(40):
+        there = await backends(fleet, place)
+        if common := set(there.values()) & strangers.keys():
+            return common.pop()
+        if max(map(number, strangers), default=()) < min(map(number, there.values())):
+            name = f"{STRANGER}-{turn}"
+            made = realnodes.serving(name, 1, STRANGER)["spec"]["template"]["spec"]
+            await fleet.source.create(PODS, {"metadata": {"name": name}, "spec": made}, place)
+            strangers[(await realnodes.running(fleet, place, "cd", name))["status"]["podIP"]] = name
+        else:
+            await fleet.source.delete(PODS, (await fleet.pods(place, "web"))[0]["metadata"]["name"], place)
+    raise AssertionError(f"no pod here has the address of one there: {strangers}, {there}")
+
+
+async def test_a_frontend_calls_backends_in_the_other_cluster_by_the_services_own_name(
+    fleet: Fleet, place: str, doubled: str
+) -> None:
+    assert await realnodes.ask(fleet, place, "cd", f"{doubled}:8080") == STRANGER
+    wanted = set(await backends(fleet, place))
+    async with asking(fleet, place, "web") as asked:
+        await passed(10)
+    asked.none_failed(10)
+    assert realnodes.answers(asked) == wanted
+    # As a container finds it: by what the kubelet tells of the Service.
+    await fleet.source.create(PODS, realnodes.pod("later", realnodes.SLEEP), place)
+    await realnodes.running(fleet, place, "cd", "later")
+    assert await realnodes.ask(fleet, place, "cd", "$WEB_SERVICE_HOST:$WEB_SERVICE_PORT", "later") in wanted
+    (home,) = await fleet.source.list(PODS, place, labels="app=home")
+    address = (await fleet.clients["us"].get(SERVICES, "home", place))["spec"]["clusterIP"]
+    assert await realnodes.ask(fleet, place, "us", f"{address}:80") == home["metadata"]["name"]
+    for cluster in CLUSTERS:
+        (peer,) = await fleet.clients[cluster].list(GATEWAY_PEERS, place)
+        assert condition(peer, "Programmed")["status"] == condition(peer, "Connected")["status"] == "True"
+
+
+async def refused(fleet: Fleet) -> Counter[str]:
+    """How many connections the gateways of us have refused, by reason."""
+    found = Counter[str]()
+    for pod in await gateway_pods(fleet, "us"):
+        path = PODS.path(NAMESPACE, f"{pod['metadata']['name']}:8080", "proxy")
+        text = (await fleet.clients["us"].session.request("GET", f"{path}/metrics")).decode()
+        for reason, count in re.findall(r'^flotilla_gateway_refused_connections{reason="(\w+)"} (\S+)$', text, re.M):
+            found[reason] += int(float(count))
+    return found
+
+
+async def test_whoever_is_not_linked_is_refused_where_peers_call_and_counted(fleet: Fleet, place: str) -> None:
+    uids = {each: (await fleet.clients[each].get(NAMESPACES, "kube-system"))["metadata"]["uid"] for each in CLUSTERS}
+    summary = await fleet.clients["us"].get(CLUSTER_SUMMARIES, SUMMARY_NAME)
+    told = gatewaytold.read(summary["metadata"]["annotations"])
+    assert told is not None
+    host, port = hostport.split(told.addresses[0])
+    another_ca, third = GatewayPod(uids["cd"], "127.0.0.1"), GatewayPod("uid-c", "127.0.0.1")
+    name = server_name(place, "web", 80, uids["cd"], uids["us"])
+    shown = {
+        "CertificateRefused": (name, another_ca.issue()),
+        "NoCertificate": (name, None),
+        "UnknownPeer": (server_name(place, "web", 80, third.uid, uids["us"]), third.issue()),
+    }
+    for reason, (called, pair) in shown.items():
+        before = (await refused(fleet))[reason]
+        assert await lab.ask(host, port, b"GET / HTTP/1.0\r\n\r\n", lab.stranger(pair), called) == b""
+
+        async def counted(reason: str = reason, before: int = before) -> bool:
+            return (await refused(fleet))[reason] > before
+
+        await fleet.until(f"the refusal is counted: {reason}", counted, about=place)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+async def test_a_gateway_pod_that_ends_in_an_orderly_way_loses_no_request(
+    fleet: Fleet, place: str, doubled: str, cluster: str
+) -> None:
+    wanted = set(await backends(fleet, place))
+    before = await gateway_pods(fleet, cluster)
+    name, began = before[0]["metadata"]["name"], time.monotonic()
+    async with asking(fleet, place, "web") as asked:
+        await fleet.clients[cluster].delete(PODS, name, NAMESPACE)
+        await fleet.gone(PODS, name, NAMESPACE, source=cluster)
+        await gateway_pods(fleet, cluster)
+        await led(fleet, "cd", place, "web", 2)
+    asked.none_failed(time.monotonic() - began)
+    assert realnodes.answers(asked) == wanted
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+async def test_requests_go_on_soon_after_a_gateway_is_killed(
+    fleet: Fleet, place: str, doubled: str, cluster: str
+) -> None:
+    wanted = set(await backends(fleet, place))
+    victim = (await gateway_pods(fleet, cluster))[0]
+    async with asking(fleet, place, "web") as asked:
+        killed = time.time()
+        realnodes.send(pids(fleet, cluster, "envoy", victim["metadata"]["uid"]), signal.SIGKILL)
+        await passed(FAILOVER_SECONDS + BUSY_SECONDS)
+    failed = realnodes.failed_since(asked, killed)
+    print(f"a gateway of {cluster} killed: {len(failed)} of {asked.results['frontend']['asked']} failed: {failed}")
+    assert max(failed, default=0) < BUSY_SECONDS, "requests fail long after"
+    assert realnodes.answers(asked) == wanted
+    await gateway_pods(fleet, cluster)
+    await led(fleet, "cd", place, "web", 2)
+
+
+async def test_where_all_gateways_of_a_target_are_cut_others_answer(fleet: Fleet, place: str, doubled: str) -> None:
+    async with asking(fleet, place, "both") as asked:
+        cut = time.time()
+        with realnodes.frozen(fleet, "us"):
+            await led(fleet, "cd", place, "both", 0)
+            noticed = time.time() - cut
+            await passed(SETTLE_SECONDS)
+            async with asking(fleet, place, "both") as later, asking(fleet, place, "web") as lost:
+                await passed(10)
+            later.none_failed(10)
+            assert realnodes.answers(later) == {"cd"}
+            assert realnodes.answers(lost) == set(), "there are none but those in us"
+        for service in ("both", "web"):
+            await led(fleet, "cd", place, service, 2)
+    failed = realnodes.failed_since(asked, cut)
+    print(f"all gateways of us cut: noticed after {noticed:.1f} s, {len(failed)} requests failed: {failed}")
+    assert max(failed, default=0) < noticed + SETTLE_SECONDS, "requests fail after callers are led elsewhere"
+    assert realnodes.answers(asked) == set(CLUSTERS)
+    await passed(SETTLE_SECONDS)
+    async with asking(fleet, place, "both") as asked, asking(fleet, place, "web") as web:
+        await passed(10)
+    for each in (asked, web):
+        each.none_failed(10)
+    assert realnodes.answers(asked) == set(CLUSTERS)
+    assert realnodes.answers(web) == set(await backends(fleet, place))
