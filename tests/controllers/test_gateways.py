@@ -385,5 +385,16 @@ async def test_services_of_others_are_left_alone(pair: Pair) -> None:
         assert await pair.here.list(ENDPOINT_SLICES, pair.namespace, labels=made) == []
         # As soon as it is a copy of that source's.
         await pair.here.patch(SERVICES, "web", {"metadata": {"labels": labels}}, pair.namespace)
-        await led(pair.here, pair.namespace, ready=False)
+        port = await led(pair.here, pair.namespace, ready=False)
+
+        # One of its name that is made anew has another port: pods may still say that they listen at the old one.
+        await pair.here.delete(GATEWAY_PEERS, "us", pair.namespace)
+        await pair.create(
+            GATEWAY_PEERS, "us", metadata={"labels": labels}, spec={"uid": "u", "ca": "c", "services": services}
+        )
+
+        async def another() -> bool:
+            return await led(pair.here, pair.namespace, ready=False) not in (0, port)
+
+        await until(another, what="another port stands for the Service")
     await pair.here.delete(ENDPOINT_SLICES, GATEWAY_SERVICE, HOME)

@@ -43,7 +43,9 @@ class GatewaySlicesRoom(Controller[Key]):
         self._deps = deps
         self._ports: dict[Key, tuple[str, frozenset[int]]] = {}
         self._gone: dict[tuple[Key, str], float] = {}
+        self._freed: dict[int, float] = {}
         self._peers = deps.local.informer(GATEWAY_PEERS)
+        self._peers.subscribe(self._peer_changed)
         self._peers.store.index(_NAMESPACE, lambda peer: (peer.namespace,))
         self._services = deps.local.informer(SERVICES)
         own = f"{names.LABEL_SERVICE_NAME}={deps.settings.gateway_service}"
@@ -143,9 +145,18 @@ class GatewaySlicesRoom(Controller[Key]):
             return "it has no cluster IP"
         return ""
 
+    def _peer_changed(self, old: Object | None, new: Object | None) -> None:
+        """Ports are free again only after a while: what gateway pods have said of them would count for others."""
+        had, has = ((each.decode() if each is not None else {}) for each in (old, new))
+        ports = [{port for found in locals_of(each).values() for port in found} for each in (had, has)]
+        self._freed.update(dict.fromkeys(ports[0] - ports[1], time.monotonic()))
+
     def _taken(self, but: Key) -> set[int]:
-        """Local ports of all peers but one."""
-        taken = set[int]()
+        """Local ports of all peers but one, and those that were free only just now."""
+        self._freed = {port: at for port, at in self._freed.items() if at > time.monotonic() - GONE_SECONDS}
+        own = self._peers.store.get(but)
+        kept = locals_of(own.decode()).values() if own is not None else ()
+        taken = self._freed.keys() - {port for found in kept for port in found}
         for obj in self._peers.store:
             if obj.key == but:
                 continue
