@@ -18,6 +18,7 @@ from agent.scheduler import proxy_writer
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.reserve import controller as reserve
+from agent.scheduler.reserve.decide import NO_SCHEDULER
 from agent.scheduler.reserve.view import Timeouts
 from agent.scheduling.ranking import Ranking
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
@@ -191,7 +192,7 @@ async def test_a_candidate_that_no_scheduler_takes_up_is_told_of(
     ):
         await create(client, elected("web", namespace), [*targets.values()])
         message = await waiting(client, namespace, "web", "no scheduler has reserved a node")
-        assert message == f"0/1 targets are available: eu: {reserve.NO_SCHEDULER}"
+        assert message == f"0/1 targets are available: eu: {NO_SCHEDULER}"
 
 
 async def test_a_label_of_a_namespace_that_changes_wakes_who_keeps_away_from_its_pods(
