@@ -92,6 +92,11 @@ class Clusters:
         called, origin = (obj.name, names.origin(*obj.key)) if obj is not None else (self.called(HERE)[-1], LOCAL)
         return names.gateway_peer(called, self.deps.cluster_uid, origin)
 
+    def origin(self, node: str) -> str:
+        """How EndpointSlices of ours call the cluster that their endpoints are from."""
+        obj = self.target_object(node)
+        return names.origin(*obj.key) if obj is not None else self.deps.cluster_uid
+
     @property
     def away(self) -> frozenset[str]:
         """Names of the virtual nodes: endpoints there are told by their own cluster."""
@@ -139,7 +144,7 @@ class Clusters:
 
     def is_measured(self, one: str, other: str) -> bool:
         """Whether an agent has answered from among the pods of the other of two clusters, one of which is this one."""
-        said = self._said(other or one) if HERE in (one, other) else {}
+        said = self.said(other or one) if HERE in (one, other) else {}
         return said.get("status") == "True" and ANSWERS in str(said.get("message", ""))
 
     @staticmethod
@@ -155,7 +160,8 @@ class Clusters:
             self._known.objects = {names.virtual_node(*obj.key): obj for obj in self.targets}
         return self._known
 
-    def _said(self, node: str) -> Mapping[str, Any]:
+    def said(self, node: str) -> Mapping[str, Any]:
+        """What the Target behind a virtual node says of shared Services, nothing where there is none."""
         known = self._now().said
         if node not in known:
             obj = self.target_object(node)
@@ -171,7 +177,7 @@ class Clusters:
 
     def _are_apart(self, one: str, other: str) -> bool:
         """Whether addresses of one of two clusters are known to lead to strangers in the other."""
-        said = [self._said(node) for node in (one, other) if node != HERE]
+        said = [self.said(node) for node in (one, other) if node != HERE]
         told = {(each.get("status"), each.get("reason")) for each in said}
         if ("True", BY_GATEWAY) in told or any(("False", reason) in told for reason in NOT_FLAT):
             return True

@@ -11,7 +11,7 @@ from agent.api.names.links import BY_GATEWAY
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
-from agent.drivers.handover import LOOK_SECONDS, Handover, Stage, Way, led, may_stay, mirrored, origin
+from agent.drivers.handover import LOOK_SECONDS, Handover, Stage, Way, led, may_stay, mirrored
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -197,7 +197,7 @@ class EndpointSlices:
             slices = self._sharing.own_slices(node, service)
         target = self._deps.targets.by_node(node) if node != HERE else None
         ranges, ports = target.ranges if target is not None else ANYWHERE, self._sharing.ports(place, node)
-        return _Source(origin(self._sharing, node), slices, silent_in, ranges, ports)
+        return _Source(self._sharing.origin(node), slices, silent_in, ranges, ports)
 
     def _silent_in(self, node: str) -> float | None:
         """In how many seconds a cluster counts as silent: 0 for one that does, None for one that answers.

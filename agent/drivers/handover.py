@@ -7,10 +7,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from agent.api import names
-from agent.api.conditions import find_condition
 from agent.api.kinds import GATEWAY_PEERS
 from agent.api.names.links import NOT_FLAT
-from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
@@ -83,13 +81,7 @@ class Handover:
 def mirrored(sharing: Sharing, way: Way) -> bool:
     """Whether callers are told of the endpoints' addresses."""
     found = (each for each in sharing.slices(way.consumer, way.service) if is_mirror(each.labels))
-    return any(each.labels.get(names.LABEL_ORIGIN) == origin(sharing, way.source) for each in found)
-
-
-def origin(sharing: Sharing, node: str) -> str:
-    """How mirrors call the cluster that they are from."""
-    obj = sharing.target_object(node)
-    return names.origin(*obj.key) if obj is not None else sharing.deps.cluster_uid
+    return any(each.labels.get(names.LABEL_ORIGIN) == sharing.origin(way.source) for each in found)
 
 
 def peer_of(sharing: Sharing, way: Way) -> Object | None:
@@ -119,9 +111,7 @@ def led(sharing: Sharing, way: Way) -> bool:
 
 def may_stay(sharing: Sharing, way: Way) -> bool:
     """Whether the addresses of pods still lead to these: to strangers nobody is sent for a moment longer."""
-    objects = [sharing.target_object(node) for node in (way.consumer, way.source) if node != HERE]
-    for obj in objects:
-        said = find_condition((obj.decode().get("status") or {}).get("conditions"), CONDITION) if obj else None
-        if said is None or said.get("reason") in NOT_FLAT or NOT_REACHED in str(said.get("message", "")):
+    for said in (sharing.said(node) for node in (way.consumer, way.source) if node != HERE):
+        if not said or said.get("reason") in NOT_FLAT or NOT_REACHED in str(said.get("message", "")):
             return False
     return HERE in (way.consumer, way.source) or not sharing.overlap(way.consumer, way.source)

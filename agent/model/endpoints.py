@@ -4,7 +4,7 @@ A mirror has the addresses, ports, conditions, host names and zones of what it m
 mean nothing elsewhere, and belongs to the Service of the cluster that it is in.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +119,11 @@ def ready(slice: Mapping[str, Any]) -> dict[str, list[str]]:
         if (each.get("conditions") or {}).get("ready") is not False:
             found.setdefault(each.get("nodeName") or "", []).extend(each["addresses"])
     return found
+
+
+def count_ready(slices: Iterable[Mapping[str, Any]], away: Container[str]) -> int:
+    """How many addresses of ready endpoints are not on the nodes that are `away`."""
+    return sum(len(found) for slice in slices for node, found in ready(slice).items() if node not in away)
 
 
 def _inside(endpoints: list[Raw], ranges: PodRanges) -> list[Raw]:

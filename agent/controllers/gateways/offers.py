@@ -10,7 +10,7 @@ from agent.drivers.handover import Handover, Stage, Way, called, mirrored
 from agent.drivers.sharing import Sharing
 from agent.kube.informer import Informer
 from agent.kube.store import Key
-from agent.model.endpoints import ready
+from agent.model.endpoints import count_ready
 from agent.model.gatewaylink import Shared
 
 
@@ -72,9 +72,8 @@ class Offers:
 
     def _ready(self, node: str, key: Key) -> int:
         """How many endpoints of its own a cluster has that are ready."""
-        away = self._sharing.away
         own = (each.decode() for each in self._sharing.own_slices(node, key))
-        return sum(len(found) for slice in own for at, found in ready(slice).items() if at not in away)
+        return count_ready(own, self._sharing.away)
 
 
 def _ports(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

@@ -9,7 +9,7 @@ from agent.clusters.target import State
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
-from agent.model.endpoints import ready
+from agent.model.endpoints import count_ready
 from agent.model.links import HERE as LOCAL
 from agent.model.servicerule import Rule
 
@@ -108,8 +108,7 @@ class Around:
         if not own:
             return Offer(any=False, ready=0)
         some = (endpoint.get("nodeName") not in away for slice in own for endpoint in slice.get("endpoints") or ())
-        counts = (len(found) for slice in own for at, found in ready(slice).items() if at not in away)
-        return Offer(any=any(some), ready=sum(counts))
+        return Offer(any=any(some), ready=count_ready(own, away))
 
     def while_connecting(self, node: str) -> str:
         """Why its Target has not been ready. Raises NotYet where it has: what it offers is about to be known."""

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.names.links import BY_GATEWAY, external
 from agent.base.turns import take_turn
@@ -15,9 +14,9 @@ from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
 from agent.drivers.gateway import Gateway
+from agent.drivers.handover import Way, mirrored
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
-from agent.model.endpoints import is_mirror
 from agent.model.links import REASONS, Link, Peer, link, peer
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding, Pair, said_by
 from agent.model.servicerule import Rule
@@ -121,10 +120,8 @@ class Gather:
                 why = "Forbidden" if between.reason == "Forbidden" else "Pending"
                 return Finding("False", why, between.message)
         if reason == BY_ADDRESSES and place is not None and offer.any:
-            obj = self._sharing.target_object(source.node)
-            origin = names.origin(*obj.key) if obj is not None else self._deps.cluster_uid
-            mirrored = self._sharing.slices(consumer.node, place.service)
-            if not any(is_mirror(each.labels) and each.labels.get(names.LABEL_ORIGIN) == origin for each in mirrored):
+            way = Way(consumer.node, source.node, place.service)
+            if not mirrored(self._sharing, way):
                 return Finding("False", "Pending", "no endpoint is told yet")
         return Finding("True", PROGRAMMED)
 
