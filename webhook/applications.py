@@ -20,7 +20,7 @@ def of_application(request: Request) -> Answer:
     annotations = metadata.get("annotations")
     distribution = names.annotation(annotations if isinstance(annotations, dict) else {}, DISTRIBUTION) or ELECTED
     found = draft(spec if isinstance(spec, dict) else {}, str(metadata.get("name") or ""), "global", distribution)
-    wrong = [each.message for each in (found.annotated, found.manifested) if each is not None]
+    wrong = found.wrong
     if distribution not in DISTRIBUTIONS:
         wrong.insert(0, verdicts.unknown_distribution(distribution).message)
     return allowed(request, Outcome.VALID, wrong)

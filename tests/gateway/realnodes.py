@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+
 from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICES, SOURCES, TARGETS
 from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, links
 from agent.api.roles import OPTIONAL_FEATURES
@@ -23,6 +25,15 @@ from tests.e2e.traffic import Traffic
 
 Raw = dict[str, Any]
 
+MARKS = [
+    pytest.mark.seldom,
+    pytest.mark.cluster,
+    pytest.mark.realnodes,
+    pytest.mark.e2e,
+    pytest.mark.timeout(1200),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+"""Of tests that keep such clusters for as long as a file takes."""
 CLUSTERS = ("cd", "us")
 IMAGE = {"image": "flotilla.local/busybox:1", "imagePullPolicy": "Never"}
 FRONTEND = "frontend"

@@ -27,14 +27,7 @@ from tests.gateway import lab, realnodes
 from tests.gateway.realnodes import CLUSTERS, asking, gateway_pods, led, pids
 from tests.sandbox.realnode.conftest import why_not
 
-pytestmark = [
-    pytest.mark.seldom,
-    pytest.mark.cluster,
-    pytest.mark.realnodes,
-    pytest.mark.e2e,
-    pytest.mark.timeout(1200),
-    pytest.mark.asyncio(loop_scope="module"),
-]
+pytestmark = realnodes.MARKS
 
 STRANGER = "stranger"
 BACKENDS = 2

@@ -18,14 +18,7 @@ from tests.gateway import realnodes
 from tests.gateway.realnodes import CLUSTERS, asking, led
 from tests.sandbox.realnode.conftest import why_not
 
-pytestmark = [
-    pytest.mark.seldom,
-    pytest.mark.cluster,
-    pytest.mark.realnodes,
-    pytest.mark.e2e,
-    pytest.mark.timeout(1200),
-    pytest.mark.asyncio(loop_scope="module"),
-]
+pytestmark = realnodes.MARKS
 
 SERVICES_OF = {"cd": "web", "us": "home"}
 """What the frontend of each cluster asks; its pods are all in the other one."""

@@ -17,7 +17,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.p2code import linked, progress
 from agent.model.p2code.bundles import Bundle
-from agent.model.p2code.check import Draft, draft
+from agent.model.p2code.check import draft
 from agent.model.p2code.detect import Book, calls
 from agent.model.p2code.status import decided, observed, said
 
@@ -113,17 +113,13 @@ def explanation_of(psm: Raw, decisions: Iterable[Raw], notes: Sequence[str] = ()
         reason=last.reason if last is not None else "",
         message=last.message if last is not None else "",
         current=observed(psm),
-        wrong=_wrong(found),
+        wrong=found.wrong,
         bundles=[line(each) for each in bundling.bundles] if bundling is not None else [],
         not_applied=bundling.orphans if bundling is not None else (),
         distribution=distribution,
         conditions=list(_conditions(psm)),
         notes=notes,
     )
-
-
-def _wrong(found: Draft) -> list[str]:
-    return [each.message for each in (found.annotated, found.manifested) if each is not None]
 
 
 def _distribution(psm: Raw) -> str:

@@ -13,6 +13,7 @@ from agent.controllers.p2code.plan import Hub
 from agent.kube.store import Key, Object
 from agent.model.p2code.manifests import at, objects
 
+_PSM = "psm"
 _NAMED = ("apiVersion", "kind")
 _METADATA = ("name", "namespace")
 
@@ -28,15 +29,12 @@ class ManifestWorks:
 
     def __init__(self, deps: Deps, changed: Changed, turned: Callable[[], None]) -> None:
         self._changed = changed
-        self._turned = turned
         self._asking: set[Key] = set()
-        self._of: dict[str, dict[Key, Object]] = {}
-        """By the UID of the P2CodeSchedulingManifest."""
         interval = deps.settings.discovery_interval
         self._watched = Watched(
             deps.local.port, MANIFEST_WORKS, interval, labels=LABEL_PSM_UID, reduce=without_contents
         )
-        self._watched.subscribe(self._work_changed, self._turn)
+        self._watched.subscribe(self._work_changed, turned)
 
     def asked(self, psm: Key, *, asks: bool) -> None:
         """Whether a P2CodeSchedulingManifest is to be distributed by them."""
@@ -47,26 +45,16 @@ class ManifestWorks:
         """What is known of those of a P2CodeSchedulingManifest."""
         if self._watched.store is None:
             return Hub(refusal=self._watched.refusal)
-        return Hub({key: obj.decode() for key, obj in self._of.get(psm_uid, {}).items()})
+        return Hub({obj.key: obj.decode() for obj in self._watched.find(_PSM, _psm_of, psm_uid)})
 
     def _work_changed(self, old: Object | None, new: Object | None) -> None:
-        for obj in (old, new):
-            uid = obj.labels.get(LABEL_PSM_UID, "") if obj is not None else ""
-            if obj is None or not uid:
-                continue
-            mine = self._of.setdefault(uid, {})
-            if obj is new:
-                mine[obj.key] = obj
-            else:
-                mine.pop(obj.key, None)
-            if not mine:
-                del self._of[uid]
+        for uid in {uid for obj in (old, new) if obj is not None for uid in _psm_of(obj)}:
             self._changed(uid, gone=new is None)
 
-    def _turn(self) -> None:
-        if self._watched.store is None:
-            self._of.clear()
-        self._turned()
+
+def _psm_of(work: Object) -> list[str]:
+    """The UID of the P2CodeSchedulingManifest that a ManifestWork is made for."""
+    return [uid] if (uid := work.labels.get(LABEL_PSM_UID)) else []
 
 
 def without_contents(raw: bytes) -> bytes:

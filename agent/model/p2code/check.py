@@ -46,6 +46,11 @@ class Draft:
     here: bool = True
     """Whether its manifests are applied in this cluster."""
 
+    @property
+    def wrong(self) -> list[str]:
+        """What of it is not taken, as its author is told."""
+        return [each.message for each in (self.annotated, self.manifested) if each is not None]
+
 
 def draft(spec: Mapping[str, Any], name: str, precedence: Precedence, distribution: str = ELECTED) -> Draft:
     """What the spec of a P2CodeSchedulingManifest of this name says."""

@@ -146,12 +146,12 @@ def _unclaimed(view: ReservePod, now: float) -> list[Step]:
         return _adopt(view, certain)
     if not view.permit.reserve:
         return [*(_delete(s) for s in _distinct(view) if s.live), Wait(view.permit.message)]
-    found = reserved(view)
-    left = _patience_left(view, found, now) if found else None
+    found, untried = reserved(view), _untried(view, now)
+    left = _patience_left(view, found, untried, now) if found else None
     if left is not None and left <= 0 and view.permit.claim:
         return [Claim(found[0].node_name, found[0].uid)]
     targets = feasible(view)
-    steps: list[Step] = [Create(node) for node in _untried(view, now)]
+    steps: list[Step] = [Create(node) for node in untried]
     here = {s.uid for s in view.candidates if s.node_name in targets}
     for candidate in _distinct(view):
         if candidate.live and candidate.uid not in here:
@@ -192,11 +192,11 @@ def _adopt(view: ReservePod, certain: list[CandidateStatus]) -> list[Step]:
     return [Claim(kept.node_name, kept.uid)]
 
 
-def _patience_left(view: ReservePod, found: list[CandidateStatus], now: float) -> float:
+def _patience_left(view: ReservePod, found: list[CandidateStatus], untried: Sequence[str], now: float) -> float:
     """Seconds that the best reservation still waits for targets that rank better."""
     best = found[0]
     undecided = {s.node_name for s in view.candidates if not s.going and s.state not in NEGATIVE}
-    undecided |= {*view.creating, *_untried(view, now)}
+    undecided |= {*view.creating, *untried}
     targets = feasible(view)
     better = targets[: targets.index(best.node_name)]
     if view.permit.claim_at_once or undecided.isdisjoint(better):
