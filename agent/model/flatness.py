@@ -46,15 +46,16 @@ _decoder = msgspec.json.Decoder(_Document)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def of_nodes(nodes: Iterable[Mapping[str, Any]]) -> Networks:
-    """The pod networks of nodes together, as few as can be; none where there are too many."""
-    found = set[Network]()
-    for node in nodes:
-        spec = node.get("spec") or {}
-        listed = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
-        found |= {each for each in map(network, listed) if each is not None}
-    united = _united(found)
-    return united if len(united) <= LIMIT else ()
+def named_by(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """The pod networks that a node says it has, as they are written."""
+    spec = node.get("spec") or {}
+    return tuple(spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else []))
+
+
+def united(written: Iterable[str]) -> Networks:
+    """These networks together, as few as can be; none where there are too many. What is no network does not count."""
+    found = _united({each for each in map(network, written) if each is not None})
+    return found if len(found) <= LIMIT else ()
 
 
 def _united(networks: Iterable[Network]) -> Networks:

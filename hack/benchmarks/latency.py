@@ -61,7 +61,7 @@ class Sightings:
     def __init__(
         self,
         client: Client,
-        namespace: str,
+        namespace: str | None,
         name: str,
         kind: Kind = PODS,
         rounds: Callable[[bytes], Iterable[str]] = conditions,

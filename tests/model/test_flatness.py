@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.api.names import links
 from agent.model import flatness
-from agent.model.flatness import LIMIT, NOTHING_TOLD, Asked, Told, judge, of_nodes, overlap, read, waits, write
+from agent.model.flatness import LIMIT, NOTHING_TOLD, Asked, Told, judge, named_by, overlap, read, united, waits, write
 from agent.model.podranges import network
 from tests.examples import examples
 
@@ -26,6 +26,10 @@ def node(*cidrs: str) -> dict[str, Any]:
 
 def told(text: str) -> Told:
     return read({links.ANNOTATION_NETWORKS: text})
+
+
+def of_nodes(nodes: list[dict[str, Any]]) -> flatness.Networks:
+    return united(each for node in nodes for each in named_by(node))
 
 
 def test_networks_of_nodes_are_united() -> None:
