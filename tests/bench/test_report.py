@@ -53,7 +53,13 @@ def make(running: float, p50: float, p99: float, gone: float) -> Run:
 
 PLAIN = make(1.0, 0.5, 1.0, 2.0)
 ELECTED = make(2.0, 1.0, 4.0, 5.0)
-LATENCY = Latency(50, sent=Spread(0.015, 0.090, 0.1), seen=Spread(0.01, 0.02, 0.03))
+LATENCY = Latency(
+    50,
+    sent=Spread(0.015, 0.090, 0.1),
+    seen=Spread(0.01, 0.02, 0.03),
+    told=Spread(0.004, 0.01, 0.02),
+    home=Spread(0.006, 0.01, 0.02),
+)
 
 
 def by_name(budgets: list[Budget]) -> dict[str, Budget]:
