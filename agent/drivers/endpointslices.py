@@ -11,7 +11,7 @@ from agent.api.names.links import BY_GATEWAY
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
-from agent.drivers.handover import LOOK_SECONDS, Handover, Stage, Way, led, may_stay, mirrored
+from agent.drivers.handover import LOOK_SECONDS, Handover, HandoverStage, Route, has_mirrors, leads_by_gateway, may_stay
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -177,15 +177,17 @@ class EndpointSlices:
         found, now = list[_Source](), asyncio.get_running_loop().time()
         rule, names_of = self._sharing.rule(place.service), self._sharing.called(place.node)
         for node in self._others(place.service) if self._sharing.original(place.service) == place.service else ():
-            way = Way(place.node, node, place.service)
+            route = Route(place.node, node, place.service)
             if (
-                self._sharing.driver(*way) != BY_GATEWAY
-                or not mirrored(self._sharing, way)
-                or not may_stay(self._sharing, way)
+                self._sharing.driver(*route) != BY_GATEWAY
+                or not has_mirrors(self._sharing, route)
+                or not may_stay(self._sharing, route)
                 or not rule.allows(self._sharing.called(node), names_of)
             ):
-                self._handover.end(way)
-            elif self._handover.stage(way, now, leads=led(self._sharing, way)) is Stage.WHOLE:
+                self._handover.end(route)
+            elif (
+                self._handover.stage(route, now, new_leads=leads_by_gateway(self._sharing, route)) is HandoverStage.KEEP
+            ):
                 found.append(self._source(node, place))
         return found
 

@@ -14,7 +14,7 @@ from agent.controllers.links.topology import Callers, Cluster, Offer, ServiceTop
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
 from agent.drivers.gateway import Gateway
-from agent.drivers.handover import Way, mirrored
+from agent.drivers.handover import Route, has_mirrors
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
 from agent.model.links import REASONS, Link, Peer, link, peer
@@ -120,8 +120,8 @@ class Gather:
                 why = "Forbidden" if between.reason == "Forbidden" else "Pending"
                 return Finding("False", why, between.message)
         if reason == BY_ADDRESSES and place is not None and offer.any:
-            way = Way(consumer.node, source.node, place.service)
-            if not mirrored(self._sharing, way):
+            route = Route(consumer.node, source.node, place.service)
+            if not has_mirrors(self._sharing, route):
                 return Finding("False", "Pending", "no endpoint is told yet")
         return Finding("True", PROGRAMMED)
 
