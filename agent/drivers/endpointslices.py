@@ -75,11 +75,12 @@ class EndpointSlices:
         await self._make(place, kept)
         return LOOK_SECONDS if kept else None
 
-    def forget(self, node: str, service: Key | None = None) -> None:
-        """A cluster is no more, or is another one; or one Service is not there any more."""
-        if service is not None:
-            self._settled.pop((node, *service), None)
-            return
+    def forget_service(self, node: str, service: Key) -> None:
+        """What was written there may not be any more."""
+        self._settled.pop((node, *service), None)
+
+    def forget_cluster(self, node: str) -> None:
+        """What was written there may not be any more."""
         for key in [key for key in self._settled if key[0] == node]:
             del self._settled[key]
 

@@ -112,12 +112,13 @@ class McsExports:
             return set()
         return {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found}
 
-    def forget(self, node: str, service: Key | None = None) -> None:
+    def forget_service(self, node: str, service: Key) -> None:
         """What was exported there may not be any more."""
-        if service is not None:
-            self._exported.pop((node, *service), None)
-            self._theirs.pop((node, *service), None)
-            return
+        self._exported.pop((node, *service), None)
+        self._theirs.pop((node, *service), None)
+
+    def forget_cluster(self, node: str) -> None:
+        """What was exported there may not be any more."""
         self._exported = {key: uid for key, uid in self._exported.items() if key[0] != node}
         self._theirs = {key: known for key, known in self._theirs.items() if key[0] != node}
 

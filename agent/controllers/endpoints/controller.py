@@ -144,7 +144,7 @@ class EndpointsRoom(Controller[At]):
         self._told.discard(key)
         self._busy_until.pop(key, None)
         for driver in self._drivers:
-            driver.forget(key[0], key[1:])
+            driver.forget_service(key[0], key[1:])
 
     def _refused(self, key: At, place: Place, error: KubeError) -> None:
         if key not in self._told:
@@ -251,6 +251,6 @@ class EndpointsRoom(Controller[At]):
     def _detached(self, target: Target) -> None:
         self._sharing.detach(target)
         for driver in self._drivers:
-            driver.forget(target.node_name)
+            driver.forget_cluster(target.node_name)
         self._told = {key for key in self._told if key[0] != target.node_name}
         self._busy_until = {key: until for key, until in self._busy_until.items() if key[0] != target.node_name}
