@@ -17,7 +17,6 @@ from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import State, Target
 from agent.drivers.choice import all_drivers
-from agent.drivers.clusters import are_networks_new
 from agent.drivers.driver import HERE, Place
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import Forbidden, KubeError, NotFound, Unreachable
@@ -59,7 +58,7 @@ class EndpointsRoom(Controller[At]):
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
         self.watch(self._sharing.nodes, lambda node: ())
-        self._sharing.nodes.subscribe(self._node_changed)
+        self._sharing.on_networks(self._all)
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
         for informer in self._sharing.targets.informers:
@@ -207,13 +206,6 @@ class EndpointsRoom(Controller[At]):
 
     def _of_driver(self, target: Object) -> tuple[str, str | None]:
         return self._sharing.reason(target), names.annotation(target.annotations, names.NETWORK_DRIVER)
-
-    def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        """The pod networks of a target decide whether it and others tell each other of addresses."""
-        node = new or old
-        if node is not None and are_networks_new(old, new):
-            target = self._sharing.target_object(node.name)
-            self._all(target.namespace if target is not None else "")
 
     def _target_changed(self, target: Target) -> None:
         """A target that comes or goes, or whose stores can be believed from now on, has every shared Service looked at

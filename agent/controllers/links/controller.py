@@ -22,7 +22,7 @@ from agent.clusters.target import Target
 from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.controllers.links.gather import Gather
 from agent.controllers.links.topology import Cluster, NotYet, Offer, ServiceTopology
-from agent.drivers.clusters import CONDITION, are_networks_new
+from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
@@ -66,7 +66,7 @@ class ServiceLinksRoom(Controller[Key]):
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(HERE), self._slice_changed)
         self.watch(self._sharing.nodes, lambda node: ())
-        self._sharing.nodes.subscribe(self._node_changed)
+        self._sharing.on_networks(self._all)
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
         for informer in deps.local.either(TARGET_KINDS).informers:
@@ -215,12 +215,6 @@ class ServiceLinksRoom(Controller[Key]):
         assert obj is not None
         if old is None or new is None or _said(old) != _said(new):
             self._all(obj.namespace)
-
-    def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        node = new or old
-        if node is not None and are_networks_new(old, new):
-            target = self._sharing.target_object(node.name)
-            self._all(target.namespace if target is not None else "")
 
     def _target_changed(self, target: Target) -> None:
         there = self._deps.targets.get(target.key) is target
