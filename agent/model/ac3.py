@@ -11,6 +11,7 @@ from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
 from agent.api.kinds import SERVICE_LINKS
 from agent.api.names.ac3 import ANNOTATION_NETWORK, ANNOTATION_SHARED_FOR, LABEL_NETWORK_UID
+from agent.model.abridged import abridged
 from agent.model.service import is_copy, is_left_alone, is_shared, selects
 from agent.model.servicelinks import ACCEPTED, READY, Finding
 
@@ -170,9 +171,8 @@ def _worst(told: Sequence[Told]) -> Finding | None:
     for status in ("False", "Unknown"):
         worse = [each for each in told if each.finding.status == status]
         if worse:
-            words = "; ".join(f"{each.where}: {each.finding.message or each.finding.reason}" for each in worse[:_SHOWN])
-            more = f"; and {len(worse) - _SHOWN} more" if len(worse) > _SHOWN else ""
-            return Finding(worse[0].finding.status, worse[0].finding.reason, words + more)
+            words = [f"{each.where}: {each.finding.message or each.finding.reason}" for each in worse]
+            return Finding(worse[0].finding.status, worse[0].finding.reason, abridged(words, _SHOWN, "; "))
     return None
 
 

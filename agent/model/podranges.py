@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from agent.api.conditions import find_condition
 from agent.api.names import links
+from agent.model.abridged import abridged
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Raw = dict[str, Any]
@@ -115,8 +116,7 @@ def _entries(status: Raw) -> list[Raw]:
 
 def shown(addresses: list[str]) -> str:
     """The first few of a list."""
-    more = len(addresses) - _SHOWN
-    return ", ".join(addresses[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return abridged(addresses, _SHOWN)
 
 
 @lru_cache(maxsize=4096)

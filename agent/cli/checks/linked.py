@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from agent.api.conditions import find_condition
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import Raw, View
+from agent.model.abridged import abridged
 from agent.model.servicelinks import CONNECTED, READY
 
 _SHOWN = 3
@@ -48,6 +49,4 @@ def _judge(objects: Iterable[Raw], type: str, remedy: str) -> tuple[dict[tuple[s
 
 
 def _named(objects: list[Raw]) -> str:
-    more = len(objects) - _SHOWN
-    found = sorted(f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in objects)
-    return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return abridged(sorted(f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in objects), _SHOWN)

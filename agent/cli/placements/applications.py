@@ -15,6 +15,7 @@ from agent.cli.output import as_table
 from agent.cli.placements.queries import as_far, listed, name_of
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.model.abridged import abridged
 from agent.model.p2code import linked, progress
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import draft
@@ -176,5 +177,4 @@ def _heading(explanation: ApplicationExplanation) -> Iterator[str]:
 
 
 def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more if names else NOTHING
+    return abridged(names, _SHOWN) if names else NOTHING

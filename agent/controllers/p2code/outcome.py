@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from agent.api.kinds import MANIFEST_WORKS
 from agent.clusters.outcomes import Refusal, Remaining
+from agent.model.abridged import abridged
 from agent.model.applied import Place
 from agent.model.p2code.status import LEFT, Told
 from agent.model.p2code.verdicts import Verdict, not_applied
@@ -14,8 +15,7 @@ _NAMED = 3
 
 def refused(refusals: Sequence[Refusal]) -> Verdict:
     """Some are not as they should be."""
-    more = f" (and {len(refusals) - _NAMED} more)" if len(refusals) > _NAMED else ""
-    return not_applied("; ".join(each.message for each in refusals[:_NAMED]) + more)
+    return not_applied(abridged([each.message for each in refusals], _NAMED, "; ", in_brackets=True))
 
 
 def left(remaining: Sequence[Remaining]) -> Told:
@@ -25,8 +25,7 @@ def left(remaining: Sequence[Remaining]) -> Told:
         where = f"{each.namespace}/" if each.namespace else ""
         return f"{each.kind} {where}{each.name}" + (f" ({each.message})" if each.message else "")
 
-    more = f" and {len(remaining) - _NAMED} more" if len(remaining) > _NAMED else ""
-    return Told(LEFT, "StillThere", f"waiting for {', '.join(map(words, remaining[:_NAMED]))}{more}")
+    return Told(LEFT, "StillThere", f"waiting for {abridged([words(each) for each in remaining], _NAMED)}")
 
 
 NOTHING_LEFT = Told(LEFT, "")
