@@ -1,4 +1,4 @@
-"""What has come of applying the objects of an application, and of deleting them, as its status tells it. Pure."""
+"""Conditions of an application whose objects are refused, or still there while it is deleted. Pure."""
 
 from collections.abc import Sequence
 
@@ -10,16 +10,16 @@ from agent.model.p2code.status import LEFT, Told
 from agent.model.p2code.verdicts import Verdict, not_applied
 
 _NAMED = 3
-"""Objects that are told of in words."""
+"""So many objects are named in a message."""
 
 
-def refused(refusals: Sequence[Refusal]) -> Verdict:
-    """Some are not as they should be."""
+def objects_refused(refusals: Sequence[Refusal]) -> Verdict:
+    """Some objects are not as their manifests have them."""
     return not_applied(abridged([each.message for each in refusals], _NAMED, "; ", in_brackets=True))
 
 
-def left(remaining: Sequence[Remaining]) -> Told:
-    """Some that are to go are still there."""
+def objects_left(remaining: Sequence[Remaining]) -> Told:
+    """Some objects that are to be deleted are still there."""
 
     def words(each: Remaining) -> str:
         where = f"{each.namespace}/" if each.namespace else ""
