@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from agent.api.conditions import Status, find_condition, set_condition, without_condition
+from agent.api.conditions import Status, find_condition, is_true, set_condition, without_condition
 from agent.model.abridged import abridged
 from agent.model.p2code.bundles import Bundling
 from agent.model.p2code.verdicts import STATES, Verdict
@@ -64,7 +64,7 @@ def status(
         if type == verdict.state:
             message = verdict.message[:_MESSAGE_LIMIT]
             found = set_condition(found, type, "True", verdict.reason, message, now, generation)
-        elif (find_condition(found, type) or {}).get("status") == "True":
+        elif is_true(found, type):
             found = set_condition(found, type, "False", verdict.state, "", now, generation)
     for each in beside:
         if each.reason:
