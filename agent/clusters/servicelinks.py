@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client import Gauge
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import SERVICE_LINKS
 from agent.base.listeners import tell
 from agent.base.metrics import REGISTRY
@@ -141,5 +141,5 @@ class _LinkCounts:
 
 
 def _ready(link: Mapping[str, Any]) -> str:
-    said = find_condition((link.get("status") or {}).get("conditions"), READY) or {}
+    said = condition_of(link, READY) or {}
     return str(said["status"]) if said.get("status") in ("True", "False") else "Unknown"

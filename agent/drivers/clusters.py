@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import NODES, TARGET_KINDS
 from agent.api.names.links import ANNOTATION_NETWORKS, BY_GATEWAY, NOT_FLAT
 from agent.clusters.deps import Deps
@@ -21,7 +21,7 @@ CONDITION = "ServicesShared"
 
 def said_of(target: Object) -> Mapping[str, Any]:
     """What a Target says of shared Services."""
-    return find_condition((target.decode().get("status") or {}).get("conditions"), CONDITION) or {}
+    return condition_of(target.decode(), CONDITION) or {}
 
 
 def _are_networks_new(old: Object | None, new: Object | None) -> bool:

@@ -5,7 +5,7 @@ import time
 from typing import Any, ClassVar
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of, find_condition
 from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, Kind
 from agent.clusters.port import Port
 from agent.clusters.rights import missing, words
@@ -150,7 +150,7 @@ def exported(export: Raw | None) -> Finding:
 
 def conflicting(export: Raw | None) -> Finding | None:
     """In what clusters that export a Service differ; None where they do not."""
-    said = find_condition(((export or {}).get("status") or {}).get("conditions"), "Conflict") or {}
+    said = condition_of(export or {}, "Conflict") or {}
     if said.get("status") != "True":
         return None
     return Finding("False", str(said.get("reason") or "Conflict"), f"exports differ: {said.get('message', '')}")

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.conditions import Status, condition_of, set_condition
 from agent.api.kinds import SERVICE_LINKS
 from agent.api.names.ac3 import ANNOTATION_NETWORK, ANNOTATION_SHARED_FOR, LABEL_NETWORK_UID
 from agent.model.abridged import abridged
@@ -132,7 +132,7 @@ def heard(link: Raw | None, uid: str) -> Finding:
     title = f"ServiceLink {metadata['namespace']}/{metadata['name']}"
     if (metadata.get("labels") or {}).get(LABEL_NETWORK_UID) != uid:
         return Finding("False", CONFLICT, f"{title} is there and not made for this network: delete it")
-    said = find_condition((link.get("status") or {}).get("conditions"), READY)
+    said = condition_of(link, READY)
     if said is None or said.get("observedGeneration", metadata.get("generation")) != metadata.get("generation"):
         return Finding("Unknown", "Pending", f"nothing is told of {title} yet")
     status: Status = said["status"]

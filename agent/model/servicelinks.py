@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.conditions import Status, condition_of, set_condition
 from agent.api.kinds import SERVICE_LINKS, SERVICES
 from agent.model.abridged import abridged
 from agent.model.servicerule import misread, named_driver, namespace_of, no_driver, service_of
@@ -151,7 +151,7 @@ def said_by(name: str, link: Mapping[str, Any]) -> tuple[Finding, Finding]:
 
 
 def _said(name: str, type: str, link: Mapping[str, Any]) -> Finding:
-    said = find_condition((link.get("status") or {}).get("conditions"), f"{name}/{type}")
+    said = condition_of(link, f"{name}/{type}")
     bad: Status = "False" if type == PROGRAMMED else "Unknown"
     if said is None:
         return Finding(bad, "Pending", f"its controller has told no condition {name}/{type} here: see that it runs")

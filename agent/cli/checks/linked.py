@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import Raw, View
 from agent.model.abridged import abridged
@@ -38,7 +38,7 @@ def _judge(objects: Iterable[Raw], type: str, remedy: str) -> tuple[dict[tuple[s
     """What is not well, all together of which the same is said, and how many are."""
     bad, well = dict[tuple[str, str], list[Raw]](), 0
     for obj in objects:
-        said = find_condition((obj.get("status") or {}).get("conditions"), type)
+        said = condition_of(obj, type)
         if said is not None and said["status"] == "True":
             well += 1
         elif said is None:

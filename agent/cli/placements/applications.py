@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import MANIFEST_WORKS, PLACEMENT_DECISIONS, SCHEDULING_MANIFESTS
 from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
 from agent.api.names.p2code import ANNOTATION_APPLIED_KINDS, DISTRIBUTION, ELECTED, WORKS, bundle_placement
@@ -133,7 +133,7 @@ def _distribution(psm: Raw) -> str:
 
 def _conditions(psm: Raw) -> Iterator[str]:
     for type in (progress.READY, progress.CANNOT_MOVE, linked.READY):
-        message = (find_condition((psm.get("status") or {}).get("conditions"), type) or {}).get("message")
+        message = (condition_of(psm, type) or {}).get("message")
         if message:
             yield f"{type}: {message}"
 

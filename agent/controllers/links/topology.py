@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
 from agent.drivers.driver import HERE
@@ -113,7 +113,7 @@ class ServiceTopology:
     def why_not_ready(self, node: str) -> str:
         """Why a Target that is not connected yet is not Ready. Raises NotYet where it is: it is about to connect."""
         obj = self._sharing.target_object(node)
-        said = find_condition((obj.decode().get("status") or {}).get("conditions"), "Ready") if obj else None
+        said = condition_of(obj.decode(), "Ready") if obj else None
         if said is None or said.get("status") == "True":
             raise NotYet
         return str(said.get("message", ""))
