@@ -28,8 +28,8 @@ SILENT = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
-class Fleet:
-    """Targets, their virtual nodes by name, proxy pods."""
+class SourceView:
+    """What a user sees of a source cluster: targets, their virtual nodes by name, proxy pods."""
 
     targets: tuple[Object, ...]
     nodes: dict[str, Object]
@@ -56,7 +56,7 @@ async def source(
         yield Source(client, None if everywhere else namespace or chosen.namespace)
 
 
-async def read_fleet(client: Client, namespace: str | None, known: Iterable[Object] | None = None) -> Fleet:
+async def read_fleet(client: Client, namespace: str | None, known: Iterable[Object] | None = None) -> SourceView:
     """What serves a namespace, or everything (None); proxy pods of all namespaces. Raises Failed, KubeError.
 
     :param known: the proxy pods, where something keeps them up to date already
@@ -69,7 +69,7 @@ async def read_fleet(client: Client, namespace: str | None, known: Iterable[Obje
     except Forbidden as error:
         notes.append(f"room and size of targets are left out: {error}")
     proxies = tuple(known) if known is not None else await read_proxies(client, namespace, notes)
-    return Fleet(tuple(targets), nodes, proxies, notes)
+    return SourceView(tuple(targets), nodes, proxies, notes)
 
 
 async def read_targets(client: Client, namespace: str | None, notes: list[str]) -> list[Object]:

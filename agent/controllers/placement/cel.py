@@ -22,7 +22,7 @@ _RETRY = timedelta(minutes=1)
 """After which an expression is tried again that was too much for the worker."""
 
 Scores = Mapping[tuple[str, str], Mapping[str, Score]]
-"""As `Fleet.scores`."""
+"""As `PlacementInputs.scores`."""
 _Valid = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 """Of one cluster, by AddOnPlacementScore, without expired ones."""
 _Version = tuple[str, str, _Valid]
