@@ -21,7 +21,7 @@ LINGER_SECONDS = 60.0
 
 
 class Policies:
-    """Those of all Sources and ClusterSources, as they are now."""
+    """The policies of all Sources and ClusterSources, as they are now."""
 
     def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
         """:param changed: called with the namespace of a Source, empty for all, whose policy has changed"""

@@ -60,7 +60,7 @@ class _Known:
 
 
 class CelEvaluator:
-    """Asks expressions of clusters; the process that does runs from the first one on."""
+    """Evaluates CEL expressions over clusters, in a process of its own that starts with the first one."""
 
     def __init__(self) -> None:
         self._worker = Worker(_SERVES)
