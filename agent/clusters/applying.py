@@ -53,7 +53,7 @@ Found = dict[Place, Objects | _Unknown]
 
 
 class Applier:
-    """For one owner, in its state of now. Methods raise Unreachable, and Conflict where the owner has changed."""
+    """Applies and deletes objects for one owner. Methods raise Unreachable, and Conflict if the owner has changed."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ _SOONEST_SECONDS, _LATEST_SECONDS = 0.5, 10.0
 
 
 class LiveReads:
-    """Everything raises KubeError: who gets no answer lets nothing go. Targets that are silent are probed at once."""
+    """Reads that bypass the stores. All raise KubeError: then nothing is let go, and silent targets are probed."""
 
     def __init__(self, local: Client, cluster_uid: str, chaperons: Chaperons, sending: Sending) -> None:
         self._local = local

@@ -19,7 +19,7 @@ from agent.api.names.ocm import OURS
 from agent.base.listeners import tell
 from agent.clusters.cluster import Cluster
 from agent.clusters.optional_watch import Watched
-from agent.clusters.placement_fleet import PlacementFleet
+from agent.clusters.placement_inputs import PlacementInputsCache
 from agent.kube.errors import UNDECODABLE, Forbidden, KubeError, NotFound, Unreadable
 from agent.kube.reviews import may_we
 from agent.kube.store import Object
@@ -89,9 +89,9 @@ class PlacementMode:
         return self._watched[kind]
 
     @cached_property
-    def fleet(self) -> PlacementFleet:
+    def fleet(self) -> PlacementInputsCache:
         """What Placements are evaluated over, watched from the first use on."""
-        return PlacementFleet(self.watch)
+        return PlacementInputsCache(self.watch)
 
     def _turned(self, watched: Watched) -> None:
         """A kind that is not served any more may have gone with that of Placements."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import MANIFEST_WORKS, PLACEMENT_DECISIONS, SCHEDULING_MANIFESTS
 from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
 from agent.api.names.p2code import ANNOTATION_APPLIED_KINDS, DISTRIBUTION, ELECTED, WORKS, bundle_placement
@@ -15,6 +15,7 @@ from agent.cli.output import as_table
 from agent.cli.placements.queries import as_far, listed, name_of
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.model.abridged import abridged
 from agent.model.p2code import linked, progress
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import draft
@@ -132,7 +133,7 @@ def _distribution(psm: Raw) -> str:
 
 def _conditions(psm: Raw) -> Iterator[str]:
     for type in (progress.READY, progress.CANNOT_MOVE, linked.READY):
-        message = (find_condition((psm.get("status") or {}).get("conditions"), type) or {}).get("message")
+        message = (condition_of(psm, type) or {}).get("message")
         if message:
             yield f"{type}: {message}"
 
@@ -176,5 +177,4 @@ def _heading(explanation: ApplicationExplanation) -> Iterator[str]:
 
 
 def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more if names else NOTHING
+    return abridged(names, _SHOWN) if names else NOTHING

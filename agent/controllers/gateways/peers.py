@@ -19,7 +19,6 @@ from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.gateways.offers import Offers
-from agent.drivers.clusters import are_networks_new
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
@@ -65,7 +64,7 @@ class GatewayPeersRoom(Controller[At]):
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
         self.watch(self._sharing.nodes, lambda node: ())
-        self._sharing.nodes.subscribe(self._node_changed)
+        self._sharing.on_networks(lambda namespace: self._all(""))
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
         for informer in deps.local.either(TARGET_KINDS).informers:
@@ -201,10 +200,6 @@ class GatewayPeersRoom(Controller[At]):
         if service is not None and not is_mirror(slice.labels):
             self._of(service[0])
         return ()
-
-    def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        if are_networks_new(old, new):
-            self._all("")
 
     def _summary_changed(self, old: Object | None, new: Object | None) -> None:
         told = [each.annotations.get(ANNOTATION_GATEWAY) if each is not None else None for each in (old, new)]

@@ -22,11 +22,11 @@ from agent.api.names.p2code import APPLY_AS, DEFAULT_ACCOUNT, DISTRIBUTION, FINA
 from agent.clusters.applying import Applier
 from agent.clusters.deps import Deps
 from agent.clusters.optional_watch import Watched
+from agent.controllers.p2code.conditions import NOTHING_LEFT, is_work, objects_left, objects_refused
 from agent.controllers.p2code.decide import decide
 from agent.controllers.p2code.fit import Room
 from agent.controllers.p2code.gather import Surroundings
 from agent.controllers.p2code.manifestworks import ManifestWorks
-from agent.controllers.p2code.outcome import NOTHING_LEFT, is_work, left, refused
 from agent.controllers.p2code.plan import Plan, View, calls_of
 from agent.controllers.p2code.rooms import Rooms
 from agent.controllers.p2code.workloads import Workloads
@@ -191,7 +191,9 @@ class P2CodeRoom(Controller[Key]):
             applier, works = self._applier(psm), self._distribution(psm) == WORKS
             # Of two distributions both would have the same objects in the clusters.
             if others := await applier.delete(lambda place: is_work(place) != works):
-                await self._tell(psm, plan.tell or verdicts.PLACED, plan.decisions, [*plan.beside, left(others)])
+                await self._tell(
+                    psm, plan.tell or verdicts.PLACED, plan.decisions, [*plan.beside, objects_left(others)]
+                )
                 return _LEFT_SECONDS
             # What may run twice, and what not, is decided over what the watch has told.
             if plan.seen is not None and not await applier.there(is_work) <= plan.seen:
@@ -201,7 +203,7 @@ class P2CodeRoom(Controller[Key]):
             )
             psm = self._psms.store.get(psm.key) or psm
             if refusals:
-                await self._tell(psm, refused(refusals), plan.decisions, [*plan.beside, NOTHING_LEFT])
+                await self._tell(psm, objects_refused(refusals), plan.decisions, [*plan.beside, NOTHING_LEFT])
                 passing = any(each.passing for each in refusals)
                 return _PASSING_SECONDS if passing else _REFUSED_SECONDS
             memory.applied, memory.until = wanted, now + _DRIFT_SECONDS
@@ -241,7 +243,7 @@ class P2CodeRoom(Controller[Key]):
         if names.annotation(psm.annotations, names.FORCE_REMOVE) != "true":
             remaining = await self._applier(psm).delete()
             if remaining:
-                await self._tell(self._psms.store.get(psm.key) or psm, verdicts.DELETING, [], [left(remaining)])
+                await self._tell(self._psms.store.get(psm.key) or psm, verdicts.DELETING, [], [objects_left(remaining)])
                 return _LEFT_SECONDS
         # Garbage collection takes its time, and one of the same name may come at once.
         await self._remove(psm, self._around.placements(psm, ()).values())

@@ -11,7 +11,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.p2code.check import World
 from agent.model.targetchoice import CLUSTER_TARGET
-from agent.scheduling.placing.inputs import Fleet
+from agent.scheduling.placing.inputs import PlacementInputs
 
 _SETS = "clusters of each set"
 _OWNER, _DECIDED = "p2code owner", "p2code decided"
@@ -133,7 +133,7 @@ class Surroundings:
             self._everybody()
 
 
-def _sets(fleet: Fleet) -> dict[str, frozenset[str]]:
+def _sets(fleet: PlacementInputs) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {name: set() for name in fleet.sets}
     for cluster, sets in fleet.sets_of.items():
         for name in sets:

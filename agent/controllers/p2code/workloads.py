@@ -16,7 +16,7 @@ _CONDITION = CONDITION.encode()
 
 
 class Workloads:
-    """Watches from when it is made; `changed` is called with the UID of the P2CodeSchedulingManifest that has one."""
+    """Watches applied workloads; `changed` is called with the UID of the P2CodeSchedulingManifest that has one."""
 
     def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
         self._changed = changed

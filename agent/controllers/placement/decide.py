@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from agent.api.conditions import find_condition, timestamp
+from agent.api.conditions import condition_of, timestamp
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
 from agent.api.names.ocm import LABEL_GROUP_INDEX, LABEL_GROUP_NAME, LABEL_PLACEMENT, decision_label, decision_name
 from agent.controllers.placement.telling import MISCONFIGURED, Changes, Event, conditions, events, kept
@@ -223,7 +223,7 @@ def _is_written(present: Present | None, wanted: _Wanted) -> bool:
 
 def _scores_only(placement: Mapping[str, Any], by_name: Mapping[str, Present], wanted: Sequence[_Wanted]) -> bool:
     """Whether the same clusters are in the same groups as before, for a Placement that has not been changed."""
-    condition = find_condition((placement.get("status") or {}).get("conditions"), MISCONFIGURED) or {}
+    condition = condition_of(placement, MISCONFIGURED) or {}
     if condition.get("observedGeneration") != placement["metadata"].get("generation"):
         return False
     if any(by_name[each.name].decisions is None for each in wanted):

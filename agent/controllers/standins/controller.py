@@ -159,7 +159,7 @@ _FRESH_SECONDS = 1.0
 
 
 class UsedHere:
-    """Asks the API server: a watch of all pods of the cluster would cost more."""
+    """Whether pods of this cluster use a claim, asked of the API server: a watch of all pods would cost more."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

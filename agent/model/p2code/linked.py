@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from agent.api.conditions import find_condition
 from agent.api.kinds import SERVICE_LINKS
 from agent.api.names.p2code import cut
+from agent.model.abridged import abridged
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.detect import Call, Key
 from agent.model.p2code.status import Told
@@ -139,9 +140,8 @@ def _found(need: Need, rows: Sequence[Mapping[str, Any]], called: Callable[[str,
 
 
 def _words(found: Sequence[tuple[Need, str]]) -> str:
-    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    each = (
+    words = [
         f"workload {need.caller} in {need.consumer} calls {need.call} in {need.source}: {message}"
-        for need, message in found[:_SHOWN]
-    )
-    return "; ".join(each) + more
+        for need, message in found
+    ]
+    return abridged(words, _SHOWN, "; ")
