@@ -98,7 +98,7 @@ class LiveReads:
             _, found = await target.port.list_raw(
                 CHAPERONS,
                 target.namespace or None,
-                labels=f"{names.LABEL_PARENT_CLUSTER_UID}={self._cluster_uid}",
+                labels=names.children_of(self._cluster_uid),
                 accept=METADATA_LIST,
             )
             await self._confirm(target)

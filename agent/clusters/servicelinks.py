@@ -35,7 +35,7 @@ class ServiceLinks:
         self._listeners: list[Callable[[Key], None]] = []
         self._narrowed: list[Callable[[Key], None]] = []
         self._turned: list[Callable[[], None]] = []
-        self._counts = _LinkCounts()
+        self._counts = LinkCounts()
         if wanted:
             self._watched.subscribe(self._changed, self._turn)
             self._watched.wanted(True)
@@ -116,7 +116,7 @@ class ServiceLinks:
         tell(self._turned)
 
 
-class _LinkCounts:
+class LinkCounts:
     """The metric `flotilla_service_links`: how many links there are by the status of their condition Ready."""
 
     def __init__(self) -> None:

@@ -71,6 +71,18 @@ class Clusters:
 
         self.nodes.subscribe(changed)
 
+    def on_target_objects(self, what: Callable[[Object], object], listener: Callable[[str], None]) -> None:
+        """Call with the namespace of a Target that comes or goes, or of which `what` gives something else."""
+
+        def changed(old: Object | None, new: Object | None) -> None:
+            obj = new or old
+            assert obj is not None
+            if old is None or new is None or what(old) != what(new):
+                listener(obj.namespace)
+
+        for informer in self.targets.informers:
+            informer.subscribe(changed)
+
     def detach(self, target: Target) -> None:
         """A target is no more."""
         self._networks.pop(target.node_name, None)

@@ -88,7 +88,7 @@ def has_mirrors(sharing: Sharing, route: Route) -> bool:
 
 def peer_of(sharing: Sharing, route: Route) -> Object | None:
     """The GatewayPeer that stands for the source where the callers are."""
-    deps, mine = sharing.deps, f"{names.LABEL_PARENT_CLUSTER_UID}={sharing.deps.cluster_uid}"
+    deps, mine = sharing.deps, names.children_of(sharing.deps.cluster_uid)
     target = deps.targets.by_node(route.consumer) if route.consumer != HERE else None
     key = (route.service[0], sharing.gateway_peer(route.source))
     if route.consumer == HERE and deps.settings.gateway:

@@ -19,7 +19,7 @@ from agent.controllers.mover import owners
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
 from agent.controllers.mover.gather import Read, agreed, owner_of, unable, what_keeps
 from agent.controllers.mover.groups import group_of
-from agent.controllers.mover.owners import Asked
+from agent.controllers.mover.owners import OwnerPods
 from agent.controllers.mover.view import Cause, Owner, Pod
 from agent.kube.client import Client
 from agent.kube.store import Object
@@ -123,7 +123,7 @@ class Preview:
         namespace = self._world.namespaces.get(pod.namespace)
         enabled = namespace is None or is_enabled(namespace.labels)
         key = owner_of(pod)
-        asked = Asked(
+        asked = OwnerPods(
             move_of((self._agreed(key[3]), *self._levels(pod, read)[1:])),
             claims=bool(known.claims),
             ends=known.ends,

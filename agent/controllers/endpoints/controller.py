@@ -63,7 +63,7 @@ class EndpointsRoom(Controller[At]):
         deps.namespaces.on_turn(self._all)
         for informer in self._sharing.targets.informers:
             self.watch(informer, lambda target: ())
-            informer.subscribe(self._target_object_changed)
+        self._sharing.on_target_objects(self._of_driver, self._all)
         deps.service_links.on_rule(self._rule_changed, lambda: self._all(""))
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
@@ -196,13 +196,6 @@ class EndpointsRoom(Controller[At]):
     def _rule_changed(self, service: Key) -> None:
         for key in self._everywhere(service):
             self.queue.add(key)
-
-    def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
-        """A Target that comes or goes, or has another driver, concerns every shared Service of its namespace."""
-        obj = new or old
-        assert obj is not None
-        if old is None or new is None or self._of_driver(old) != self._of_driver(new):
-            self._all(obj.namespace)
 
     def _of_driver(self, target: Object) -> tuple[str, str | None]:
         return self._sharing.reason(target), names.annotation(target.annotations, names.NETWORK_DRIVER)

@@ -71,7 +71,7 @@ class ServiceLinksRoom(Controller[Key]):
         deps.namespaces.on_turn(self._all)
         for informer in deps.local.either(TARGET_KINDS).informers:
             self.watch(informer, lambda target: ())
-            informer.subscribe(self._target_object_changed)
+        self._sharing.on_target_objects(_said, self._all)
         self._peers: WeakSet[Target] = WeakSet()
         """Those whose GatewayPeers are looked at."""
         if deps.settings.gateway:
@@ -209,13 +209,6 @@ class ServiceLinksRoom(Controller[Key]):
         """A Service, and the one whose links have had it made."""
         return tuple({service, self._sharing.original(service)})
 
-    def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
-        """What a Target says of shared Services, and whether it can be used, concerns all Services of its namespace."""
-        obj = new or old
-        assert obj is not None
-        if old is None or new is None or _said(old) != _said(new):
-            self._all(obj.namespace)
-
     def _target_changed(self, target: Target) -> None:
         there = self._deps.targets.get(target.key) is target
         if there and not target.is_self:
@@ -248,7 +241,7 @@ class ServiceLinksRoom(Controller[Key]):
         return ()
 
     def _watch_peers(self, informer: Callable[..., Informer]) -> None:
-        mine = f"{names.LABEL_PARENT_CLUSTER_UID}={self._deps.cluster_uid}"
+        mine = names.children_of(self._deps.cluster_uid)
         self.watch(informer(GATEWAY_PEERS, labels=mine), _services_of, required=False)
 
     def _all(self, namespace: str) -> None:

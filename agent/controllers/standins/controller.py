@@ -133,7 +133,7 @@ class StandInRoom(Controller[Key]):
     def _attached(self, target: Target) -> None:
         if target.is_self:
             return
-        labels = f"{names.LABEL_PARENT_CLUSTER_UID}={self._deps.cluster_uid}"
+        labels = names.children_of(self._deps.cluster_uid)
         copies = target.informer(PERSISTENT_VOLUME_CLAIMS, labels=labels)
         self._copies[target.node_name] = copies
         self._stops[target.node_name] = self.watch(copies, _bound, required=False)
