@@ -1,6 +1,7 @@
 """What `flotilla move` and `flotilla moves` make of pods, owners and targets; without clusters."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,11 +11,12 @@ import typer
 from agent.api.kinds import DEPLOYMENTS, NAMESPACES, PODS, STATEFUL_SETS
 from agent.cli.move import _asked as asked
 from agent.cli.moving.asking import Move, written
-from agent.cli.moving.fates import Fate, fates_table, verdict_of, with_targets
+from agent.cli.moving.fates import Fate, Verdict, fates_table, verdict_of, with_targets
 from agent.cli.moving.objects import InvalidName, Named, named, object_names, said, value_of
 from agent.cli.moving.world import Meant, homes_of
 from agent.controllers.mover.owners import OwnerPods, owner
-from agent.controllers.mover.view import Pod
+from agent.controllers.mover.together import Member, together
+from agent.controllers.mover.view import Pod, Together
 from agent.kube.store import Object
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.rejection import Rejection
@@ -150,6 +152,34 @@ def test_a_pod_that_moves_already_is_not_begun_again() -> None:
     for found in (verdict_of(made_by, MISPLACED, replaced=True), verdict_of(made_by, MISPLACED, replaced=False)):
         assert found.moves
     assert verdict_of(made_by, MISPLACED, replaced=True).how == "it moves already"
+
+
+GROUP = Member("db-0", "StatefulSet", EU, "Targets", move="evict", size="1", on_failure="restart")
+
+
+@pytest.mark.parametrize(
+    ("said", "moves", "how", "final"),
+    [
+        (GROUP, True, "its group starts again as a whole, once there is room for all of it", False),
+        (replace(GROUP, on_failure=""), False, "not so of pod db-0", True),
+        (replace(GROUP, move=""), False, "not so of pod db-0", True),
+        (replace(GROUP, size="many"), False, "do not agree", True),
+        (replace(GROUP, claim="data"), False, "the volume of claim data of pod db-0 is there", True),
+        (replace(GROUP, cause="Lost", answers=False), False, "may still run", True),
+        (replace(GROUP, answers=False), False, "does not answer", False),
+        (replace(GROUP, node="", deleting=False, cause=""), True, "its group starts again already", False),
+    ],
+)
+def test_a_pod_of_a_group_goes_where_the_whole_group_may(said: Member, moves: bool, how: str, final: bool) -> None:
+    view = replace(MISPLACED, together=together("a", [said], lambda: ""))
+    for options in (OwnerPods("evict"), OwnerPods()):
+        found = verdict_of(owner("StatefulSet", REPLICA_SET, None, options), view, replaced=False)
+        assert (found.moves, found.final) == (moves, final)
+        assert how in found.how
+    alone = verdict_of(
+        owner("ReplicaSet", REPLICA_SET, None, OwnerPods()), replace(view, together=Together()), replaced=False
+    )
+    assert alone == Verdict(moves=False, reason="Held", how="the pods of its group are not replaced one by one")
 
 
 def test_it_goes_nowhere_where_no_target_may_take_it() -> None:

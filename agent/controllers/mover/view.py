@@ -37,6 +37,8 @@ class Together:
     message: str = ""
     waits: bool = False
     """Whether it is starting again just now."""
+    unasked: bool = False
+    """Whether it is what its pods say, or do not say, that keeps them."""
 
 
 @dataclass(frozen=True)
