@@ -52,7 +52,7 @@ _NAMESPACE, _SET, _FEW_SET = "bench", "bench", "few"
 _SOURCE = "cd"
 _FLAGS = ("--placement=serve", "--discovery-interval=2s")
 _AT_ONCE = 16
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 300.0
 _SETTLE_SECONDS = PACK_SECONDS + TRIM_PAUSE_SECONDS + 10.0
 """Until all is packed, and what is free then was given back."""
 _CEL = 'managedCluster.metadata.labels["tier"] == "gold" && managedCluster.status.clusterClaims.size() > 1'

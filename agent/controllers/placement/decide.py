@@ -115,6 +115,12 @@ def clusters(decisions: Iterable[object] | None) -> list[str]:
     return [name for name in names if isinstance(name, str) and name]
 
 
+def scored(present: Iterable[Present], uid: str) -> dict[str, int]:
+    """The clusters that the PlacementDecisions of one Placement list, with their scores."""
+    own = [each.decisions or () for each in present if each.owner in ("", uid)]
+    return {name: each.get("score") or 0 for decisions in own for each in decisions for name in clusters([each])}
+
+
 def _wanted(placement: str, groups: Sequence[DecisionGroup]) -> tuple[list[_Wanted], list[Raw]]:
     """All PlacementDecisions, and what the Placement's status lists of its groups."""
     wanted: list[_Wanted] = []
