@@ -34,5 +34,5 @@ class Ancillaries:
 
     def _object_changed(self, old: Object | None, new: Object | None) -> None:
         # One that has just come to be is as it was applied.
-        for uid in {obj.labels.get(LABEL_PSM_UID, "") for obj in (old, new) if obj is not None and old is not None}:
+        if old is not None and (uid := old.labels.get(LABEL_PSM_UID)):
             self._changed(uid, touched=True)

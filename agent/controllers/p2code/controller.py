@@ -50,6 +50,8 @@ _REFUSED_SECONDS = 60.0
 """After which what is refused is tried again: nobody tells when an account may do more, or a foreign object is gone."""
 _DRIFT_SECONDS = 300.0
 """After which it is looked at again what has become of objects of kinds that are not watched."""
+_TOUCHED_SECONDS = 10.0
+"""Pause after objects have been applied until what somebody else does to them is put right: it may be done again."""
 _LEFT_SECONDS = 1.0
 _PROGRESS_SECONDS = 0.5
 """What becomes of workloads is told at most so often: each change is a write."""
@@ -194,7 +196,8 @@ class P2CodeRoom(Controller[Key]):
                 await self._tell(psm, refused(refusals), plan.decisions, [*plan.beside, NOTHING_LEFT])
                 passing = any(each.passing for each in refusals)
                 return _PASSING_SECONDS if passing else _REFUSED_SECONDS
-            memory.applied, memory.until = wanted if memory.touches == touches else None, now + _DRIFT_SECONDS
+            memory.applied, memory.since = wanted, now
+            memory.until = now + (_DRIFT_SECONDS if memory.touches == touches else _TOUCHED_SECONDS)
         await self._tell(psm, finish, plan.decisions, [*plan.beside, NOTHING_LEFT])
         return memory.until - now
 
@@ -256,10 +259,12 @@ class P2CodeRoom(Controller[Key]):
 
     def _object_changed(self, psm_uid: str, *, touched: bool) -> None:
         memory = self._memories.get(psm_uid)
-        if memory is not None and memory.psm is not None:
-            if touched:
-                memory.applied, memory.touches = None, memory.touches + 1
-            self.queue.add_after(memory.psm, _PROGRESS_SECONDS)
+        if memory is None or memory.psm is None:
+            return
+        if touched:
+            memory.touches += 1
+            memory.until = min(memory.until, memory.since + _TOUCHED_SECONDS)
+        self.queue.add_after(memory.psm, _PROGRESS_SECONDS)
 
     def _targets_changed(self) -> None:
         for key in self._unfit:

@@ -26,7 +26,9 @@ class Memory:
     """The Services among that."""
     applied: object = None
     """What was applied without any refusal, and the annotations that say by whom."""
+    since: float = 0.0
+    """When that was."""
     until: float = 0.0
     """When it is looked at again all the same."""
     touches: int = 0
-    """How often any of it has changed."""
+    """How often somebody may have touched it."""

@@ -52,9 +52,9 @@ class Workloads:
             self._psms.pop(old.uid, None)
         if new is not None:
             self._psms[new.uid] = new.labels.get(LABEL_PSM_UID, "")
-        touched = new is None or (old is not None and _generation(old) != _generation(new))
+        # Whatever scales one, a HorizontalPodAutoscaler say, would do it again and again.
         for uid in {obj.labels.get(LABEL_PSM_UID, "") for obj in (old, new) if obj is not None}:
-            self._changed(uid, touched=touched)
+            self._changed(uid, touched=new is None)
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         pod = new or old
@@ -78,8 +78,3 @@ class Workloads:
             return ""
         owners = self._owners.of(obj).owners
         return owners[-1].uid if owners else obj.uid
-
-
-def _generation(workload: Object) -> object:
-    """Counts changes of all but its metadata and status."""
-    return workload.decode()["metadata"].get("generation")
