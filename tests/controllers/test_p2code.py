@@ -48,6 +48,7 @@ from agent.kube.errors import KubeError, NotFound
 from agent.runtime.controller import Controller
 from agent.sandbox import Cluster
 from agent.sandbox.objects import apply
+from tests.cli.command import Told, flotilla
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import kubeconfig
@@ -322,10 +323,13 @@ async def test_a_cluster_that_is_lost_is_left_without_an_edit(pair: Pair, stage:
 async def test_one_cluster_for_everything_follows_the_annotation_and_each_change_is_an_event(
     pair: Pair, stage: Stage
 ) -> None:
-    async with at_work(pair):
-        pinned = [f"p2code.target.managedClusterSet={stage.namespace}", "p2code.target.cluster="]
-        for number, short in enumerate(("eu", "us"), start=1):
-            common = [pinned[0], pinned[1] + stage.hub.name(short)]
+    for number, short in enumerate(("eu", "us"), start=1):
+        common = [
+            f"p2code.target.managedClusterSet={stage.namespace}",
+            f"p2code.target.cluster={stage.hub.name(short)}",
+        ]
+        # By an agent of its own, for the same event is told once in a minute.
+        async with at_work(pair):
             if number == 1:
                 await stage.create(stage.objects("web"), common=common)
             else:
@@ -333,7 +337,34 @@ async def test_one_cluster_for_everything_follows_the_annotation_and_each_change
             await stage.become("SchedulingSuccessful", shop=short)
             assert await stage.targets() == {"web": f"to-{short}"}
             await stage.heard("Normal", "SchedulingSuccessful", times=number)
-        assert await stage.client.list(PLACEMENTS, stage.namespace) == []
+    assert await stage.client.list(PLACEMENTS, stage.namespace) == []
+
+
+async def test_the_command_explains_one_as_it_is_typed(pair: Pair, stage: Stage) -> None:
+    where = stage.namespace
+
+    async def said(*words: str) -> Told:
+        return await flotilla("explain", "psm", *words, "-n", where, "--kubeconfig", str(pair.clusters[0].kubeconfig))
+
+    code, output, errors = await said("nobody")
+    assert (code, output) == (1, "")
+    assert f"there is no P2CodeSchedulingManifest {where}/nobody (there is: none)" in errors
+    async with at_work(pair):
+        await stage.client.create(SERVICES, {"metadata": {"name": "old"}, "spec": {"ports": [{"port": 80}]}}, where)
+        manifests = stage.objects("web", "api")
+        manifests[1]["spec"]["template"]["spec"] |= container(
+            env=[{"name": "OLD", "value": "old:80"}], envFrom=[{"secretRef": {"name": "keys"}}]
+        )
+        await stage.create(manifests, web="eu", api="us")
+        await stage.become("SchedulingSuccessful", "UndefinedResources", web="eu", api="us")
+        code, output, errors = await said("shop")
+        assert (code, errors) == (0, "")
+        assert output.startswith(f"P2CodeSchedulingManifest {where}/shop: SchedulingSuccessful\n")
+        rows = {line.split()[0]: line for line in output.splitlines() if line}
+        for part in (stage.hub.name("eu"), f"{CLAIM}=eu", f"Deployment {where}/web, ConfigMap {where}/settings"):
+            assert part in rows["web"]
+        for part in (stage.hub.name("us"), f"{where}/old:80", "Secret keys"):
+            assert part in rows["api"]
 
 
 async def test_the_example_of_the_docs_is_served_as_it_is_written(pair: Pair, stage: Stage) -> None:
@@ -478,7 +509,8 @@ async def test_a_service_that_comes_later_without_the_application_is_called_too(
         await client.create(SERVICES, {"metadata": {"name": "old"}, "spec": {"ports": [{"port": 80}]}}, where)
         link = {"apiVersion": SERVICE_LINKS.api_version, "kind": SERVICE_LINKS.name, "metadata": {"name": "old"}}
         await client.create(SERVICE_LINKS, {**link, "spec": {"service": "old"}}, where)
-        row = {"cluster": "to-us", "ready": "False", "reason": "NoPath", "message": "no way"}
+        row = {"cluster": "to-us", "namespace": where, "driver": "none", "from": ["to-eu"]}
+        row |= {"ready": "False", "reason": "NoPath", "message": "no way"}
         status = {"clusters": [row]}
         await client.patch(SERVICE_LINKS, "old", {"status": status}, where, sub="status")
         await stage.become("ScheduledWithUnreliableConnectivity", "MultiClusterNetworkResourceMissing", api="us")
