@@ -281,8 +281,18 @@ async def test_an_account_that_may_not_create_secrets_cannot_make_one(
         assert 'cannot list resource "deployments"' in refusal.message
 
 
+@pytest.mark.parametrize(
+    ("account", "remedy"),
+    [
+        ("p2code", "add the namespace {} to agent.p2code.namespaces of the chart"),
+        (
+            "other",
+            "let the agent impersonate the service account other of the namespace {} by a Role and a RoleBinding there",
+        ),
+    ],
+)
 async def test_who_may_not_impersonate_the_account_is_told_what_to_set(
-    connection: Connection, client: Client, namespace: str
+    connection: Connection, client: Client, namespace: str, account: str, remedy: str
 ) -> None:
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "patch", "create"]}]
     async with staged(connection, client, namespace, rules) as stage:
@@ -293,24 +303,10 @@ async def test_who_may_not_impersonate_the_account_is_told_what_to_set(
         async with Session(Connection(connection.server, trusting(connection), auth)) as session:
             owner = stage.owners.store.get((namespace, "owner"))
             assert owner is not None
-            ours = Informer(Client(session), CONFIGMAPS)
-            found = {
-                account: await Applier(ours, owner, account, stage.discovery).apply([config_map(namespace)])
-                for account in ("p2code", "other")
-            }
-    for account, remedy in (
-        ("p2code", f"; add the namespace {namespace} to agent.p2code.namespaces of the chart"),
-        (
-            "other",
-            (
-                f"; let the agent impersonate the service account other of the namespace {namespace} by a Role and a "
-                "RoleBinding there"
-            ),
-        ),
-    ):
-        (refusal,) = found[account]
-        assert "cannot impersonate" in refusal.message
-        assert refusal.message.endswith(remedy)
+            applier = Applier(Informer(Client(session), CONFIGMAPS), owner, account, stage.discovery)
+            (refusal,) = await applier.apply([config_map(namespace)])
+    assert "cannot impersonate" in refusal.message
+    assert refusal.message.endswith(f"; {remedy.format(namespace)}")
 
 
 async def test_a_foreign_object_is_never_taken_over(stage: Stage) -> None:
@@ -464,7 +460,7 @@ async def test_deletion_at_once_waits_for_nothing(stage: Stage) -> None:
     await stage.apply(deployment(ns), held, secret(ns))
     await until(lambda: stage.client.list(PODS, ns))
     await stage.applier().delete(at_once=True)
-    assert await stage.client.list(SECRETS, ns) == []
+    await gone(lambda: stage.get(SECRETS, "db"))
     for kind, name in ((DEPLOYMENTS, "web"), (CONFIGMAPS, "settings")):
         with contextlib.suppress(NotFound):
             assert (await stage.get(kind, name))["metadata"]["deletionTimestamp"]
