@@ -108,7 +108,7 @@ def _applied(
     if lacking is not None:
         return Plan(tell=lacking.verdict(said(view.psm)), decisions=[], beside=beside, unfit=True)
     elsewhere = view.elsewhere and view.links is not None
-    needs = linked.needs(bundles, clusters, view.calls, elsewhere=elsewhere)
+    needs = linked.needs(bundles, clusters, view.calls, elsewhere=elsewhere, live=view.live)
     made = linked.service_links(view.psm["metadata"]["name"], needs, _called(view)) if elsewhere else []
     links = _links(view, needs)
     return Plan(
