@@ -1,4 +1,4 @@
-"""What serves a cluster dies, is restarted or stands still during a burst: each pod runs once, what runs goes on."""
+"""What serves a cluster dies, is restarted or stands still during a burst: pods run once, what runs goes on."""
 
 import asyncio
 import signal
