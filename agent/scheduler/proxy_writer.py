@@ -116,7 +116,8 @@ class ProxyWriter:
     async def bind(self, pod: Object, node_name: str, mode: Mode) -> None:
         """Bind the pod, and no other of its name, to the virtual node.
 
-        Raises Conflict where it is bound, and, for an API server says so (`assignPod`), where its etcd gave no answer.
+        Raises Conflict where it is bound already, and where its API server has had no answer of etcd, which is no other
+        answer of an API server (`assignPod`): the pod may have no node yet.
         """
         metadata = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
         binding = {
