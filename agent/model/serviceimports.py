@@ -51,8 +51,7 @@ def derived(key: tuple[str, str], merged: Merged, here: Export | None, there: Ma
     spec: Raw = {**merged.spec, "type": "ClusterIP", "ports": merged.ports}
     if merged.type == HEADLESS:
         spec["clusterIP"] = "None"
-    if len(merged.families) == _DUAL:
-        spec["ipFamilyPolicy"] = "PreferDualStack"
+    spec["ipFamilyPolicy"] = "PreferDualStack" if len(merged.families) == _DUAL else "SingleStack"
     if here is not None:
         labels |= {mcs.LABEL_MCS_SERVICE: key[1], mcs.LABEL_SOURCE_CLUSTER: here.cluster}
     own = _there(here) if here is not None else _There("")

@@ -20,8 +20,10 @@ from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.serviceimports import ServiceImportsRoom
 from agent.kube.client import Client
+from agent.kube.config import Connection
 from agent.kube.errors import NotFound
 from tests.controllers.pair import Pair
+from tests.controllers.rooms import running
 from tests.controllers.servicelinks import Links
 from tests.controllers.targets import target
 from tests.waiting import until
@@ -30,6 +32,7 @@ Raw = dict[str, Any]
 
 MODULE, SUM = "sigs.k8s.io/mcs-api@v0.5.2", "h1:N+vrRiCIb0WJ0dxbBo7VfNv2WJigOHEo4gsLXpffVs8="
 ROOMS = (ServiceImportsRoom, EndpointsRoom, GlobalServices)
+SETTINGS: Raw = {"mcs": True, "discovery_interval": 1.0}
 NAME = "hello"
 PORTS = [{"name": "tcp", "port": 42, "protocol": "TCP"}, {"name": "udp", "port": 42, "protocol": "UDP"}]
 
@@ -76,14 +79,15 @@ async def _lists(client: Client, kind: Kind) -> bool:
 class Exported:
     """A Service `hello` that clusters export."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: Pair, stack: contextlib.AsyncExitStack | None = None) -> None:
         self.pair = pair
+        self._stack = stack or contextlib.AsyncExitStack()
         self.clients = (pair.here, pair.there)
 
-    async def deploy(self, client: Client, **spec: Any) -> Raw:
+    async def deploy(self, client: Client, *, name: str = NAME, **spec: Any) -> Raw:
         """The Service in a cluster."""
         fields = {"selector": {"app": NAME}, "ports": PORTS, **spec}
-        service = {"metadata": {"name": NAME}, "spec": fields}
+        service = {"metadata": {"name": name}, "spec": fields}
         return await client.create(SERVICES, service, self.pair.namespace)
 
     async def run(self, client: Client) -> None:
@@ -92,9 +96,9 @@ class Exported:
         pod = {"metadata": {"name": NAME, "labels": {"app": NAME}}, "spec": {"containers": [container]}}
         await client.create(PODS, pod, self.pair.namespace)
 
-    async def export(self, client: Client, **spec: Any) -> None:
+    async def export(self, client: Client, *, name: str = NAME, **spec: Any) -> None:
         """Have a cluster export it."""
-        export = {"metadata": {"name": NAME}, "spec": spec}
+        export = {"metadata": {"name": name}, "spec": spec}
         export |= {"apiVersion": SERVICE_EXPORTS.api_version, "kind": SERVICE_EXPORTS.name}
         await client.create(SERVICE_EXPORTS, export, self.pair.namespace)
 
@@ -132,11 +136,11 @@ class Exported:
 
         await until(probe)
 
-    async def told(self, client: Client, type: str, status: str, reason: str = "") -> str:
+    async def told(self, client: Client, type: str, status: str, reason: str = "", *, name: str = NAME) -> str:
         """The message of a condition of the ServiceExport of a cluster, once it says this."""
 
         async def probe() -> Raw | None:
-            export = await client.get(SERVICE_EXPORTS, NAME, self.pair.namespace)
+            export = await client.get(SERVICE_EXPORTS, name, self.pair.namespace)
             said = dict(find_condition((export.get("status") or {}).get("conditions"), type) or {})
             last.append(said)
             return said if said.get("status") == status and reason in ("", said["reason"]) else None
@@ -164,20 +168,29 @@ class Exported:
         except AssertionError as error:
             raise AssertionError(f"{error}: {last[-1:]}") from None
 
+    @contextlib.asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        """The agent is another one, which does not reach the target, and then one that does."""
+        await self._stack.aclose()
+        async with running(self.pair.clusters[0], *ROOMS, **SETTINGS):
+            yield
+        await self._stack.enter_async_context(self.pair.at_work(*ROOMS, **SETTINGS))
+
     async def derived(self, client: Client) -> Raw:
         """The derived Service of a cluster."""
         return await until(functools.partial(client.get, SERVICES, mcs.derived(NAME), self.pair.namespace)) or {}
 
 
 @contextlib.asynccontextmanager
-async def implemented(pair: Pair, **settings: Any) -> AsyncIterator[Exported]:
+async def implemented(pair: Pair, connection: Connection | None = None) -> AsyncIterator[Exported]:
     """Our implementation at work between both clusters, by the driver `endpointslices`."""
     await pair.here.create(TARGETS, target("eu", pair.namespace))
     try:
-        async with pair.at_work(*ROOMS, **{"mcs": True, "discovery_interval": 1.0, **settings}):
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(pair.at_work(*ROOMS, connection=connection, **SETTINGS))
             assert pair.deps is not None
             await Links(pair, pair.deps.cluster_uid).shared_by("True", "EndpointSlices")
-            yield Exported(pair)
+            yield Exported(pair, stack)
     finally:
         await pair.here.delete(TARGETS, "eu", pair.namespace)
         for client in (pair.here, pair.there):

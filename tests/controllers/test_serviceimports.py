@@ -5,6 +5,7 @@ Tests named in the table of docs/links.md are requirements of that suite, in our
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +13,18 @@ import pytest_asyncio
 
 from agent.api import names
 from agent.api.conditions import is_true
-from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES
+from agent.api.kinds import CHAPERONS, EVENTS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, TARGETS, Kind
 from agent.api.names import mcs
+from agent.api.roles import EVERYTHING, FEATURES, rules
+from agent.kube.client import Client
+from agent.kube.config import load
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
+from tests.controllers.limited import limited
 from tests.controllers.mcsapi import NAME, PORTS, Exported, implemented, published, served
 from tests.controllers.pair import Pair
+from tests.controllers.targets import target
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -225,3 +232,106 @@ async def test_the_import_of_another_implementation_stays(hello: Exported, pair:
     await pair.here.delete(SERVICE_IMPORTS, NAME, pair.namespace)
     await hello.imported(pair.here, lambda found: found["spec"]["type"] == "ClusterSetIP")
     await hello.told(pair.here, "Ready", "True", "Exported")
+
+
+async def test_a_cluster_that_two_targets_lead_to_exports_once(hello: Exported, pair: Pair) -> None:
+    await pair.here.create(TARGETS, target("us", pair.namespace))
+    try:
+        await pair.connect("us")
+        await hello.deploy(pair.there, ports=[{**PORTS[0], "targetPort": 9090}])
+        await hello.run(pair.there)
+        await hello.export(pair.there)
+        for client in hello.clients:
+            await hello.slices(client, "eu")
+            await hello.imported(client, lambda found: found["status"]["clusters"] == [{"cluster": "eu"}])
+        before = (await hello.derived(pair.there))["metadata"]["resourceVersion"]
+        await asyncio.sleep(NO_LONGER)
+        # Whichever Target asks, the derived Service is to be the same there.
+        assert (await hello.derived(pair.there))["metadata"]["resourceVersion"] == before
+        await hello.unexport(pair.there)
+        for client in hello.clients:
+            await hello.gone(client)
+    finally:
+        await pair.here.delete(TARGETS, "us", pair.namespace)
+
+
+async def test_a_look_at_what_is_in_line_writes_nothing(
+    kinds: None, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = list[tuple[str, str]]()
+
+    def counted(verb: str) -> Any:
+        real = getattr(Client, verb)
+
+        async def write(self: Client, kind: Kind, *words: Any, **more: Any) -> Any:
+            writes.append((verb, kind.name))
+            return await real(self, kind, *words, **more)
+
+        return write
+
+    for verb in ("create_raw", "patch_raw", "delete"):
+        monkeypatch.setattr(Client, verb, counted(verb))
+    async with implemented(pair) as hello:
+        for client in hello.clients:
+            await hello.deploy(client, ports=[{**PORTS[0], "targetPort": 8080}])
+            await hello.run(client)
+            await hello.export(client)
+        for client in hello.clients:
+            await hello.slices(client, "eu", "here")
+            await hello.told(client, "Ready", "True", "Exported")
+            await hello.imported(client, lambda found: len((found.get("status") or {}).get("clusters") or ()) == 2)
+        await asyncio.sleep(NO_LONGER)
+        writes.clear()
+        for client in hello.clients:
+            for kind in (SERVICE_EXPORTS, SERVICES):
+                touched = {"metadata": {"annotations": {"touched": "yes"}}}
+                await client.patch(kind, NAME, touched, pair.namespace)
+        await asyncio.sleep(NO_LONGER)
+        assert sorted(writes) == sorted(2 * [("patch_raw", kind.name) for kind in (SERVICE_EXPORTS, SERVICES)])
+
+
+async def test_what_a_target_exported_stays_until_it_is_heard_again(kinds: None, pair: Pair) -> None:
+    """After a start of the agent it is not known what a target that is away exports: nothing is withdrawn for that."""
+    async with implemented(pair) as hello:
+        await hello.deploy(pair.there)
+        await hello.export(pair.there)
+        for client in hello.clients:
+            await hello.imported(client)
+        before = await hello.derived(pair.here)
+        async with hello.away():
+            await hello.deploy(pair.here)
+            await hello.export(pair.here)
+            await hello.deploy(pair.here, name="other")
+            await hello.export(pair.here, name="other")
+            # Nothing holds up what the target takes no part in.
+            await hello.told(pair.here, "Ready", "True", "Exported", name="other")
+            await asyncio.sleep(NO_LONGER)
+            assert (await hello.derived(pair.here))["metadata"]["uid"] == before["metadata"]["uid"]
+            found = await hello.imported(pair.here)
+            assert found["status"]["clusters"] == [{"cluster": "eu"}]
+        want = [{"cluster": "eu"}, {"cluster": "here"}]
+        for client in hello.clients:
+            await hello.imported(client, lambda found: (found.get("status") or {}).get("clusters") == want)
+
+
+async def test_a_target_that_allows_no_imports_is_named_in_an_event(kinds: None, pair: Pair, tmp_path: Path) -> None:
+    few = [grant for grant in EVERYTHING if grant not in FEATURES["mcs"]]
+    agents = {"apiGroups": [CHAPERONS.group], "resources": ["*"], "verbs": ["*"]}
+    async with (
+        limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, [*rules(few), agents]) as weak,
+        implemented(pair, connection=load(str(weak.kubeconfig))) as hello,
+    ):
+        await hello.deploy(pair.here)
+        await hello.export(pair.here)
+        await hello.imported(pair.here)
+        await hello.told(pair.here, "Ready", "True", "Exported")
+
+        async def told() -> str:
+            events = await pair.here.list(EVENTS, pair.namespace, fields="reason=ImportBlocked")
+            return "".join(each["message"] for each in events)
+
+        message = await until(told)
+        assert "is not imported in target eu" in message
+        assert "serviceimports" in message
+        assert "--allow services,mcs" in message
+        assert not await hello.is_imported(pair.there)

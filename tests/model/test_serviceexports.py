@@ -17,6 +17,7 @@ from agent.model.serviceimports import (
     service_import,
     told,
 )
+from agent.model.sharedcopies import MERGED
 from agent.model.sharedcopies import service as copy_of
 
 HTTP = {"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}
@@ -244,6 +245,20 @@ def test_in_each_cluster_the_derived_service_selects_what_that_exports() -> None
     assert not {*mcs.MCS_LABELS} & copy["metadata"]["labels"].keys()
     assert exporting(made).keys() == {"node-eu"}
     assert exporting(copy) == {}
+
+
+@pytest.mark.parametrize("spec", [{}, {"clusterIP": "None"}, CLIENT_IP, {"ipFamilies": ["IPv4", "IPv6"]}])
+def test_what_an_api_server_has_made_of_it_is_not_written_again(spec: dict[str, Any]) -> None:
+    here = export("here", 0, web(**spec))
+    found = merge([here])
+    assert found is not None
+    made = derived(KEY, found, here, {})
+    given = {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "ipFamilies": ["IPv4"], "sessionAffinity": "None"}
+    metadata = {**made["metadata"], "uid": "u", "resourceVersion": "1", "managedFields": []}
+    live = {**made, "metadata": metadata, "spec": {**given, **made["spec"]}, "status": {"loadBalancer": {}}}
+    assert MERGED.same(live, derived(KEY, found, here, {}))
+    imported = service_import("web", found, live, "uid")
+    assert MERGED.same({**imported, "status": {"clusters": []}}, service_import("web", found, live, "uid"))
 
 
 def test_a_service_that_is_not_derived_is_the_same_everywhere() -> None:

@@ -45,12 +45,12 @@ class ServiceImportsRoom(Controller[At]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._exports = Exports(deps, self._changed)
+        self._exports = Exports(deps, self._changed, self._all)
         self._refused: dict[At, str] = {}
         self._ready: set[str] = set()
         self.watch(self._exports.services, self._service_changed)
         self.watch(deps.namespaces.informer, lambda namespace: ())
-        deps.namespaces.on_turn(lambda namespace: self._all(HERE, namespace))
+        deps.namespaces.on_turn(self._all)
         for informer in self._exports.targets.informers:
             self.watch(informer, lambda target: ())
             informer.subscribe(self._target_object_changed)
@@ -66,19 +66,23 @@ class ServiceImportsRoom(Controller[At]):
         """Bring one Service in line in one cluster."""
         node, service = key[0], (key[1], key[2])
         target = self._deps.targets.by_node(node) if node != HERE else None
-        if node != HERE and (target is None or not target.ready):
+        if not self._exports.reads(node) or (node != HERE and (target is None or not target.ready)):
             return None
         found, live = self._exports.of(service), self._exports.derived(HERE, service)
         if self._is_held(found, live):
             return UNREAD_SECONDS
-        again = await self._derive(service, found, live) if node == HERE else None
+        again = UNREAD_SECONDS if found.unread else None
+        again = (await self._derive(service, found, live) if node == HERE else None) or again
         try:
             await self._import(node, service, found)
             await self._tell(node, service, found)
         except Forbidden as error:
-            self._blocked(key, error)
+            self._blocked(key, str(error))
             return FORBIDDEN_SECONDS
-        self._refused.pop(key, None)
+        if refusal := self._exports.refusal(node):
+            self._blocked(key, refusal)
+        else:
+            self._refused.pop(key, None)
         return again
 
     @staticmethod
@@ -184,14 +188,14 @@ class ServiceImportsRoom(Controller[At]):
             raw = await port.patch_raw(kind, live.name, {"status": new}, live.namespace, sub="status")
             self._exports.absorb(node, kind, raw)
 
-    def _blocked(self, key: At, error: Forbidden) -> None:
-        """Say once, on the derived Service, what a cluster does not allow."""
+    def _blocked(self, key: At, error: str) -> None:
+        """Say once, on the derived Service, what a cluster does not allow or does not have."""
         derived = self._exports.derived(HERE, key[1:])
-        if derived is not None and self._refused.get(key) != str(error):
-            self._refused[key] = str(error)
+        if derived is not None and self._refused.get(key) != error:
+            self._refused[key] = error
             target = self._deps.targets.by_node(key[0])
             where = f"in target {target.title}" if target is not None else "here"
-            remedy = "run `flotilla join --allow services,mcs` there" if target is not None else "see the agent's roles"
+            remedy = "have the CRDs of multicluster.x-k8s.io there, and `flotilla join --allow services,mcs`"
             message = f"Service {'/'.join(key[1:])} is not imported {where}: {error}; {remedy}"
             self._deps.recorder.event(derived.decode(), "Warning", "ImportBlocked", message)
 
@@ -207,17 +211,17 @@ class ServiceImportsRoom(Controller[At]):
         """What a Target says is no matter here, only that it is there."""
         found = new or old
         if found is not None and (old is None or new is None):
-            self._all(HERE, found.namespace)
+            self._all(found.namespace)
 
     def _target_changed(self, target: Target) -> None:
         node, was = target.node_name, target.node_name in self._ready
         (self._ready.add if target.ready else self._ready.discard)(node)
         if target.ready and not was:
-            self._all(node, target.namespace)
+            self._all(target.namespace)
 
-    def _all(self, node: str, namespace: str) -> None:
-        """Everything that a cluster exports or imports, and that is derived here, in a namespace or (empty) in all."""
-        for key in {*self._exports.known(node), *self._exports.known(HERE)}:
+    def _all(self, namespace: str = "") -> None:
+        """Everything that is exported or imported, in a namespace or (empty) in all."""
+        for key in self._exports.known():
             if namespace in ("", key[0]):
                 self._changed(key)
 

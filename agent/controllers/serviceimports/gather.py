@@ -1,6 +1,6 @@
 """What is exported and imported in every cluster, and the Services behind that: from the stores alone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agent.api import names
@@ -25,10 +25,13 @@ class Gathered:
 
     exports: dict[str, Export]
     """By cluster; one that several Targets lead to is there once."""
-    copies: dict[str, Export]
-    """Copies of the Service that this cluster exports: pods of it are behind them, too."""
-    unknown: frozenset[str] = frozenset()
+    others: dict[str, Export]
+    """Copies of the Service that this cluster exports, for pods of it are behind them, too; and the same exports once
+    more, by other Targets that lead to their cluster."""
+    unknown: set[str]
     """Clusters of which it is not known yet what they export."""
+    unread: bool
+    """Whether some of these are just being read."""
     merged: Merged | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,18 +46,25 @@ class Gathered:
     @property
     def there(self) -> dict[str, Export]:
         """What others have of the Service, by cluster, as far as it counts."""
-        found = {node: each for node, each in self.exports.items() if node != HERE and is_served(each)}
-        return self.copies | found
+        return {node: each for node, each in (self.others | self.exports).items() if node != HERE and is_served(each)}
 
 
 class _View:
     """One cluster."""
 
-    def __init__(self, port: Port, namespace: str, services: Informer, interval: float, changed: Changed) -> None:
+    def __init__(
+        self,
+        port: Port,
+        namespace: str,
+        services: Informer,
+        interval: float,
+        changed: Changed,
+        turned: Callable[[], None],
+    ) -> None:
         self.port = port
         self.services = services
         self.watches = {
-            kind: OptionalWatch(port, kind, namespace or None, interval, _either(changed), lambda: None)
+            kind: OptionalWatch(port, kind, namespace or None, interval, _either(changed), turned)
             for kind in (SERVICE_EXPORTS, SERVICE_IMPORTS)
         }
 
@@ -76,10 +86,13 @@ class _View:
 
 
 class Exports:
-    """`changed` is called with the Service that is exported, whenever an export or import is new in any cluster."""
+    """`changed` is called with the Service that is exported, whenever an export or import is new in any cluster;
+    `turned` when a cluster can be read from now on, or no longer.
+    """
 
-    def __init__(self, deps: Deps, changed: Callable[[Key], None]) -> None:
+    def __init__(self, deps: Deps, changed: Callable[[Key], None], turned: Callable[[], None]) -> None:
         self._deps = deps
+        self._turned = turned
         self._notify = changed
         self._derived: dict[Key, Key] = {}
         """By derived Service, the one that is exported."""
@@ -100,11 +113,15 @@ class Exports:
 
     def _view(self, port: Port, namespace: str, services: Informer) -> _View:
         interval = self._deps.settings.discovery_interval
-        return _View(port, namespace, services, interval, self._told)
+        return _View(port, namespace, services, interval, self._told, self._turned)
 
     def _told(self, obj: Object) -> None:
         self._derived[obj.namespace, mcs.derived(obj.name)] = obj.key
         self._notify(obj.key)
+
+    def reads(self, node: str) -> bool:
+        """Whether a cluster is attached: a target that is this very cluster is not."""
+        return node in self._views
 
     def port(self, node: str) -> Port:
         """The way to a cluster. Raises KeyError where that is not attached."""
@@ -122,18 +139,21 @@ class Exports:
 
     def of(self, key: Key) -> Gathered:
         """Everything about one Service."""
-        exports, copies, seen = dict[str, Export](), dict[str, Export](), set[str]()
+        exports, others, seen = dict[str, Export](), dict[str, Export](), dict[str, Export]()
         nodes = self.nodes(key[0])
+        unknown = {node for node in nodes if node not in self._views or not self._views[node].is_known}
         for node in nodes:
+            if node in unknown:
+                continue
             found, service = self.exported(node, key), self._service(node, key)
             raw = service.decode() if service is not None else None
-            if found is not None and found.uid not in seen:
-                seen.add(found.uid)
-                exports[node] = Export(self.called(node), found.decode(), raw)
-            elif found is None and raw is not None and service is not None and self.is_ours(service):
-                copies[node] = Export(self.called(node), {}, raw)
-        unknown = (node for node in nodes if node not in self._views or not self._views[node].is_known)
-        return Gathered(exports, copies if HERE in exports else {}, frozenset(unknown))
+            if found is not None and found.uid in seen:
+                others[node] = seen[found.uid]
+            elif found is not None:
+                exports[node] = seen[found.uid] = Export(self.called(node), found.decode(), raw)
+            elif service is not None and HERE in exports and self.is_ours(service):
+                others[node] = Export(self.called(node), exports[HERE].manifest, raw)
+        return Gathered(exports, others, unknown, unread=not unknown.isdisjoint(self._views))
 
     def exported(self, node: str, key: Key) -> Object | None:
         """The ServiceExport of a cluster, unless it is being deleted."""
@@ -147,6 +167,10 @@ class Exports:
     def may_import(self, node: str) -> bool:
         """Whether it is known which ServiceImports a cluster has."""
         return self._views[node].watches[SERVICE_IMPORTS].store is not None
+
+    def refusal(self, node: str) -> str:
+        """Why it is not known which ServiceImports a cluster has, as its API server says."""
+        return self._views[node].watches[SERVICE_IMPORTS].refusal
 
     def absorb(self, node: str, kind: Kind, raw: bytes) -> Object | None:
         """Take the answer to a write of ours."""
@@ -169,10 +193,10 @@ class Exports:
         kinds = (SERVICE_EXPORTS, SERVICE_IMPORTS)
         return any(view.find(kind, key) is not None for view in self._views.values() for kind in kinds)
 
-    def known(self, node: str) -> Iterable[Key]:
-        """Services that a cluster exports or imports."""
-        for watch in self._views[node].watches.values() if node in self._views else ():
-            yield from list(watch.store.keys()) if watch.store is not None else ()
+    def known(self) -> set[Key]:
+        """Services that any cluster exports or imports."""
+        stores = [watch.store for view in self._views.values() for watch in view.watches.values()]
+        return {obj.key for store in stores if store is not None for obj in store}
 
     def is_ours(self, obj: Object) -> bool:
         """Whether this agent has made an object."""
