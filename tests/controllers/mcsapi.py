@@ -22,6 +22,7 @@ from agent.controllers.serviceimports import ServiceImportsRoom
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import NotFound
+from tests.controllers.installed import uninstalled
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.servicelinks import Links
@@ -62,10 +63,7 @@ async def served(clients: Sequence[Client], crds: list[Raw]) -> AsyncIterator[No
                 await until(functools.partial(_lists, client, kind))
         yield
     finally:
-        for client in clients:
-            for crd in crds:
-                with contextlib.suppress(NotFound):
-                    await client.delete(CRDS, crd["metadata"]["name"])
+        await uninstalled(clients, [crd["metadata"]["name"] for crd in crds])
 
 
 async def _lists(client: Client, kind: Kind) -> bool:
