@@ -1,6 +1,7 @@
 """Kinds of networks whose controllers do not run here, for as long as a test takes."""
 
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -46,10 +47,26 @@ async def installed(
                 await until(lambda client=client, kind=kind: _served(client, kind))  # type: ignore[misc]
         yield
     finally:
-        for client in clients:
-            for kind, _ in kinds:
-                with contextlib.suppress(NotFound):
-                    await client.delete(CRDS, str(kind))
+        await uninstalled(clients, [str(kind) for kind, _ in kinds])
+
+
+async def uninstalled(clients: Sequence[Client], names: Sequence[str]) -> None:
+    """Take CRDs away, with all that is left of their kinds: another test may bring them again."""
+    for client in clients:
+        for name in names:
+            with contextlib.suppress(NotFound):
+                await client.delete(CRDS, name)
+    for client in clients:
+        for name in names:
+            await until(functools.partial(_gone, client, name))
+
+
+async def _gone(client: Client, name: str) -> bool:
+    try:
+        await client.get(CRDS, name)
+    except NotFound:
+        return True
+    return False
 
 
 async def _served(client: Client, kind: Kind) -> bool:
