@@ -192,6 +192,7 @@ async def test_a_target_without_a_process_that_reserves_costs_pods_that_can_go_e
     fleet.census.check(namespace, at_most=MANY)
 
 
+@pytest.mark.seldom
 async def test_a_link_cut_before_the_claim(fleet: Fleet, namespace: str) -> None:
     await reserved_and_abandoned(fleet, namespace, MANY)
     await fleet.sandbox.set_link("us", up=False)
@@ -244,7 +245,7 @@ async def test_a_link_cut_in_the_middle_of_a_burst(fleet: Fleet, namespace: str)
         pytest.param(is_candidate_post, True, id="candidate: request lost", marks=pytest.mark.seldom),
         pytest.param(is_candidate_post, False, id="candidate: reply lost", marks=pytest.mark.seldom),
         pytest.param(is_allow, True, id="leave: request lost", marks=pytest.mark.seldom),
-        pytest.param(is_allow, False, id="leave: reply lost"),
+        pytest.param(is_allow, False, id="leave: reply lost", marks=pytest.mark.seldom),
         pytest.param(is_delete, True, id="delete: request lost"),
         pytest.param(is_delete, False, id="delete: reply lost", marks=pytest.mark.seldom),
     ],
