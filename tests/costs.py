@@ -13,7 +13,7 @@ from xdist.workermanage import WorkerController
 
 _MARK = "FLEET_TESTS_OF"
 _SAMPLE_SECONDS = 5.0
-_SHOWN_FILES = 10
+_SHOWN_FILES = 40
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _ENDED = "programs that ended soon"
 _OUTPUT = "costs"
@@ -55,9 +55,12 @@ class Processes:
     def _is_ours(self, key: tuple[int, int]) -> bool:
         if key not in self._ours:
             try:
-                self._ours[key] = self._mark in Path(f"/proc/{key[0]}/environ").read_bytes().split(b"\0")
+                environment = Path(f"/proc/{key[0]}/environ").read_bytes()
             except OSError:
                 return False
+            if not environment:
+                return False  # In the middle of exec it shows none: whose it is, shows the next time.
+            self._ours[key] = self._mark in environment.split(b"\0")
         return self._ours[key]
 
 

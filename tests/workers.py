@@ -17,9 +17,8 @@ _workers: list[WorkerController] = []
 
 
 _PARTS = {
-    "pods and moves": ("tests/e2e/test_0", "tests/e2e/test_6"),
     "targets": ("tests/e2e/test_1", "tests/e2e/test_2"),
-    "faults": ("tests/e2e/faults/",),
+    "moves and faults": ("tests/e2e/test_6", "tests/e2e/faults/"),
 }
 """Of the tests on the usual fleet, which are as dear as all others on fleets together; the rest is a part, too."""
 _DEAREST = (

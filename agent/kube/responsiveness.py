@@ -94,6 +94,7 @@ class Limits(NamedTuple):
 
     timeout: float
     piecemeal: bool
+    connecting: float = CONNECT_SECONDS
 
     @property
     def total(self) -> float:
@@ -104,7 +105,7 @@ class Limits(NamedTuple):
     def of_aiohttp(self) -> aiohttp.ClientTimeout:
         """As aiohttp takes them, but for the whole."""
         quiet = self.timeout if self.piecemeal else None
-        return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=quiet)
+        return aiohttp.ClientTimeout(total=None, sock_connect=self.connecting, sock_read=quiet)
 
     def explain(self, error: BaseException) -> str:
         """Why there is no answer."""

@@ -53,11 +53,18 @@ class Session:
     """
 
     def __init__(
-        self, connection: Connection, *, name: str = "", timeout: float = 10.0, limit: int = REQUESTS_AT_ONCE
+        self,
+        connection: Connection,
+        *,
+        name: str = "",
+        timeout: float = 10.0,
+        limit: int = REQUESTS_AT_ONCE,
+        connecting: float = CONNECT_SECONDS,
     ) -> None:
         self.connection = connection
         self.name = name
         self.timeout = timeout
+        self._connecting = connecting
         self.date = ""
         self.user = ""
         self.marks: set[str] = set()
@@ -137,7 +144,7 @@ class Session:
         TooLarge for a body of more than `longest` bytes.
         """
         exchange = _Exchange(method, path, params, body, content_type, resource, accept, longest)
-        limits = Limits(timeout or self.timeout, piecemeal)
+        limits = Limits(timeout or self.timeout, piecemeal, self._connecting)
         if self._slots.locked() and not at_once:
             expect(_QUEUE_SECONDS)
         for attempt in range(4):
@@ -172,7 +179,7 @@ class Session:
                     self._check(response, payload)
                     return payload
         except _NO_CONNECTION as error:
-            raise Unsent(explain(error, CONNECT_SECONDS)) from error
+            raise Unsent(explain(error, limits.connecting)) from error
         except _NETWORK_ERRORS as error:
             raise Unreachable(limits.explain(error)) from error
         finally:

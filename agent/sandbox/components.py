@@ -129,6 +129,14 @@ def _apiserver(context: Context) -> list[str]:
     return arguments if cluster.namespace else [*arguments, "--endpoint-reconciler-type=none"]
 
 
+def _serving(context: Context) -> list[str]:
+    """Whoever asks a process how it is gets the cluster's certificate: to make one of its own is most of its start."""
+    return [
+        f"--tls-cert-file={context.pki('kube-apiserver.crt')}",
+        f"--tls-private-key-file={context.pki('kube-apiserver.key')}",
+    ]
+
+
 def _controller_manager(context: Context) -> list[str]:
     arguments = [
         f"--kubeconfig={context.pki('kube-controller-manager.kubeconfig')}",
@@ -136,7 +144,7 @@ def _controller_manager(context: Context) -> list[str]:
         "--use-service-account-credentials=true",
         f"--bind-address={context.cluster.private_address}",
         f"--secure-port={context.port('kube-controller-manager')}",
-        f"--cert-dir={context.pki('')}",
+        *_serving(context),
         f"--root-ca-file={context.pki('ca.crt')}",
         f"--service-account-private-key-file={context.pki('sa.key')}",
         f"--cluster-signing-cert-file={context.pki('ca.crt')}",
@@ -159,7 +167,7 @@ def _scheduler(context: Context) -> list[str]:
         "--leader-elect=false",
         f"--bind-address={context.cluster.private_address}",
         f"--secure-port={context.port('kube-scheduler')}",
-        f"--cert-dir={context.pki('')}",
+        *_serving(context),
         *_CLIENT_LIMITS,
     ]
 
@@ -169,7 +177,7 @@ def _candidate_scheduler(context: Context) -> list[str]:
         f"--config={context.file(CANDIDATE_SCHEDULER_CONFIG)}",
         f"--bind-address={context.cluster.private_address}",
         f"--secure-port={context.port('candidate-scheduler')}",
-        f"--cert-dir={context.pki('')}",
+        *_serving(context),
     ]
 
 

@@ -39,11 +39,13 @@ CRD_FOLDER = REPOSITORY / "charts" / "flotilla" / "files" / "crds"
 _RBAC = {kind.name: kind for kind in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)}
 _ADMISSION = {kind.name: kind for kind in (POLICIES, POLICY_BINDINGS)}
 _NOT_READY = "node.kubernetes.io/not-ready"
+_CONNECT_SECONDS = 10.0
+"""Clusters share a machine, which may be busy; nobody goes elsewhere meanwhile."""
 
 
 def connect(kubeconfig: Path, *, name: str = "") -> Client:
     """A client for a kubeconfig; close its `session` in the end."""
-    return Client(Session(config.load(str(kubeconfig)), name=name))
+    return Client(Session(config.load(str(kubeconfig)), name=name, connecting=_CONNECT_SECONDS))
 
 
 async def is_ready(client: Client) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,7 @@ def run(*arguments: str, kubeconfig: Path | None = None) -> str:
     """What a command prints. Raises Failed with what it complains of."""
     # Home is not touched: no test may depend on what somebody has configured there.
     environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "KUBECONFIG": str(kubeconfig or "/nonexistent")}
+    environment |= {name: os.environ[name] for name in ("GOGC", "GOMAXPROCS") if name in os.environ}
     done = subprocess.run(
         [program(), *arguments], capture_output=True, text=True, check=False, timeout=_SECONDS, env=environment
     )

@@ -157,6 +157,20 @@ class Killer:
             raise ConnectionResetError("this request is to get lost")
         return True
 
+    async def strike(self, namespace: str, replicas: int) -> int:
+        """Wait for the request, and returns how many pods the Deployment `web` has then.
+
+        On a busy machine those that there are may all go to the target that is reached otherwise: as many come again.
+        """
+        for count in range(replicas, 4 * replicas + 1, replicas):
+            if count > replicas:
+                await self._fleet.source.patch(manifests.DEPLOYMENTS, "web", {"spec": {"replicas": count}}, namespace)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(30):
+                    await self.struck.wait()
+                return count
+        raise AssertionError(f"none of {count} pods has needed such a request")
+
     async def revive(self) -> None:
         """Wait for the kill and start the agent again."""
         async with asyncio.timeout(60):

@@ -251,7 +251,13 @@ async def told_to_go(fleet: Fleet, namespace: str) -> set[str]:
     return {event["involvedObject"]["uid"] for event in events}
 
 
-@pytest.mark.parametrize("away", [False, True], ids=["the agent sees it", "the agent is away meanwhile"])
+@pytest.mark.parametrize(
+    "away",
+    [
+        pytest.param(False, id="the agent sees it", marks=pytest.mark.seldom),
+        pytest.param(True, id="the agent is away meanwhile"),
+    ],
+)
 async def test_a_group_that_loses_a_member_starts_again_as_one_where_it_asks_for_that_and_once(
     fleet: Fleet, namespace: str, away: bool
 ) -> None:

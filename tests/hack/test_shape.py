@@ -1,9 +1,10 @@
 """The shape of the code: how long files and functions are, and how many modules have no life of their own."""
 
 import ast
-import functools
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,15 +18,32 @@ SMALL_MODULES = 10
 STARTED = ("__init__", "__main__")
 
 FILES = [file for root in ("agent", "webhook") for file in sorted((REPOSITORY / root).rglob("*.py"))]
+OURS = frozenset(FILES)
 MODULES = {
     ".".join(file.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): file for file in FILES
 }
 
 
-@functools.cache
-def trees() -> dict[Path, ast.Module]:
-    """Each file, parsed; not when tests are collected, which every worker does."""
-    return {file: ast.parse(file.read_text()) for file in FILES}
+class Shape(NamedTuple):
+    """Lines of each function of ours, and who imports each module; tests and programs of hack count, too."""
+
+    functions: dict[str, int]
+    importers: dict[str, set[str]]
+
+
+@pytest.fixture(scope="module")
+def shape() -> Shape:
+    """Each file is parsed once and let go: a million nodes that stay are looked through for garbage again and again."""
+    found = Shape({}, defaultdict(set))
+    others = [file for root in ("tests", "hack") for file in (REPOSITORY / root).rglob("*.py")]
+    for file in (*FILES, *others):
+        nodes = list(ast.walk(ast.parse(file.read_text())))
+        for module in imported(nodes):
+            if MODULES[module] != file:
+                found.importers[module].add(name(file))
+        if file in OURS:
+            found.functions.update(functions(file, nodes))
+    return found
 
 
 def name(file: Path) -> str:
@@ -36,10 +54,16 @@ def length(file: Path) -> int:
     return len(file.read_text().splitlines())
 
 
-def imported(tree: ast.Module) -> set[str]:
+def functions(file: Path, nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{name(file)}:{node.lineno} {node.name}", (node.end_lineno or 0) - node.lineno + 1
+
+
+def imported(nodes: list[ast.AST]) -> set[str]:
     """Modules of ours that a file imports, wherever it does."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -48,34 +72,17 @@ def imported(tree: ast.Module) -> set[str]:
     return found & MODULES.keys()
 
 
-@pytest.fixture(scope="module")
-def importers() -> dict[str, set[str]]:
-    """Who imports each module; tests and programs of hack count, too."""
-    others = [file for root in ("tests", "hack") for file in (REPOSITORY / root).rglob("*.py")]
-    found = defaultdict(set)
-    for file, tree in [*trees().items(), *((file, ast.parse(file.read_text())) for file in others)]:
-        for module in imported(tree):
-            if MODULES[module] != file:
-                found[module].add(name(file))
-    return found
-
-
 def test_no_file_is_long() -> None:
     assert {name(file): length(file) for file in FILES if length(file) > FILE_LINES} == {}
 
 
-def test_no_function_is_long() -> None:
-    functions = (
-        (file, node)
-        for file, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
-    lines = {f"{name(file)}:{node.lineno} {node.name}": node.end_lineno - node.lineno + 1 for file, node in functions}
-    assert {function: count for function, count in lines.items() if count > FUNCTION_LINES} == {}
+def test_no_function_is_long(shape: Shape) -> None:
+    assert len(shape.functions) > len(FILES)
+    assert {function: count for function, count in shape.functions.items() if count > FUNCTION_LINES} == {}
 
 
-def test_few_small_modules_have_a_single_importer(importers: dict[str, set[str]]) -> None:
+def test_few_small_modules_have_a_single_importer(shape: Shape) -> None:
+    importers = shape.importers
     found = {
         module: next(iter(importers[module]))
         for module, file in MODULES.items()

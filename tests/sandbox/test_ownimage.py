@@ -43,6 +43,20 @@ def test_what_processes_load_is_compiled_whatever_the_times_of_files_are(tree: P
     assert marshal.loads(content[16:]).co_filename == f"/{file.parents[1].relative_to(tree)}/app.py"
 
 
+def test_another_checkout_in_the_same_tree_is_what_it_would_be_in_one_of_its_own(tree: Path, tmp_path: Path) -> None:
+    def files() -> dict[str, bytes]:
+        return {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("site-packages/agent/**/*.*")}
+
+    before = files()
+    for package in ("agent", "webhook"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "other.py").write_text("OTHER = 1\n")
+    ownimage.write_own(tree, tmp_path)
+    assert {Path(name).name.partition(".")[0] for name in files()} == {"other"}
+    ownimage.write_own(tree, REPOSITORY)
+    assert files() == before
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
 @pytest.mark.parametrize(
     ("command", "expected"),

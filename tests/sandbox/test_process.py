@@ -100,11 +100,12 @@ def test_a_missing_program_is_named(start: Starter) -> None:
     assert not start.pid_file.exists()
 
 
-def test_a_process_whose_pid_file_cannot_be_written_is_not_left_running(start: Starter, tmp_path: Path) -> None:
+async def test_a_process_whose_pid_file_cannot_be_written_is_not_left_running(start: Starter, tmp_path: Path) -> None:
     start.pid_file = tmp_path / "missing" / "p.pid"
     with pytest.raises(FileNotFoundError):
         start(FOREVER)
-    assert process.find_all("f00d00") == []
+    # Whoever kills does not wait for the end of what is killed.
+    assert await process.wait_gone(process.find_all("f00d00"), 30) == []
 
 
 def test_a_process_that_is_just_being_started_is_found(start: Starter) -> None:

@@ -20,6 +20,7 @@ from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.links.elsewhere import LinkedServicesRoom
+from agent.controllers.links.findings import AWAY
 from agent.controllers.links.gather import Gather
 from agent.controllers.links.topology import Cluster, NotYet, Offer, ServiceTopology
 from agent.drivers.clusters import CONDITION
@@ -162,7 +163,7 @@ class ServiceLinksRoom(Controller[Key]):
                 wrote = True
             asked += [pair for pair in pairs if pair.driver not in ("", names.ENDPOINT_SLICES_DRIVER)]
         interval = self._deps.settings.discovery_interval
-        if any(pair.finding.status == "False" for pair in asked):
+        if any(pair.finding.status == "False" or pair.finding.reason == AWAY for pair in asked):
             interval = min(interval, ASK_SECONDS)
         if not is_new:
             interval = min(interval, self._gather.findings.valid_for(key))

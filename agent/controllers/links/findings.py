@@ -11,8 +11,9 @@ from agent.model.servicelinks import Finding
 AWAY = "TargetUnreachable"
 FRESH_SECONDS = 2.0
 """For how long a finding counts: while pods of a Service come and go it is looked at several times in a second."""
-_ANSWER_SECONDS = 3.0
-_SILENT_SECONDS = 30.0
+ANSWER_SECONDS = 3.0
+SILENT_SECONDS = 30.0
+"""For how long a cluster that gave no answer is not asked."""
 
 
 class ServiceFindings:
@@ -47,12 +48,12 @@ class ServiceFindings:
         if self._silent.get(place.node, now) > now:
             return Finding("Unknown", AWAY, f"{place.title}: no answer")
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 return await (driver.offered(place) if offers else driver.connected(place))
         except Forbidden as error:
             return Finding("False" if offers else "Unknown", "Forbidden", str(error))
         except (TimeoutError, KubeError) as error:
-            self._silent[place.node] = now + _SILENT_SECONDS
+            self._silent[place.node] = now + SILENT_SECONDS
             return Finding("Unknown", AWAY, f"{place.title}: {str(error) or 'no answer'}")
 
 

@@ -85,7 +85,7 @@ async def test_a_step_that_does_not_come_true_is_named_with_the_reason(
 @pytest.mark.parametrize(
     "moment",
     [
-        pytest.param("flotilla sandbox down", id="while clusters come up"),
+        pytest.param("flotilla sandbox down", id="while clusters come up", marks=pytest.mark.seldom),
         pytest.param("kubectl apply -f web.yaml", id="while pods come up", marks=pytest.mark.seldom),
     ],
 )

@@ -79,7 +79,13 @@ async def no_quota(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
         await in_force(us, CHAPERONS, namespace, None)
 
 
-@pytest.mark.parametrize("refusing", [no_chaperons, no_pods, no_space, no_quota, too_many_requests, not_available])
+@pytest.mark.parametrize(
+    "refusing",
+    [
+        *(pytest.param(each, marks=pytest.mark.seldom) for each in (no_chaperons, no_pods)),
+        *(no_space, no_quota, too_many_requests, not_available),
+    ],
+)
 async def test_pods_of_a_target_that_refuses_them_run_elsewhere_and_it_takes_pods_again_when_it_is_well(
     fleet: Fleet, namespace: str, refusing: Refusing
 ) -> None:
@@ -100,6 +106,7 @@ async def says(fleet: Fleet, namespace: str, kind: str, status: str) -> bool:
     return condition(await fleet.source.get(TARGETS, "us", namespace), kind).get("status") == status
 
 
+@pytest.mark.seldom
 async def test_pods_that_no_target_takes_say_why_and_run_when_one_does(fleet: Fleet, namespace: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
         words = [
