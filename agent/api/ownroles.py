@@ -26,6 +26,7 @@ from agent.api.kinds import (
     INGRESSES,
     JOBS,
     LEASES,
+    LINKERD_LINKS,
     LISTENERS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -102,6 +103,7 @@ SHARE = "services and ingresses across clusters"
 SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
 SERVICE_LINKS_KEPT = "links of shared Services, and what is known of each"
 SHARE_BY_SKUPPER = "services across clusters by Skupper"
+SHARE_BY_LINKERD = "services across clusters by Linkerd"
 LINK_NAMESPACES = "callers in other namespaces reach Services, as ServiceLinks say"
 KUBELET = "logs, exec and the like on virtual nodes"
 KUBELET_APPROVAL = "the certificate for that needs nobody's approval"
@@ -189,6 +191,7 @@ AGENT = Account(
             *(each for kind in _OF_SKUPPER for each in grants(kind, "list create patch delete", SHARE_BY_SKUPPER)),
             *grants(SITES, "list create", SHARE_BY_SKUPPER),
             *grants(SKUPPER_GRANTS, "get create delete", SHARE_BY_SKUPPER),
+            *grants(LINKERD_LINKS, "list", SHARE_BY_LINKERD),
             *grants(SERVICE_IMPORTS, "get", SERVICE_LINKS_KEPT),
             *grants(SERVICE_LINKS, "list watch create delete", SERVICE_LINKS_KEPT),
             *grants(SERVICE_LINKS, "patch", SERVICE_LINKS_KEPT, sub="status"),

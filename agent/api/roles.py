@@ -19,6 +19,7 @@ from agent.api.kinds import (
     GATEWAY_PEERS,
     INGRESSES,
     LEASES,
+    LINKERD_LINKS,
     LISTENERS,
     NETWORK_POLICIES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -76,6 +77,7 @@ FOLLOW_ROLES = "follow roles and role bindings"
 FOLLOW_POLICIES = "follow network policies"
 SHARE_ENDPOINTS = "endpoints of Services across clusters"
 SHARE_BY_SKUPPER = "endpoints of Services across clusters, by Skupper"
+SHARE_BY_LINKERD = "whether Linkerd links clusters, and what it has made of Services"
 SHARE_BY_GATEWAYS = "Services across clusters, by gateways"
 SHARE_BY_MCS = "endpoints of Services across clusters, by the Multi-Cluster Services API"
 TELL_OF_MCS = "what the Multi-Cluster Services API has made of exports"
@@ -149,6 +151,7 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
         *(Grant(SITES, verb, SHARE_BY_SKUPPER) for verb in ("list", "create")),
         *(Grant(SKUPPER_TOKENS, verb, SHARE_BY_SKUPPER) for verb in ("get", "list", "create", "delete")),
     ),
+    "linkerd": (Grant(LINKERD_LINKS, "list", SHARE_BY_LINKERD),),
     "fence": tuple(Grant(LEASES, verb, FENCE) for verb in ("get", "create", "update")),
     "gateway": tuple(
         Grant(GATEWAY_PEERS, verb, SHARE_BY_GATEWAYS) for verb in ("list", "watch", "create", "patch", "delete")
@@ -157,7 +160,7 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
 """What sources are granted beyond Admiralty's rules, a role each."""
 OPTIONAL_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
 """Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
-NAMED_FEATURES = ("skupper", "fence", "gateway")
+NAMED_FEATURES = ("skupper", "linkerd", "fence", "gateway")
 """Those of them that a Source has only if it names them."""
 
 EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))
