@@ -1,4 +1,4 @@
-"""From pods' addresses to gateways or back: what leads to another cluster stays until the new driver leads there.
+"""From pods' addresses or gateways to another driver: what leads to another cluster stays until the new one does.
 
 For each Service and pair of clusters, by what is still there of the old driver: nothing has to be remembered.
 """
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agent.api import names
 from agent.api.kinds import GATEWAY_PEERS
-from agent.api.names.links import NOT_FLAT
+from agent.api.names.links import BY_GATEWAY, NOT_FLAT
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
@@ -16,6 +16,7 @@ from agent.model.endpoints import is_mirror
 from agent.model.flatness import NOT_REACHED
 from agent.model.gatewaylink import leads_to
 from agent.model.gatewaytold import read
+from agent.model.links import REASONS
 
 KEEP_SECONDS = 30.0
 """No longer than that, whether the new driver leads there or not."""
@@ -103,9 +104,14 @@ def called(peer: Object | None, name: str) -> bool:
     return any(each["name"] == name for each in services)
 
 
+def follows(reason: str, old: str) -> bool:
+    """Whether another driver, given by its reason, takes over from one; without any, or with `none`, nothing does."""
+    return reason not in ("", old, REASONS["none"])
+
+
 def led(sharing: Sharing, way: Way) -> bool:
-    """Whether gateways lead there."""
-    peer = peer_of(sharing, way)
+    """Whether gateways lead there; where the driver is another one, which alone may know, that is not asked."""
+    peer = peer_of(sharing, way) if sharing.driver(*way) == BY_GATEWAY else None
     return peer is not None and leads_to(peer.decode(), way.service[1])
 
 

@@ -6,7 +6,7 @@ from agent.api.kinds import SECRETS, SERVICES, TARGETS, Kind
 from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom
-from agent.drivers import meshes
+from agent.drivers import handover, meshes
 from agent.kube.client import Client
 from tests.controllers.installed import installed
 from tests.controllers.pair import Pair
@@ -31,6 +31,7 @@ async def remote_secret(client: Client, namespace: str, cluster: str, **labels: 
 async def test_istio_is_chosen_where_istiod_has_a_remote_secret_for_the_target(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 4.0)
     for module in (networkdriver, meshes):
         name = "RECHECK_SECONDS" if module is networkdriver else "BELIEVED_SECONDS"
         monkeypatch.setattr(module, name, 0.3)

@@ -10,8 +10,8 @@ from agent.api.roles import EVERYTHING, rules
 from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom, controller
+from agent.drivers import handover, meshes
 from agent.drivers import linkerd as driver
-from agent.drivers import meshes
 from agent.kube.client import Client
 from agent.kube.config import load
 from tests.controllers.installed import installed
@@ -34,6 +34,7 @@ SETTINGS = {"service_links": True, "discovery_interval": 0.5, "linkerd": True, "
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "ASK_SECONDS", 0.5)
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 4.0)
     monkeypatch.setattr(networkdriver, "RECHECK_SECONDS", 0.3)
     for module in (meshes, driver):
         monkeypatch.setattr(module, "BELIEVED_SECONDS", 0.3)

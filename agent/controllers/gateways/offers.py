@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from agent.api.names.links import BY_GATEWAY
 from agent.drivers.driver import BY_ADDRESSES
-from agent.drivers.handover import Handover, Stage, Way, called, mirrored
+from agent.drivers.handover import Handover, Stage, Way, called, follows, mirrored
 from agent.drivers.sharing import Sharing
 from agent.kube.informer import Informer
 from agent.kube.store import Key
@@ -63,9 +63,10 @@ class Offers:
         """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""
         driver, written = self._sharing.driver(*way), self._written.get(way.consumer)
         peer = (way.service[0], self._sharing.gateway_peer(way.source))
-        if driver == BY_ADDRESSES and written is not None and called(written.store.get(peer), way.service[1]):
+        if follows(driver, BY_GATEWAY) and written is not None and called(written.store.get(peer), way.service[1]):
             now = asyncio.get_running_loop().time()
-            stage = self.handover.stage(way, now, leads=mirrored(self._sharing, way))
+            leads = driver == BY_ADDRESSES and mirrored(self._sharing, way)
+            stage = self.handover.stage(way, now, leads=leads)
             return {Stage.WHOLE: self._ready(way.source, way.service), Stage.SPARE: 0}.get(stage)
         self.handover.end(way)
         return self._ready(way.source, way.service) if driver == BY_GATEWAY else None
