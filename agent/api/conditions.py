@@ -20,6 +20,11 @@ def find_condition(conditions: Iterable[Mapping[str, Any]] | None, type: str) ->
     return next((condition for condition in conditions or () if condition.get("type") == type), None)
 
 
+def condition_of(obj: Mapping[str, Any], type: str) -> Mapping[str, Any] | None:
+    """The condition of this type in an object's status, None when there is none."""
+    return find_condition((obj.get("status") or {}).get("conditions"), type)
+
+
 def is_true(conditions: Iterable[Mapping[str, Any]] | None, type: str) -> bool:
     """Whether there is a condition of this type, and it says so."""
     return (find_condition(conditions, type) or {}).get("status") == "True"

@@ -50,7 +50,7 @@ class Pair:
 
 
 class Validity(NamedTuple):
-    """When a certificate is valid."""
+    """From when to when a certificate is valid."""
 
     start: datetime
     end: datetime

@@ -15,7 +15,7 @@ _running: "ContextVar[Progress | None]" = ContextVar("progress", default=None)
 
 
 class Progress:
-    """Of one piece of work that has just begun."""
+    """When one piece of work, which has just begun, last got on."""
 
     __slots__ = ("began", "due", "moved")
 

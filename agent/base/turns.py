@@ -11,7 +11,7 @@ _MOST = 64
 
 
 class Turns:
-    """Those who work on one event loop. While one slice lasts nobody waits; after it, first come, first served."""
+    """Time slices of one event loop. While a slice lasts nobody waits; after it, first come, first served."""
 
     def __init__(self) -> None:
         self._began = 0.0

@@ -8,6 +8,7 @@ from agent.api import names
 from agent.api.kinds import NODES
 from agent.api.names import lifecycle
 from agent.base.clock import SystemClock
+from agent.cli.agentflags import AgentFlag, settings_of
 from agent.cli.draining.drainer import Drainer
 from agent.cli.draining.plan import Options
 from agent.cli.draining.retirer import Retirer
@@ -51,6 +52,7 @@ def drain(
     evict: Annotated[bool, typer.Option("--evict", help="Evict them, also where the agent could move them.")] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
+    agent_flag: AgentFlag = [],  # noqa: B006
 ) -> None:
     """Move all pods of this cluster out of a target, and wait until they are gone.
 
@@ -62,12 +64,13 @@ def drain(
     options = Options(force, ignore_daemonsets, delete_emptydir_data)
     grace = grace_period if grace_period >= 0 else None
     evict = evict or grace is not None or options != Options()
+    settings = settings_of(agent_flag)
 
     async def run() -> None:
         async with source(kubeconfig, context, namespace) as found:
             key = await resolve(found, target)
             if not evict and await (retirer := Retirer(found.client, key, _say)).is_served():
-                await (_preview(found, key) if dry_run else _retire(retirer, _title(key), timeout))
+                await (_preview(found, key, settings) if dry_run else _retire(retirer, _title(key), timeout))
             else:
                 drainer = Drainer(found.client, names.virtual_node(*key), options, _say)
                 await _evict(drainer, _title(key), timeout, grace, dry_run=dry_run)
@@ -80,14 +83,17 @@ async def _retire(retirer: Retirer, title: str, seconds: float) -> None:
     _say(f"target {title} drained, and closed until it is undrained")
 
 
-async def _preview(where: Source, key: Key) -> None:
-    """Say what becomes of each pod of a target that is to be emptied. Raises Failed, KubeError."""
+async def _preview(where: Source, key: Key, settings: Settings) -> None:
+    """Say what becomes of each pod of a target that is to be emptied. Raises Failed, KubeError.
+
+    :param settings: of the agent, as far as they are known
+    """
     notes: list[str] = []
     targets = await read_targets(where.client, None, notes)
     pods = await read_proxies(where.client, None, notes)
     meant = Meant(retiring=names.virtual_node(*key))
     world = await read_world(where.client, targets, pods, meant, notes)
-    preview = Preview(where.client, world, meant, Settings(), notes, SystemClock().now())
+    preview = Preview(where.client, world, meant, settings, notes, SystemClock().now())
     fates = await preview.fates()
     shown = show.Found("pods", fates, notes)
     show.show(shown, Output.TABLE, fates_table(fates, everywhere=True), empty=f"no pods are in target {_title(key)}")

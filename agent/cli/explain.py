@@ -8,6 +8,7 @@ import typer
 
 from agent.api import names
 from agent.base.clock import SystemClock
+from agent.cli.agentflags import AgentFlag, settings_of
 from agent.cli.explaining import facts, rendering
 from agent.cli.explaining.explanation import explanation_of
 from agent.cli.explaining.lines import Explanation
@@ -24,7 +25,7 @@ from agent.kube.store import Object
 from agent.model.daemonpod import REASON, message
 from agent.model.namespaces import command, is_enabled
 from agent.model.proxypod import is_delegate, is_elected, is_of_a_daemon_set
-from agent.settings import InvalidSetting, Settings, parse
+from agent.settings import Settings
 
 app = typer.Typer(
     help="Say why a pod is where it is, or what it waits for; what a Placement or an application decides.",
@@ -44,18 +45,13 @@ def pod(
     output: OutputOption = Output.TABLE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    agent_flag: Annotated[
-        list[str], typer.Option(help="Flag of the agent that bears on ranking, such as --agent-flag=--dwell=60.")
-    ] = [],  # noqa: B006
+    agent_flag: AgentFlag = [],  # noqa: B006
 ) -> None:
     """Rank the targets for a proxy pod as the agent does, and say what it waits for. Nothing is changed.
 
     Targets are asked with their kubeconfig Secrets, as far as you may read them.
     """
-    try:
-        settings = parse(agent_flag)
-    except InvalidSetting as error:
-        raise typer.BadParameter(str(error)) from None
+    settings = settings_of(agent_flag)
     found = finish(_explanation(name, namespace, kubeconfig, context, settings))
     match output:
         case Output.TABLE | Output.WIDE:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.names import lifecycle
 from agent.cli.drain import TargetName, resolve
 from agent.cli.draining.retirer import Retirer
@@ -82,4 +82,4 @@ def told(target: Raw) -> list[str]:
 
 
 def _condition(target: Raw, kind: str) -> Raw:
-    return dict(find_condition((target.get("status") or {}).get("conditions"), kind) or {})
+    return dict(condition_of(target, kind) or {})

@@ -10,6 +10,7 @@ import typer
 
 from agent.api.kinds import PODS
 from agent.base.clock import SystemClock
+from agent.cli.agentflags import AgentFlag, settings_of
 from agent.cli.fleet import show
 from agent.cli.fleet.source_queries import Source, agent_notes, moves_pods, read_proxies, read_targets, source
 from agent.cli.moving import lines, objects
@@ -23,7 +24,6 @@ from agent.model import targetchoice
 from agent.model.podstate import PROXY_PODS
 from agent.runtime.informers import Informers
 from agent.runtime.supervisor import Supervisor
-from agent.settings import InvalidSetting, Settings, parse
 
 DEFAULT_SECONDS, STUCK_SECONDS = 600.0, 60.0
 _LOOK_SECONDS = 0.5
@@ -40,9 +40,6 @@ What = Annotated[
 To = Annotated[str, typer.Option("--to", metavar="TARGETS", help="Names of targets: us; us,eu; !us; us > eu.")]
 StuckAfter = Annotated[
     float, duration(least="1s", help="With --wait: for how long nothing may happen where pods cannot move.")
-]
-AgentFlag = Annotated[
-    list[str], typer.Option(help="Flag of the agent that bears on it, such as --agent-flag=--allowed-targets=us.")
 ]
 
 
@@ -66,7 +63,7 @@ def move(
     and not the move.
     """
     asked = _asked(what, to, anywhere=anywhere, wait=wait, dry_run=dry_run)
-    settings = _settings(agent_flag)
+    settings = settings_of(agent_flag)
 
     async def run() -> None:
         async with source(kubeconfig, context, namespace) as found:
@@ -82,13 +79,6 @@ def move(
         if wait:
             print("flotilla: what was written stays, and the agent goes on: `flotilla moves` shows it", file=sys.stderr)
         raise
-
-
-def _settings(flags: Sequence[str]) -> Settings:
-    try:
-        return parse(flags)
-    except InvalidSetting as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def _asked(what: str, to: str, *, anywhere: bool, wait: bool, dry_run: bool) -> Move:

@@ -37,6 +37,7 @@ from agent.cli.remove_copies import withdraw
 from agent.cli.restoring import MIRRORS, restore_services
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
+from agent.model.abridged import abridged
 from agent.model.podstate import PROXY_PODS
 from agent.model.servicelinks import is_made
 
@@ -260,6 +261,4 @@ def _count(objects: list[Raw], noun: str) -> str:
 
 
 def _some(objects: list[Raw]) -> str:
-    shown = [f"{each['metadata'].get('namespace', '')}/{each['metadata']['name']}" for each in objects[:_SHOWN]]
-    more = len(objects) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return abridged([f"{each['metadata'].get('namespace', '')}/{each['metadata']['name']}" for each in objects], _SHOWN)

@@ -25,7 +25,7 @@ _UNDECIDED_SECONDS = 3.0
 
 
 class AgentMonitor:
-    """Of one target; `changed` is called whenever `record` is another."""
+    """Watches the agent of one target; `changed` is called whenever `record` changes."""
 
     def __init__(self, title: str, port: Port, summaries: Informer, interval: float, *, is_self: bool) -> None:
         """:param title: of the target, for the log

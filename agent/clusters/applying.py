@@ -53,7 +53,7 @@ Found = dict[Place, Objects | _Unknown]
 
 
 class Applier:
-    """For one owner, in its state of now. Methods raise Unreachable, and Conflict where the owner has changed."""
+    """Applies and deletes objects for one owner. Methods raise Unreachable, and Conflict if the owner has changed."""
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Applier:
         self._owners = owners
         self._is_leaving = is_leaving
         self._owner = owner
+        self._account = account
         self._client = owners.client.as_user(f"system:serviceaccount:{owner.namespace}:{account}")
         self._discovery = discovery
         self._labels = {LABEL_OWNER: cut(owner.name), LABEL_PSM_UID: owner.uid}
@@ -97,11 +98,15 @@ class Applier:
             await self._note(map(str, places.union(place for place, _ in kept)))
         return refusals
 
-    async def delete(self, of: Callable[[Place], bool] = lambda place: True) -> list[Remaining]:
+    async def delete(
+        self, of: Callable[[Place], bool] = lambda place: True, *, at_once: bool = False
+    ) -> list[Remaining]:
         """Delete all that the owner has in such places, what makes pods first; empty once there is nothing left.
 
         What pods may still need stays until they are gone, namespaces stay until the last: to be called again. Of a
         namespace that is being deleted, roles may go before all else: what the account may not see there goes anyway.
+
+        :param at_once: whether nothing waits for anything
         """
         left: list[Remaining] = []
         stages: defaultdict[int, list[tuple[Place, Raw]]] = defaultdict(list)
@@ -110,7 +115,7 @@ class Applier:
                 if not self._is_leaving(place.namespace):
                     left.append(Remaining(place.kind.name, place.namespace, "", objects.message))
             elif objects:
-                stages[place.stage] += [(place, each) for each in objects.values()]
+                stages[0 if at_once else place.stage] += [(place, each) for each in objects.values()]
         first = min(stages, default=0)
         left += await self._delete_all(stages.pop(first, []))
         later = [each for stage in sorted(stages) for each in stages[stage]]
@@ -173,7 +178,7 @@ class Applier:
             self._discovery.forget(place.kind)
             return {}
         except StatusError as error:
-            return _Unknown(words(error), isinstance(error, PASSING))
+            return _Unknown(self._words(error), isinstance(error, PASSING))
         return {each["name"]: each for each in map(_metadata, items)}
 
     async def _bring(
@@ -196,7 +201,7 @@ class Applier:
             if not applied.is_unchanged(there, body):
                 await self._send(wanted, body, {"uid": there["uid"]})
         except StatusError as error:
-            return refusal(place, name, words(error), passing=isinstance(error, PASSING))
+            return refusal(place, name, self._words(error), passing=isinstance(error, PASSING))
         return None
 
     async def _look(self, place: Place, name: str) -> Raw | None:
@@ -212,6 +217,9 @@ class Applier:
         sent = body | {"metadata": body["metadata"] | precondition}
         namespace = place.namespace or None
         await self._client.patch_raw(place.kind, name, sent, namespace, style="apply", manager=FIELD_MANAGER)
+
+    def _words(self, error: StatusError) -> str:
+        return words(error, self._owner.namespace, self._account)
 
     def _foreign(self, there: Mapping[str, Any]) -> str:
         other = (there.get("labels") or {}).get(LABEL_OWNER)
@@ -251,7 +259,7 @@ class Applier:
         except Conflict:
             return Remaining(kind.name, namespace, name)
         except StatusError as error:
-            return Remaining(kind.name, namespace, name, words(error))
+            return Remaining(kind.name, namespace, name, self._words(error))
         return Remaining(kind.name, namespace, name) if raw else None
 
 

@@ -30,7 +30,7 @@ class _Known:
 
 
 class BlockedCopies(Generic[Item]):
-    """By item, as long as it is blocked. A moment is one of the event loop's clock, in seconds."""
+    """Copies that cannot be made or changed now, by item. Moments are seconds of the event loop's clock."""
 
     def __init__(self, recorder: Recorder, reason: str) -> None:
         """:param reason: of the Warning events"""

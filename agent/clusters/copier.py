@@ -24,7 +24,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class Reverts(Generic[Item]):
-    """By item, as long as its original stays as it is. A moment is one of the event loop's clock, in seconds."""
+    """When a copy that others keep changing may be put right again, by item, in seconds of the event loop's clock."""
 
     def __init__(self) -> None:
         self._due: dict[Item, tuple[float, Backoff]] = {}
@@ -83,7 +83,7 @@ class Place(Generic[Item]):
 
 
 class Copier(Generic[Item]):
-    """Everything raises KubeError, which another try may overcome, or Blocked."""
+    """Creates, updates and deletes copies. Methods raise KubeError, where another try may help, or Blocked."""
 
     def __init__(
         self,

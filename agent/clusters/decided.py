@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.names.ocm import LABEL_GROUP_NAME, LABEL_PLACEMENT, decision_label
 from agent.kube.errors import UNDECODABLE
 from agent.kube.store import Key, Object
@@ -126,6 +126,6 @@ def _unsatisfied(placement: Object | None) -> str:
     """What a Placement says of having decided for none."""
     if placement is None:
         return ""
-    condition = find_condition((placement.decode().get("status") or {}).get("conditions"), "PlacementSatisfied") or {}
+    condition = condition_of(placement.decode(), "PlacementSatisfied") or {}
     message = condition.get("message") if condition.get("status") == "False" else ""
     return f": {message}" if message else ""

@@ -17,7 +17,7 @@ from agent.model.podstate import claimed_node
 
 
 class Delegates:
-    """Asks for one of them, without its content. Every method raises KubeError."""
+    """Reads metadata of single delegates from the target's API server. Every method raises KubeError."""
 
     def __init__(self) -> None:
         self._by_list: WeakSet[Target] = WeakSet()

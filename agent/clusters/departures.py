@@ -49,7 +49,7 @@ class Departure(NamedTuple):
 
 
 class Departures:
-    """The last of each proxy pod in each target, `limit` of them at most: who is forgotten is asked for."""
+    """The last departure of each proxy pod in each target, `limit` of them at most; for others, the target is asked."""
 
     def __init__(self, limit: int = _LIMIT) -> None:
         self._limit = limit

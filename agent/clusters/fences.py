@@ -23,7 +23,7 @@ Bar = Literal["", "now", "ever"]
 
 
 class SentRenewals:
-    """By virtual node and namespace. What others have sent counts as sent when this process began to lead."""
+    """When renewals were sent, by virtual node and namespace; those of other leaders count as sent at our start."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -62,7 +62,7 @@ def lease_of(chaperon: Object) -> str:
 
 
 class SeenRenewals:
-    """By namespace and name of the Lease. One room looks; what it has not looked at is barred."""
+    """When renewals were seen, by namespace and name of the Lease; one that was never seen counts as expired."""
 
     def __init__(self) -> None:
         self._seen: dict[Key, Seen] = {}
@@ -99,7 +99,7 @@ def clock() -> float:
 
 
 class Fences:
-    """Both halves."""
+    """Renewals that this cluster sends as a source, and those that it sees as a target."""
 
     def __init__(self) -> None:
         self.sent = SentRenewals()

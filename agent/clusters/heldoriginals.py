@@ -17,7 +17,7 @@ from agent.model import copies, podstate
 
 
 class HeldOriginals:
-    """Of one kind. Methods raise KubeError."""
+    """Finds originals of one kind that carry such finalizers, and removes these. Methods raise KubeError."""
 
     def __init__(self, client: Client, originals: Informer, targets: EitherScope) -> None:
         self._client = client

@@ -22,7 +22,7 @@ _SOONEST_SECONDS, _LATEST_SECONDS = 0.5, 10.0
 
 
 class LiveReads:
-    """Everything raises KubeError: who gets no answer lets nothing go. Targets that are silent are probed at once."""
+    """Reads that bypass the stores. All raise KubeError: then nothing is let go, and silent targets are probed."""
 
     def __init__(self, local: Client, cluster_uid: str, chaperons: Chaperons, sending: Sending) -> None:
         self._local = local
@@ -98,7 +98,7 @@ class LiveReads:
             _, found = await target.port.list_raw(
                 CHAPERONS,
                 target.namespace or None,
-                labels=f"{names.LABEL_PARENT_CLUSTER_UID}={self._cluster_uid}",
+                labels=names.children_of(self._cluster_uid),
                 accept=METADATA_LIST,
             )
             await self._confirm(target)

@@ -13,7 +13,7 @@ UNSEEN = TargetLife()
 
 
 class Lives:
-    """By the key of the Target. One controller keeps them; listeners are called for every change of a state."""
+    """The life of each target by the key of its Target; listeners are called for every change of a state."""
 
     def __init__(self) -> None:
         self._lives: dict[Key, TargetLife] = {}

@@ -50,7 +50,7 @@ def turns(old: Object | None, new: Object | None) -> bool:
 
 
 class Namespaces:
-    """Nothing may be concluded from it before its informer has synced: whoever asks watches that."""
+    """Which namespaces are enabled. Nothing may be concluded before its informer has synced: callers watch that."""
 
     def __init__(self, local: Cluster, chaperons: Chaperons) -> None:
         self.informer = local.informer(NAMESPACES, reduce=reduce)

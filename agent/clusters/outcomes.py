@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agent.api.kinds import MANIFEST_WORKS
+from agent.api.names.p2code import DEFAULT_ACCOUNT
 from agent.kube.errors import Forbidden, StatusError
 from agent.model import applied
 from agent.model.applied import Place
@@ -45,10 +46,13 @@ def refused(manifest: Mapping[str, Any], reason: str) -> Refusal:
     return Refusal(*about, f"{applied.title(*about)}: {reason}")
 
 
-def words(error: StatusError) -> str:
-    """The API server's, with what to do where it is we who may not."""
+def words(error: StatusError, namespace: str, account: str) -> str:
+    """The API server's, with what to do where it is we who may not act as this account of a namespace."""
+    if "cannot impersonate" in str(error) and account == DEFAULT_ACCOUNT:
+        return f"{error}; add the namespace {namespace} to agent.p2code.namespaces of the chart"
     if "cannot impersonate" in str(error):
-        return f"{error}; add the namespace to agent.p2code.namespaces of the chart"
+        of = f"the service account {account} of the namespace {namespace}"
+        return f"{error}; let the agent impersonate {of} by a Role and a RoleBinding there"
     if isinstance(error, Forbidden) and str(MANIFEST_WORKS) in str(error):
         return f"{error}; bind the account to the ClusterRole flotilla-p2code-works in the namespace of the cluster"
     return str(error)

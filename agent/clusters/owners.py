@@ -25,7 +25,7 @@ class Chain(NamedTuple):
 
 
 class Owners:
-    """Watches from when it is made."""
+    """Looks up the owners of pods, whose kinds it watches from when it is made."""
 
     def __init__(self, local: Cluster) -> None:
         self.informers = {kind: local.informer(kind, reduce=owner_metadata) for kind in KINDS}

@@ -14,12 +14,12 @@ from typing import Literal
 
 import msgspec
 
-from agent.api.kinds import CLUSTER_MANAGERS, CRDS, PLACEMENT_DECISIONS, PLACEMENTS, Kind
+from agent.api.kinds import CLUSTER_MANAGERS, CRDS, MANAGED_CLUSTERS, PLACEMENT_DECISIONS, PLACEMENTS, Kind
 from agent.api.names.ocm import OURS
 from agent.base.listeners import tell
 from agent.clusters.cluster import Cluster
 from agent.clusters.optional_watch import Watched
-from agent.clusters.placement_fleet import PlacementFleet
+from agent.clusters.placement_inputs import PlacementInputsCache
 from agent.kube.errors import UNDECODABLE, Forbidden, KubeError, NotFound, Unreadable
 from agent.kube.reviews import may_we
 from agent.kube.store import Object
@@ -30,12 +30,11 @@ log = logging.getLogger(__name__)
 Mode = Literal["consume", "serve", "off"]
 
 _NO_ANSWER_SECONDS = 5.0
-_TO_EVALUATE = {
-    "verb": "create",
-    "group": PLACEMENT_DECISIONS.group,
-    "version": PLACEMENT_DECISIONS.version,
-    "resource": PLACEMENT_DECISIONS.plural,
-}
+_TO_SERVE = [
+    {"verb": "create", "group": kind.group, "version": kind.version, "resource": kind.plural}
+    for kind in (PLACEMENT_DECISIONS, MANAGED_CLUSTERS)
+]
+"""Rights of which the second is not given to who evaluates on a hub."""
 
 _WORDS: dict[Mode, str] = {
     "consume": "Placements are another controller's: their decisions are read",
@@ -89,9 +88,9 @@ class PlacementMode:
         return self._watched[kind]
 
     @cached_property
-    def fleet(self) -> PlacementFleet:
+    def fleet(self) -> PlacementInputsCache:
         """What Placements are evaluated over, watched from the first use on."""
-        return PlacementFleet(self.watch)
+        return PlacementInputsCache(self.watch)
 
     def _turned(self, watched: Watched) -> None:
         """A kind that is not served any more may have gone with that of Placements."""
@@ -135,10 +134,11 @@ class PlacementMode:
             return "consume"
         if OURS not in found.labels:
             return "consume"
-        if not await may_we(self._local.client, _TO_EVALUATE):
-            # The chart keeps its CRDs when it is told to bring them no longer, and takes the rights away.
-            self._refused("the CRD of Placements is our chart's, and the agent may not evaluate them")
-            return "consume"
+        for right in _TO_SERVE:
+            if not await may_we(self._local.client, right):
+                # The chart keeps its CRDs when it is told to bring them no longer, and takes the rights away.
+                self._refused(f"the CRD of Placements is our chart's, and the agent may not create {right['resource']}")
+                return "consume"
         return "serve"
 
     async def _serves(self, kind: Kind) -> bool:

@@ -12,7 +12,7 @@ _NAMESPACE = "namespace"
 
 
 class SelectingServices:
-    """Nothing may be concluded from it before its informer has synced: whoever asks watches that."""
+    """Looks up the Services that select a pod. Nothing may be concluded before its informer has synced."""
 
     def __init__(self, local: Cluster) -> None:
         self.informer = local.informer(SERVICES)

@@ -25,7 +25,7 @@ _Way = tuple[Key, str]
 
 
 class Sending:
-    """What is known of a target in one way or another is noted by its key: with other credentials it is the same."""
+    """Chaperons that are being created, by the key of their Target: with other credentials it is the same target."""
 
     def __init__(self) -> None:
         self._under_way: Counter[_Way] = Counter()

@@ -1,4 +1,4 @@
-"""What ServiceLinks and annotations of Services ask for, for everybody who tells clusters of endpoints."""
+"""The ServiceLinks of this cluster by Service, and what they and a Service's annotations ask for."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client import Gauge
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import SERVICE_LINKS
 from agent.base.listeners import tell
 from agent.base.metrics import REGISTRY
@@ -16,7 +16,7 @@ from agent.kube.store import Key, Object
 from agent.model.servicelinks import READY
 from agent.model.servicerule import Rule, rule, service_of
 
-_TOLD = Gauge(
+_LINKS = Gauge(
     "flotilla_service_links",
     "ServiceLinks, by the status of their condition Ready.",
     ("ready",),
@@ -25,7 +25,7 @@ _TOLD = Gauge(
 
 
 class ServiceLinks:
-    """All links by their Service. Where they are not asked for, or not served, there are none."""
+    """All links by their Service. Where the feature is off, or the kind is not served, there are none."""
 
     def __init__(self, local: Cluster, interval: float, *, wanted: bool) -> None:
         self._wanted = wanted
@@ -35,7 +35,7 @@ class ServiceLinks:
         self._listeners: list[Callable[[Key], None]] = []
         self._narrowed: list[Callable[[Key], None]] = []
         self._turned: list[Callable[[], None]] = []
-        self._tally = Tally()
+        self._counts = LinkCounts()
         if wanted:
             self._watched.subscribe(self._changed, self._turn)
             self._watched.wanted(True)
@@ -47,7 +47,7 @@ class ServiceLinks:
 
     @property
     def known(self) -> bool:
-        """Whether it is known what there is: before that nothing is concluded from what is missing."""
+        """Whether it is known which links there are: before that, none may be taken for missing."""
         return not self._wanted or self.served or bool(self._watched.refusal)
 
     def subscribe(self, listener: Callable[[Key], None]) -> None:
@@ -55,7 +55,7 @@ class ServiceLinks:
         self._listeners.append(listener)
 
     def on_rule(self, narrowed: Callable[[Key], None], turned: Callable[[], None]) -> None:
-        """Call with the same where it asks for something else than before; `turned` when that may be so for all."""
+        """Call with the Service whose links ask for something else than before; `turned` when that may be any."""
         self._narrowed.append(narrowed)
         self._turned.append(turned)
 
@@ -69,11 +69,11 @@ class ServiceLinks:
         return store.get(key) if store is not None else None
 
     def services(self, namespace: str) -> set[Key]:
-        """Those that have a link, of a namespace or (empty) of all, whether there is such a Service or not."""
+        """Services of a namespace (empty: of all) that have a link, whether they exist or not."""
         return {key for key in self._links if namespace in ("", key[0])}
 
     def rule(self, service: Object) -> Rule:
-        """What they say together with the annotations of the Service."""
+        """What the links and the annotations of a Service ask for together."""
         version, known = self._rules.get(service.key, ("", None))
         if known is None or version != service.version:
             known = rule(service.annotations, [link.decode() for link in self.of(service.key)])
@@ -91,7 +91,7 @@ class ServiceLinks:
     def _changed(self, old: Object | None, new: Object | None) -> None:
         specs = [link.decode() if link is not None else None for link in (old, new)]
         if (obj := new or old) is not None:
-            self._tally.note(obj.key, specs[1])
+            self._counts.update(obj.key, specs[1])
         services = [(each["metadata"]["namespace"], service_of(each)) for each in specs if each is not None]
         if old is not None:
             links = self._links.get(services[0], {})
@@ -108,41 +108,41 @@ class ServiceLinks:
             tell(self._listeners, service)
 
     def _turn(self) -> None:
-        """They have been read, or are not served any more.
+        """All links have been read, or their kind is not served any more.
 
         Where they may not be read any more what is known counts: without it more would be told than was asked for.
         """
         if self._watched.store is not None or not self._watched.is_withheld:
             self._links.clear()
             self._rules.clear()
-            self._tally.clear()
+            self._counts.clear()
         tell(self._turned)
 
 
-class Tally:
-    """How many links say what of themselves, for whoever looks at metrics."""
+class LinkCounts:
+    """The metric `flotilla_service_links`: how many links there are by the status of their condition Ready."""
 
     def __init__(self) -> None:
         self._said: dict[Key, str] = {}
         self._counts: Counter[str] = Counter()
 
-    def note(self, key: Key, link: Mapping[str, Any] | None) -> None:
-        """A link is this now; None: it is gone."""
+    def update(self, key: Key, link: Mapping[str, Any] | None) -> None:
+        """Count a link as it is now; None: it is gone."""
         before, now = self._said.pop(key, ""), _ready(link) if link is not None else ""
         if now:
             self._said[key] = now
         for status, change in ((before, -1), (now, 1)):
             if status:
                 self._counts[status] += change
-                _TOLD.labels(status).set(self._counts[status])
+                _LINKS.labels(status).set(self._counts[status])
 
     def clear(self) -> None:
-        """None is known any more."""
+        """No link is known any more."""
         self._said.clear()
         self._counts.clear()
-        _TOLD.clear()
+        _LINKS.clear()
 
 
 def _ready(link: Mapping[str, Any]) -> str:
-    said = find_condition((link.get("status") or {}).get("conditions"), READY) or {}
+    said = condition_of(link, READY) or {}
     return str(said["status"]) if said.get("status") in ("True", "False") else "Unknown"

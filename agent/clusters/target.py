@@ -41,7 +41,7 @@ _SLOW_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Probing:
-    """Seconds and counts of the probe."""
+    """How a target is probed: seconds, and counts of probes."""
 
     interval: float = 5.0
     timeout: float = 3.0

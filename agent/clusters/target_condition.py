@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.conditions import Status, condition_of, set_condition
 from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
@@ -27,7 +27,7 @@ class TargetCondition:
 
     def status(self, obj: Object) -> str:
         """What the condition says now: True, False, or nothing where it is not there."""
-        found = find_condition((obj.decode().get("status") or {}).get("conditions"), self._condition)
+        found = condition_of(obj.decode(), self._condition)
         return str(found["status"]) if found is not None else ""
 
     async def say(self, obj: Object, words: Words, **fields: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The status of Targets: what rooms say of one within moments is written in one patch."""
+"""The status of Targets: what several controllers write of one within moments goes into one patch."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,14 @@ from agent.model.diff import same
 Raw = dict[str, Any]
 
 GATHER_SECONDS = 0.03
-"""What wakes one room of a Target wakes others: so long is waited for what they say."""
+"""What wakes one controller of a Target wakes others: for so long their writes are waited for."""
 _REFUSED = (BadRequest, Forbidden, Invalid)
-"""Answers that what was said may be the reason for."""
+"""Answers that may be due to what one of the writes contains."""
 
 
 @dataclass(eq=False)
-class _Saying:
-    """What one room says."""
+class _StatusWrite:
+    """What one room wants to write."""
 
     obj: Object
     """The Target that the room has looked at."""
@@ -34,25 +34,25 @@ class _Saying:
 
 
 @dataclass
-class _Desk:
-    """What is to be written of one Target, and whose turn it is to write it."""
+class _Pending:
+    """Writes to the status of one Target that wait to be made together, and the lock of who makes them."""
 
-    sayings: list[_Saying] = field(default_factory=list)
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    writes: list[_StatusWrite] = field(default_factory=list)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class TargetStatus:
-    """One writer for each Target. Who says something waits until it is written, and hears why if it is not.
+    """One writer for each Target. Each caller waits until its part is written, and gets the error if it is not.
 
-    Whoever comes first gathers for a moment and writes for all. If it is ended meanwhile, the next one does.
+    The first caller waits a moment for others and writes for all. If it is cancelled meanwhile, the next one does.
     """
 
     def __init__(self, local: Cluster) -> None:
         self._objects = local.either(TARGET_KINDS)
-        self._desks: dict[Key, _Desk] = {}
+        self._pending: dict[Key, _Pending] = {}
 
     async def write(self, obj: Object, fields: Mapping[str, Any]) -> None:
-        """Have the status of a Target say this. Raises KubeError: NotFound if it is gone, Conflict if it is another.
+        """Write fields of a Target's status. Raises KubeError: NotFound if it is gone, Conflict if it has changed.
 
         :param obj: as the caller has looked at it
         :param fields: of the status, None takes one away; of `conditions`, all that there are to be where the caller
@@ -61,59 +61,59 @@ class TargetStatus:
         status = obj.decode().get("status") or {}
         if not changes(status, [(status, fields)]):
             return
-        saying = _Saying(obj, status, fields)
-        desk = self._desks.setdefault(obj.key, _Desk())
-        desk.sayings.append(saying)
+        write = _StatusWrite(obj, status, fields)
+        pending = self._pending.setdefault(obj.key, _Pending())
+        pending.writes.append(write)
         try:
-            async with desk.turn:
-                if not saying.done:
+            async with pending.lock:
+                if not write.done:
                     await asyncio.sleep(GATHER_SECONDS)
-                    await self._write_all(desk)
+                    await self._write_all(pending)
         finally:
-            if not saying.done:
-                desk.sayings.remove(saying)
-            self._clear(obj.key, desk)
-        if saying.error is not None:
-            raise saying.error
+            if not write.done:
+                pending.writes.remove(write)
+            self._clear(obj.key, pending)
+        if write.error is not None:
+            raise write.error
 
     async def patch_metadata(self, obj: Object, metadata: Raw) -> None:
         """Patch metadata between two writes of the status: neither makes the other fail. Raises KubeError.
 
-        Who says something meanwhile is written together afterwards.
+        What others write meanwhile is written together afterwards.
         """
-        desk = self._desks.setdefault(obj.key, _Desk())
+        pending = self._pending.setdefault(obj.key, _Pending())
         try:
-            async with desk.turn:
+            async with pending.lock:
                 newest = self._objects.get(obj.key)
-                if newest is None or not _asks_the_same(obj, newest) or obj.finalizers != newest.finalizers:
+                if newest is None or not _differs_in_status_alone(obj, newest) or obj.finalizers != newest.finalizers:
                     newest = obj
                 await self._objects.patch(obj.key, {"metadata": {"resourceVersion": newest.version, **metadata}})
         finally:
-            self._clear(obj.key, desk)
+            self._clear(obj.key, pending)
 
-    def _clear(self, key: Key, desk: _Desk) -> None:
-        if not desk.sayings and not desk.turn.locked() and self._desks.get(key) is desk:
-            del self._desks[key]
+    def _clear(self, key: Key, pending: _Pending) -> None:
+        if not pending.writes and not pending.lock.locked() and self._pending.get(key) is pending:
+            del self._pending[key]
 
-    async def _write_all(self, desk: _Desk) -> None:
-        sayings = list(desk.sayings)
-        await self._write(sayings)
-        for saying in sayings:
-            saying.done = True
-        desk.sayings = [saying for saying in desk.sayings if not saying.done]
+    async def _write_all(self, pending: _Pending) -> None:
+        writes = list(pending.writes)
+        await self._write(writes)
+        for write in writes:
+            write.done = True
+        pending.writes = [write for write in pending.writes if not write.done]
 
-    async def _write(self, sayings: list[_Saying]) -> None:
-        """One patch for all; where it is refused, one for each, so that only those hear it who are the reason."""
-        base = self._objects.get(sayings[-1].obj.key)
+    async def _write(self, writes: list[_StatusWrite]) -> None:
+        """One patch for all; where it is refused, one for each, so that only the callers at fault get the error."""
+        base = self._objects.get(writes[-1].obj.key)
         if base is None:
-            for saying in sayings:
-                saying.error = NotFound(404, "NotFound", f"{saying.obj.kind} {saying.obj.name} is gone")
+            for write in writes:
+                write.error = NotFound(404, "NotFound", f"{write.obj.kind} {write.obj.name} is gone")
             return
-        answered = [saying for saying in sayings if _asks_the_same(saying.obj, base)]
-        for saying in sayings:
-            saying.error = None if saying in answered else _overtaken(base)
+        current = [write for write in writes if _differs_in_status_alone(write.obj, base)]
+        for write in writes:
+            write.error = None if write in current else _overtaken(base)
         status = base.decode().get("status") or {}
-        body = changes(status, ((saying.status, saying.fields) for saying in answered))
+        body = changes(status, ((write.status, write.fields) for write in current))
         if not body:
             return
         try:
@@ -121,23 +121,23 @@ class TargetStatus:
                 base.key, {"metadata": {"resourceVersion": base.version}, "status": body}, sub="status"
             )
         except _REFUSED as error:
-            if len(answered) == 1:
-                answered[0].error = error
+            if len(current) == 1:
+                current[0].error = error
                 return
-            for saying in answered:
-                await self._write([saying])
+            for write in current:
+                await self._write([write])
         except KubeError as error:
-            for saying in answered:
-                saying.error = error
+            for write in current:
+                write.error = error
 
 
-def changes(status: Mapping[str, Any], said: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Raw:
-    """What of a status changes when all this is said of it: fields, each time with the status that they were made for.
+def changes(status: Mapping[str, Any], writes: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Raw:
+    """Fields of a status that change by several writes: each has its fields, and the status that these were made for.
 
-    The last word counts, for each condition and for each other field.
+    The last write counts, for each condition and for each other field.
     """
     result = dict(status)
-    for before, fields in said:
+    for before, fields in writes:
         conditions = result.get("conditions")
         result |= fields
         if "conditions" in fields:
@@ -147,9 +147,9 @@ def changes(status: Mapping[str, Any], said: Iterable[tuple[Mapping[str, Any], M
     return {name: value for name, value in result.items() if not same(value, status.get(name))}
 
 
-def _asks_the_same(obj: Object, other: Object) -> bool:
-    """Whether two versions of a Target differ in no more than status, labels and finalizers: what is said of the one is
-    true of the other.
+def _differs_in_status_alone(obj: Object, other: Object) -> bool:
+    """Whether two versions of a Target differ in no more than status, labels and finalizers: a status made for one fits
+    the other.
     """
     if obj.version == other.version:
         return True

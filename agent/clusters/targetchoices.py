@@ -49,7 +49,7 @@ def said_by_settings(settings: Settings) -> Level | None:
 
 
 class TargetChoices:
-    """Nothing may be concluded from it before the informer of namespaces has synced: whoever asks watches that.
+    """Looks up which targets pods may go to. Nothing may be concluded before the informer of namespaces has synced.
 
     :param owners: None where controllers have no say
     """

@@ -24,7 +24,7 @@ _LOOK_SECONDS = 0.02
 
 
 class Trust:
-    """For the informer that everything is concluded from; `regained` is called when it can be believed again."""
+    """Whether one informer's store can be believed; `regained` is called when it can be again."""
 
     def __init__(self, informer: Informer, regained: Callable[[], None]) -> None:
         self.doubted = False

@@ -1,10 +1,10 @@
 """Clusters as their Targets tell of them: what they are called, where their pods are, which two have which driver."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import NODES, TARGET_KINDS
 from agent.api.names.links import ANNOTATION_NETWORKS, BY_GATEWAY, NOT_FLAT
 from agent.clusters.deps import Deps
@@ -21,11 +21,11 @@ CONDITION = "ServicesShared"
 
 def said_of(target: Object) -> Mapping[str, Any]:
     """What a Target says of shared Services."""
-    return find_condition((target.decode().get("status") or {}).get("conditions"), CONDITION) or {}
+    return condition_of(target.decode(), CONDITION) or {}
 
 
-def are_networks_new(old: Object | None, new: Object | None) -> bool:
-    """Whether a virtual node tells of other pod networks of its target than before: these decide who reaches whom."""
+def _are_networks_new(old: Object | None, new: Object | None) -> bool:
+    """Whether a virtual node tells of other pod networks of its target than before."""
     told = [each.annotations.get(ANNOTATION_NETWORKS, "") if each is not None else "" for each in (old, new)]
     return told[0] != told[1]
 
@@ -59,6 +59,29 @@ class Clusters:
         self._away: tuple[int, frozenset[str]] = (-1, frozenset())
         self._networks: dict[str, tuple[str, str, Networks | None]] = {}
         self._apart: dict[tuple[str, str], tuple[Networks, Networks, bool]] = {}
+
+    def on_networks(self, listener: Callable[[str], None]) -> None:
+        """Call with the namespace of a Target (empty: all) whose pod networks change: they decide who reaches whom."""
+
+        def changed(old: Object | None, new: Object | None) -> None:
+            node = new or old
+            if node is not None and _are_networks_new(old, new):
+                target = self.target_object(node.name)
+                listener(target.namespace if target is not None else "")
+
+        self.nodes.subscribe(changed)
+
+    def on_target_objects(self, what: Callable[[Object], object], listener: Callable[[str], None]) -> None:
+        """Call with the namespace of a Target that comes or goes, or of which `what` gives something else."""
+
+        def changed(old: Object | None, new: Object | None) -> None:
+            obj = new or old
+            assert obj is not None
+            if old is None or new is None or what(old) != what(new):
+                listener(obj.namespace)
+
+        for informer in self.targets.informers:
+            informer.subscribe(changed)
 
     def detach(self, target: Target) -> None:
         """A target is no more."""

@@ -91,6 +91,10 @@ class Driver(Protocol):
         """
         ...
 
-    def forget(self, node: str, service: Key | None = None) -> None:
-        """The target behind a virtual node is no more, or is another cluster; or one Service is not there any more."""
+    def forget_service(self, node: str, service: Key) -> None:
+        """A Service is no longer in a cluster: forget what was written of it there."""
+        ...
+
+    def forget_cluster(self, node: str) -> None:
+        """A target is gone, or its virtual node stands for another cluster: forget what was written there."""
         ...

@@ -10,7 +10,7 @@ from agent.api.kinds import ENDPOINT_SLICES
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
-from agent.drivers.handover import LOOK_SECONDS, Handover, Stage, Way, follows, led, may_stay
+from agent.drivers.handover import LOOK_SECONDS, Handover, HandoverStage, Route, follows, leads_by_gateway, may_stay
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -74,11 +74,12 @@ class EndpointSlices:
         await self._make(place, kept)
         return LOOK_SECONDS if kept else None
 
-    def forget(self, node: str, service: Key | None = None) -> None:
-        """A cluster is no more, or is another one; or one Service is not there any more."""
-        if service is not None:
-            self._settled.pop((node, *service), None)
-            return
+    def forget_service(self, node: str, service: Key) -> None:
+        """What was written there may not be any more."""
+        self._settled.pop((node, *service), None)
+
+    def forget_cluster(self, node: str) -> None:
+        """What was written there may not be any more."""
         for key in [key for key in self._settled if key[0] == node]:
             del self._settled[key]
 
@@ -177,15 +178,17 @@ class EndpointSlices:
         rule, names_of = self._sharing.rule(place.service), self._sharing.called(place.node)
         told = {obj.labels.get(names.LABEL_ORIGIN) for obj in self._mirrors(place)}
         for node in self._others(place.service) if self._sharing.original(place.service) == place.service else ():
-            way = Way(place.node, node, place.service)
+            route = Route(place.node, node, place.service)
             if (
                 self._sharing.origin(node) not in told
-                or not follows(self._sharing.driver(*way), self.reason)
-                or not may_stay(self._sharing, way)
+                or not follows(self._sharing.driver(*route), self.reason)
+                or not may_stay(self._sharing, route)
                 or not rule.allows(self._sharing.called(node), names_of)
             ):
-                self._handover.end(way)
-            elif self._handover.stage(way, now, leads=led(self._sharing, way)) is Stage.WHOLE:
+                self._handover.end(route)
+            elif (
+                self._handover.stage(route, now, new_leads=leads_by_gateway(self._sharing, route)) is HandoverStage.KEEP
+            ):
                 found.append(self._source(node, place))
         return found
 

@@ -8,7 +8,7 @@ from agent.api.names.links import BY_GATEWAY
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
 from agent.drivers.driver import HERE, Pair, Place
-from agent.drivers.handover import Way, peer_of
+from agent.drivers.handover import Route, peer_of
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
 from agent.model.gatewaytold import read
@@ -49,7 +49,7 @@ class Gateway(Nothing):
         """Whether the gateways of one cluster reach those of another one, as its GatewayPeer there says."""
         if place.node != HERE and self._sharing.deps.targets.by_node(place.node) is None:
             return Finding("Unknown", "TargetUnreachable", "it is not connected")
-        peer = peer_of(self._sharing, Way(place.node, source, place.service))
+        peer = peer_of(self._sharing, Route(place.node, source, place.service))
         if lacking := [node for node in (place.node, source) if not self._has_gateway(node)]:
             who = self._sharing.called(lacking[0])[-1]
             return Finding("False", "NoGateway", f"{who} has no gateway: install the chart there with gateway.enabled")

@@ -1,6 +1,7 @@
-"""From pods' addresses or gateways to another driver: what leads to another cluster stays until the new one does.
+"""From mirrored endpoints or gateways to another driver: what the old one has written stays until the new one leads.
 
-For each Service and pair of clusters, by what is still there of the old driver: nothing has to be remembered.
+Each Service and pair of clusters is handed over by itself. Whether it is under way is seen from what is still there of
+the old driver: a restart of the agent loses nothing.
 """
 
 from enum import Enum, auto
@@ -19,78 +20,79 @@ from agent.model.gatewaytold import read
 from agent.model.links import REASONS
 
 KEEP_SECONDS = 30.0
-"""No longer than that, whether the new driver leads there or not."""
+"""For how long at most what the old driver has written stays, whether the new one leads there or not."""
 SETTLE_SECONDS = 3.0
-"""Until kube-proxy, which gathers changes for a second, has taken in what leads there."""
+"""Until kube-proxy, which gathers changes for a second, has taken in what the new driver has written."""
 LOOK_SECONDS = 0.5
 """When to look again whether the new driver leads there."""
 
 
-class Way(NamedTuple):
-    """From one cluster to the endpoints that a Service has in another one. Clusters are named as in `Sharing`."""
+class Route(NamedTuple):
+    """From callers in one cluster to a Service's endpoints in another; clusters are named by their virtual nodes."""
 
     consumer: str
     source: str
     service: Key
 
 
-class Stage(Enum):
-    """What becomes of what the old driver has made."""
+class HandoverStage(Enum):
+    """What becomes of what the old driver has written."""
 
-    WHOLE = auto()
+    KEEP = auto()
     """It stays as it is."""
-    SPARE = auto()
-    """Nobody has to be sent there any more; who is there may stay."""
-    OVER = auto()
+    DRAIN = auto()
+    """No new connection has to use it any more; those that do may go on."""
+    REMOVE = auto()
+    """It goes."""
 
 
 class Handover:
-    """Ways that have another driver than before, since when, and since when the new one leads there."""
+    """Routes whose driver changes: since when, and since when the new driver leads there."""
 
     def __init__(self) -> None:
-        self._began: dict[Way, float] = {}
-        self._leads: dict[Way, float] = {}
+        self._began: dict[Route, float] = {}
+        self._leads: dict[Route, float] = {}
 
-    def stage(self, way: Way, now: float, *, leads: bool) -> Stage:
-        """How far it is.
+    def stage(self, route: Route, now: float, *, new_leads: bool) -> HandoverStage:
+        """How far the handover of a route is; begins one where there is none.
 
-        :param leads: whether the new driver leads there
+        :param new_leads: whether the new driver leads there
         """
-        if way not in self._began:
+        if route not in self._began:
             # Of Services that are no more, nobody tells the end.
             for old in [each for each, began in self._began.items() if now > began + 2 * KEEP_SECONDS]:
                 self.end(old)
-        over = self._began.setdefault(way, now) + KEEP_SECONDS
+        over = self._began.setdefault(route, now) + KEEP_SECONDS
         if now >= over:
-            return Stage.OVER
-        if not leads:
-            self._leads.pop(way, None)
-            return Stage.WHOLE if now < over - SETTLE_SECONDS else Stage.SPARE
-        return Stage.SPARE if now >= self._leads.setdefault(way, now) + SETTLE_SECONDS else Stage.WHOLE
+            return HandoverStage.REMOVE
+        if not new_leads:
+            self._leads.pop(route, None)
+            return HandoverStage.KEEP if now < over - SETTLE_SECONDS else HandoverStage.DRAIN
+        return HandoverStage.DRAIN if now >= self._leads.setdefault(route, now) + SETTLE_SECONDS else HandoverStage.KEEP
 
-    def end(self, way: Way) -> None:
-        """Nothing is left of the old driver, or it is wanted again."""
-        self._began.pop(way, None)
-        self._leads.pop(way, None)
+    def end(self, route: Route) -> None:
+        """Forget a handover: nothing is left of the old driver, or it is wanted again."""
+        self._began.pop(route, None)
+        self._leads.pop(route, None)
 
     def concerns(self, node: str, namespace: str, now: float) -> bool:
-        """Whether one is under way from or to a cluster, or has just ended."""
-        under_way = (way for way, began in self._began.items() if now < began + KEEP_SECONDS + SETTLE_SECONDS)
-        return any(node in (way.consumer, way.source) and way.service[0] == namespace for way in under_way)
+        """Whether a handover from or to a cluster is under way, or has just ended."""
+        under_way = (route for route, began in self._began.items() if now < began + KEEP_SECONDS + SETTLE_SECONDS)
+        return any(node in (route.consumer, route.source) and route.service[0] == namespace for route in under_way)
 
 
-def mirrored(sharing: Sharing, way: Way) -> bool:
-    """Whether callers are told of the endpoints' addresses."""
-    found = (each for each in sharing.slices(way.consumer, way.service) if is_mirror(each.labels))
-    return any(each.labels.get(names.LABEL_ORIGIN) == sharing.origin(way.source) for each in found)
+def has_mirrors(sharing: Sharing, route: Route) -> bool:
+    """Whether there are EndpointSlices of ours for the source where the callers are."""
+    found = (each for each in sharing.slices(route.consumer, route.service) if is_mirror(each.labels))
+    return any(each.labels.get(names.LABEL_ORIGIN) == sharing.origin(route.source) for each in found)
 
 
-def peer_of(sharing: Sharing, way: Way) -> Object | None:
+def peer_of(sharing: Sharing, route: Route) -> Object | None:
     """The GatewayPeer that stands for the source where the callers are."""
-    deps, mine = sharing.deps, f"{names.LABEL_PARENT_CLUSTER_UID}={sharing.deps.cluster_uid}"
-    target = deps.targets.by_node(way.consumer) if way.consumer != HERE else None
-    key = (way.service[0], sharing.gateway_peer(way.source))
-    if way.consumer == HERE and deps.settings.gateway:
+    deps, mine = sharing.deps, names.children_of(sharing.deps.cluster_uid)
+    target = deps.targets.by_node(route.consumer) if route.consumer != HERE else None
+    key = (route.service[0], sharing.gateway_peer(route.source))
+    if route.consumer == HERE and deps.settings.gateway:
         return deps.local.informer(GATEWAY_PEERS, labels=mine).store.get(key)
     # What tells of no gateways may not serve that kind either.
     if target is not None and target.summary is not None and read(target.summary.annotations) is not None:
@@ -98,8 +100,8 @@ def peer_of(sharing: Sharing, way: Way) -> Object | None:
     return None
 
 
-def called(peer: Object | None, name: str) -> bool:
-    """Whether gateways have been told to call a Service of a peer."""
+def lists_service(peer: Object | None, name: str) -> bool:
+    """Whether a GatewayPeer names a Service among those that gateways may call."""
     services = peer.decode()["spec"].get("services") or () if peer is not None else ()
     return any(each["name"] == name for each in services)
 
@@ -109,15 +111,15 @@ def follows(reason: str, old: str) -> bool:
     return reason not in ("", old, REASONS["none"])
 
 
-def led(sharing: Sharing, way: Way) -> bool:
-    """Whether gateways lead there; where the driver is another one, which alone may know, that is not asked."""
-    peer = peer_of(sharing, way) if sharing.driver(*way) == BY_GATEWAY else None
-    return peer is not None and leads_to(peer.decode(), way.service[1])
+def leads_by_gateway(sharing: Sharing, route: Route) -> bool:
+    """Whether gateways lead callers to the source; where the driver is another one, that is not asked."""
+    peer = peer_of(sharing, route) if sharing.driver(*route) == BY_GATEWAY else None
+    return peer is not None and leads_to(peer.decode(), route.service[1])
 
 
-def may_stay(sharing: Sharing, way: Way) -> bool:
-    """Whether the addresses of pods still lead to these: to strangers nobody is sent for a moment longer."""
-    for said in (sharing.said(node) for node in (way.consumer, way.source) if node != HERE):
+def may_stay(sharing: Sharing, route: Route) -> bool:
+    """Whether the addresses of pods still lead to these pods: where they lead to others, mirrors go at once."""
+    for said in (sharing.said(node) for node in (route.consumer, route.source) if node != HERE):
         if not said or said.get("reason") in NOT_FLAT or NOT_REACHED in str(said.get("message", "")):
             return False
-    return HERE in (way.consumer, way.source) or not sharing.overlap(way.consumer, way.source)
+    return HERE in (route.consumer, route.source) or not sharing.overlap(route.consumer, route.source)

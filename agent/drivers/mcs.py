@@ -5,7 +5,7 @@ import time
 from typing import Any, ClassVar
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of, find_condition
 from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, Kind
 from agent.clusters.port import Port
 from agent.clusters.rights import missing, words
@@ -112,12 +112,13 @@ class McsExports:
             return set()
         return {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found}
 
-    def forget(self, node: str, service: Key | None = None) -> None:
+    def forget_service(self, node: str, service: Key) -> None:
         """What was exported there may not be any more."""
-        if service is not None:
-            self._exported.pop((node, *service), None)
-            self._theirs.pop((node, *service), None)
-            return
+        self._exported.pop((node, *service), None)
+        self._theirs.pop((node, *service), None)
+
+    def forget_cluster(self, node: str) -> None:
+        """What was exported there may not be any more."""
         self._exported = {key: uid for key, uid in self._exported.items() if key[0] != node}
         self._theirs = {key: known for key, known in self._theirs.items() if key[0] != node}
 
@@ -149,7 +150,7 @@ def exported(export: Raw | None) -> Finding:
 
 def conflicting(export: Raw | None) -> Finding | None:
     """In what clusters that export a Service differ; None where they do not."""
-    said = find_condition(((export or {}).get("status") or {}).get("conditions"), "Conflict") or {}
+    said = condition_of(export or {}, "Conflict") or {}
     if said.get("status") != "True":
         return None
     return Finding("False", str(said.get("reason") or "Conflict"), f"exports differ: {said.get('message', '')}")

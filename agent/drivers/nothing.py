@@ -40,7 +40,10 @@ class Nothing:
     async def teardown(self, place: Place) -> None:
         """Nothing to do."""
 
-    def forget(self, node: str, service: Key | None = None) -> None:
+    def forget_service(self, node: str, service: Key) -> None:
+        """Nothing is remembered."""
+
+    def forget_cluster(self, node: str) -> None:
         """Nothing is remembered."""
 
 

@@ -38,7 +38,7 @@ def slices_in(deps: Deps, target: Target | None) -> Informer:
     if target is None:
         informer = deps.local.informer(ENDPOINT_SLICES, labels=f"{names.LABEL_GLOBAL}=true")
     else:
-        informer = target.informer(ENDPOINT_SLICES, labels=f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}")
+        informer = target.informer(ENDPOINT_SLICES, labels=names.children_of(deps.cluster_uid))
     informer.store.index(_BY_SERVICE, _service_of)
     informer.store.index(_OWN, _service_of_own)
     return informer
@@ -58,7 +58,7 @@ class Sharing(Clusters):
     def attach(self, target: Target) -> tuple[Informer, Informer]:
         """Begin to read a target: its copies and slices."""
         node = target.node_name
-        mine = f"{names.LABEL_PARENT_CLUSTER_UID}={self.deps.cluster_uid}"
+        mine = names.children_of(self.deps.cluster_uid)
         self._copies[node], self._slices[node] = target.informer(SERVICES, labels=mine), slices_in(self.deps, target)
         self._spread.attach(node, self._copies[node])
         return self._copies[node], self._slices[node]

@@ -133,13 +133,14 @@ class Skupper:
         self._used.discard((place.node, place.service))
         self._left.get((place.node, place.service[0]), set()).discard(place.service[1])
 
-    def forget(self, node: str, service: Key | None = None) -> None:
-        """What was there may not be any more."""
-        if service is not None:
-            for kind in _KEPT:
-                self._kept.pop((node, service, kind), None)
-            self._used.discard((node, service))
-            return
+    def forget_service(self, node: str, service: Key) -> None:
+        """What was written there may not be any more."""
+        for kind in _KEPT:
+            self._kept.pop((node, service, kind), None)
+        self._used.discard((node, service))
+
+    def forget_cluster(self, node: str) -> None:
+        """What was written there may not be any more."""
         self._kept = {key: known for key, known in self._kept.items() if key[0] != node}
         self._used = {key for key in self._used if key[0] != node}
         self._left = {key: left for key, left in self._left.items() if key[0] != node}

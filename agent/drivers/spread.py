@@ -8,7 +8,7 @@ from agent.kube.store import Key, Object
 
 
 class Spread:
-    """Targets are named by their virtual node. Several Targets may lead to one cluster, and show the same copy."""
+    """Copies of Services by virtual node. Two Targets may lead to one cluster, and show the same copy."""
 
     def __init__(self) -> None:
         self._nodes: dict[Key, dict[str, str]] = {}

@@ -38,7 +38,7 @@ class Stats:
 
 
 class Admin:
-    """Asks Envoy; use it as a context."""
+    """A client of Envoy's admin interface; use it as a context manager."""
 
     def __init__(self, path: str) -> None:
         self._path = path

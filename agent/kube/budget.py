@@ -6,7 +6,7 @@ from agent.base.turns import Share
 
 
 class Budget:
-    """For all watches of a cluster together: `bytes` of objects, before packing, and a portion of the time."""
+    """Limits for all watches of a cluster together: `bytes` of objects, before packing, and a portion of the time."""
 
     def __init__(self, bytes: float = math.inf, portion: float = 1.0) -> None:
         self._bytes = bytes

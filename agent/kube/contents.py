@@ -19,7 +19,7 @@ _LIMIT = 1000
 
 
 class Vanished:
-    """Of one store; `drop` is called with what has to be taken out of it."""
+    """UIDs of objects that are gone, though their watch has not told so yet; `drop` takes them out of the store."""
 
     def __init__(self, store: Store, drop: Callable[[Object], None]) -> None:
         self._store = store

@@ -34,7 +34,7 @@ class _Group(msgspec.Struct):
 
 
 class Discovery:
-    """Each version of a group is asked for once, and again for a kind that was not in it. Methods raise KubeError."""
+    """Finds the path of a kind. Each version of a group is read once, and again for a kind that was not in it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -10,6 +10,7 @@ from agent.base.recent import Recent
 from agent.kube.client import Client
 from agent.kube.errors import one_line
 from agent.kube.store import Key, Object
+from agent.model.abridged import abridged
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +76,7 @@ class Flaws:
 
     def told(self) -> str:
         """Which objects cannot be read and why, in one line for users; empty when all can."""
-        named = [f"{self._kind} {_name(key)} ({why})" for key, why in sorted(self._known.items())[:_NAMED]]
-        more = len(self._known) - len(named)
-        return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+        return abridged([f"{self._kind} {_name(key)} ({why})" for key, why in sorted(self._known.items())], _NAMED)
 
     @property
     def _cluster(self) -> str:

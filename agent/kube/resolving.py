@@ -15,7 +15,7 @@ _THREADS = 2
 
 
 class Resolver(AbstractResolver):
-    """Asks the system, for the sake of one session."""
+    """Resolves host names for one session by the system's resolver."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None

@@ -54,7 +54,7 @@ class History:
 
 
 class Progress:
-    """Of one collection. `version` is what a watch is resumed from."""
+    """How far one collection has been read. `version` is what a watch is resumed from."""
 
     def __init__(self) -> None:
         self.version = ""

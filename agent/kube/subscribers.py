@@ -13,7 +13,7 @@ Failed = Callable[[Object, Exception, str], None]
 
 
 class Subscribers:
-    """Of one store. In a block `with subscribers:` changes are held back until they are `told`.
+    """Who is told of changes of one store. In a block `with subscribers:` changes are held back until they are `told`.
 
     Every subscriber sees each object go from state to state without a gap, however late it is told: several changes
     that were held back are one to it.

@@ -11,7 +11,7 @@ from agent.kube.client import Client, encode
 
 @dataclass(frozen=True)
 class User:
-    """As reviews name users."""
+    """A user as TokenReviews and SubjectAccessReviews name one."""
 
     name: str
     groups: tuple[str, ...] = ()

@@ -146,7 +146,7 @@ class Usage:
         return NodeUsage(pods, counters.node)
 
     async def _list(self, target: Target) -> dict[tuple[str, str], _PodMetrics]:
-        labels = f"{names.LABEL_PARENT_CLUSTER_UID}={self._deps.cluster_uid}"
+        labels = names.children_of(self._deps.cluster_uid)
         _, items = await target.port.list_raw(POD_METRICS, target.namespace or None, labels=labels)
         found = {}
         for item in items:

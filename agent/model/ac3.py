@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.conditions import Status, condition_of, set_condition
 from agent.api.kinds import SERVICE_LINKS
 from agent.api.names.ac3 import ANNOTATION_NETWORK, ANNOTATION_SHARED_FOR, LABEL_NETWORK_UID
+from agent.model.abridged import abridged
 from agent.model.service import is_copy, is_left_alone, is_shared, selects
 from agent.model.servicelinks import ACCEPTED, READY, Finding
 
@@ -131,7 +132,7 @@ def heard(link: Raw | None, uid: str) -> Finding:
     title = f"ServiceLink {metadata['namespace']}/{metadata['name']}"
     if (metadata.get("labels") or {}).get(LABEL_NETWORK_UID) != uid:
         return Finding("False", CONFLICT, f"{title} is there and not made for this network: delete it")
-    said = find_condition((link.get("status") or {}).get("conditions"), READY)
+    said = condition_of(link, READY)
     if said is None or said.get("observedGeneration", metadata.get("generation")) != metadata.get("generation"):
         return Finding("Unknown", "Pending", f"nothing is told of {title} yet")
     status: Status = said["status"]
@@ -170,9 +171,8 @@ def _worst(told: Sequence[Told]) -> Finding | None:
     for status in ("False", "Unknown"):
         worse = [each for each in told if each.finding.status == status]
         if worse:
-            words = "; ".join(f"{each.where}: {each.finding.message or each.finding.reason}" for each in worse[:_SHOWN])
-            more = f"; and {len(worse) - _SHOWN} more" if len(worse) > _SHOWN else ""
-            return Finding(worse[0].finding.status, worse[0].finding.reason, words + more)
+            words = [f"{each.where}: {each.finding.message or each.finding.reason}" for each in worse]
+            return Finding(worse[0].finding.status, worse[0].finding.reason, abridged(words, _SHOWN, "; "))
     return None
 
 

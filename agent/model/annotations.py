@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.api.labels import is_key
+from agent.model.abridged import abridged
 
 LIMIT = 256 * 1024
 """Bytes of all annotations of an object together (apimachinery's TotalAnnotationSizeLimitB)."""
@@ -39,10 +40,9 @@ def fitting(current: Mapping[str, str], changes: Mapping[str, Any]) -> tuple[dic
 
 def message(keys: Sequence[str]) -> str:
     """What users are told of those that are left out."""
-    shown = ", ".join(key[:_KEY_SHOWN] for key in keys[:_KEYS_TOLD])
-    more = f" and {len(keys) - _KEYS_TOLD} more" if len(keys) > _KEYS_TOLD else ""
+    shown = abridged([key[:_KEY_SHOWN] for key in keys], _KEYS_TOLD)
     return (
-        f"annotations of the delegate that do not come home: {shown}{more}: all of an object together may have "
+        f"annotations of the delegate that do not come home: {shown}: all of an object together may have "
         f"{LIMIT} bytes, and their keys are qualified names; make them smaller there, or remove them"
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from agent.api.conditions import find_condition, set_condition
+from agent.api.conditions import condition_of, set_condition
 from agent.model.diff import merge_patch
 from agent.model.podstate import ENDED
 from agent.model.proxypod import is_of_a_daemon_set, is_proxy
@@ -51,7 +51,7 @@ def comes_again(pod: Mapping[str, Any]) -> bool:
 
 def unplaced(pod: Mapping[str, Any]) -> str:
     """The node that a DaemonSet's pod is for, once its scheduler has found no room there; empty for any other."""
-    scheduled = find_condition((pod.get("status") or {}).get("conditions"), "PodScheduled") or {}
+    scheduled = condition_of(pod, "PodScheduled") or {}
     if pod["spec"].get("nodeName") or scheduled.get("reason") != "Unschedulable":
         return ""
     affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}

@@ -46,15 +46,16 @@ _decoder = msgspec.json.Decoder(_Document)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def of_nodes(nodes: Iterable[Mapping[str, Any]]) -> Networks:
-    """The pod networks of nodes together, as few as can be; none where there are too many."""
-    found = set[Network]()
-    for node in nodes:
-        spec = node.get("spec") or {}
-        listed = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
-        found |= {each for each in map(network, listed) if each is not None}
-    united = _united(found)
-    return united if len(united) <= LIMIT else ()
+def named_by(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """The pod networks that a node says it has, as they are written."""
+    spec = node.get("spec") or {}
+    return tuple(spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else []))
+
+
+def united(written: Iterable[str]) -> Networks:
+    """These networks together, as few as can be; none where there are too many. What is no network does not count."""
+    found = _united({each for each in map(network, written) if each is not None})
+    return found if len(found) <= LIMIT else ()
 
 
 def _united(networks: Iterable[Network]) -> Networks:
@@ -121,8 +122,8 @@ def overlap(one: Networks, other: Networks) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What came of asking a cluster's agent at the address of its pod."""
+class AgentAnswer:
+    """What was answered at the address where a cluster's agent should be."""
 
     health: str
     answer: str = ""
@@ -152,14 +153,14 @@ NOT_REACHED = "pods are not reached at their addresses"
 """What is said where it is not, and gateways are called instead."""
 
 
-def waits(here: Told, there: Told, asked: Asked | None) -> bool:
+def waits(here: Told, there: Told, asked: AgentAnswer | None) -> bool:
     """Whether only the answer of the target's agent can tell: it is in a network that both have, and not asked yet."""
     if not there.health or not _is_in(here.pods, there.health) or (asked is not None and asked.health == there.health):
         return False
     return bool(overlap(here.pods, there.pods))
 
 
-def judge(here: Told, there: Told, uid: str, asked: Asked | None, before: str = "") -> Flatness:
+def judge(here: Told, there: Told, uid: str, asked: AgentAnswer | None, before: str = "") -> Flatness:
     """Whether pods of a target are reached from this cluster.
 
     :param uid: of the target; its agent's answer from within a network that both have proves that they are told apart

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from agent.api.conditions import is_true
 from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.model import hostport
 from agent.model.gatewaypeer import is_address
@@ -78,6 +79,6 @@ def exposed(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]], port
 def _outside(node: Mapping[str, Any]) -> str:
     """The address at which a node that is ready is reached from outside, empty if there is none."""
     status = node.get("status") or {}
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    ready = is_true(status.get("conditions"), "Ready")
     told = {each["type"]: each["address"] for each in status.get("addresses") or ()}
     return next((told[type] for type in _OUTSIDE if type in told), "") if ready else ""

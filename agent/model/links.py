@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.names.links import BY_GATEWAY, external
 from agent.model import podranges
 from agent.model.flatness import ANSWERS, Networks, overlap
@@ -76,7 +76,7 @@ class Link:
 
 def peer(target: dict[str, Any], told: Networks) -> Peer:
     """What a Target says; `told` are the networks that its cluster tells."""
-    said = find_condition((target.get("status") or {}).get("conditions"), "ServicesShared") or {}
+    said = condition_of(target, "ServicesShared") or {}
     metadata, spec = target["metadata"], target.get("spec") or {}
     named = podranges.of(target).networks
     by_hand = names.annotation(metadata.get("annotations") or {}, names.NETWORK_DRIVER) == names.ENDPOINT_SLICES_DRIVER

@@ -26,7 +26,7 @@ class _Metrics(msgspec.Struct):
     """A NodeMetrics."""
 
     class Metadata(msgspec.Struct):
-        """Its metadata."""
+        """Metadata of a NodeMetrics object."""
 
         name: str
 

@@ -9,12 +9,12 @@ import msgspec
 from agent.api import names
 from agent.model.free_capacity import UNTOUCHED, Left, Taken, collapse, few, left, resources, undominated
 from agent.model.quantity import Format, Quantity
-from agent.model.requests import Amounts, amounts
+from agent.model.requests import Amounts
 
 SHAPES_LIMIT = 64 * 1024
 """Bytes of the node-shapes annotation; a cluster whose shapes alone take more tells its sums only."""
 
-_HOSTNAME = "kubernetes.io/hostname"
+HOSTNAME = "kubernetes.io/hostname"
 _BINARY = ("memory", "ephemeral-storage", "hugepages-")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
@@ -54,7 +54,7 @@ NODE_SHAPES = msgspec.json.Decoder(list[ToldShape])
 def with_common_labels(
     shapes: Sequence[ToldShape], common: Mapping[str, str]
 ) -> Iterator[tuple[ToldShape, dict[str, str]]]:
-    """Shapes with all their labels: those that every node has are told once, beside the shapes; see `group_alike`."""
+    """Shapes with all their labels: those that every node has are told once, beside the shapes (`KnownNodes.alike`)."""
     of_some = {key for shape in shapes for key in shape.labels}
     everywhere = {key: value for key, value in common.items() if key not in of_some}
     return ((shape, {**everywhere, **shape.labels}) for shape in shapes)
@@ -86,25 +86,6 @@ class Alike:
     shape: dict[str, Any]
     names: tuple[str, ...]
     allocatable: Amounts
-
-
-def group_alike(nodes: Sequence[dict[str, Any]]) -> list[Alike]:
-    """Nodes by their shape, the commonest first.
-
-    A shape has only the labels that do not say the same of every node, without the host name, and the taints without
-    their times.
-    """
-    everywhere = (
-        set(labels_of(nodes[0]).items()).intersection(*(labels_of(node).items() for node in nodes)) if nodes else set()
-    )
-    by_shape: dict[str, list[str]] = {}
-    for node in nodes:
-        by_shape.setdefault(encode(_shape(node, everywhere)), []).append(node["metadata"]["name"])
-    shapes = [
-        Alike(shape := msgspec.json.decode(text), tuple(found), amounts(shape["allocatable"]))
-        for text, found in by_shape.items()
-    ]
-    return sorted(shapes, key=lambda one: (-len(one.names), encode(one.shape)))
 
 
 def write_shapes(nodes: Sequence[Alike], taken: Mapping[str, Taken] | None = None) -> str | None:
@@ -150,18 +131,15 @@ def _free(nodes: Sequence[Alike], taken: Mapping[str, Taken]) -> Iterator[list[l
         yield [entries(order, found, some) for order, found, some in zip(orders, counts, chosen, strict=True)]
 
 
-def _shape(node: dict[str, Any], everywhere: set[tuple[str, str]]) -> dict[str, Any]:
+def shape(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes the shape of a node besides labels and amounts: its taints without their times, and a cordon."""
     spec = node.get("spec") or {}
     taints = [
         {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in spec.get("taints") or ()
     ]
     return {
-        "labels": {
-            key: value for key, value in labels_of(node).items() if key != _HOSTNAME and (key, value) not in everywhere
-        },
         "taints": sorted(taints, key=lambda taint: (taint.get("key", ""), taint.get("effect", ""))),
         "unschedulable": bool(spec.get("unschedulable")),
-        "allocatable": dict(node.get("status", {}).get("allocatable") or {}),
     }
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.names import links
+from agent.model.abridged import abridged
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Raw = dict[str, Any]
@@ -38,7 +39,7 @@ ANYWHERE = PodRanges()
 
 def of(target: Mapping[str, Any]) -> PodRanges:
     """The ranges that a Target names; what is no CIDR holds no address."""
-    shared = find_condition((target.get("status") or {}).get("conditions"), "ServicesShared") or {}
+    shared = condition_of(target, "ServicesShared") or {}
     strangers = {"False": links.NOT_FLAT, "True": (links.BY_GATEWAY,)}.get(shared.get("status", ""), ())
     strange = shared["reason"] if shared.get("reason") in strangers else ""
     named = (target.get("spec") or {}).get("podCIDRs")
@@ -115,8 +116,7 @@ def _entries(status: Raw) -> list[Raw]:
 
 def shown(addresses: list[str]) -> str:
     """The first few of a list."""
-    more = len(addresses) - _SHOWN
-    return ", ".join(addresses[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return abridged(addresses, _SHOWN)
 
 
 @lru_cache(maxsize=4096)

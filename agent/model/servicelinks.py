@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.conditions import Status, condition_of, set_condition
 from agent.api.kinds import SERVICE_LINKS, SERVICES
+from agent.model.abridged import abridged
 from agent.model.servicerule import misread, named_driver, namespace_of, no_driver, service_of
 
 Raw = dict[str, Any]
@@ -150,7 +151,7 @@ def said_by(name: str, link: Mapping[str, Any]) -> tuple[Finding, Finding]:
 
 
 def _said(name: str, type: str, link: Mapping[str, Any]) -> Finding:
-    said = find_condition((link.get("status") or {}).get("conditions"), f"{name}/{type}")
+    said = condition_of(link, f"{name}/{type}")
     bad: Status = "False" if type == PROGRAMMED else "Unknown"
     if said is None:
         return Finding(bad, "Pending", f"its controller has told no condition {name}/{type} here: see that it runs")
@@ -242,9 +243,8 @@ def _worst(found: Sequence[tuple[Pair, Finding]]) -> Finding | None:
         if worse:
             reason = min((each.reason for _, each in worse), key=lambda reason: reason == UNVERIFIED)
             these = [(pair, each) for pair, each in worse if each.reason == reason]
-            told = [f"{_callers(pair)} from {pair.source}: {each.message}" for pair, each in these[:_SHOWN]]
-            more = f"; and {len(these) - _SHOWN} more" if len(these) > _SHOWN else ""
-            return Finding(worse[0][1].status, reason, "; ".join(told) + more)
+            told = [f"{_callers(pair)} from {pair.source}: {each.message}" for pair, each in these]
+            return Finding(worse[0][1].status, reason, abridged(told, _SHOWN, "; "))
     return None
 
 

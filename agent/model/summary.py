@@ -17,9 +17,9 @@ from agent.api.names import links
 from agent.api.names.ocm import CLAIMS, USED
 from agent.model import flatness, nodeshapes
 from agent.model.free_capacity import Taken
+from agent.model.knownnodes import KnownNodes
 from agent.model.measured import write_used
-from agent.model.nodeshapes import Alike, encode, labels_of
-from agent.model.quantity import Quantity
+from agent.model.nodeshapes import Alike, encode
 from agent.model.requests import Amounts
 
 Detail = Literal["full", "minimal", "sums"]
@@ -44,15 +44,22 @@ def survey(nodes: Iterable[dict[str, Any]], detail: Detail = "full") -> Survey:
 
     :raises InvalidQuantity: if a node's status has none; no API server lets that pass
     """
-    real = [node for node in nodes if labels_of(node).get(names.PROVIDER_KEY) != names.PROVIDER_VALUE]
-    # How a sum is written depends on which amount comes first.
-    real.sort(key=lambda node: node["metadata"]["name"])
+    known = KnownNodes()
+    for number, node in enumerate(nodes):
+        known.put(node, str(number))
+    return survey_of(known, detail)
+
+
+def survey_of(known: KnownNodes, detail: Detail) -> Survey:
+    """The same of nodes that are known already."""
+    capacity, allocatable = known.totals()
+    full = detail == "full"
     return Survey(
-        labels=common_labels(real) if detail != "sums" else {},
-        capacity=_total(node.get("status", {}).get("capacity") or {} for node in real),
-        allocatable=_total(node.get("status", {}).get("allocatable") or {} for node in real),
-        alike=tuple(nodeshapes.group_alike(real)) if detail == "full" else None,
-        pods=flatness.of_nodes(real) if detail == "full" else (),
+        labels=known.common_labels() if detail != "sums" else {},
+        capacity=capacity,
+        allocatable=allocatable,
+        alike=tuple(known.alike()) if full else None,
+        pods=known.networks() if full else (),
     )
 
 
@@ -123,35 +130,3 @@ def summarise(
 ) -> dict[str, Any]:
     """`survey` and `summary` in one."""
     return summary(survey(nodes, detail), version=version, properties=properties, taken=taken, delegates=delegates)
-
-
-def common_labels(nodes: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """The labels on whose value all nodes that have them agree."""
-    values: dict[str, set[str]] = {}
-    for node in nodes:
-        for key, value in labels_of(node).items():
-            values.setdefault(key, set()).add(value)
-    return {key: next(iter(found)) for key, found in sorted(values.items()) if len(found) == 1}
-
-
-def steady(told: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The amounts to tell of a node: what was told last, unless a resource came, went, or moved by 1 % or more.
-
-    What kubelets call allocatable trembles on some clouds, and every write wakes all sources.
-    """
-    if told is None or told.keys() != now.keys():
-        return now
-    for resource, amount in now.items():
-        old, new = Quantity.of(told[resource]).nano, Quantity.of(amount).nano
-        if abs(new - old) * 100 >= max(old, new) > 0:
-            return now
-    return told
-
-
-def _total(amounts: Iterable[dict[str, str]]) -> dict[str, str]:
-    totals: dict[str, Quantity] = {}
-    for amount in amounts:
-        for resource, value in amount.items():
-            quantity = Quantity.of(value)
-            totals[resource] = totals[resource] + quantity if resource in totals else quantity
-    return {resource: str(total) for resource, total in sorted(totals.items())}

@@ -5,7 +5,7 @@ the pod's namespace, or else of a ClusterTarget; `clustertarget/us` is the Clust
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -162,11 +162,11 @@ def _is_flawed(text: str | None, *, ordered: bool) -> bool:
 def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
     """What names no targets among the annotations of an object: the field, and why not with the remedy."""
     said = level("", annotations)
-    for text, field, ordered in ((said.targets, said.targets_field, True), (said.allowed, said.allowed_field, False)):
+    for text, key, ordered in ((said.targets, said.targets_field, True), (said.allowed, said.allowed_field, False)):
         try:
             parse(text or "", ordered=ordered)
         except InvalidChoice as error:
-            yield f"metadata.annotations[{field}]", f"{error}; remove it to choose none here"
+            yield f"metadata.annotations[{key}]", f"{error}; remove it to choose none here"
 
 
 class Said(NamedTuple):
@@ -193,6 +193,13 @@ class TargetChoice:
     """Why it is not known what is meant, in words: then no target is admitted, and nothing that a pod has is taken."""
     own: frozenset[str] = frozenset()
     """Names of the Targets of the namespace."""
+    _preferences: dict[tuple[str, str], int] = field(default_factory=dict, init=False, repr=False)
+    """By namespace and name of targets that were asked about: every ranking asks about all of them."""
+
+    @property
+    def has_order(self) -> bool:
+        """Whether it prefers some targets to others."""
+        return self.chosen is not None and len(self.chosen.choice.groups) > 1
 
     def admits(self, target: Target) -> bool:
         """Whether the pods may go there."""
@@ -202,8 +209,12 @@ class TargetChoice:
         """The group that a target belongs to, 0 for the most preferred; their number for one that is not chosen."""
         if self.chosen is None:
             return 0
-        found = self.chosen.choice.group_of(self._called(target))
-        return len(self.chosen.choice.groups) if found is None else found
+        key = (target.namespace, target.title)
+        known = self._preferences.get(key)
+        if known is None:
+            found = self.chosen.choice.group_of(self._called(target))
+            known = self._preferences[key] = len(self.chosen.choice.groups) if found is None else found
+        return known
 
     def refusal(self, target: Target) -> str:
         """Why the pods may not go there, in words; empty where they may."""

@@ -33,7 +33,7 @@ _Asked = tuple[Kind, str | None, str, str, Reduce | None]
 
 
 class Watches(Protocol):
-    """Those of one cluster."""
+    """The watches of one cluster."""
 
     def alive(self) -> Iterator[Informer]:
         """Those that go on."""

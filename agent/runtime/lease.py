@@ -33,7 +33,7 @@ LEADER = Gauge("flotilla_leader", "Whether this replica leads (1) or waits for i
 
 @dataclass(frozen=True)
 class LeaseTimes:
-    """Seconds; client-go's manner, but short enough for a leader that dies to be followed within 15 s."""
+    """Times of leader election in seconds: client-go's scheme, but a leader that dies is followed within 15 s."""
 
     duration: float = 12.0
     """How long others wait after the last renewal they saw."""

@@ -36,7 +36,7 @@ class WorkerFailed(Exception):
 
 
 class Worker:
-    """Asks the function that `serves` names, as `package.module:function`, from bytes to bytes."""
+    """Calls a function from bytes to bytes in another process; `serves` names it as `package.module:function`."""
 
     def __init__(self, serves: str, cpu_seconds: float = CPU_SECONDS) -> None:
         self._serves = serves

@@ -27,7 +27,7 @@ WEBHOOK_KUBECONFIG = "pki/webhook.kubeconfig"
 
 @dataclass(frozen=True)
 class Context:
-    """Everything a command line is made of."""
+    """What a component's command line is made of."""
 
     plan: Plan
     cluster: ClusterPlan

@@ -7,6 +7,7 @@ import yaml
 
 from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
+from agent.api.conditions import is_true
 from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -151,10 +152,10 @@ async def is_usable(client: Client, cluster: ClusterPlan) -> bool:
 
 
 def _is_node_ready(node: manifests.Manifest) -> bool:
-    conditions = node.get("status", {}).get("conditions") or ()
     taints = node.get("spec", {}).get("taints") or ()
-    ready = any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
-    return ready and all(taint["key"] != _NOT_READY for taint in taints)
+    return is_true(node.get("status", {}).get("conditions"), "Ready") and all(
+        taint["key"] != _NOT_READY for taint in taints
+    )
 
 
 def _crds() -> list[manifests.Manifest]:
@@ -162,5 +163,4 @@ def _crds() -> list[manifests.Manifest]:
 
 
 def _is_established(crd: manifests.Manifest) -> bool:
-    conditions = crd.get("status", {}).get("conditions") or ()
-    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
+    return is_true(crd.get("status", {}).get("conditions"), "Established")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition, set_condition
+from agent.api.conditions import condition_of, find_condition, set_condition
 from agent.api.kinds import PODS
 from agent.clusters.deps import Deps
 from agent.clusters.field_owners import untracked
@@ -184,4 +184,4 @@ class ProxyWriter:
 
 
 def _scheduled(proxy: Mapping[str, Any]) -> Mapping[str, Any]:
-    return find_condition((proxy.get("status") or {}).get("conditions"), "PodScheduled") or {}
+    return condition_of(proxy, "PodScheduled") or {}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClusterTotals:
-    """Of the nodes that take pods: what a cordoned one has left is not free. Amounts are in 10^-9 of the base unit."""
+    """Sums over the nodes that take pods (what a cordoned one has left is not free), in 10^-9 of the base unit."""
 
     allocatable: Amounts
     """Sums."""

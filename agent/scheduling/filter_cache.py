@@ -15,7 +15,7 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class CachedResult:
-    """Of one target. `rejection` is the first of `hard` and `node_fit`."""
+    """What filters and scorers said of one target. `rejection` is the first of `hard` and `node_fit`."""
 
     __slots__ = (
         "by_pod",

@@ -56,7 +56,7 @@ class Ranking:
         """
         roomless = [each for each, why in self.rejected if why.reason in NO_ROOM and each.node_name in held]
         found = [*self.order, *roomless, *self.pending]
-        if self.choice is not None:
+        if self.choice is not None and self.choice.has_order:
             found.sort(key=self.choice.preference)
         return tuple(dict.fromkeys(target.node_name for target in found))
 
@@ -102,7 +102,7 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
         feasible, rejected = _divide(entries, across)
     parts, by_pod = _parts(pod, feasible, across, weights), _part_by_pod(pod, targets, weights)
     ranked = _ordered(feasible, by_pod, parts, turn)
-    if pod.choice is not None:
+    if pod.choice is not None and pod.choice.has_order:
         ranked.sort(key=pod.choice.preference)
     tried = [target for target in ranked if target.node_name in pod.attempts] if pod.attempts else []
     untried = [target for target in ranked if target.node_name not in pod.attempts] if tried else ranked

@@ -20,11 +20,12 @@ from hack.benchmarks.burst import Burst, burst
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.gateway import STREAM_MIB, gateway
-from hack.benchmarks.idle import idle
+from hack.benchmarks.idle import TARGETS, idle
 from hack.benchmarks.links import LINKS, TARGETS_ALL, links
 from hack.benchmarks.logs import LOG_MIB, logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.move import MOVED, move
+from hack.benchmarks.nodes import NODES_ALL, nodes
 from hack.benchmarks.place import PODS, place
 from hack.benchmarks.placement import placements
 from hack.benchmarks.services import services
@@ -80,8 +81,10 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = links((options.links, options.targets), progress)
         case "gateway":
             work = gateway(options.mib, progress)
+        case "nodes":
+            work = nodes(options.nodes, progress)
         case _:
-            work = idle(progress)
+            work = idle(options.targets, progress)
     return asyncio.run(until_signal("hack/bench", work))
 
 
@@ -107,7 +110,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     mixes = benchmarks.add_parser("mixed", help="N small pods alone, then beside pods that fit nowhere")
     mixes.add_argument("--pods", type=count, default=SMALL, metavar="N", help=f"how many small pods (default {SMALL})")
     mixes.add_argument("--big", type=count, default=BIG, metavar="N", help=f"how many that fit nowhere (default {BIG})")
-    idles = benchmarks.add_parser("idle", help="what an agent with 20 targets costs while nothing happens")
+    idles = benchmarks.add_parser("idle", help="what an agent with many targets costs while nothing happens")
+    idles.add_argument(
+        "--targets", type=count, default=TARGETS, metavar="N", help=f"how many Targets (default {TARGETS})"
+    )
+    many = benchmarks.add_parser("nodes", help="the agent of a target with thousands of nodes: memory, and summaries")
+    many.add_argument("--nodes", type=count, default=NODES_ALL, metavar="N", help=f"how many (default {NODES_ALL})")
     places = benchmarks.add_parser("place", help="the pure ranking of one pod over 100 and 1,000 targets, no clusters")
     places.add_argument("--pods", type=count, default=PODS, metavar="N", help=f"how many pods (default {PODS})")
     shared = benchmarks.add_parser("services", help="100 Services: from the last pod Ready to all EndpointSlices right")
@@ -143,7 +151,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     linked.add_argument(
         "--targets", type=count, default=TARGETS_ALL, metavar="N", help=f"over how many Targets (default {TARGETS_ALL})"
     )
-    for parser_ in (bursts, mixes, idles, places, shared, follows, moves, streams, decided, gates, apps, linked):
+    for parser_ in (bursts, mixes, idles, many, places, shared, follows, moves, streams, decided, gates, apps, linked):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

@@ -8,9 +8,12 @@ from typing import Literal
 from hack.benchmarks import counters
 from hack.benchmarks.lab import BENCH, OURS, Phase
 from hack.benchmarks.latency import Latency
+from hack.benchmarks.procfs import Usage
 from hack.benchmarks.run import Run
+from hack.benchmarks.stats import Spread
 
 _KIB_PER_MIB = 1024
+_FEW_TARGETS = 20
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,20 @@ def mixed_budgets(alone: Sequence[Run], beside: Sequence[Run]) -> list[Budget]:
     return [Budget("p99 creation to Running of the small pods, beside / alone", ratio, "most", 1.2, "")]
 
 
-def idle_budgets(phase: Phase, source: str) -> list[Budget]:
-    """The budgets of a source agent with 20 targets and nothing to do."""
+def idle_budgets(phase: Phase, source: str, targets: int) -> list[Budget]:
+    """The budgets of a source agent with so many targets and nothing to do; meant for 20 and for 100."""
+    percent, limit = phase.cpu[f"{source}/agent"] / phase.seconds * 100, 2.0 if targets <= _FEW_TARGETS else 5.0
     return [
-        Budget("source agent CPU, of one core", phase.cpu[f"{source}/agent"] / phase.seconds * 100, "most", 2.0, "%"),
+        Budget(f"source agent CPU, {targets} targets, of one core", percent, "most", limit, "%"),
         Budget("API writes other than leases", float(_other_than_leases(phase.writes)), "most", 0.0, ""),
+    ]
+
+
+def nodes_budgets(count: int, usage: Usage, told: Spread) -> list[Budget]:
+    """The budgets of the agent of a target with many nodes; meant for 5,000."""
+    return [
+        Budget(f"target agent RSS, {count:,} nodes", usage.rss / _KIB_PER_MIB, "most", 250.0, "MiB"),
+        Budget("a change of a node until the summary tells it, p99", told.p99, "most", 1.0, "s"),
     ]
 
 

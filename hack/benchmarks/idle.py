@@ -1,4 +1,4 @@
-"""The idle benchmark: what a source agent with 20 targets costs while nothing happens."""
+"""The idle benchmark: what a source agent with many targets costs while nothing happens."""
 
 import asyncio
 from typing import Any
@@ -11,33 +11,41 @@ from hack.benchmarks.joining import join
 from hack.benchmarks.lab import Lab, open_lab, phase, until
 
 SOURCE, _ = CLUSTERS = ("cd", "us")
-TARGET_COUNT = 20
+TARGETS = 20
 """Namespaces of one cluster, each with a Source there and a Target of its own here."""
 SETTLE_SECONDS = 15.0
+_JOINED_AT_ONCE = 20
+_PATIENCE_SECONDS = 300.0
 MEASURE_SECONDS = 30.0
 
 
-async def idle(progress: Progress) -> tuple[list[str], dict[str, Any]]:
+async def idle(targets: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
     """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
     async with open_lab(CLUSTERS, 3, 110, progress) as lab:
-        await asyncio.gather(*(join(lab, f"team-{number}", lab.targets[0]) for number in range(TARGET_COUNT)))
-        await until(f"{TARGET_COUNT} virtual nodes take pods", lambda: takes_pods(lab, TARGET_COUNT))
+        slots = asyncio.Semaphore(_JOINED_AT_ONCE)
+        await asyncio.gather(*(_join(lab, slots, f"team-{number}") for number in range(targets)))
+        await until(f"{targets} virtual nodes take pods", lambda: takes_pods(lab, targets), _PATIENCE_SECONDS)
         await _wait(lab, "settling", SETTLE_SECONDS)
         before = await lab.sample()
         await _wait(lab, "measuring", MEASURE_SECONDS)
         found = phase(before, await lab.sample())
-    budgets = idle_budgets(found, SOURCE)
+    budgets = idle_budgets(found, SOURCE, targets)
     figures = {
         "benchmark": "idle",
-        "targets": TARGET_COUNT,
+        "targets": targets,
         "seconds": found.seconds,
         "cpu_seconds": found.cpu,
         "strangers_cpu_seconds": found.strangers,
         "writes": found.writes,
         "budgets": report.budget_figures(budgets),
     }
-    lines = [*report.idle_lines(found, TARGET_COUNT), *report.budget_lines(budgets), *report.disturbance([found])]
+    lines = [*report.idle_lines(found, targets), *report.budget_lines(budgets), *report.disturbance([found])]
     return lines, figures
+
+
+async def _join(lab: Lab, slots: asyncio.Semaphore, name: str) -> None:
+    async with slots:
+        await join(lab, name, lab.targets[0])
 
 
 async def _wait(lab: Lab, what: str, seconds: float) -> None:

@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from agent.api.kinds import PODS, Kind
+from agent.api.kinds import CHAPERONS, PODS, Kind
 from agent.api.names import chaperon
 from agent.kube.client import Client
 from agent.kube.informer import Informer
@@ -29,11 +29,14 @@ _PATIENCE_SECONDS = 10.0
 @dataclass(frozen=True)
 class Latency:
     """`sent`: from sending the change to the target's API server to seeing it on the proxy. `seen`: from seeing it on
-    the delegate, by a watch like the one that sees it on the proxy."""
+    the delegate, by a watch like the one that sees it on the proxy; `told` and `home` are its two parts: from the
+    delegate to the PodChaperon, which is the target's agent, and from there to the proxy, which is the source's."""
 
     tries: int
     sent: stats.Spread
     seen: stats.Spread
+    told: stats.Spread
+    home: stats.Spread
 
 
 class _Condition(msgspec.Struct):
@@ -61,7 +64,7 @@ class Sightings:
     def __init__(
         self,
         client: Client,
-        namespace: str,
+        namespace: str | None,
         name: str,
         kind: Kind = PODS,
         rounds: Callable[[bytes], Iterable[str]] = conditions,
@@ -94,13 +97,16 @@ async def measure(lab: Lab, namespace: str, tries: int = TRIES) -> Latency:
     try:
         delegate = chaperon(NAME, created["metadata"]["uid"])
         target = await _target(lab, namespace, delegate)
-        proxy_side = Sightings(lab.source, namespace, NAME)
-        target_side = Sightings(target, namespace, delegate)
+        stages = (
+            Sightings(target, namespace, delegate),
+            Sightings(target, namespace, delegate, CHAPERONS),
+            Sightings(lab.source, namespace, NAME),
+        )
         async with Supervisor("bench") as supervisor:
-            for sightings in (proxy_side, target_side):
+            for sightings in stages:
                 supervisor.spawn("watch", sightings.informer.run)
                 await sightings.informer.synced.wait()
-            return await _rounds(target, delegate, namespace, proxy_side, target_side, tries)
+            return await _rounds(target, delegate, namespace, stages, tries)
     finally:
         await lab.source.delete(PODS, NAME, namespace)
 
@@ -118,10 +124,8 @@ async def _target(lab: Lab, namespace: str, delegate: str) -> Client:
     raise BenchError(f"the pod for the latency is Running, but no target has its delegate {delegate}")
 
 
-async def _rounds(
-    target: Client, delegate: str, namespace: str, proxy_side: Sightings, target_side: Sightings, tries: int
-) -> Latency:
-    sent, seen = [], []
+async def _rounds(target: Client, delegate: str, namespace: str, stages: Sequence[Sightings], tries: int) -> Latency:
+    sent, seen, told, home = (list[float]() for _ in range(4))
     for number in range(tries):
         round_ = f"round {number}"
         condition = {"type": CONDITION, "status": "True", "message": round_}
@@ -130,10 +134,12 @@ async def _rounds(
             PODS, delegate, {"status": {"conditions": [condition]}}, namespace, sub="status", style="strategic"
         )
         try:
-            there, home = await target_side.of(round_), await proxy_side.of(round_)
+            on_delegate, on_chaperon, on_proxy = [await stage.of(round_) for stage in stages]
         except TimeoutError:
             raise BenchError(f"a change of delegate {delegate} in {target.name} did not reach its proxy") from None
-        sent.append(home - began)
-        seen.append(home - there)
+        sent.append(on_proxy - began)
+        seen.append(on_proxy - on_delegate)
+        told.append(on_chaperon - on_delegate)
+        home.append(on_proxy - on_chaperon)
         await asyncio.sleep(PAUSE_SECONDS)
-    return Latency(tries, stats.Spread.of(sent), stats.Spread.of(seen))
+    return Latency(tries, *(stats.Spread.of(times) for times in (sent, seen, told, home)))

@@ -4,6 +4,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from agent.api.names import SHORT_PREFIX
+from agent.api.names.moves import TARGETS
+from agent.model.targetchoice import combine, level
 from agent.scheduling.demand import template_of
 from agent.scheduling.placed import Decided, Placed, Reference, shares
 from agent.scheduling.ranking import rank
@@ -37,9 +40,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "equal pods that keep others away": {"affinity": {"podAntiAffinity": _APART}},
 }
 DIFFERENT = "every pod differs"
-PLACED = "equal pods that follow a Placement"
-_PLACED_TARGETS, _PLACED_RATIO = 100, 1.2
-"""What a Placement that decides for all targets may cost a ranking, where every other score has to be added up."""
+PLACED, CHOSEN = "equal pods that follow a Placement", "equal pods that name their targets"
+_MORE_TARGETS = 100
+_MOST = {PLACED: 1.2, CHOSEN: 2.0}
+"""What a Placement that decides for all targets, and an annotation that names all in two groups, may cost a ranking,
+where every other score has to be added up."""
 
 
 def place(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
@@ -50,7 +55,7 @@ def place(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
     budgets: list[Budget] = []
     for targets, limit in _BUDGETS_MS.items():
         plain: Spread | None = None
-        for name in (*KINDS, PLACED, DIFFERENT):
+        for name in (*KINDS, PLACED, CHOSEN, DIFFERENT):
             spread = _measured(targets, name, pods)
             row = {"targets": targets, "pods": name, "p50_ms": spread.p50, "p99_ms": spread.p99}
             figures["rankings"].append(row)
@@ -58,9 +63,9 @@ def place(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
             if name == next(iter(KINDS)):
                 budgets.append(Budget(f"ranking over {targets} targets, p99", spread.p99, "most", limit, "ms"))
                 plain = spread
-            if name == PLACED and plain is not None and targets == _PLACED_TARGETS:
-                what = f"the same with a Placement that decides for all {targets}, p50 / p50"
-                budgets.append(Budget(what, spread.p50 / plain.p50, "most", _PLACED_RATIO, "times"))
+            if name in _MOST and plain is not None and targets == _MORE_TARGETS:
+                what = f"{name}, all {targets}, p50 / p50 of the first"
+                budgets.append(Budget(what, spread.p50 / plain.p50, "most", _MOST[name], "times"))
     lines += ["", *(_told(budget) for budget in budgets)]
     figures["budgets"] = [{"name": b.name, "measured": b.measured, "limit": b.limit, "kept": b.kept} for b in budgets]
     return lines, figures
@@ -81,9 +86,12 @@ def _measured(targets: int, name: str, count: int) -> Spread:
     pods = _different() if name == DIFFERENT else _equal(KINDS.get(name, {}))
     decided = (Decided(info.managed_cluster, number) for number, info in enumerate(infos))
     placed = Placed(Reference("web"), shares(decided)) if name == PLACED else None
+    named = [info.title for info in infos]
+    text = f"{','.join(named[: targets // 2])} > {','.join(named[targets // 2 :])}"
+    choice = combine([level("web", {SHORT_PREFIX + TARGETS: text})]) if name == CHOSEN else None
     times: list[float] = []
     for turn in range(count):
-        pod_info = next(pods).following(placed)
+        pod_info = next(pods).following(placed).choosing(choice)
         started = time.thread_time()
         order = rank(pod_info, infos, usages, weights, turn=turn).order
         times.append((time.thread_time() - started) * 1000)

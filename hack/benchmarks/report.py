@@ -90,7 +90,12 @@ def writes(elected: Run) -> list[str]:
 def latency_lines(latency: Latency) -> list[str]:
     """Latency of a status change in the idle system."""
     rows = [[f"status latency, idle ({latency.tries} tries)", "p50", "p99", "longest"]]
-    for name, spread in (("from sending the change", latency.sent), ("from seeing it on the delegate", latency.seen)):
+    for name, spread in (
+        ("from sending the change", latency.sent),
+        ("from seeing it on the delegate", latency.seen),
+        ("  until it is on the PodChaperon", latency.told),
+        ("  from there to the proxy pod", latency.home),
+    ):
         rows.append([name, *(f"{value * 1000:.1f} ms" for value in (spread.p50, spread.p99, spread.longest))])
     return ["", *table(rows)]
 

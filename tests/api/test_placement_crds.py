@@ -127,20 +127,25 @@ async def sets_and_clusters_have_the_references_defaults_and_refusals(client: Cl
     other = {"clusterSelector": {"selectorType": "LegacyClusterSetLabel"}}
     with pytest.raises(Invalid, match="selectorType"):
         await client.create(MANAGED_CLUSTER_SETS, made(MANAGED_CLUSTER_SETS, "wrong", spec=other))
+    managed = {"managedNamespaces": [{"name": "shop"}]}
+    found = await client.patch(MANAGED_CLUSTER_SETS, namespace, {"spec": managed})
+    assert found["spec"]["managedNamespaces"] == managed["managedNamespaces"]
+    with pytest.raises(Invalid, match="managedNamespaces"):
+        await client.patch(MANAGED_CLUSTER_SETS, namespace, {"spec": {"managedNamespaces": [{"name": "Shop"}]}})
     empty = made(MANAGED_CLUSTER_SET_BINDINGS, spec={"clusterSet": ""})
     with pytest.raises(Invalid, match="clusterSet"):
         await client.create(MANAGED_CLUSTER_SET_BINDINGS, empty, namespace)
     taints = [{"key": "a.b/c", "effect": "NoSelect", "timeAdded": None}]
-    spec = {"hubAcceptsClient": True, "taints": taints}
-    found = await client.create(MANAGED_CLUSTERS, made(MANAGED_CLUSTERS, namespace, spec=spec))
-    assert found["spec"]["leaseDurationSeconds"] == 60
+    # Nothing of a spec has to be there: who makes a cluster on a hub may leave its acceptance to somebody else.
+    found = await client.create(MANAGED_CLUSTERS, made(MANAGED_CLUSTERS, namespace, spec={"taints": taints}))
+    assert found["spec"] == {"taints": taints, "leaseDurationSeconds": 60}
     claims = {"clusterClaims": [{"name": "id.k8s.io", "value": "v" * 1024}], "allocatable": {"cpu": 4, "memory": "1Gi"}}
+    claims |= {"managedNamespaces": [{"clusterSet": "prod", "name": "shop"}]}
     patched = await client.patch(MANAGED_CLUSTERS, namespace, {"status": claims}, sub="status")
     assert patched["status"] == claims
     for wrong, field in (
         ({"taints": [{"key": "a", "effect": "NoSchedule"}]}, "effect"),
         ({"taints": [{"key": "a b", "effect": "NoSelect"}]}, "key"),
-        ({"hubAcceptsClient": None}, "hubAcceptsClient"),
     ):
         with pytest.raises(Invalid, match=field):
             await client.patch(MANAGED_CLUSTERS, namespace, {"spec": wrong})
@@ -160,7 +165,7 @@ async def scores_and_decisions_are_status_alone(client: Client, namespace: str) 
         with pytest.raises(Invalid, match="value"):
             await client.patch(ADDON_PLACEMENT_SCORES, "x", {"status": {"scores": wrong}}, namespace, sub="status")
     await client.create(PLACEMENT_DECISIONS, made(PLACEMENT_DECISIONS), namespace)
-    decided = {"decisions": [{"clusterName": "c2", "reason": "Steady 100", "score": -152}]}
+    decided = {"decisions": [{"clusterName": "c2", "reason": "Steady 100", "score": -(2**40)}]}
     found = await client.patch(PLACEMENT_DECISIONS, "x", {"status": decided}, namespace, sub="status")
     assert found["status"] == decided
     bare = {"status": {"decisions": [{"clusterName": "c2"}]}}

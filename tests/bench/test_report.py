@@ -53,7 +53,13 @@ def make(running: float, p50: float, p99: float, gone: float) -> Run:
 
 PLAIN = make(1.0, 0.5, 1.0, 2.0)
 ELECTED = make(2.0, 1.0, 4.0, 5.0)
-LATENCY = Latency(50, sent=Spread(0.015, 0.090, 0.1), seen=Spread(0.01, 0.02, 0.03))
+LATENCY = Latency(
+    50,
+    sent=Spread(0.015, 0.090, 0.1),
+    seen=Spread(0.01, 0.02, 0.03),
+    told=Spread(0.004, 0.01, 0.02),
+    home=Spread(0.006, 0.01, 0.02),
+)
 
 
 def by_name(budgets: list[Budget]) -> dict[str, Budget]:
@@ -132,11 +138,17 @@ def test_what_pods_that_fit_nowhere_may_cost_the_others(p99: float, kept: bool) 
 
 
 def test_an_idle_agent_may_write_leases_only() -> None:
-    budgets = by_name(idle_budgets(PHASE, "cd"))
-    assert budgets["source agent CPU, of one core"].measured == pytest.approx(10.0)
+    budgets = by_name(idle_budgets(PHASE, "cd", 20))
+    assert budgets["source agent CPU, 20 targets, of one core"].measured == pytest.approx(10.0)
     assert budgets["API writes other than leases"].measured == 270.0
     quiet = Phase(30.0, {"cd/agent": 0.3}, 0.0, {"source-agent PUT leases 200": 60.0})
-    assert all(budget.kept for budget in idle_budgets(quiet, "cd"))
+    assert all(budget.kept for budget in idle_budgets(quiet, "cd", 20))
+
+
+@pytest.mark.parametrize(("targets", "kept"), [(20, False), (100, True)])
+def test_many_targets_may_cost_more(targets: int, kept: bool) -> None:
+    busy = Phase(30.0, {"cd/agent": 1.2}, 0.0, {})
+    assert [budget.kept for budget in idle_budgets(busy, "cd", targets)] == [kept, True]
 
 
 @pytest.mark.parametrize(("at", "kept"), [("least", True), ("most", True)])

@@ -22,7 +22,7 @@ from agent.api.admission import policies as made
 from agent.api.crds import crds, placement_crds
 from agent.api.kinds import PODS
 from agent.api.ownroles import AGENT
-from agent.api.placementroles import AGENT_GRANTS
+from agent.api.placementroles import AGENT_GRANTS, SERVE_PLACEMENTS
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, FEATURES, RUN, SOURCE, rules
 from agent.cli.checks import clusters, namespaces, remote, rights, targets, webhook
 from agent.cli.checks.about import skew_of
@@ -403,6 +403,8 @@ def test_placements_that_the_agent_may_not_evaluate_any_more_are_told() -> None:
     lacking = Rights("x", AGENT_GRANTS)
     brought = {crd["metadata"]["name"]: crd for crd in placement_crds()}
     assert "set agent.placement.crds=true" in only(rights.placements, view(rights=lacking, crds=brought))
+    half = Rights("x", tuple(grant for grant in AGENT_GRANTS if grant.feature == SERVE_PLACEMENTS))
+    assert "may not keep ManagedClusters" in only(rights.placements, view(rights=half, crds=brought))
     foreign = {name: {**crd, "metadata": {"name": name}} for name, crd in brought.items()}
     for well in (view(crds=brought), view(rights=lacking, crds=foreign), view(rights=lacking)):
         assert bad(rights.placements, well) == []

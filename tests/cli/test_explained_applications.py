@@ -50,6 +50,13 @@ def test_bundles_are_told_with_clusters_scores_calls_and_what_is_missing() -> No
     assert unused == "Not applied, for no workload refers to it: ConfigMap demo/unused"
 
 
+def test_calls_of_services_that_are_there_without_it_are_told() -> None:
+    spec = spec_of(workload("web", spec=container(env=[{"name": "A", "value": "old:80"}])), own=[{"name": "web"}])
+    assert [each.calls for each in explanation_of(psm(spec), ()).bundles] == [[]]
+    live = {("demo", "old"): frozenset([80])}
+    assert [each.calls for each in explanation_of(psm(spec), (), live).bundles] == [["demo/old:80"]]
+
+
 def test_what_is_wrong_is_told_before_anybody_has_looked() -> None:
     heading, *wrong = text(psm(spec_of(manifest("PersistentVolume"), common=(SET, "x"))))
     assert heading.endswith("nobody has looked at it yet: see that the agent runs with agent.p2code.enabled")

@@ -10,7 +10,7 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, NODES, PODS, TARGETS
 from agent.cli.fleet import show
 from agent.cli.fleet.lines import TargetLine, pod_lines, target_lines, unplaced
-from agent.cli.fleet.source_queries import Fleet, connection_of
+from agent.cli.fleet.source_queries import SourceView, connection_of
 from agent.cli.fleet.target_queries import Answer, Delegate
 from agent.cli.fleet.units import age, cores, size
 from agent.cli.options import Output
@@ -62,8 +62,8 @@ def pod(name: str, on: str = "", phase: str = "Running", claim: str = "", **stat
     return obj(PODS, {"metadata": metadata, "spec": {"nodeName": on}, "status": {"phase": phase, **status}})
 
 
-def fleet(targets: list[Object], nodes: list[Object], *pods: Object) -> Fleet:
-    return Fleet(tuple(targets), {each.name: each for each in nodes}, pods)
+def fleet(targets: list[Object], nodes: list[Object], *pods: Object) -> SourceView:
+    return SourceView(tuple(targets), {each.name: each for each in nodes}, pods)
 
 
 def line(*args: Any, answers: dict[tuple[str, str], Answer] | None = None) -> TargetLine:

@@ -1,6 +1,7 @@
 """What `flotilla move` and `flotilla moves` make of pods, owners and targets; without clusters."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,11 +11,12 @@ import typer
 from agent.api.kinds import DEPLOYMENTS, NAMESPACES, PODS, STATEFUL_SETS
 from agent.cli.move import _asked as asked
 from agent.cli.moving.asking import Move, written
-from agent.cli.moving.fates import Fate, fates_table, verdict_of, with_targets
+from agent.cli.moving.fates import Fate, Verdict, fates_table, verdict_of, with_targets
 from agent.cli.moving.objects import InvalidName, Named, named, object_names, said, value_of
 from agent.cli.moving.world import Meant, homes_of
-from agent.controllers.mover.owners import Asked, owner
-from agent.controllers.mover.view import Pod
+from agent.controllers.mover.owners import OwnerPods, owner
+from agent.controllers.mover.together import Member, together
+from agent.controllers.mover.view import Pod, Together
 from agent.kube.store import Object
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.rejection import Rejection
@@ -89,20 +91,20 @@ MISPLACED = Pod("web-1", "u-1", cause="Targets", told="Misplaced: words of befor
 @pytest.mark.parametrize(
     ("made_by", "view", "moves", "reason", "how", "final"),
     [
-        (owner("ReplicaSet", REPLICA_SET, None, Asked()), MISPLACED, True, "", "its replacement first", False),
+        (owner("ReplicaSet", REPLICA_SET, None, OwnerPods()), MISPLACED, True, "", "its replacement first", False),
         (
-            owner("StatefulSet", REPLICA_SET, None, Asked()),
+            owner("StatefulSet", REPLICA_SET, None, OwnerPods()),
             MISPLACED,
             True,
             "",
             "evicted: a StatefulSet has one pod of a name",
             False,
         ),
-        (owner("Job", REPLICA_SET, None, Asked()), MISPLACED, False, "Held", "the pods of a Job finish", True),
-        (owner("", None, None, Asked()), MISPLACED, False, "Held", "nothing makes it again", True),
-        (owner("ReplicaSet", REPLICA_SET, PAUSED, Asked()), MISPLACED, False, "Held", "is paused", False),
+        (owner("Job", REPLICA_SET, None, OwnerPods()), MISPLACED, False, "Held", "the pods of a Job finish", True),
+        (owner("", None, None, OwnerPods()), MISPLACED, False, "Held", "nothing makes it again", True),
+        (owner("ReplicaSet", REPLICA_SET, PAUSED, OwnerPods()), MISPLACED, False, "Held", "is paused", False),
         (
-            owner("ReplicaSet", REPLICA_SET, None, Asked()),
+            owner("ReplicaSet", REPLICA_SET, None, OwnerPods()),
             Pod("w", "u", cause="Targets", data=True, stays="the volume of its claim x is there"),
             False,
             "DataElsewhere",
@@ -110,7 +112,7 @@ MISPLACED = Pod("web-1", "u-1", cause="Targets", told="Misplaced: words of befor
             True,
         ),
         (
-            owner("ReplicaSet", REPLICA_SET, None, Asked()),
+            owner("ReplicaSet", REPLICA_SET, None, OwnerPods()),
             Pod("w", "u", cause="Targets", answers=False),
             False,
             "Held",
@@ -118,16 +120,16 @@ MISPLACED = Pod("web-1", "u-1", cause="Targets", told="Misplaced: words of befor
             False,
         ),
         (
-            owner("StatefulSet", REPLICA_SET, None, Asked()),
+            owner("StatefulSet", REPLICA_SET, None, OwnerPods()),
             Pod("w", "u", cause="Lost", answers=False),
             False,
             "IdentityMayRun",
             "it may still run there",
             True,
         ),
-        (owner("Job", REPLICA_SET, None, Asked()), Pod("w", "u"), False, "Placed", "it is where it may be", False),
+        (owner("Job", REPLICA_SET, None, OwnerPods()), Pod("w", "u"), False, "Placed", "it is where it may be", False),
         (
-            owner("Job", REPLICA_SET, None, Asked()),
+            owner("Job", REPLICA_SET, None, OwnerPods()),
             Pod("w", "u", placed=False),
             True,
             "",
@@ -146,14 +148,42 @@ def test_what_becomes_of_a_pod_is_what_the_mover_would_do(
 
 
 def test_a_pod_that_moves_already_is_not_begun_again() -> None:
-    made_by = owner("ReplicaSet", REPLICA_SET, None, Asked())
+    made_by = owner("ReplicaSet", REPLICA_SET, None, OwnerPods())
     for found in (verdict_of(made_by, MISPLACED, replaced=True), verdict_of(made_by, MISPLACED, replaced=False)):
         assert found.moves
     assert verdict_of(made_by, MISPLACED, replaced=True).how == "it moves already"
 
 
+GROUP = Member("db-0", "StatefulSet", EU, "Targets", move="evict", size="1", on_failure="restart")
+
+
+@pytest.mark.parametrize(
+    ("said", "moves", "how", "final"),
+    [
+        (GROUP, True, "its group starts again as a whole, once there is room for all of it", False),
+        (replace(GROUP, on_failure=""), False, "not so of pod db-0", True),
+        (replace(GROUP, move=""), False, "not so of pod db-0", True),
+        (replace(GROUP, size="many"), False, "do not agree", True),
+        (replace(GROUP, claim="data"), False, "the volume of claim data of pod db-0 is there", True),
+        (replace(GROUP, cause="Lost", answers=False), False, "may still run", True),
+        (replace(GROUP, answers=False), False, "does not answer", False),
+        (replace(GROUP, node="", deleting=False, cause=""), True, "its group starts again already", False),
+    ],
+)
+def test_a_pod_of_a_group_goes_where_the_whole_group_may(said: Member, moves: bool, how: str, final: bool) -> None:
+    view = replace(MISPLACED, together=together("a", [said], lambda: ""))
+    for options in (OwnerPods("evict"), OwnerPods()):
+        found = verdict_of(owner("StatefulSet", REPLICA_SET, None, options), view, replaced=False)
+        assert (found.moves, found.final) == (moves, final)
+        assert how in found.how
+    alone = verdict_of(
+        owner("ReplicaSet", REPLICA_SET, None, OwnerPods()), replace(view, together=Together()), replaced=False
+    )
+    assert alone == Verdict(moves=False, reason="Held", how="the pods of its group are not replaced one by one")
+
+
 def test_it_goes_nowhere_where_no_target_may_take_it() -> None:
-    verdict = verdict_of(owner("ReplicaSet", REPLICA_SET, None, Asked()), MISPLACED, replaced=False)
+    verdict = verdict_of(owner("ReplicaSet", REPLICA_SET, None, OwnerPods()), MISPLACED, replaced=False)
     us = target_info("us")
     assert with_targets(verdict, Ranking((us,), 1, ())) == (verdict, ("us",))
     full, to = with_targets(verdict, Ranking((), 0, ((us, Rejection("Cordoned", "it is cordoned")),)))
@@ -216,6 +246,6 @@ def test_a_pod_that_must_not_run_twice_goes_once_its_fence_or_a_person_says_so(
     home = homes_of([target("eu", status, **said)])[EU]
     certified, left = home.certified, home.fence(pod("db-0", fence_kept=kept), 30.0, NOW)
     view = Pod("db-0", "u", cause="Lost", answers=home.answers, certified=certified, fence=left)
-    found = verdict_of(owner("StatefulSet", REPLICA_SET, None, Asked()), view, replaced=False)
+    found = verdict_of(owner("StatefulSet", REPLICA_SET, None, OwnerPods()), view, replaced=False)
     assert (found.moves, found.reason) == (moves, "" if moves else "IdentityMayRun")
     assert how in found.how

@@ -26,7 +26,7 @@ from agent.clusters.outcomes import Refusal, Remaining
 from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.discovery import Discovery
-from agent.kube.errors import KubeError
+from agent.kube.errors import KubeError, NotFound
 from agent.kube.informer import Informer
 from agent.kube.session import Session
 from agent.model.applied import Place
@@ -281,8 +281,18 @@ async def test_an_account_that_may_not_create_secrets_cannot_make_one(
         assert 'cannot list resource "deployments"' in refusal.message
 
 
+@pytest.mark.parametrize(
+    ("account", "remedy"),
+    [
+        ("p2code", "add the namespace {} to agent.p2code.namespaces of the chart"),
+        (
+            "other",
+            "let the agent impersonate the service account other of the namespace {} by a Role and a RoleBinding there",
+        ),
+    ],
+)
 async def test_who_may_not_impersonate_the_account_is_told_what_to_set(
-    connection: Connection, client: Client, namespace: str
+    connection: Connection, client: Client, namespace: str, account: str, remedy: str
 ) -> None:
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "patch", "create"]}]
     async with staged(connection, client, namespace, rules) as stage:
@@ -293,10 +303,10 @@ async def test_who_may_not_impersonate_the_account_is_told_what_to_set(
         async with Session(Connection(connection.server, trusting(connection), auth)) as session:
             owner = stage.owners.store.get((namespace, "owner"))
             assert owner is not None
-            applier = Applier(Informer(Client(session), CONFIGMAPS), owner, "other", stage.discovery)
+            applier = Applier(Informer(Client(session), CONFIGMAPS), owner, account, stage.discovery)
             (refusal,) = await applier.apply([config_map(namespace)])
     assert "cannot impersonate" in refusal.message
-    assert refusal.message.endswith("; add the namespace to agent.p2code.namespaces of the chart")
+    assert refusal.message.endswith(f"; {remedy.format(namespace)}")
 
 
 async def test_a_foreign_object_is_never_taken_over(stage: Stage) -> None:
@@ -441,6 +451,21 @@ async def test_deletion_takes_what_makes_pods_first_and_tells_what_is_left(stage
     await until(lambda: _is_gone(stage))
     assert await stage.client.list(SECRETS, ns) == []
     assert await stage.get(CONFIGMAPS, "owner")
+
+
+async def test_deletion_at_once_waits_for_nothing(stage: Stage) -> None:
+    ns = stage.namespace
+    held = config_map(ns)
+    held["metadata"]["finalizers"] = ["example.com/held"]
+    await stage.apply(deployment(ns), held, secret(ns))
+    await until(lambda: stage.client.list(PODS, ns))
+    await stage.applier().delete(at_once=True)
+    await gone(lambda: stage.get(SECRETS, "db"))
+    for kind, name in ((DEPLOYMENTS, "web"), (CONFIGMAPS, "settings")):
+        with contextlib.suppress(NotFound):
+            assert (await stage.get(kind, name))["metadata"]["deletionTimestamp"]
+    await stage.client.patch(CONFIGMAPS, "settings", {"metadata": {"finalizers": None}}, ns)
+    await gone(lambda: stage.get(DEPLOYMENTS, "web"))
 
 
 async def _is_gone(stage: Stage) -> bool:

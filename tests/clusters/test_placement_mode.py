@@ -49,6 +49,9 @@ class Server:
             await self.ends.wait()
         self.asked.append(request.path)
         answer = self.answers.get(request.path, 404)
+        if request.path == REVIEW:
+            about = (await request.json())["spec"]["resourceAttributes"]["resource"]
+            answer = self.answers.get(f"{REVIEW}/{about}", answer)
         return web.json_response({}, status=answer) if isinstance(answer, int) else web.json_response(answer)
 
 
@@ -96,6 +99,11 @@ OURS_THERE: dict[str, dict[str, Any] | int] = {
             OURS_THERE | {CRD: crd(**{OURS: "true"}), REVIEW: may(evaluate=False)},
             "consume",
             id="the CRD is ours, and the agent may not evaluate",
+        ),
+        pytest.param(
+            OURS_THERE | {CRD: crd(**{OURS: "true"}), f"{REVIEW}/managedclusters": may(evaluate=False)},
+            "consume",
+            id="the CRD is ours, and the agent may evaluate but keep no ManagedClusters",
         ),
         pytest.param(OURS_THERE | {CRD: 403}, "consume", id="whose the CRD is may not be read"),
         pytest.param(OURS_THERE, "off", id="the CRD goes while it is looked for"),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.base.metrics import REGISTRY
-from agent.clusters.servicelinks import Tally
+from agent.clusters.servicelinks import LinkCounts
 
 
 def link(ready: str = "") -> dict[str, Any]:
@@ -19,18 +19,18 @@ STATUSES = ("True", "False", "Unknown")
 
 
 def test_each_link_counts_once_as_what_it_says_last() -> None:
-    tally = Tally()
-    tally.clear()
+    counts = LinkCounts()
+    counts.clear()
     assert told() == {}
     for name in ("web", "db", "api"):
-        tally.note(("shop", name), link())
+        counts.update(("shop", name), link())
     assert told() == {"Unknown": 3}
-    tally.note(("shop", "web"), link("True"))
-    tally.note(("shop", "web"), link("True"))
-    tally.note(("shop", "db"), link("False"))
+    counts.update(("shop", "web"), link("True"))
+    counts.update(("shop", "web"), link("True"))
+    counts.update(("shop", "db"), link("False"))
     assert told() == {"True": 1, "False": 1, "Unknown": 1}
-    tally.note(("shop", "db"), None)
-    tally.note(("shop", "db"), None)
+    counts.update(("shop", "db"), None)
+    counts.update(("shop", "db"), None)
     assert told() == {"True": 1, "False": 0, "Unknown": 1}
-    tally.clear()
+    counts.clear()
     assert told() == {}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.controllers.mover.decide import decide
-from agent.controllers.mover.owners import Asked, owner
+from agent.controllers.mover.owners import OwnerPods, owner
 from agent.controllers.mover.room import Packing, room
 from agent.controllers.mover.view import (
     Action,
@@ -323,7 +323,7 @@ def test_nothing_is_said_twice_and_a_pod_without_a_reason_only_that_it_has_none_
     assert told(SURGE, replace(A, told="Held: paused")) == [("a", "")]
 
 
-JOB = owner("Job", {"metadata": {"name": "work"}, "spec": {}}, None, Asked())
+JOB = owner("Job", {"metadata": {"name": "work"}, "spec": {}}, None, OwnerPods())
 DEAD = Pod("work-a", "o", cause="Lost", answers=False, certified=True)
 
 
@@ -340,7 +340,7 @@ DEAD = Pod("work-a", "o", cause="Lost", answers=False, certified=True)
         (JOB, replace(DEAD, stays="multicluster/move says never"), "Held"),
         (JOB, replace(DEAD, ended=True), []),
         (JOB, replace(DEAD, deleting=True), []),
-        (owner("Job", None, None, Asked("never")), DEAD, "Held"),
+        (owner("Job", None, None, OwnerPods("never")), DEAD, "Held"),
         (EVICT, DEAD, "Held"),
     ],
     ids=[
@@ -386,19 +386,19 @@ def deployment(status: Raw | None = None, **spec: Any) -> Raw:
 @pytest.mark.parametrize(
     ("parent", "asked", "wanted"),
     [
-        (None, Asked(), ("surge", 2)),
-        (deployment(), Asked(), ("surge", 2)),
-        (deployment(strategy={"rollingUpdate": {"maxSurge": 1}}), Asked(), ("surge", 1)),
-        (deployment(strategy={"rollingUpdate": {"maxSurge": "100%"}}), Asked(), ("surge", 2)),
-        (deployment(strategy={"rollingUpdate": {"maxSurge": 0}}), Asked(), ("evict", 0)),
-        (deployment(strategy={"type": "Recreate"}), Asked(), ("evict", 0)),
-        (deployment(), Asked("evict"), ("evict", 0)),
-        (deployment(), Asked(claims=True), ("evict", 0)),
-        (deployment(), Asked(unable="no right"), ("evict", 0)),
-        ({"kind": "Rollout"}, Asked(), ("evict", 0)),
+        (None, OwnerPods(), ("surge", 2)),
+        (deployment(), OwnerPods(), ("surge", 2)),
+        (deployment(strategy={"rollingUpdate": {"maxSurge": 1}}), OwnerPods(), ("surge", 1)),
+        (deployment(strategy={"rollingUpdate": {"maxSurge": "100%"}}), OwnerPods(), ("surge", 2)),
+        (deployment(strategy={"rollingUpdate": {"maxSurge": 0}}), OwnerPods(), ("evict", 0)),
+        (deployment(strategy={"type": "Recreate"}), OwnerPods(), ("evict", 0)),
+        (deployment(), OwnerPods("evict"), ("evict", 0)),
+        (deployment(), OwnerPods(claims=True), ("evict", 0)),
+        (deployment(), OwnerPods(unable="no right"), ("evict", 0)),
+        ({"kind": "Rollout"}, OwnerPods(), ("evict", 0)),
     ],
 )
-def test_how_the_pods_of_a_replica_set_move(parent: Raw | None, asked: Asked, wanted: tuple[str, int]) -> None:
+def test_how_the_pods_of_a_replica_set_move(parent: Raw | None, asked: OwnerPods, wanted: tuple[str, int]) -> None:
     found = owner("ReplicaSet", replica_set(), parent, asked)
     assert (found.way, found.surge) == wanted
     assert bool(found.why) == (found.way == "evict")
@@ -407,25 +407,25 @@ def test_how_the_pods_of_a_replica_set_move(parent: Raw | None, asked: Asked, wa
 @pytest.mark.parametrize(
     ("kind", "asked", "way"),
     [
-        ("", Asked(), "stay"),
-        ("DaemonSet", Asked(), "stay"),
-        ("Job", Asked(), "stay"),
-        ("Job", Asked("evict"), "evict"),
-        ("Job.batch.volcano.sh", Asked(), "stay"),
-        ("DaemonSet.apps.kruise.io", Asked(), "stay"),
-        ("StatefulSet.apps.kruise.io", Asked(), "evict"),
-        ("Widget", Asked(), "evict"),
-        ("Widget", Asked("never"), "stay"),
-        ("Widget", Asked(ends=True), "stay"),
-        ("Widget", Asked("evict", ends=True), "evict"),
+        ("", OwnerPods(), "stay"),
+        ("DaemonSet", OwnerPods(), "stay"),
+        ("Job", OwnerPods(), "stay"),
+        ("Job", OwnerPods("evict"), "evict"),
+        ("Job.batch.volcano.sh", OwnerPods(), "stay"),
+        ("DaemonSet.apps.kruise.io", OwnerPods(), "stay"),
+        ("StatefulSet.apps.kruise.io", OwnerPods(), "evict"),
+        ("Widget", OwnerPods(), "evict"),
+        ("Widget", OwnerPods("never"), "stay"),
+        ("Widget", OwnerPods(ends=True), "stay"),
+        ("Widget", OwnerPods("evict", ends=True), "evict"),
     ],
 )
-def test_how_other_pods_move(kind: str, asked: Asked, way: str) -> None:
+def test_how_other_pods_move(kind: str, asked: OwnerPods, way: str) -> None:
     assert owner(kind, None, None, asked).way == way
 
 
-WIDGET = owner("Widget", None, None, Asked())
-RUNS = owner("Widget", None, None, Asked(ends=True))
+WIDGET = owner("Widget", None, None, OwnerPods())
+RUNS = owner("Widget", None, None, OwnerPods(ends=True))
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ RUNS = owner("Widget", None, None, Asked(ends=True))
         (RUNS, (Pod("w-0", "x", cause="Retire"),), "Held: the pods of a Widget that run to an end finish"),
         (RUNS, (DEAD,), "Fail o"),
         (RUNS, (replace(DEAD, certified=False),), "IdentityMayRun"),
-        (owner("Widget", None, None, Asked("evict", ends=True)), (Pod("w-0", "x", cause="Retire"),), "Evict x"),
+        (owner("Widget", None, None, OwnerPods("evict", ends=True)), (Pod("w-0", "x", cause="Retire"),), "Evict x"),
     ],
     ids=[
         "one at a time",
@@ -465,8 +465,8 @@ def test_of_an_owner_of_a_kind_that_is_not_known(owner: Owner, pods: tuple[Pod, 
 
 def test_who_is_known_to_make_pods_again_is_not_doubted() -> None:
     assert WIDGET.doubted
-    assert not owner("Widget", None, None, Asked("evict")).doubted
-    assert not owner("StatefulSet", {"metadata": {"name": "db"}, "spec": {}}, None, Asked()).doubted
+    assert not owner("Widget", None, None, OwnerPods("evict")).doubted
+    assert not owner("StatefulSet", {"metadata": {"name": "db"}, "spec": {}}, None, OwnerPods()).doubted
 
 
 @pytest.mark.parametrize(
@@ -480,7 +480,7 @@ def test_who_is_known_to_make_pods_again_is_not_doubted() -> None:
     ],
 )
 def test_a_deployment_that_is_busy_holds_moves(parent: Raw | None, word: str) -> None:
-    held = owner("ReplicaSet", replica_set(), parent, Asked()).held
+    held = owner("ReplicaSet", replica_set(), parent, OwnerPods()).held
     assert word in held
     assert bool(word) == bool(held)
 
@@ -510,7 +510,7 @@ def stateful_set(updated: int, **strategy: Any) -> Raw:
     ids=["under way", "nothing happens by itself", "up to a partition", "done up to that", "nothing is below it"],
 )
 def test_a_stateful_set_that_is_updated_holds_moves_while_its_controller_is_at_it(obj: Raw, word: str) -> None:
-    held = owner("StatefulSet", obj, None, Asked()).held
+    held = owner("StatefulSet", obj, None, OwnerPods()).held
     assert word in held
     assert bool(word) == bool(held)
 

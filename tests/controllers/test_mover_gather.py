@@ -13,7 +13,7 @@ from agent.controllers.mover.facts import facts_of, viewed
 from agent.controllers.mover.gather import Read, agreed, owner_of
 from agent.controllers.mover.groups import UNCOUNTED_SECONDS, Arrivals
 from agent.controllers.mover.limits import Limits, is_starting, is_waiting
-from agent.controllers.mover.owners import Asked, owner
+from agent.controllers.mover.owners import OwnerPods, owner
 from agent.controllers.mover.view import Discard
 from agent.controllers.mover.writer import QUOTA_SECONDS, REFUSED_SECONDS, Refusal
 from agent.kube.store import Object
@@ -58,7 +58,7 @@ def test_a_replacement_that_waits_to_be_adopted_belongs_to_what_is_to_adopt_it()
 def test_a_replacement_whose_owner_was_deleted_without_its_pods_is_deleted() -> None:
     new = pod(replaces="o")
     view = viewed(new, facts_of(new), owner_uid=new.uid, cause=("", ""))
-    (action,) = decide(owner("", None, None, Asked()), [view]).actions
+    (action,) = decide(owner("", None, None, OwnerPods()), [view]).actions
     assert isinstance(action, Discard)
     alone = pod()
     assert viewed(alone, facts_of(alone), owner_uid=alone.uid, cause=("", "")).owned

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from agent.api import names
 from agent.api.conditions import find_condition
@@ -31,6 +33,7 @@ from agent.api.kinds import (
     SCHEDULING_MANIFESTS,
     SERVICE_ACCOUNTS,
     SERVICE_LINKS,
+    SERVICES,
     TARGETS,
     Kind,
 )
@@ -45,9 +48,11 @@ from agent.kube.errors import KubeError, NotFound
 from agent.runtime.controller import Controller
 from agent.sandbox import Cluster
 from agent.sandbox.objects import apply
+from tests.cli.command import Told, flotilla
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import kubeconfig
+from tests.docs.pages import DOCS, blocks
 from tests.kube.relay import Relay
 from tests.model.applications import container, manifest, workload
 from tests.ocm import Hub, hub_of
@@ -84,11 +89,13 @@ class Stage:
         ]
         return [*found, manifest("ConfigMap", "settings", self.namespace, data={"a": "b"})]
 
-    async def create(self, manifests: list[Raw], name: str = "shop", **filters: str) -> Raw:
+    async def create(
+        self, manifests: list[Raw], name: str = "shop", common: list[str] | None = None, **filters: str
+    ) -> Raw:
         """An application whose workloads ask for regions."""
         own = [{"name": each, "annotations": [f"{CLAIM}={region}"]} for each, region in filters.items()]
-        target = f"p2code.target.managedClusterSet={self.namespace}"
-        spec = {"globalAnnotations": [target], "workloadAnnotations": own, "manifests": manifests}
+        common = common or [f"p2code.target.managedClusterSet={self.namespace}"]
+        spec = {"globalAnnotations": common, "workloadAnnotations": own, "manifests": manifests}
         metadata = {"name": name, "namespace": self.namespace}
         return await self.client.create(
             SCHEDULING_MANIFESTS,
@@ -159,9 +166,21 @@ class Stage:
         change(psm["spec"])
         await self.client.patch(SCHEDULING_MANIFESTS, name, {"spec": psm["spec"]}, self.namespace)
 
-    async def events(self, name: str = "shop") -> set[str]:
-        found = await self.client.list(EVENTS, self.namespace, fields=f"involvedObject.name={name}")
-        return {each["reason"] for each in found}
+    async def events(self, type: str = "Warning") -> Counter[str]:
+        """How often which reason was an event of this type."""
+        found = await self.client.list(EVENTS, self.namespace, fields="involvedObject.name=shop")
+        counts: Counter[str] = Counter()
+        for each in found:
+            counts[each["reason"]] += (each.get("count") or 1) if each["type"] == type else 0
+        return counts
+
+    async def heard(self, type: str, reason: str, times: int = 1) -> None:
+        """Wait for an event."""
+
+        async def probe() -> bool:
+            return (await self.events(type))[reason] >= times
+
+        await until(probe, what=f"event {reason}")
 
 
 @pytest_asyncio.fixture
@@ -239,12 +258,8 @@ async def test_an_application_is_placed_applied_moved_and_deleted(pair: Pair, st
         assert web["spec"]["template"]["metadata"]["annotations"] == {"multicluster/elect": ""}
         (owner,) = (await stage.get(PLACEMENTS, "web-shop"))["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["controller"]) == ("P2CodeSchedulingManifest", True)
-        told = {"SchedulingInProgress", "PlacementDecisionReady", "SchedulingSuccessful"}
-
-        async def heard() -> bool:
-            return await stage.events() >= told
-
-        await until(heard)
+        for reason in ("SchedulingInProgress", "PlacementDecisionReady", "SchedulingSuccessful"):
+            await stage.heard("Normal", reason)
 
         # Another claim asked for: one bundle moves, the other is not touched.
         api = await stage.get(DEPLOYMENTS, "api")
@@ -264,6 +279,7 @@ async def test_an_application_is_placed_applied_moved_and_deleted(pair: Pair, st
         await stage.become("SchedulingSuccessful", web="eu", api="eu")
         await stage.region("eu", "ap")
         await stage.become("SchedulingFailed", "SchedulingAnnotationsUnsatisfied")
+        await stage.heard("Warning", "SchedulingAnnotationsUnsatisfied")
         await stage.region("us", "us")
         await stage.become("SchedulingSuccessful", web="us", api="us")
 
@@ -278,6 +294,91 @@ async def test_an_application_is_placed_applied_moved_and_deleted(pair: Pair, st
         assert await stage.client.list(DEPLOYMENTS, stage.namespace) == []
         await gone(functools.partial(stage.get, CONFIGMAPS, "settings"))
         assert await stage.client.list(PLACEMENTS, stage.namespace) == []
+        await stage.heard("Normal", "Finalizing")
+
+
+async def test_a_cluster_that_is_lost_is_left_without_an_edit(pair: Pair, stage: Stage) -> None:
+    unreachable = {"key": "cluster.open-cluster-management.io/unreachable", "effect": "NoSelect"}
+    await stage.region("us", "eu")
+    async with at_work(pair):
+        await stage.create(stage.objects("web"), web="eu")
+
+        async def decided() -> str:
+            status = (await stage.get(SCHEDULING_MANIFESTS, "shop")).get("status") or {}
+            if status.get("state") != "SchedulingSuccessful":
+                return ""
+            return str(status["decisions"][0]["clusterSelected"])
+
+        lost = await until(decided)
+        before = await stage.get(DEPLOYMENTS, "web")
+        taint: Raw = {"spec": {"taints": [{**unreachable, "timeAdded": "2026-01-01T00:00:00Z"}]}}
+        await stage.client.patch(MANAGED_CLUSTERS, str(lost), taint)
+        other = "eu" if lost == stage.hub.name("us") else "us"
+        await stage.become("SchedulingSuccessful", web=other)
+        assert await stage.targets() == {"web": f"to-{other}"}
+        after = await stage.get(DEPLOYMENTS, "web")
+        assert (after["metadata"]["uid"], after["spec"]) == (before["metadata"]["uid"], before["spec"])
+
+
+async def test_one_cluster_for_everything_follows_the_annotation_and_each_change_is_an_event(
+    pair: Pair, stage: Stage
+) -> None:
+    for number, short in enumerate(("eu", "us"), start=1):
+        common = [
+            f"p2code.target.managedClusterSet={stage.namespace}",
+            f"p2code.target.cluster={stage.hub.name(short)}",
+        ]
+        # By an agent of its own, for the same event is told once in a minute.
+        async with at_work(pair):
+            if number == 1:
+                await stage.create(stage.objects("web"), common=common)
+            else:
+                await stage.edit(lambda spec, common=common: spec.update(globalAnnotations=common))
+            await stage.become("SchedulingSuccessful", shop=short)
+            assert await stage.targets() == {"web": f"to-{short}"}
+            await stage.heard("Normal", "SchedulingSuccessful", times=number)
+    assert await stage.client.list(PLACEMENTS, stage.namespace) == []
+
+
+async def test_the_command_explains_one_as_it_is_typed(pair: Pair, stage: Stage) -> None:
+    where = stage.namespace
+
+    async def said(*words: str) -> Told:
+        return await flotilla("explain", "psm", *words, "-n", where, "--kubeconfig", str(pair.clusters[0].kubeconfig))
+
+    code, output, errors = await said("nobody")
+    assert (code, output) == (1, "")
+    assert f"there is no P2CodeSchedulingManifest {where}/nobody (there is: none)" in errors
+    async with at_work(pair):
+        await stage.client.create(SERVICES, {"metadata": {"name": "old"}, "spec": {"ports": [{"port": 80}]}}, where)
+        manifests = stage.objects("web", "api")
+        manifests[1]["spec"]["template"]["spec"] |= container(
+            env=[{"name": "OLD", "value": "old:80"}], envFrom=[{"secretRef": {"name": "keys"}}]
+        )
+        await stage.create(manifests, web="eu", api="us")
+        await stage.become("SchedulingSuccessful", "UndefinedResources", web="eu", api="us")
+        code, output, errors = await said("shop")
+        assert (code, errors) == (0, "")
+        assert output.startswith(f"P2CodeSchedulingManifest {where}/shop: SchedulingSuccessful\n")
+        rows = {line.split()[0]: line for line in output.splitlines() if line}
+        for part in (stage.hub.name("eu"), f"{CLAIM}=eu", f"Deployment {where}/web, ConfigMap {where}/settings"):
+            assert part in rows["web"]
+        for part in (stage.hub.name("us"), f"{where}/old:80", "Secret keys"):
+            assert part in rows["api"]
+
+
+async def test_the_example_of_the_docs_is_served_as_it_is_written(pair: Pair, stage: Stage) -> None:
+    (block,) = blocks(DOCS / "p2code.md", "yaml")
+    # Only what it is called is ours: sets belong to the whole cluster.
+    text = block.text.replace("shop", stage.namespace).replace("=edge", f"={stage.namespace}")
+    psm = yaml.safe_load(text)
+    async with at_work(pair):
+        await stage.client.create(SCHEDULING_MANIFESTS, psm)
+        await stage.become("SchedulingSuccessful", name="example", web="eu")
+        web = await stage.get(DEPLOYMENTS, "web")
+        assert web["spec"]["template"]["metadata"]["annotations"] == {"multicluster/elect": ""}
+        assert await stage.targets() == {"web": "to-eu"}
+        assert (await stage.get(CONFIGMAPS, "settings"))["data"] == {"LEVEL": "info"}
 
 
 async def test_one_of_the_same_name_waits_for_nobody_to_collect_what_the_one_before_has_left(
@@ -300,7 +401,7 @@ async def test_one_of_the_same_name_waits_for_nobody_to_collect_what_the_one_bef
             assert owner["uid"] not in ("", before["metadata"]["uid"])
             await stage.client.delete(SCHEDULING_MANIFESTS, "shop", stage.namespace)
             await gone(functools.partial(stage.get, SCHEDULING_MANIFESTS, "shop"))
-        assert "ManifestWorkFailed" not in await stage.events()
+        assert not (await stage.events())["ManifestWorkFailed"]
 
 
 async def test_nothing_is_applied_before_everything_fits(pair: Pair, stage: Stage) -> None:
@@ -346,7 +447,7 @@ async def test_what_becomes_of_pods_is_told(pair: Pair, stage: Stage) -> None:
 async def elsewhere(stage: Stage) -> tuple[str, str]:
     """Another namespace, where the account may do the same, and a ClusterTarget that leads from there to us."""
     other, target = f"{stage.namespace}-b", f"{stage.namespace}-c"
-    await stage.hub.make(NAMESPACES, other)
+    await stage.hub.make(NAMESPACES, other, metadata={"labels": {names.LABEL_ENABLED: names.ENABLED_VALUE}})
     kubeconfig = {"kubeconfigSecret": {"namespace": stage.namespace, "name": "none"}}
     status = {"managedCluster": stage.hub.name("us")}
     await stage.hub.make(CLUSTER_TARGETS, target, status=status, spec=kubeconfig)
@@ -398,12 +499,88 @@ async def test_callers_in_another_namespace_are_linked_by_the_rights_of_the_acco
         await gone(functools.partial(stage.get, SCHEDULING_MANIFESTS, "shop"))
 
 
-async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage) -> None:
+async def test_a_service_that_comes_later_without_the_application_is_called_too(pair: Pair, stage: Stage) -> None:
+    client, where = stage.client, stage.namespace
+    async with at_work(pair, service_links=True):
+        calling = container(env=[{"name": "OLD", "value": "old:80"}])
+        api = workload("api", namespace=where, spec=calling, selector=API, replicas=0)
+        await stage.create([api], api="us")
+        await stage.become("SchedulingSuccessful", api="us")
+        await client.create(SERVICES, {"metadata": {"name": "old"}, "spec": {"ports": [{"port": 80}]}}, where)
+        link = {"apiVersion": SERVICE_LINKS.api_version, "kind": SERVICE_LINKS.name, "metadata": {"name": "old"}}
+        await client.create(SERVICE_LINKS, {**link, "spec": {"service": "old"}}, where)
+        row = {"cluster": "to-us", "namespace": where, "driver": "none", "from": ["to-eu"]}
+        row |= {"ready": "False", "reason": "NoPath", "message": "no way"}
+        status = {"clusters": [row]}
+        await client.patch(SERVICE_LINKS, "old", {"status": status}, where, sub="status")
+        await stage.become("ScheduledWithUnreliableConnectivity", "MultiClusterNetworkResourceMissing", api="us")
+        await stage.told("LinksReady", "NoPath", f"workload api in {stage.hub.name('us')} calls {where}/old:80: no way")
+
+
+async def test_what_somebody_deletes_or_changes_is_put_right_soon(pair: Pair, stage: Stage) -> None:
+    client, where = stage.client, stage.namespace
+    async with at_work(pair):
+        front = manifest("Service", "front", where, spec={"selector": {"app": "web"}, "ports": [{"port": 80}]})
+        await stage.create([*stage.objects("web"), front], web="eu")
+        await stage.become("SchedulingSuccessful", web="eu")
+        for kind, name in ((CONFIGMAPS, "settings"), (SERVICES, "front"), (DEPLOYMENTS, "web")):
+            before = (await stage.get(kind, name))["metadata"]["uid"]
+            await client.delete(kind, name, where)
+            await until(functools.partial(_anew, stage, kind, name, before), forgiven=NotFound)
+        await client.patch(CONFIGMAPS, "settings", {"data": {"a": "x"}}, where)
+
+        async def right() -> bool:
+            return bool((await stage.get(CONFIGMAPS, "settings"))["data"] == {"a": "b"})
+
+        await until(right)
+        await stage.become("SchedulingSuccessful", web="eu")
+
+
+async def _anew(stage: Stage, kind: Kind, name: str, before: str) -> bool:
+    return bool((await stage.get(kind, name))["metadata"]["uid"] != before)
+
+
+HELD = {"metadata": {"finalizers": ["example.com/held"]}}
+FORCED = {"metadata": {"annotations": {"multicluster/force-remove": "true"}}}
+
+
+@pytest.mark.parametrize("when", ["once it is held", "before it is deleted"])
+async def test_deletion_holds_while_anything_is_left_and_can_be_forced(pair: Pair, stage: Stage, when: str) -> None:
+    """Forced, it deletes all the same, and waits for nothing."""
+    client, where = stage.client, stage.namespace
+    async with at_work(pair):
+        await stage.create(stage.objects("web"), web="eu")
+        await stage.become("SchedulingSuccessful", web="eu")
+        await client.patch(DEPLOYMENTS, "web", HELD, where)
+        if when == "before it is deleted":
+            await client.patch(SCHEDULING_MANIFESTS, "shop", FORCED, where)
+        await client.delete(SCHEDULING_MANIFESTS, "shop", where)
+        if when == "once it is held":
+            what = f"Deployment {where}/web (it is being deleted, and held by finalizers: example.com/held)"
+            await stage.told("ObjectsLeft", "StillThere", f"waiting for {what}, ConfigMap {where}/settings")
+            told = await stage.become("Finalizing")
+            message = (find_condition(told["status"]["conditions"], "Finalizing") or {})["message"]
+            assert message == "Performing finalizing operations before deleting P2CodeSchedulingManifest"
+            assert await stage.get(CONFIGMAPS, "settings")
+            await client.patch(SCHEDULING_MANIFESTS, "shop", FORCED, where)
+        await gone(functools.partial(stage.get, SCHEDULING_MANIFESTS, "shop"))
+        assert (await stage.get(DEPLOYMENTS, "web"))["metadata"]["deletionTimestamp"]
+        await gone(functools.partial(stage.get, CONFIGMAPS, "settings"))
+        await gone(functools.partial(stage.get, PLACEMENTS, "web-shop"))
+        await client.patch(DEPLOYMENTS, "web", {"metadata": {"finalizers": None}}, where)
+        await gone(functools.partial(stage.get, DEPLOYMENTS, "web"))
+
+
+async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage, tmp_path: Path) -> None:
     async with at_work(pair):
         await stage.create(stage.objects("web"), web="eu")
         before = await stage.become("SchedulingSuccessful", web="eu")
         versions = [await _version(stage, kind, name) for kind, name in WRITTEN]
-    async with at_work(pair):
+    async with (
+        running(pair.clusters[0], PlacementRoom),
+        Relay.started(load(str(pair.clusters[0].kubeconfig))) as relay,
+        at_work(pair, P2CodeRoom, cluster=_behind(relay, pair, tmp_path)),
+    ):
         # Another one is done meanwhile, so the first has been looked at.
         other = [
             {**each, "metadata": {**each["metadata"], "name": f"other-{n}"}}
@@ -414,6 +591,17 @@ async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage) -> N
         await stage.become("SchedulingSuccessful", name="second", **{"other-0": "us"})
         assert await stage.get(SCHEDULING_MANIFESTS, "shop") == before
         assert [await _version(stage, kind, name) for kind, name in WRITTEN] == versions
+        # Not even what changes nothing was sent.
+        sent = {path.partition("?")[0].rpartition("/")[2] for method, path in relay.requests if method != "GET"}
+        assert "other-0" in sent
+        assert not sent & {"shop", *(name for _, name in WRITTEN)}
+
+
+def _behind(relay: Relay, pair: Pair, folder: Path) -> Cluster:
+    """The cluster here as it is reached by way of a relay."""
+    path = folder / "kubeconfig"
+    path.write_text(kubeconfig(pair.clusters[0], server=relay.connection.server, user={}))
+    return cast("Cluster", SimpleNamespace(kubeconfig=path))
 
 
 WRITTEN = ((DEPLOYMENTS, "web"), (CONFIGMAPS, "settings"), (PLACEMENTS, "web-shop"))
@@ -432,9 +620,7 @@ async def test_killed_at_every_write_it_converges(pair: Pair, stage: Stage, tmp_
         running(pair.clusters[0], PlacementRoom),
         Relay.started(load(str(pair.clusters[0].kubeconfig))) as relay,
     ):
-        path = tmp_path / "kubeconfig"
-        path.write_text(kubeconfig(pair.clusters[0], server=relay.connection.server, user={}))
-        agent = cast("Cluster", SimpleNamespace(kubeconfig=path))
+        agent = _behind(relay, pair, tmp_path)
 
         async def lives(done: Callable[[], Awaitable[bool]]) -> int:
             """Have agents begin that are killed once they have written anything; how many it takes."""
@@ -498,6 +684,22 @@ async def test_what_the_account_may_not_and_what_is_foreign_is_refused_in_words(
         told = await stage.become("SchedulingFailed", "ManifestWorkFailed", name="second", db="us")
         message = (find_condition(told["status"]["conditions"], "SchedulingFailed") or {})["message"]
         assert f"ConfigMap {stage.namespace}/settings: an object of that name is there already" in message
+
+
+async def test_in_a_namespace_that_is_not_enabled_nothing_is_applied_for_its_pods_would_stay_here(
+    pair: Pair, stage: Stage
+) -> None:
+    label: Raw = {"metadata": {"labels": {names.LABEL_ENABLED: None}}}
+    await stage.client.patch(NAMESPACES, stage.namespace, label)
+    async with at_work(pair):
+        await stage.create(stage.objects("web"), web="eu")
+        told = await stage.become("Misconfigured", "MisconfiguredManifest")
+        message = (find_condition(told["status"]["conditions"], "Misconfigured") or {})["message"]
+        assert message.endswith(f": kubectl label namespace {stage.namespace} multicluster-scheduler=enabled")
+        assert await stage.client.list(DEPLOYMENTS, stage.namespace) == []
+        label["metadata"]["labels"] = {names.LABEL_ENABLED: names.ENABLED_VALUE}
+        await stage.client.patch(NAMESPACES, stage.namespace, label)
+        await stage.become("SchedulingSuccessful", web="eu")
 
 
 async def test_what_is_wrong_is_told_and_a_binding_that_is_missing_is_waited_for(pair: Pair, stage: Stage) -> None:

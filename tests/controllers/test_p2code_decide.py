@@ -10,14 +10,14 @@ import pytest
 from agent.api import names
 from agent.controllers.p2code.decide import decide
 from agent.controllers.p2code.fit import Room
-from agent.controllers.p2code.plan import Plan, View
+from agent.controllers.p2code.plan import Plan, View, calls_of
 from agent.model.p2code import linked as linked_model
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import World, draft
 from agent.model.p2code.detect import Call
 from agent.model.p2code.status import Decision, Told, status
 from agent.model.p2code.verdicts import Verdict
-from tests.model.applications import SET, Raw, manifest, spec_of, workload
+from tests.model.applications import SET, Raw, container, manifest, spec_of, workload
 from tests.scheduling.pods_and_targets import target_info
 
 NODE = {names.PROVIDER_KEY: names.PROVIDER_VALUE}
@@ -338,3 +338,34 @@ def test_why_a_link_for_another_namespace_is_not_accepted_is_told() -> None:
     assert told == ("False", "Pending", "workload api in us calls demo/front:80 in eu: name a ClusterTarget")
     assert linked_model.rows_of({**link, "status": {"clusters": [row()]}}) == [row()]
     assert linked_model.rows_of(link) == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "told", "finish"),
+    [
+        ((), ("True", "", ""), verdicts.SCHEDULED),
+        ((row(),), ("True", "Connected", ""), verdicts.SCHEDULED),
+        (
+            (row("NoPath", "False"),),
+            ("False", "NoPath", "workload api in us calls demo/old:80: in words"),
+            verdicts.UNLINKED,
+        ),
+    ],
+)
+def test_a_service_that_is_there_without_the_application_is_called_too(
+    rows: tuple[Raw, ...], told: tuple[str, str, str], finish: Verdict
+) -> None:
+    """Where its pods are is not known: only what a link tells counts."""
+    calling = spec_of(
+        workload("web"), workload("api", spec=container(env=[{"name": "A", "value": "old:80"}])), own=[{"name": "web"}]
+    )
+    live = {("demo", "old"): frozenset([80])}
+    calls = calls_of(draft(calling, "shop", "global"), live)
+    assert calls == {"web": (), "api": (Call(("demo", "old"), 80),)}
+    assert calls_of(draft(calling, "shop", "global"), {}) == {"web": (), "api": ()}
+    placements = evaluated(decide(view(calling)))
+    usual = {"placements": placements, "decisions": DECIDED, "calls": calls, "links": lambda service: rows}
+    plan = decide(view(calling, live=live, **usual))
+    assert (links_of(plan), plan.finish) == (told, finish)
+    # Without such a Service, nothing is said.
+    assert links_of(decide(view(calling, **usual)))[1] == ""

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agent.clusters.outcomes import Refusal, Remaining
+from agent.controllers.p2code.conditions import objects_left, objects_refused
 from agent.controllers.p2code.decide import decide
-from agent.controllers.p2code.outcome import left, refused
 from agent.controllers.p2code.plan import Hub, Plan
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import draft
@@ -221,9 +221,9 @@ def test_daemon_sets_and_namespaces_that_are_only_there_are_taken() -> None:
 
 def test_the_first_objects_that_were_refused_or_are_left_are_told_by_name() -> None:
     refusals = [Refusal("ConfigMap", "demo", f"c{n}", f"config map c{n}: no") for n in range(4)]
-    assert refused(refusals) == verdicts.not_applied(
+    assert objects_refused(refusals) == verdicts.not_applied(
         "Config map c0: no; config map c1: no; config map c2: no (and 1 more)"
     )
-    assert left([Remaining("Namespace", "", "demo"), Remaining("Pod", "demo", "a", "held")]) == Told(
+    assert objects_left([Remaining("Namespace", "", "demo"), Remaining("Pod", "demo", "a", "held")]) == Told(
         "ObjectsLeft", "StillThere", "waiting for Namespace demo, Pod demo/a (held)"
     )

@@ -21,6 +21,7 @@ from agent.api.ownroles import AGENT
 from agent.api.placementroles import EVALUATE_PLACEMENTS, SERVE_PLACEMENTS
 from agent.api.roles import rules
 from agent.controllers.placement.controller import PlacementRoom
+from agent.kube.errors import Invalid
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
@@ -163,6 +164,53 @@ async def test_a_typo_keeps_the_decisions(at_work: Hub) -> None:
     await hub.respec("web", prioritizerPolicy=None)
     await hub.become("web", "eu", "us")
     assert (await hub.condition("web", MISCONFIGURED))["status"] == "False"
+
+
+POLICY, NOT_BOUND = "prioritizerPolicy", "None of ManagedClusterSets [nowhere] is bound to placement namespace"
+BAD_INPUT: dict[str, tuple[Raw, str]] = {
+    "set": ({"clusterSets": ["nowhere"]}, NOT_BOUND),
+    "cel": (
+        {"predicates": cel("managedCluster.wrong(")},
+        "Predicate:compilation failed: ERROR: <input>:1:22: Syntax error",
+    ),
+    "mode": ({POLICY: {"mode": "Most"}}, ":incorrect prioritizer policy mode: Most"),
+    "prioritizer": (
+        {POLICY: {"configurations": [{"scoreCoordinate": {"builtIn": "Magic"}}]}},
+        ":incorrect builtin prioritizer: Magic",
+    ),
+    "key": ({"tolerations": [{"value": "a"}]}, "TaintToleration:If the key is empty, operator must be Exists."),
+    "value": (
+        {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
+        "TaintToleration:If the operator is Exists, the value should be empty.",
+    ),
+    "number": ({"numberOfClusters": -1}, ":spec.numberOfClusters: must be 0 or more, not -1"),
+}
+"""Specs that an API server takes, and how the condition begins that tells what is wrong."""
+
+
+async def test_bad_input_has_the_references_words_and_disturbs_nothing_else(at_work: Hub) -> None:
+    hub = at_work
+    await hub.cluster("eu")
+    await hub.placement("web")
+    await hub.become("web", "eu")
+    before = [await hub.get("web"), *await hub.decisions("web")]
+    with pytest.raises(Invalid, match="weight"):
+        await hub.placement("weight", prioritizerPolicy={"configurations": [{"scoreCoordinate": {}, "weight": 11}]})
+    for name, (spec, _) in BAD_INPUT.items():
+        await hub.placement(name, **spec)
+    for name, (_, words) in BAD_INPUT.items():
+        unbound = words == NOT_BOUND
+        told = await hub.condition(name, SATISFIED if unbound else MISCONFIGURED)
+        assert (told["status"], told["reason"]) == (
+            ("False", "NoIntersection") if unbound else ("True", "Misconfigured")
+        )
+        assert told["message"].startswith(words)
+        await hub.become(name)
+    after = [await hub.get("web"), *await hub.decisions("web")]
+    versions = [[each["metadata"]["resourceVersion"] for each in found] for found in (before, after)]
+    assert versions[0] == versions[1], "what is right is not written again"
+    await hub.cluster("us")
+    await hub.become("web", "eu", "us")
 
 
 async def test_a_deleted_decision_comes_back_and_what_is_right_is_not_written(at_work: Hub) -> None:

@@ -1,6 +1,7 @@
 """What is measured of Placements: their clusters, and the scores of a few."""
 
 from agent.base.metrics import REGISTRY
+from agent.controllers.placement.decide import Present, scored
 from agent.controllers.placement.metrics import MEASURED, SCORED
 from agent.scheduling.placing.outcome import Decision, DecisionGroup, Outcome, Satisfied
 
@@ -24,18 +25,32 @@ def score(cluster: str) -> float | None:
 
 
 def test_what_is_decided_is_measured_as_long_as_it_is() -> None:
-    MEASURED.note(KEY, outcome("eu", "us"))
+    MEASURED.note(KEY, outcome("eu", "us"), {})
     assert (clusters(), score("eu"), score("us")) == (2, 7, 7)
-    MEASURED.note(KEY, outcome("eu"))
+    MEASURED.note(KEY, outcome("eu"), {"eu": 7, "us": 7})
     assert (clusters(), score("eu"), score("us")) == (1, 7, None)
-    MEASURED.note(KEY, outcome(misconfigured=":no"))
+    MEASURED.note(KEY, outcome(misconfigured=":no"), {"eu": 7})
     assert (clusters(), score("eu")) == (1, 7), "the last decisions stay"
     MEASURED.forget(KEY)
     assert (clusters(), score("eu")) == (None, None)
 
 
+def test_decisions_that_are_kept_are_measured_by_an_agent_that_has_not_made_them() -> None:
+    theirs = {"clusterName": "us", "score": 3}
+    present = [
+        Present("a", owner="one", decisions=({"clusterName": "eu", "score": 7}, {"clusterName": "ap"}, {"score": 1})),
+        Present("b", owner="another", decisions=(theirs,)),
+        Present("c", owner="one"),
+    ]
+    kept = scored(present, "one")
+    assert kept == {"eu": 7, "ap": 0}
+    MEASURED.note(KEY, outcome(misconfigured=":no"), kept)
+    assert (clusters(), score("eu"), score("ap")) == (2, 7, 0)
+    MEASURED.forget(KEY)
+
+
 def test_scores_of_many_clusters_are_not_told() -> None:
-    MEASURED.note(KEY, outcome("eu"))
-    MEASURED.note(KEY, outcome("eu", *(f"c{number}" for number in range(SCORED))))
+    MEASURED.note(KEY, outcome("eu"), {})
+    MEASURED.note(KEY, outcome("eu", *(f"c{number}" for number in range(SCORED))), {})
     assert (clusters(), score("eu")) == (SCORED + 1, None)
     MEASURED.forget(KEY)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.promscores.decide import Asked, BadAnswer, decide, read_answer
+from agent.controllers.promscores.decide import BadAnswer, QueryResult, decide, read_answer
 from agent.model import promscore
 from agent.model.promscore import PrometheusScore
 
@@ -100,7 +100,7 @@ def test_a_histogram_beside_numbers_is_no_score() -> None:
     assert read_answer(answer(series("eu", "100"), histogram), 200, score()) == {"eu": 0}
 
 
-LATENCY, ERRORS = (Asked(score(name), 1000.0) for name in ("latency", "errors"))
+LATENCY, ERRORS = (QueryResult(score(name), 1000.0) for name in ("latency", "errors"))
 
 
 def test_before_all_of_its_queries_were_asked_nothing_is_said() -> None:

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from agent.api.names import ANNOTATION_NODE_SHAPES, links
-from agent.controllers.summary.decide import Amounts, decide, properties, substance
+from agent.controllers.summary.decide import decide, properties, substance
+from agent.model.knownnodes import KnownNodes
 from agent.model.summary import summarise
 
 NODE: dict[str, Any] = {
@@ -92,10 +93,17 @@ def amounts(memory: str) -> dict[str, Any]:
     return {**NODE, "status": {**NODE["status"], "allocatable": {"cpu": "3", "memory": memory}}}
 
 
+def allocatable(known: KnownNodes) -> list[Any]:
+    return [equal.shape["allocatable"] for equal in known.alike()]
+
+
 def told(*memories: str) -> list[str]:
     """What is told of a node's memory as it changes."""
-    steady = Amounts()
-    return [steady.settle([amounts(memory)])[0]["status"]["allocatable"]["memory"] for memory in memories]
+    known, found = KnownNodes(), []
+    for memory in memories:
+        known.put(amounts(memory))
+        found += [each["memory"] for each in allocatable(known)]
+    return found
 
 
 def test_amounts_that_tremble_are_told_once() -> None:
@@ -111,14 +119,12 @@ def test_amounts_in_other_words_are_the_same_amounts() -> None:
 
 
 def test_a_node_that_came_back_tells_its_amounts_anew() -> None:
-    steady = Amounts()
-    steady.settle([amounts("1000Mi")])
-    steady.settle([])
-    assert steady.settle([amounts("1001Mi")]) == [amounts("1001Mi")]
-
-
-def test_what_settles_leaves_nodes_otherwise_as_they_are() -> None:
-    assert Amounts().settle([NODE]) == [NODE]
+    known = KnownNodes()
+    known.put(amounts("1000Mi"))
+    known.remove("n1")
+    assert allocatable(known) == []
+    known.put(amounts("1001Mi"))
+    assert allocatable(known) == [{"cpu": "3", "memory": "1001Mi"}]
 
 
 def test_a_level_with_less_detail_takes_back_what_was_told() -> None:

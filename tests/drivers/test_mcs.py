@@ -68,7 +68,7 @@ async def test_what_somebody_else_exports_is_tried_again_seldom(monkeypatch: pyt
     await driver.export(Place(HERE, port, ("shop", "web"), "another"))
     assert port.tries == 2
     monkeypatch.setattr(mcs, "AGAIN_SECONDS", 0.0)
-    driver.forget(HERE, ("shop", "web"))
+    driver.forget_service(HERE, ("shop", "web"))
     for _ in range(2):
         await driver.export(place)
     assert port.tries == 4

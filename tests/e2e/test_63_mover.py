@@ -29,6 +29,8 @@ BINDINGS = Kind(POLICIES.group, "v1", f"{POLICIES.plural[:-3]}ybindings", f"{POL
 REPLICAS = 4
 SURGE = 1
 LEFT_OVER = (moves.ANNOTATION_REPLACES, *moves.MARKS)
+IGNORED = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}], "action": "Ignore"}
+"""Rule of a Job's failure policy: a pod that was disrupted is no failure."""
 
 
 @dataclass
@@ -346,6 +348,7 @@ async def test_a_rollout_in_the_middle_of_a_move_wins(fleet: Fleet, namespace: s
 async def test_a_job_finishes_where_it_is_unless_it_asks_to_be_evicted(fleet: Fleet, namespace: str) -> None:
     await send(fleet, namespace, "eu")
     job = manifests.job("web", 1)
+    job["spec"] |= {"backoffLimit": 0, "podFailurePolicy": {"rules": [IGNORED]}}
     job["spec"]["template"]["metadata"]["annotations"]["sandbox.flotilla/runs-for"] = "1h"
     await fleet.source.create(JOBS, job, namespace)
     await in_target(fleet, namespace, "eu", 1)
@@ -354,6 +357,8 @@ async def test_a_job_finishes_where_it_is_unless_it_asks_to_be_evicted(fleet: Fl
     marks = {"metadata": {"annotations": {SHORT_PREFIX + moves.MOVE: moves.EVICT}}}
     await fleet.source.patch(NAMESPACES, namespace, marks)
     await in_target(fleet, namespace, "us", 1)
+    status = (await fleet.source.get(JOBS, "web", namespace))["status"]
+    assert (status["active"], status.get("failed", 0)) == (1, 0), "its failure policy knows that it was evicted"
 
 
 async def test_a_paused_deployment_keeps_its_pods_where_they_are(fleet: Fleet, namespace: str) -> None:

@@ -20,14 +20,17 @@ from tests.e2e import manifests
 from tests.e2e.claims import volumes
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS, JOBS, STATEFULSETS
-from tests.e2e.test_63_mover import SURGE, deploy, in_target, send, told, watched
+from tests.e2e.test_63_mover import IGNORED, SURGE, deploy, in_target, send, told, watched
 
 Raw = dict[str, Any]
 
 REPLICAS = 4
 TERM = "10s"
+NOTICED_SECONDS = 15.0
+"""How much later than its term a target that is cut off may have its first replacement made."""
+TIDY_SECONDS = 30.0
+"""How long what was replaced may be found in a target that is back."""
 KILLS = 3
-IGNORED = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}], "action": "Ignore"}
 
 
 @dataclass
@@ -38,8 +41,10 @@ class Timeline:
     """Virtual node of the target where replacements go."""
     began: float = 0.0
     found: dict[str, float] = field(default_factory=dict)
+    made: dict[str, float] = field(default_factory=dict)
+    """Replacements by name."""
     ready: dict[str, float] = field(default_factory=dict)
-    """By name of the replacement."""
+    """The same, once they are Ready elsewhere."""
     stable: list[str] = field(default_factory=list)
     """What Targets have said of being so."""
 
@@ -57,8 +62,11 @@ class Timeline:
 
     def pod(self, pod: Object) -> None:
         """A pod has changed."""
+        after = time.monotonic() - self.began
+        if self.began and moves.ANNOTATION_REPLACES in pod.annotations:
+            self.made.setdefault(pod.name, after)
         if self.began and condition(pod.decode(), "Ready").get("status") == "True" and pod.node_name == self.elsewhere:
-            self.ready.setdefault(pod.name, time.monotonic() - self.began)
+            self.ready.setdefault(pod.name, after)
 
     def __str__(self) -> str:
         replaced = sorted(self.ready.values())
@@ -168,9 +176,11 @@ async def test_pods_of_a_lost_target_are_replaced_and_what_comes_back_disturbs_n
             await says(fleet, namespace, "eu", lifecycle.TARGET_LOST, "True")
             replacements = {pod["metadata"]["uid"] for pod in await in_target(fleet, namespace, "us", REPLICAS)}
             print(f"a term of {TERM}: {timeline}")
+            assert float(TERM[:-1]) <= min(timeline.made.values()) <= float(TERM[:-1]) + NOTICED_SECONDS
             assert await reason(fleet, namespace, "db") == {"IdentityMayRun"}
             assert await reason(fleet, namespace, "work") == {"IdentityMayRun"}
             await fleet.until("a Job is done where nobody sees it", lambda: is_done(fleet, namespace), about=namespace)
+        await replaced_are_gone(fleet, namespace)
         await says(fleet, namespace, "eu", lifecycle.TARGET_LOST, "False")
 
         async def complete() -> bool:
@@ -187,6 +197,17 @@ async def test_pods_of_a_lost_target_are_replaced_and_what_comes_back_disturbs_n
     assert "False" in timeline.stable
     assert min(history.available) >= REPLICAS
     assert history.most <= REPLICAS + SURGE + 3
+
+
+async def replaced_are_gone(fleet: Fleet, namespace: str) -> None:
+    """Wait, as long as that may take, until a target that is back has nothing of the Deployment any more."""
+
+    async def tidy() -> bool:
+        eu = fleet.clients["eu"]
+        found = [*await eu.list(CHAPERONS, namespace), *await eu.list(PODS, namespace, labels=LABEL_PARENT_UID)]
+        return bool(found) and not any(each["metadata"]["name"].startswith("web-") for each in found)
+
+    await fleet.until("what was replaced is gone", tidy, about=namespace, seconds=TIDY_SECONDS)
 
 
 async def is_done(fleet: Fleet, namespace: str) -> bool:

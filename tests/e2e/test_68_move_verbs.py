@@ -223,5 +223,7 @@ async def test_a_drain_says_before_how_each_pod_would_go_and_why_one_would_not(f
     assert cells[pod["metadata"]["name"]].split()[2:] == ["eu", "us", "yes", "its", "replacement", "first"]
     assert "no     Held: multicluster/move says never" in cells[left["metadata"]["name"]]
     assert output.splitlines()[-1] == f"target {namespace}/eu would be drained; nothing was changed"
+    code, output, _ = await run(fleet, namespace, "drain", "eu", "--dry-run", "--agent-flag=--allowed-targets=eu")
+    assert (code, "us: not in --allowed-targets of the agent (eu)" in output) == (0, True)
     target = await fleet.source.get(TARGETS, "eu", namespace)
     assert SHORT_PREFIX + "retire" not in target["metadata"].get("annotations", {})

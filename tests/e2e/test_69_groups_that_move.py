@@ -20,6 +20,7 @@ from tests.e2e.manifests import STATEFULSETS
 from tests.e2e.reservations import settled
 from tests.e2e.test_19_groups import ROOMY, all_run, marks, member, told_to_go
 from tests.e2e.test_63_mover import send
+from tests.e2e.test_68_move_verbs import read
 
 Raw = dict[str, Any]
 
@@ -109,8 +110,27 @@ async def moves_once_there_is_room(fleet: Fleet, namespace: str, before: set[str
     await fleet.source.patch(NAMESPACES, namespace, asked)
     await say(fleet, namespace, "NoRoom", f"there is room for {ROOMY - 1} of the {ROOMY} pods")
     assert before < set(await fleet.delegates(namespace))
+    await says_before_what_comes_of_it(fleet, namespace)
     await fleet.source.delete(PODS, "lone-0", namespace)
     return await all_in(fleet, namespace, "us")
+
+
+async def says_before_what_comes_of_it(fleet: Fleet, namespace: str) -> None:
+    """A dry run knows that all go or none, as the agent does."""
+
+    async def would() -> set[tuple[bool, str]]:
+        pods = (await read(fleet, namespace, "move", "sts/team", "--to", "us", "--dry-run"))["pods"]
+        assert len(pods) == ROOMY
+        return {(each["moves"], each["how"]) for each in pods}
+
+    assert await would() == {(True, "its group starts again as a whole, once there is room for all of it")}
+    of_one = {"metadata": {"annotations": {SHORT_PREFIX + names.POD_GROUP_ON_FAILURE: None}}}
+    await fleet.source.patch(PODS, "team-0", of_one, namespace)
+    await say(fleet, namespace, "Held", "not so of pod team-0")
+    ((moves_, how),) = await would()
+    assert (moves_, how.endswith("not so of pod team-0")) == (False, True)
+    of_one["metadata"]["annotations"] = {SHORT_PREFIX + names.POD_GROUP_ON_FAILURE: names.RESTART}
+    await fleet.source.patch(PODS, "team-0", of_one, namespace)
 
 
 @pytest.mark.seldom

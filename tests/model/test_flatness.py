@@ -9,7 +9,19 @@ from hypothesis import strategies as st
 
 from agent.api.names import links
 from agent.model import flatness
-from agent.model.flatness import LIMIT, NOTHING_TOLD, Asked, Told, judge, of_nodes, overlap, read, waits, write
+from agent.model.flatness import (
+    LIMIT,
+    NOTHING_TOLD,
+    AgentAnswer,
+    Told,
+    judge,
+    named_by,
+    overlap,
+    read,
+    united,
+    waits,
+    write,
+)
 from agent.model.podranges import network
 from tests.examples import examples
 
@@ -26,6 +38,10 @@ def node(*cidrs: str) -> dict[str, Any]:
 
 def told(text: str) -> Told:
     return read({links.ANNOTATION_NETWORKS: text})
+
+
+def of_nodes(nodes: list[dict[str, Any]]) -> flatness.Networks:
+    return united(each for node in nodes for each in named_by(node))
 
 
 def test_networks_of_nodes_are_united() -> None:
@@ -129,32 +145,32 @@ PARTLY = Told(nets("10.1.7.0/24", "10.2.0.0/16"), HEALTH)
         (NOTHING_TOLD, None, "", "unverified", "", ""),
         (NOTHING_TOLD, None, "Forbidden", "unverified", "", ""),
         (APART, None, "", "unverified", "", ""),
-        (APART, Asked(HEALTH, "there"), "", "flat", "", "its agent answers"),
-        (APART, Asked(HEALTH), "", "unverified", "", "NetworkPolicy"),
-        (APART, Asked(HEALTH, "else"), "", "not flat", links.STRANGERS, "answers that of cluster else"),
-        (APART, Asked(HEALTH, "here"), "", "not flat", links.STRANGERS, "answers that of cluster here"),
+        (APART, AgentAnswer(HEALTH, "there"), "", "flat", "", "its agent answers"),
+        (APART, AgentAnswer(HEALTH), "", "unverified", "", "NetworkPolicy"),
+        (APART, AgentAnswer(HEALTH, "else"), "", "not flat", links.STRANGERS, "answers that of cluster else"),
+        (APART, AgentAnswer(HEALTH, "here"), "", "not flat", links.STRANGERS, "answers that of cluster here"),
         # The pod of its agent is another one by now.
-        (APART, Asked("10.2.0.6:8080", "else"), "", "unverified", "", ""),
+        (APART, AgentAnswer("10.2.0.6:8080", "else"), "", "unverified", "", ""),
         (Told(APART.pods), None, "", "unverified", "", ""),
         # Silence neither withdraws nor gives back.
-        (APART, Asked(HEALTH), links.STRANGERS, "not flat", links.STRANGERS, "now nobody does"),
+        (APART, AgentAnswer(HEALTH), links.STRANGERS, "not flat", links.STRANGERS, "now nobody does"),
         (APART, None, links.STRANGERS, "not flat", links.STRANGERS, "now nobody does"),
-        (APART, Asked(HEALTH, "there"), links.STRANGERS, "flat", "", ""),
-        (APART, Asked(HEALTH), links.OVERLAP, "unverified", "", ""),
+        (APART, AgentAnswer(HEALTH, "there"), links.STRANGERS, "flat", "", ""),
+        (APART, AgentAnswer(HEALTH), links.OVERLAP, "unverified", "", ""),
         (SAME, None, "", "not flat", links.OVERLAP, "10.1.0.0/16 is in the pod networks of both"),
-        (SAME, Asked(SAME.health), "", "not flat", links.OVERLAP, "spec.podCIDRs"),
-        (SAME, Asked(SAME.health, "here"), "", "not flat", links.OVERLAP, "multicluster/network-driver"),
+        (SAME, AgentAnswer(SAME.health), "", "not flat", links.OVERLAP, "spec.podCIDRs"),
+        (SAME, AgentAnswer(SAME.health, "here"), "", "not flat", links.OVERLAP, "multicluster/network-driver"),
         # Its own agent answers from within what this cluster would have for itself: nobody's pods are in podCIDRs.
-        (SAME, Asked(SAME.health, "there"), "", "flat", "", ""),
-        (SAME, Asked(SAME.health, "there", silent=True), "", "unverified", "", "nobody answers"),
-        (APART, Asked(HEALTH, "there", silent=True), "", "unverified", "", "nobody answers"),
-        (APART, Asked(HEALTH, "else", silent=True), "", "not flat", links.STRANGERS, ""),
+        (SAME, AgentAnswer(SAME.health, "there"), "", "flat", "", ""),
+        (SAME, AgentAnswer(SAME.health, "there", silent=True), "", "unverified", "", "nobody answers"),
+        (APART, AgentAnswer(HEALTH, "there", silent=True), "", "unverified", "", "nobody answers"),
+        (APART, AgentAnswer(HEALTH, "else", silent=True), "", "not flat", links.STRANGERS, ""),
         # An answer from elsewhere says nothing about the part that both have.
-        (PARTLY, Asked(HEALTH, "there"), "", "not flat", links.OVERLAP, "10.1.7.0/24"),
+        (PARTLY, AgentAnswer(HEALTH, "there"), "", "not flat", links.OVERLAP, "10.1.7.0/24"),
     ],
 )
 def test_a_pair_is_judged_by_what_is_told_and_who_answers(
-    there: Told, asked: Asked | None, before: str, state: str, reason: str, message: str
+    there: Told, asked: AgentAnswer | None, before: str, state: str, reason: str, message: str
 ) -> None:
     found = judge(HERE, there, "there", asked, before)
     assert (found.state, found.reason) == (state, reason)
@@ -166,14 +182,14 @@ def test_a_pair_is_judged_by_what_is_told_and_who_answers(
     ("there", "asked", "want"),
     [
         (SAME, None, True),
-        (SAME, Asked("10.1.5.4:8080", "there"), True),
-        (SAME, Asked(SAME.health), False),
+        (SAME, AgentAnswer("10.1.5.4:8080", "there"), True),
+        (SAME, AgentAnswer(SAME.health), False),
         (PARTLY, None, False),
         (APART, None, False),
         (Told(SAME.pods), None, False),
     ],
 )
-def test_nothing_is_said_while_only_an_answer_can_tell(there: Told, asked: Asked | None, want: bool) -> None:
+def test_nothing_is_said_while_only_an_answer_can_tell(there: Told, asked: AgentAnswer | None, want: bool) -> None:
     assert waits(HERE, there, asked) is want
 
 
@@ -182,4 +198,4 @@ def test_a_cluster_that_does_not_know_its_own_networks_overlaps_with_none() -> N
 
 
 def test_an_answer_to_a_cluster_that_does_not_tell_who_it_is_proves_nothing() -> None:
-    assert judge(HERE, APART, "", Asked(HEALTH, "there")).state == "unverified"
+    assert judge(HERE, APART, "", AgentAnswer(HEALTH, "there")).state == "unverified"

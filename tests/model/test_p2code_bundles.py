@@ -14,6 +14,7 @@ EXAMPLE = Path(__file__).parent.parent / "api/p2code.yaml"
 NAMESPACE = manifest("Namespace", "demo")
 ACCOUNT = {"serviceAccountName": "robot"}
 ROBOT = manifest("ServiceAccount", "robot")
+READER = {"kind": "Role", "name": "system:reader"}
 SERVICE = manifest("Service", "front", spec={"selector": {"app": "web"}})
 
 
@@ -60,7 +61,7 @@ BELONGS = {
     ),
     "claim of a template": (
         workload(kind="StatefulSet", volumeClaimTemplates=[{"metadata": {"name": "data"}}]),
-        [manifest("PersistentVolumeClaim", "data-web-0"), manifest("PersistentVolumeClaim", "data-web-12")],
+        [manifest("PersistentVolumeClaim", "data-web-12")],
     ),
     "account": (workload(spec=ACCOUNT), [ROBOT]),
     "role": (workload(spec=ACCOUNT), [ROBOT, binding(), manifest("Role", "reader")]),
@@ -138,8 +139,7 @@ def test_it_belongs_to_the_workload(rule: str) -> None:
     owner, belonging = BELONGS[rule]
     found = bundled(*reversed(belonging), owner)
     (one,) = found.bundles
-    assert one.manifests[0].raw == owner
-    assert sorted(map(str, (each.raw for each in one.manifests[1:]))) == sorted(map(str, belonging))
+    assert [each.raw for each in one.manifests] == [owner, *belonging]
     assert (one.absent, found.orphans) == ((), ())
 
 
@@ -152,6 +152,16 @@ STRANGERS = {
     "the other name of an account": (workload(spec={"serviceAccount": "robot"}), ROBOT),
     "roles without the account": (workload(), binding()),
     "a binding of another namespace's account": (workload(spec=ACCOUNT), binding(namespace="other")),
+    "a binding of an account of no namespace": (
+        workload(spec=ACCOUNT),
+        manifest("RoleBinding", "lets", roleRef=READER, subjects=[{"kind": "ServiceAccount", "name": "robot"}]),
+    ),
+    "a binding of a user of that name": (
+        workload(spec=ACCOUNT),
+        manifest(
+            "RoleBinding", "lets", roleRef=READER, subjects=[{"kind": "User", "name": "robot", "namespace": "demo"}]
+        ),
+    ),
     "a part of the selector": (
         workload(),
         manifest("Service", "front", spec={"selector": {"app": "web", "tier": "edge"}}),
@@ -161,7 +171,24 @@ STRANGERS = {
     "an ingress to another service": (workload(), ingress(rules=paths("back"))),
     "an ingress without http": (workload(), ingress(rules=[{"host": "x"}])),
     "a route to something else": (workload(), manifest("Route", "r", spec={"to": {"kind": "Pool", "name": "front"}})),
+    "another backend of a route": (
+        workload(),
+        manifest(
+            "Route",
+            "r",
+            spec={
+                "to": {"kind": "Service", "name": "back"},
+                "alternateBackends": [{"kind": "Service", "name": "front"}],
+            },
+        ),
+    ),
     "a monitor of nothing": (workload(), monitor(selector={})),
+    "a monitor of others": (workload(), monitor(selector={"matchLabels": {"app": "api"}})),
+    "a monitor of other namespaces": (
+        workload(),
+        monitor(selector={"matchLabels": {"app": "web"}}, namespaceSelector={"matchNames": ["other"]}),
+    ),
+    "an autoscaler of another name": (workload(), scaler(name="api")),
     "an autoscaler of another kind": (workload(), scaler(kind="StatefulSet")),
     "an autoscaler of another version": (workload(), scaler("apps/v1beta1")),
     "an autoscaler elsewhere": (workload(), scaler(namespace="other")),
@@ -182,7 +209,8 @@ STRANGERS = {
 @pytest.mark.parametrize("rule", STRANGERS)
 def test_it_is_an_orphan(rule: str) -> None:
     owner, stranger = STRANGERS[rule]
-    found = bundled(NAMESPACE, owner, SERVICE, stranger) if rule.startswith("a monitor") else bundled(owner, stranger)
+    beside = {"a monitor": [NAMESPACE, SERVICE], "another backend": [SERVICE], "a binding": [ROBOT]}
+    found = bundled(*next((some for begin, some in beside.items() if rule.startswith(begin)), ()), owner, stranger)
     (one,) = found.bundles
     where = f"{stranger['metadata']['namespace']}/" if "namespace" in stranger["metadata"] else ""
     assert found.orphans == (f"{stranger['kind']} {where}{stranger['metadata']['name']}",)
@@ -229,6 +257,10 @@ NEVER_MISSING = {
     "optional projection": {"volumes": [{"projected": {"sources": [{"secret": {"name": "s", "optional": True}}]}}]},
     "optional environment": container(envFrom=[{"secretRef": {"name": "s", "optional": True}}]),
     "optional key": container(env=[{"valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}}]),
+    "what is named elsewhere": {
+        "volumes": [{"csi": {"nodePublishSecretRef": {"name": "s"}}}, {"ephemeral": {}}],
+        "ephemeralContainers": [{"envFrom": [{"secretRef": {"name": "s"}}]}],
+    },
     "the account that every namespace has": {"serviceAccountName": "default"},
     "the certificate that every namespace has": {"volumes": [{"configMap": {"name": "kube-root-ca.crt"}}]},
     "no name at all": {"volumes": [{"configMap": {}}, {"secret": None}, "nonsense"], "serviceAccountName": 7},
@@ -280,6 +312,17 @@ def test_a_duplicate_counts_once_and_is_told(given: Raw) -> None:
     found = bundled(workload(), workload(spec=ACCOUNT), **given)
     assert [[each.raw for each in one.manifests] for one in found.bundles] == [[workload()]]
     assert found.orphans == ("Deployment demo/web (a second time)",)
+
+
+def test_objects_of_other_groups_are_no_duplicates() -> None:
+    other = {**manifest("Role", "reader"), "apiVersion": "authorization.openshift.io/v1"}
+    found = bundled(manifest("Role", "reader"), other, workload(), own=None)
+    assert (len(found.bundles[0].manifests), found.orphans) == (3, ())
+
+
+def test_the_namespace_default_needs_no_manifest() -> None:
+    found = bundled(workload(namespace="default"), manifest("Namespace", "default"))
+    assert found.orphans == ("Namespace default",)
 
 
 def test_workloads_of_one_name_are_told_apart() -> None:

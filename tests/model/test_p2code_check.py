@@ -181,6 +181,27 @@ def test_a_namespace_that_an_application_brings_need_not_exist() -> None:
     assert isinstance(check(draft(spec_of(*objects), "x", "global"), WORLD), Application)
 
 
+DISABLED = replace(WORLD, disabled={"demo"})
+
+
+def test_a_workload_in_a_namespace_that_is_not_enabled_would_stay_here() -> None:
+    settings = manifest("ConfigMap", "settings")
+    found = verdict(spec_of(settings, workload()), DISABLED)
+    assert found == (
+        "Misconfigured",
+        "MisconfiguredManifest",
+        (
+            "Invalid manifest: deployment web: namespace demo is not enabled, so that nothing new of it goes to "
+            "targets: kubectl label namespace demo multicluster-scheduler=enabled"
+        ),
+    )
+    # Without pods there, or where the application makes it, or where nothing is applied here, that does not matter.
+    assert isinstance(check(draft(spec_of(settings), "x", "global"), DISABLED), Application)
+    made = draft(spec_of(manifest("Namespace", "demo"), workload()), "x", "global")
+    assert isinstance(check(made, DISABLED), Application)
+    assert isinstance(check(draft(spec_of(workload()), "x", "global", "works"), DISABLED), Application)
+
+
 WORKLOADS = {
     "another annotation": ([{"name": "web", "annotations": [SET]}], FORM),
     "no value": ([{"name": "web", "annotations": ["p2code.filter.a"]}], FORM),

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.api.names import links
 from agent.model.free_capacity import Taken
+from agent.model.knownnodes import steady
 from agent.model.nodeshapes import SHAPES_LIMIT, read_counted
 from agent.model.quantity import parse
 from agent.model.requests import amounts
-from agent.model.summary import DETAILS, Detail, steady, summarise, survey
+from agent.model.summary import DETAILS, Detail, summarise, survey
 from agent.model.summary import summary as summary_of
 
 SHAPES = "multicluster/node-shapes"

@@ -182,6 +182,21 @@ async def test_a_reserve_claim_that_is_not_allowed_yet_is_withdrawn_when_the_dec
 
 
 @pytest.mark.usefixtures("placement_kinds")
+@pytest.mark.parametrize("policy", ["", "one-cluster"])
+async def test_all_members_of_a_group_go_where_its_placement_decides(opened: Open, policy: str) -> None:
+    async with opened(**CONSUME) as stage:
+        await stand(stage)
+        await place(stage.client, stage.namespace)
+        for where in ("eu", "us"):
+            await decide(stage.client, stage.namespace, where)
+            marks = {names.POD_GROUP: f"to-{where}", names.POD_GROUP_SIZE: "2", names.POD_GROUP_POLICY: policy}
+            members = [f"to-{where}-{number}" for number in range(2)]
+            annotations = WEB | {names.SHORT_PREFIX + key: value for key, value in marks.items() if value}
+            await stage.pods(*members, annotations=annotations)
+            assert [await runs(stage, each) for each in members] == [where, where]
+
+
+@pytest.mark.usefixtures("placement_kinds")
 @pytest.mark.parametrize("grace", [600.0, 2.0], ids=["it decides in time", "it does not"])
 async def test_a_pod_keeps_a_target_that_comes_back_until_its_placement_may_have_decided_again(
     opened: Open, grace: float

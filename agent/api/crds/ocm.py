@@ -62,6 +62,15 @@ def _taint() -> Schema:
     )
 
 
+def _managed_namespaces(*keys: str) -> Schema:
+    """Of Open Cluster Management's agents; here they are kept as they are written."""
+    name = text("Name of the namespace.", maxLength=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    of_a_set = {"clusterSet": text("The set that asks for it."), **conditions("namespace", mergeable=True)}
+    one = fields("One namespace.", {"name": name, **(of_a_set if "clusterSet" in keys else {})}, required=list(keys))
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+    return items("Namespaces of its clusters that are managed together.", one, **keyed)
+
+
 def _managed_cluster() -> Schema:
     address = fields(
         "One address.",
@@ -79,7 +88,6 @@ def _managed_cluster() -> Schema:
             "managedClusterClientConfigs": items("Where its API server can be reached.", address),
             "taints": items("What keeps Placements away.", _taint()),
         },
-        required=["hubAcceptsClient"],
     )
     claim = fields(
         "One claim.",
@@ -91,10 +99,11 @@ def _managed_cluster() -> Schema:
     status = fields(
         "What is known of the cluster.",
         {
-            "allocatable": amounts("Sum of what its nodes can allocate to pods."),
-            "capacity": amounts("Sum of its nodes' capacity."),
+            "allocatable": amounts("Sum of what its nodes can allocate to pods.", most=None),
+            "capacity": amounts("Sum of its nodes' capacity.", most=None),
             "clusterClaims": items("What it says of itself.", claim),
-            **conditions("cluster"),
+            **conditions("cluster", mergeable=True),
+            "managedNamespaces": _managed_namespaces("clusterSet", "name"),
             "version": fields("Its versions.", {"kubernetes": text("Version of Kubernetes.")}),
         },
     )
@@ -117,8 +126,13 @@ def _set() -> Schema:
             "labelSelector": label_selector(),
         },
         default=default(),
+        required=["selectorType"],
     )
-    spec = fields("What the set is.", {"clusterSelector": selector}, default={"clusterSelector": default()})
+    spec = fields(
+        "What the set is.",
+        {"clusterSelector": selector, "managedNamespaces": _managed_namespaces("name")},
+        default={"clusterSelector": default()},
+    )
     status = fields("What is known of the set.", conditions("set"))
     return resource("Clusters that belong together.", {"spec": spec, "status": status})
 
@@ -139,7 +153,7 @@ def _decision() -> Schema:
         {
             "clusterName": text("Name of the ManagedCluster."),
             "reason": text("Why: the scores that it had."),
-            "score": whole("Its score, all in all."),
+            "score": whole("Its score, all in all.", "int64"),
         },
         required=["clusterName", "reason"],
     )

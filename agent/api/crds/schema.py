@@ -48,9 +48,12 @@ QUANTITY: Schema = {
 }
 
 
-def amounts(description: str) -> Schema:
-    """Quantities by the name of a resource."""
-    return {"type": "object", "description": description, "additionalProperties": copy.deepcopy(QUANTITY)}
+def amounts(description: str, *, most: int | None = QUANTITY["maxLength"]) -> Schema:
+    """Quantities by the name of a resource, of at most so many characters."""
+    one = {**copy.deepcopy(QUANTITY), "maxLength": most}
+    if most is None:
+        del one["maxLength"]
+    return {"type": "object", "description": description, "additionalProperties": one}
 
 
 CONDITION: Schema = fields(

@@ -293,3 +293,8 @@ LEASE_SOURCES = "multicluster-sources"
 LEASE_CANDIDATES = "admiralty-candidate-scheduler"
 """Of the candidate schedulers of a cluster, of which one works."""
 NODE_LEASE_NAMESPACE = "kube-node-lease"
+
+
+def children_of(cluster_uid: str) -> str:
+    """Label selector of what a source cluster has made in its targets."""
+    return f"{LABEL_PARENT_CLUSTER_UID}={cluster_uid}"

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import Raw, View
+from agent.model.abridged import abridged
 from agent.model.servicelinks import CONNECTED, READY
 
 _SHOWN = 3
@@ -37,7 +38,7 @@ def _judge(objects: Iterable[Raw], type: str, remedy: str) -> tuple[dict[tuple[s
     """What is not well, all together of which the same is said, and how many are."""
     bad, well = dict[tuple[str, str], list[Raw]](), 0
     for obj in objects:
-        said = find_condition((obj.get("status") or {}).get("conditions"), type)
+        said = condition_of(obj, type)
         if said is not None and said["status"] == "True":
             well += 1
         elif said is None:
@@ -48,6 +49,4 @@ def _judge(objects: Iterable[Raw], type: str, remedy: str) -> tuple[dict[tuple[s
 
 
 def _named(objects: list[Raw]) -> str:
-    more = len(objects) - _SHOWN
-    found = sorted(f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in objects)
-    return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return abridged(sorted(f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in objects), _SHOWN)

@@ -9,6 +9,7 @@ from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import TargetView, View
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.store import Key, Object
+from agent.model.abridged import abridged
 from agent.model.mentions import mentioned
 from agent.model.service import API_SERVER
 
@@ -35,8 +36,7 @@ def services(view: View) -> Iterator[Finding]:
         return
     unfound = list(_unfound(view, {names.virtual_node(each.namespace, each.name): each for each in view.targets}))
     for each in _together(unfound):
-        more = len(each.pods) - _SHOWN
-        which = ", ".join(each.pods[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        which = abridged(each.pods, _SHOWN)
         namespace, name = each.service
         yield warn(
             f"Service {namespace}/{name}",

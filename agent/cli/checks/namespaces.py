@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from agent.api import names
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.view import Raw, View
+from agent.model.abridged import abridged
 from agent.model.namespaces import command, elects_by_default
 from agent.model.namespaces import is_enabled as enabled_by
 
@@ -76,8 +77,7 @@ def unproxied(view: View) -> Iterator[Finding]:
         return
     enabled = {each["metadata"]["name"] for each in view.namespaces or () if is_enabled(each)}
     for each in view.unproxied:
-        more = len(each.pods) - _SHOWN
-        which = ", ".join(each.pods[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        which = abridged(each.pods, _SHOWN)
         if each.namespace in enabled:
             why, remedy = "there was no webhook when they were created", "see that it runs, then create them again"
         else:

@@ -7,7 +7,7 @@ from agent.api import ownroles
 from agent.api.gatewayroles import KEEP_GATEWAYS
 from agent.api.kinds import PLACEMENTS, SIGNERS
 from agent.api.names.ocm import OURS
-from agent.api.placementroles import AGENT_GRANTS, EVALUATE_PLACEMENTS
+from agent.api.placementroles import AGENT_GRANTS, EVALUATE_PLACEMENTS, SERVE_PLACEMENTS
 from agent.api.roles import (
     CLUSTER_SUMMARY_VIEWER,
     EVERYTHING,
@@ -84,14 +84,16 @@ def _matters(grant: Grant, view: View) -> bool:
 
 
 def placements(view: View) -> Iterator[Finding]:
-    """Where the chart has brought the CRDs of Placements, the agent may evaluate them."""
+    """Where the chart has brought the CRDs of Placements, the agent may evaluate them, and keep ManagedClusters."""
     crd = (view.crds or {}).get(str(PLACEMENTS), {})
     if OURS not in crd.get("metadata", {}).get("labels", {}) or view.rights is None:
         return
-    if any(grant.feature == EVALUATE_PLACEMENTS for grant in view.rights.missing):
+    lacking = {grant.feature for grant in view.rights.missing}
+    if lacking & {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS}:
+        not_allowed_to = "evaluate them" if EVALUATE_PLACEMENTS in lacking else "keep ManagedClusters"
         yield warn(
             "Placements",
-            "their CRDs are the chart's, and the agent may not evaluate them: pods follow what was decided last",
+            f"their CRDs are the chart's, and the agent may not {not_allowed_to}: pods follow what was decided last",
             "set agent.placement.crds=true or agent.placement.mode=serve, unless another controller evaluates them",
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of, find_condition
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.rights import not_allowed
 from agent.cli.checks.view import Credentials, Raw, TargetView, View
@@ -107,7 +107,7 @@ def sources(view: View) -> Iterator[Finding]:
 def _source(source: Raw) -> Iterator[Finding]:
     metadata = source["metadata"]
     about = "source " + "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
-    ready = find_condition((source.get("status") or {}).get("conditions"), "Ready")
+    ready = condition_of(source, "Ready")
     if ready is None:
         yield warn(about, "no agent has said anything about it", "see that the agent of this cluster runs")
     elif ready["status"] != "True":

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.roles import Grant
 from agent.clusters.agenthealth import Lease
 from agent.kube.store import Key
@@ -69,7 +69,7 @@ class TargetView:
     @property
     def serving(self) -> Any:
         """The condition of its virtual node that tells whether logs, exec and the like work, None for none."""
-        return find_condition(((self.node or {}).get("status") or {}).get("conditions"), KUBELET_SERVING)
+        return condition_of(self.node or {}, KUBELET_SERVING)
 
     @property
     def title(self) -> str:

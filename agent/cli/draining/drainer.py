@@ -9,6 +9,7 @@ from agent.cli.draining.plan import Options, Plan, Pod, plan
 from agent.cli.options import Failed
 from agent.kube.client import Client, encode
 from agent.kube.errors import NotFound, StatusError, TooManyRequests
+from agent.model.abridged import abridged
 
 Raw = dict[str, Any]
 
@@ -155,5 +156,4 @@ class Drainer:
 
 
 def _some(pods: tuple[Pod, ...]) -> str:
-    more = len(pods) - _SHOWN
-    return ", ".join(map(str, pods[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
+    return abridged([str(pod) for pod in pods], _SHOWN)

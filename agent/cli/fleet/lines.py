@@ -10,7 +10,7 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.base.clock import parse
-from agent.cli.fleet.source_queries import Fleet
+from agent.cli.fleet.source_queries import SourceView
 from agent.cli.fleet.target_queries import Answer, Delegate
 from agent.cli.options import Failed
 from agent.controllers.target.gather import reference
@@ -85,7 +85,7 @@ class PodLine:
     ip: str
 
 
-def target_lines(fleet: Fleet, answers: dict[tuple[str, str], Answer]) -> list[TargetLine]:
+def target_lines(fleet: SourceView, answers: dict[tuple[str, str], Answer]) -> list[TargetLine]:
     """A line for every target, by namespace and name."""
     bound: Counter[str] = Counter()
     pending: Counter[str] = Counter()
@@ -102,7 +102,7 @@ def target_lines(fleet: Fleet, answers: dict[tuple[str, str], Answer]) -> list[T
     ]
 
 
-def known(fleet: Fleet, name: str) -> None:
+def known(fleet: SourceView, name: str) -> None:
     """Raises Failed where no target that could be read has this name."""
     there = {target.name for target in fleet.targets}
     if name not in there:
@@ -110,7 +110,7 @@ def known(fleet: Fleet, name: str) -> None:
         raise Failed(f"no target {name} serves this namespace (there is: {listed}); -A looks in all namespaces")
 
 
-def unplaced(fleet: Fleet) -> int:
+def unplaced(fleet: SourceView) -> int:
     """How many proxy pods neither have a target nor are tried in one."""
     return sum(1 for pod in fleet.proxies if not home_node(pod) and not pod.deleting)
 
@@ -161,7 +161,9 @@ def _last_answer(reachable: Any) -> str:
     return str(reachable.get("lastTransitionTime", "")) if reachable.get("status") == "False" else ""
 
 
-def pod_lines(fleet: Fleet, delegates: dict[str, Delegate], namespace: str | None, target: str = "") -> list[PodLine]:
+def pod_lines(
+    fleet: SourceView, delegates: dict[str, Delegate], namespace: str | None, target: str = ""
+) -> list[PodLine]:
     """A line for every proxy pod of a namespace, or of all (None); only those of a target where one is named."""
     by_node = {names.virtual_node(*each.key): each.name for each in fleet.targets}
     lines = [

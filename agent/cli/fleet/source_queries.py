@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import CLUSTER_TARGETS, LEASES, NODES, PODS, SECRETS, TARGETS, Kind
 from agent.api.names import lifecycle
 from agent.base.clock import parse
@@ -28,8 +28,8 @@ SILENT = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
-class Fleet:
-    """Targets, their virtual nodes by name, proxy pods."""
+class SourceView:
+    """What a user sees of a source cluster: targets, their virtual nodes by name, proxy pods."""
 
     targets: tuple[Object, ...]
     nodes: dict[str, Object]
@@ -56,7 +56,7 @@ async def source(
         yield Source(client, None if everywhere else namespace or chosen.namespace)
 
 
-async def read_fleet(client: Client, namespace: str | None, known: Iterable[Object] | None = None) -> Fleet:
+async def read_fleet(client: Client, namespace: str | None, known: Iterable[Object] | None = None) -> SourceView:
     """What serves a namespace, or everything (None); proxy pods of all namespaces. Raises Failed, KubeError.
 
     :param known: the proxy pods, where something keeps them up to date already
@@ -69,7 +69,7 @@ async def read_fleet(client: Client, namespace: str | None, known: Iterable[Obje
     except Forbidden as error:
         notes.append(f"room and size of targets are left out: {error}")
     proxies = tuple(known) if known is not None else await read_proxies(client, namespace, notes)
-    return Fleet(tuple(targets), nodes, proxies, notes)
+    return SourceView(tuple(targets), nodes, proxies, notes)
 
 
 async def read_targets(client: Client, namespace: str | None, notes: list[str]) -> list[Object]:
@@ -82,10 +82,7 @@ async def read_targets(client: Client, namespace: str | None, notes: list[str]) 
 
 def moves_pods(targets: Iterable[Object]) -> bool:
     """Whether the agent of this cluster moves running pods, as its Targets tell."""
-    return any(
-        find_condition((target.decode().get("status") or {}).get("conditions"), lifecycle.STABLE) is not None
-        for target in targets
-    )
+    return any(condition_of(target.decode(), lifecycle.STABLE) is not None for target in targets)
 
 
 async def _targets(client: Client, kind: Kind, namespace: str | None, notes: list[str]) -> list[Object]:
@@ -162,7 +159,7 @@ async def connection_of(client: Client, target: Object) -> Connection | None:
 
 def wrong_cluster(target: Mapping[str, Any]) -> str:
     """What a Target says of leading to another cluster than it stands for, empty if it does not."""
-    ready = find_condition((target.get("status") or {}).get("conditions"), "Ready") or {}
+    ready = condition_of(target, "Ready") or {}
     return str(ready.get("message", "")) if ready.get("reason") == State.WRONG_CLUSTER else ""
 
 

@@ -121,7 +121,7 @@ def agent_version(summary: Object | None) -> str:
 
 @dataclass
 class Delegates:
-    """By UID of their proxy pods; `unread` says which targets were not heard."""
+    """Delegates by the UID of their proxy pods; `unread` says which targets could not be read."""
 
     found: dict[str, Delegate] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)

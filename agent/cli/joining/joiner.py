@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS
 from agent.api.names import ACCEPT_CLUSTER, LEASE_CONTROLLERS, SHORT_PREFIX
 from agent.api.roles import NAMED_FEATURES, OPTIONAL_FEATURES
@@ -233,7 +233,7 @@ class Joiner:
         async def is_ready() -> bool:
             found: Raw = await client.get(names.target_kind, names.target, names.target_place)
             told.clear()
-            told.update(find_condition((found.get("status") or {}).get("conditions"), "Ready") or {})
+            told.update(condition_of(found, "Ready") or {})
             return told.get("status") == "True" and time.monotonic() >= settled
 
         def why() -> str:

@@ -4,7 +4,7 @@ import contextlib
 import time
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, PODS, SECRETS, TARGETS, Kind
 from agent.cli.joining import manifests
 from agent.cli.joining.contexts import telling
@@ -66,7 +66,7 @@ class Leaving:
             now = await find(client, kind, found.target, place)
             if now is None or now["metadata"]["uid"] != uid:
                 return True
-            drained = find_condition((now.get("status") or {}).get("conditions"), "Drained") or {}
+            drained = condition_of(now, "Drained") or {}
             said = str(drained.get("message", ""))
             if drained.get("reason") == "Unreachable" and time.monotonic() > lost:
                 raise Failed(f"{what} is being deleted, and remains: {said}; `flotilla leave --force` does that")

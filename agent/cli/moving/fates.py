@@ -56,17 +56,22 @@ def verdict_of(owner: Owner, pod: Pod, *, replaced: bool) -> Verdict:
         return Verdict(moves=False, reason=PLACED, how="it is where it may be")
     if replaced or pod.replaced_by or pod.withdrawn:
         return Verdict(moves=True, how="it moves already")
+    if pod.together is not None and pod.together.waits:
+        return Verdict(moves=True, how="its group starts again already")
     alone = replace(pod, why=_CAUSE, told="")
     for action in decide(replace(owner, replicas=1, surge=max(1, owner.surge)), [alone]).actions:
         match action:
             case Create():
                 return Verdict(moves=True, how="its replacement first")
+            case Evict() if pod.together is not None:
+                return Verdict(moves=True, how="its group starts again as a whole, once there is room for all of it")
             case Evict():
                 return Verdict(moves=True, how=f"evicted: {owner.why}")
             case Fail():
                 return Verdict(moves=True, how="it ends as failed, and what makes it makes another")
             case Tell(reason=reason, message=message) if reason not in ("", "Moving"):
-                final = owner.way == "stay" or bool(pod.stays) or reason in _FINAL
+                unasked = pod.together is not None and pod.together.unasked
+                final = owner.way == "stay" or bool(pod.stays) or unasked or reason in _FINAL
                 return Verdict(moves=False, reason=reason, how=message.removeprefix(f"{_CAUSE}; "), final=final)
             case _:
                 pass

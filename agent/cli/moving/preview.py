@@ -6,8 +6,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from agent.api import names
-from agent.api.names import moves
 from agent.cli.explaining import facts as explaining
 from agent.cli.explaining.choosing import Chains, speaking
 from agent.cli.explaining.explanation import ranking_of
@@ -18,11 +16,12 @@ from agent.clusters.targetchoices import POD, said_by_settings
 from agent.controllers.mover import owners
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
 from agent.controllers.mover.gather import Read, agreed, owner_of, unable, what_keeps
-from agent.controllers.mover.groups import group_of
-from agent.controllers.mover.owners import Asked
-from agent.controllers.mover.view import Cause, Owner, Pod
+from agent.controllers.mover.groups import NOT_ENABLED, bound_claim, group_of, member
+from agent.controllers.mover.owners import OwnerPods
+from agent.controllers.mover.together import Member, together
+from agent.controllers.mover.view import Cause, Owner, Pod, Together
 from agent.kube.client import Client
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model.moveterms import move_of
 from agent.model.namespaces import is_enabled
 from agent.model.podstate import ENDED
@@ -48,6 +47,8 @@ class Preview:
         self._chains = Chains(client, notes)
         self._rankings: dict[str, Ranking] = {}
         """By UID of what makes the pods."""
+        self._groups: dict[Key, Together] = {}
+        """What groups have to say, by namespace and name."""
         self._families: dict[str, list[Object]] = {}
         """Pods by the UID of what makes them, without replacements."""
         for pod in world.proxies:
@@ -90,6 +91,7 @@ class Preview:
             verdict = Verdict(moves=False, reason=UNKNOWN, how=f"{key[0]} {key[2]} cannot be read", final=True)
         else:
             view = self._view(pod, known, read, choice)
+            view = replace(view, together=await self._together(pod) if view.cause else None)
             replaced = pod.uid in self._world.replaced
             verdict = verdict_of(self._owner(pod, known, read), view, replaced=replaced)
         if verdict.reason == PLACED and choice is not None:
@@ -123,7 +125,7 @@ class Preview:
         namespace = self._world.namespaces.get(pod.namespace)
         enabled = namespace is None or is_enabled(namespace.labels)
         key = owner_of(pod)
-        asked = Asked(
+        asked = OwnerPods(
             move_of((self._agreed(key[3]), *self._levels(pod, read)[1:])),
             claims=bool(known.claims),
             ends=known.ends,
@@ -149,16 +151,38 @@ class Preview:
             fence=home.fence(pod, self._settings.fence_wait, self._now) if home is not None else None,
             available=known.is_available(self._now, float(read.spec.get("minReadySeconds") or 0)),
             selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
-            **self._what_keeps(pod, known, read),
+            **what_keeps(pod, known, self._world.claims.get),
         )
 
-    def _what_keeps(self, pod: Object, known: Facts, read: Read) -> dict[str, Any]:
-        found = what_keeps(pod, known, self._world.claims.get)
-        if found or not group_of(pod) or move_of(self._levels(pod, read)) == moves.EVICT:
-            return found
-        return {
-            "stays": f"its group goes as a whole, and only where {names.SHORT_PREFIX}{moves.MOVE} says {moves.EVICT}"
-        }
+    async def _together(self, pod: Object) -> Together | None:
+        """What the group of a pod has to say, but for whether there is room for all of it; None where it has none."""
+        group = group_of(pod)
+        if not group:
+            return None
+        namespace = self._world.namespaces.get(pod.namespace)
+        if namespace is not None and not is_enabled(namespace.labels):
+            return NOT_ENABLED
+        key = (pod.namespace, group)
+        if key not in self._groups:
+            pods = (each for each in self._world.proxies if (each.namespace, group_of(each)) == key)
+            members = [await self._member(each) for each in pods if not is_replacement(each)]
+            self._groups[key] = together(group, members, lambda: "")
+        return self._groups[key]
+
+    async def _member(self, pod: Object) -> Member:
+        chain = await self._chains.of(pod)
+        known, read = facts_of(pod), _read(chain)
+        view = self._view(pod, known, read, self._choice(pod, chain))
+        return member(
+            pod,
+            known,
+            self._levels(pod, read),
+            cause=view.cause,
+            answers=view.answers or not pod.node_name,
+            certified=view.certified,
+            fence=view.fence,
+            claim=bound_claim(pod, known, self._world.claims.get),
+        )
 
     def _cause(self, pod: Object, home: Home | None, read: Read, choice: TargetChoice | None) -> Cause:
         if home is None:

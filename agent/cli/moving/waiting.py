@@ -19,6 +19,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.model.abridged import abridged
 from agent.model.podstate import PROXY_PODS
 from agent.runtime.informers import Informers
 from agent.runtime.supervisor import Supervisor
@@ -208,7 +209,5 @@ _GOES_ON = "What was written stays, and the agent goes on: `flotilla moves` show
 
 
 def _listed(found: Collection[str]) -> str:
-    shown = sorted(found)
-    more = len(shown) - _SHOWN
-    words = "; ".join(shown[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    words = abridged(sorted(found), _SHOWN, "; ")
     return f": {words}" if words else ""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition
-from agent.api.kinds import MANIFEST_WORKS, PLACEMENT_DECISIONS, SCHEDULING_MANIFESTS
+from agent.api.conditions import condition_of
+from agent.api.kinds import MANIFEST_WORKS, PLACEMENT_DECISIONS, SCHEDULING_MANIFESTS, SERVICES
 from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
 from agent.api.names.p2code import ANNOTATION_APPLIED_KINDS, DISTRIBUTION, ELECTED, WORKS, bundle_placement
 from agent.cli.fleet.units import NOTHING
@@ -15,10 +15,12 @@ from agent.cli.output import as_table
 from agent.cli.placements.queries import as_far, listed, name_of
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.model.abridged import abridged
 from agent.model.p2code import linked, progress
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import draft
-from agent.model.p2code.detect import Book, calls
+from agent.model.p2code.detect import Book, Services, calls, ports
+from agent.model.p2code.manifests import objects, text
 from agent.model.p2code.status import decided, observed, said
 
 Raw = Mapping[str, Any]
@@ -64,8 +66,11 @@ class ApplicationExplanation:
     notes: Sequence[str] = ()
 
 
-async def read_application(client: Client, namespace: str, name: str) -> tuple[Raw, Sequence[Raw], list[str]]:
-    """The P2CodeSchedulingManifest, the PlacementDecisions of its namespace, what cannot be read. Raises Failed."""
+async def read_application(client: Client, namespace: str, name: str) -> tuple[Raw, Sequence[Raw], Services, list[str]]:
+    """The P2CodeSchedulingManifest, PlacementDecisions beside it, Services that it may call, what cannot be read.
+
+    Raises Failed.
+    """
     try:
         psm: Raw = await client.get(SCHEDULING_MANIFESTS, name, namespace)
     except NotFound:
@@ -78,17 +83,25 @@ async def read_application(client: Client, namespace: str, name: str) -> tuple[R
             ) from None
         raise Failed(f"there is no P2CodeSchedulingManifest {namespace}/{name} (there is: {there})") from None
     notes: list[str] = []
-    return psm, await as_far(client, PLACEMENT_DECISIONS, notes, "scores are not known", namespace), notes
+    decisions = await as_far(client, PLACEMENT_DECISIONS, notes, "scores are not known", namespace)
+    live = {}
+    for where in sorted({text(each, "metadata", "namespace") for each in objects(psm, "spec", "manifests")} - {""}):
+        lost = f"calls of Services in namespace {where} are not known"
+        for each in await as_far(client, SERVICES, notes, lost, where):
+            live[where, name_of(each)] = ports(each)
+    return psm, decisions, live, notes
 
 
-def explanation_of(psm: Raw, decisions: Iterable[Raw], notes: Sequence[str] = ()) -> ApplicationExplanation:
-    """What is known of it. Pure."""
+def explanation_of(
+    psm: Raw, decisions: Iterable[Raw], live: Services | None = None, notes: Sequence[str] = ()
+) -> ApplicationExplanation:
+    """What is known of it; `live` are the Services in its namespaces. Pure."""
     metadata, last, distribution = psm["metadata"], said(psm), _distribution(psm)
     found = draft(psm.get("spec") or {}, metadata["name"], "global", distribution)
     by_label = {(each["metadata"].get("labels") or {}).get(LABEL_PLACEMENT): each for each in decisions}
     clusters = {each.workload: each.cluster for each in decided(psm)}
     bundling = found.application.bundling if found.application is not None else None
-    book = Book(found.application.reading.manifests, {}) if found.application is not None else None
+    book = Book(found.application.reading.manifests, live or {}) if found.application is not None else None
 
     def line(bundle: Bundle) -> BundleLine:
         decision: Raw = by_label.get(decision_label(bundle_placement(bundle.name, metadata["name"])), {})
@@ -132,7 +145,7 @@ def _distribution(psm: Raw) -> str:
 
 def _conditions(psm: Raw) -> Iterator[str]:
     for type in (progress.READY, progress.CANNOT_MOVE, linked.READY):
-        message = (find_condition((psm.get("status") or {}).get("conditions"), type) or {}).get("message")
+        message = (condition_of(psm, type) or {}).get("message")
         if message:
             yield f"{type}: {message}"
 
@@ -176,5 +189,4 @@ def _heading(explanation: ApplicationExplanation) -> Iterator[str]:
 
 
 def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more if names else NOTHING
+    return abridged(names, _SHOWN) if names else NOTHING

@@ -10,7 +10,7 @@ from agent.api.names.ocm import LABEL_GROUP_NAME
 from agent.base.clock import stamp
 from agent.cli.placements.facts import Facts
 from agent.scheduling.placing.evaluate import evaluate_settled
-from agent.scheduling.placing.inputs import Fleet
+from agent.scheduling.placing.inputs import PlacementInputs
 from agent.scheduling.placing.outcome import Outcome
 
 Raw = Mapping[str, Any]
@@ -152,7 +152,7 @@ def _written(decisions: Sequence[Raw]) -> str:
     return max(times, default="")
 
 
-def _with_validity(verdict: Verdict, fleet: Fleet) -> Verdict:
+def _with_validity(verdict: Verdict, fleet: PlacementInputs) -> Verdict:
     """With the times when the scores that its reason names expire."""
     until = {}
     for path in scores_told(verdict.reason):

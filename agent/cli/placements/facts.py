@@ -25,7 +25,7 @@ from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.scheduling.placing import read as reading
 from agent.scheduling.placing.evaluate import ANY_SCORE, candidates, cel_expressions, scores_used
-from agent.scheduling.placing.inputs import CelVerdicts, Fleet
+from agent.scheduling.placing.inputs import CelVerdicts, PlacementInputs
 
 Raw = dict[str, Any]
 
@@ -35,7 +35,7 @@ class Facts:
     """What bears on one Placement."""
 
     placement: Raw
-    fleet: Fleet
+    fleet: PlacementInputs
     decisions: Sequence[Raw] = ()
     """Its PlacementDecisions."""
     elsewhere: Mapping[str, int] = field(default_factory=dict)
@@ -102,7 +102,7 @@ def _index(decision: Raw) -> tuple[int, str]:
     return int(number) if number.isdecimal() else 0, name
 
 
-async def _verdicts(placement: Raw, fleet: Fleet, raw: Mapping[str, Raw], now: datetime) -> CelVerdicts:
+async def _verdicts(placement: Raw, fleet: PlacementInputs, raw: Mapping[str, Raw], now: datetime) -> CelVerdicts:
     """In a process of its own, as the agent has it."""
     expressions = cel_expressions(placement)
     if not expressions:

@@ -9,7 +9,7 @@ from agent.api.names import ocm
 from agent.cli.fleet.units import NOTHING, cores, size
 from agent.cli.output import Table
 from agent.scheduling.placing import read as reading
-from agent.scheduling.placing.inputs import Fleet
+from agent.scheduling.placing.inputs import PlacementInputs
 
 Raw = Mapping[str, Any]
 
@@ -64,7 +64,7 @@ def cluster_lines(clusters: Sequence[Raw], sets: Sequence[Raw], targets: Iterabl
     return [_cluster_line(each, fleet, sorted(leading.get(_name(each), ()))) for each in sorted(clusters, key=_name)]
 
 
-def _cluster_line(cluster: Raw, fleet: Fleet, targets: Sequence[str]) -> ClusterLine:
+def _cluster_line(cluster: Raw, fleet: PlacementInputs, targets: Sequence[str]) -> ClusterLine:
     status = cluster.get("status") or {}
     available = find_condition(status.get("conditions"), ocm.CONDITION_AVAILABLE) or {}
     known = fleet.clusters[_name(cluster)]

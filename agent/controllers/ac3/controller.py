@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Literal
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import DEPLOYMENTS, MULTI_CLUSTER_NETWORKS, SERVICE_LINKS, SERVICES
 from agent.api.names.ac3 import ANNOTATION_SHARED_FOR, FINALIZER, LABEL_NETWORK_UID
 from agent.clusters.deps import Deps
@@ -193,7 +193,7 @@ class NetworksRoom(Controller[Work]):
         if not self._has_room:
             said = self._said.get(raw["metadata"]["uid"])
             return (said.status, said.reason) if said is not None else None
-        found = find_condition((raw.get("status") or {}).get("conditions"), READY)
+        found = condition_of(raw, READY)
         return (found["status"], found["reason"]) if found is not None else None
 
     async def _finalizers(self, network: Object, finalizers: list[str]) -> Object:

@@ -108,7 +108,7 @@ class AddressesRoom(Controller[Item]):
     def _attached(self, target: Target) -> None:
         if target.is_self:
             return
-        labels = f"{names.LABEL_PARENT_CLUSTER_UID}={self._deps.cluster_uid}"
+        labels = names.children_of(self._deps.cluster_uid)
         self._copies[target.node_name] = {name: target.informer(kind, labels=labels) for name, kind in _KINDS.items()}
         for kind, informer in self._copies[target.node_name].items():
             self._watch_copies(kind, informer)

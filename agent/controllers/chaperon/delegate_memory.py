@@ -16,7 +16,7 @@ from agent.model.podstate import ENDED
 
 
 class Ended:
-    """Each as it was seen last, for as long as its chaperon does not tell that it has ended."""
+    """Delegates that have ended, as they were seen last, until their chaperons tell that they have."""
 
     def __init__(self, pods: Informer) -> None:
         self._pods = pods

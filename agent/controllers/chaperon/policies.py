@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import SOURCE_KINDS
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon.refusals import CONDITION
@@ -21,7 +21,7 @@ LINGER_SECONDS = 60.0
 
 
 class Policies:
-    """Those of all Sources and ClusterSources, as they are now."""
+    """The policies of all Sources and ClusterSources, as they are now."""
 
     def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
         """:param changed: called with the namespace of a Source, empty for all, whose policy has changed"""
@@ -42,7 +42,7 @@ class Policies:
         self._forget()
         namespace = chaperon["metadata"]["namespace"]
         rules = [rule for key, rule in self._rules.items() if key[0] in ("", namespace)]
-        condition = find_condition((chaperon.get("status") or {}).get("conditions"), CONDITION)
+        condition = condition_of(chaperon, CONDITION)
         by = str((condition or {}).get("message", ""))
         if by and not self._is_there(by):
             barred = "its policy refused this PodChaperon, and it is gone; delete the PodChaperon"

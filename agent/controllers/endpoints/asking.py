@@ -17,7 +17,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.store import Key
 from agent.model import hostport
-from agent.model.flatness import Asked, read
+from agent.model.flatness import AgentAnswer, read
 from agent.runtime.controller import Controller
 from agent.runtime.health import CLUSTER_PATH
 
@@ -43,12 +43,12 @@ class AgentAsks(Controller[Key]):
         super().__init__()
         self._deps = deps
         self._changed = changed
-        self._known: dict[Key, tuple[float, Asked]] = {}
+        self._known: dict[Key, tuple[float, AgentAnswer]] = {}
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(lambda target: self.queue.add(target.key))
         deps.targets.on_detach(self._detached)
 
-    def of(self, key: Key) -> Asked | None:
+    def of(self, key: Key) -> AgentAnswer | None:
         """What came of asking last, None for not asked yet."""
         return self._known[key][1] if key in self._known else None
 
@@ -71,7 +71,7 @@ class AgentAsks(Controller[Key]):
         if self._deps.targets.get(key) is not target:
             return None
         pause = self._deps.settings.discovery_interval
-        self._known[key] = (time.monotonic() + pause, Asked(health, answer or last, silent=not answer))
+        self._known[key] = (time.monotonic() + pause, AgentAnswer(health, answer or last, silent=not answer))
         if known != self._known[key][1]:
             self._changed(key)
         return pause

@@ -17,7 +17,6 @@ from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import State, Target
 from agent.drivers.choice import all_drivers
-from agent.drivers.clusters import are_networks_new
 from agent.drivers.driver import HERE, Place
 from agent.drivers.sharing import Sharing, key_of
 from agent.drivers.takedown import Takedown
@@ -61,12 +60,12 @@ class EndpointsRoom(Controller[At]):
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
         self.watch(self._sharing.nodes, lambda node: ())
-        self._sharing.nodes.subscribe(self._node_changed)
+        self._sharing.on_networks(self._all)
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
         for informer in self._sharing.targets.informers:
             self.watch(informer, lambda target: ())
-            informer.subscribe(self._target_object_changed)
+        self._sharing.on_target_objects(self._of_driver, self._all)
         deps.service_links.on_rule(self._rule_changed, lambda: self._all(""))
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
@@ -152,7 +151,7 @@ class EndpointsRoom(Controller[At]):
         self._busy_until.pop(key, None)
         self._takedown.forget(key[0], key[1:])
         for driver in self._drivers:
-            driver.forget(key[0], key[1:])
+            driver.forget_service(key[0], key[1:])
 
     def _refused(self, key: At, place: Place, error: KubeError) -> None:
         if key not in self._told:
@@ -206,22 +205,8 @@ class EndpointsRoom(Controller[At]):
         for key in self._everywhere(service):
             self.queue.add(key)
 
-    def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
-        """A Target that comes or goes, or has another driver, concerns every shared Service of its namespace."""
-        obj = new or old
-        assert obj is not None
-        if old is None or new is None or self._of_driver(old) != self._of_driver(new):
-            self._all(obj.namespace)
-
     def _of_driver(self, target: Object) -> tuple[str, str | None]:
         return self._sharing.reason(target), names.annotation(target.annotations, names.NETWORK_DRIVER)
-
-    def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        """The pod networks of a target decide whether it and others tell each other of addresses."""
-        node = new or old
-        if node is not None and are_networks_new(old, new):
-            target = self._sharing.target_object(node.name)
-            self._all(target.namespace if target is not None else "")
 
     def _target_changed(self, target: Target) -> None:
         """A target that comes or goes, or whose stores can be believed from now on, has every shared Service looked at
@@ -260,6 +245,6 @@ class EndpointsRoom(Controller[At]):
         self._sharing.detach(target)
         self._takedown.forget(target.node_name)
         for driver in self._drivers:
-            driver.forget(target.node_name)
+            driver.forget_cluster(target.node_name)
         self._told = {key for key in self._told if key[0] != target.node_name}
         self._busy_until = {key: until for key, until in self._busy_until.items() if key[0] != target.node_name}

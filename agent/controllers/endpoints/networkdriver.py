@@ -9,7 +9,7 @@ Absent target: the condition stays. The rooms that share endpoints and reroute S
 import time
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import CLUSTER_SUMMARIES, SERVICES
 from agent.api.names.links import BY_GATEWAY
 from agent.clusters.deps import Deps
@@ -78,7 +78,7 @@ class NetworkDriverRoom(Controller[Key]):
             return _UNREAD_SECONDS
         now = time.monotonic()
         annotation = names.annotation(obj.annotations, names.NETWORK_DRIVER)
-        said = find_condition((obj.decode().get("status") or {}).get("conditions"), CONDITION) or {}
+        said = condition_of(obj.decode(), CONDITION) or {}
         flat = self._flatness(target, obj, "" if said.get("status") == "True" else str(said.get("reason", "")))
         if flat is None:
             return _UNREAD_SECONDS

@@ -46,7 +46,7 @@ class Elsewhere(Forbidden):
 
 
 class ClaimCopier(FollowCopier):
-    """As for any other kind, but for what is said above: what is there is never changed, except that it grows."""
+    """Copies volume claims: like any other kind, but a claim that is there is never changed, except that it grows."""
 
     def __init__(self, deps: Deps, needs: Needs, originals: Informer, copies_of: CopiesOf) -> None:
         super().__init__(deps)

@@ -40,7 +40,7 @@ class Place(copier.Place[Item]):
 
 
 class FollowCopier(copier.Copier[Item]):
-    """Each method is one step for one item. All raise KubeError, which another try may overcome, or Blocked."""
+    """Copies what pods need, one step per method. All raise KubeError, which another try may overcome, or Blocked."""
 
     def __init__(self, deps: Deps) -> None:
         super().__init__(deps)
@@ -117,7 +117,7 @@ _LOOK_SECONDS = 10.0
 
 
 class AccountCopier(FollowCopier):
-    """As for any other kind, but an account that is not ours serves as well, unless the copy was asked for.
+    """Copies ServiceAccounts; one that is there and not ours serves as well, unless the copy was asked for.
 
     In a namespace that elects by default accounts follow without being asked for. Where the target's administrator has
     made the account, or lets nothing of that kind in, all is as it was: pods that find their account there run.

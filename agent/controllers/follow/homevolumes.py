@@ -24,7 +24,7 @@ _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
 
 class HomeVolumes:
-    """Asks the API server, for a store may not have a volume yet that was made before its claim.
+    """Looks up PersistentVolumes at the API server: a store may not have one yet that was created before its claim.
 
     However many ask at a time, there is one list under way, and one more for all who came after it began.
     """

@@ -20,7 +20,7 @@ def originals(deps: Deps, kind: Kind) -> Informer:
 
 def copies_in(target: Target, kind: Kind, cluster_uid: str) -> Informer:
     """Our copies in a target."""
-    return target.informer(kind, labels=f"{names.LABEL_PARENT_CLUSTER_UID}={cluster_uid}", reduce=_kept(kind))
+    return target.informer(kind, labels=names.children_of(cluster_uid), reduce=_kept(kind))
 
 
 def _kept(kind: Kind) -> Reduce | None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from agent.api.names.links import BY_GATEWAY
 from agent.drivers.driver import BY_ADDRESSES
-from agent.drivers.handover import Handover, Stage, Way, called, follows, mirrored
+from agent.drivers.handover import Handover, HandoverStage, Route, follows, has_mirrors, lists_service
 from agent.drivers.sharing import Sharing
 from agent.kube.informer import Informer
 from agent.kube.store import Key
@@ -50,7 +50,7 @@ class Offers:
         for key, (nodes, ports, at_home) in shared.items():
             if consumer not in nodes or source not in nodes or (source and at_home):
                 continue
-            count = self._told_ready(Way(consumer, source, key))
+            count = self._told_ready(Route(consumer, source, key))
             if count is None:
                 continue
             rule = self._sharing.rule(key)
@@ -59,17 +59,18 @@ class Offers:
                 found.append(Shared(key[1], some, count))
         return found
 
-    def _told_ready(self, way: Way) -> int | None:
+    def _told_ready(self, route: Route) -> int | None:
         """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""
-        driver, written = self._sharing.driver(*way), self._written.get(way.consumer)
-        peer = (way.service[0], self._sharing.gateway_peer(way.source))
-        if follows(driver, BY_GATEWAY) and written is not None and called(written.store.get(peer), way.service[1]):
+        driver, written = self._sharing.driver(*route), self._written.get(route.consumer)
+        peer = (route.service[0], self._sharing.gateway_peer(route.source))
+        made = written.store.get(peer) if written is not None else None
+        if follows(driver, BY_GATEWAY) and lists_service(made, route.service[1]):
             now = asyncio.get_running_loop().time()
-            leads = driver == BY_ADDRESSES and mirrored(self._sharing, way)
-            stage = self.handover.stage(way, now, leads=leads)
-            return {Stage.WHOLE: self._ready(way.source, way.service), Stage.SPARE: 0}.get(stage)
-        self.handover.end(way)
-        return self._ready(way.source, way.service) if driver == BY_GATEWAY else None
+            leads = driver == BY_ADDRESSES and has_mirrors(self._sharing, route)
+            stage = self.handover.stage(route, now, new_leads=leads)
+            return {HandoverStage.KEEP: self._ready(route.source, route.service), HandoverStage.DRAIN: 0}.get(stage)
+        self.handover.end(route)
+        return self._ready(route.source, route.service) if driver == BY_GATEWAY else None
 
     def _ready(self, node: str, key: Key) -> int:
         """How many endpoints of its own a cluster has that are ready."""

@@ -19,7 +19,6 @@ from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.gateways.offers import Offers
-from agent.drivers.clusters import are_networks_new
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
@@ -57,7 +56,7 @@ class GatewayPeersRoom(Controller[At]):
         self._written: dict[str, Informer] = {}
         self._offers = Offers(self._sharing, self._written)
         self._refused: set[At] = set()
-        self._mine = f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}"
+        self._mine = names.children_of(deps.cluster_uid)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self.watch(self._summaries, lambda summary: ())
         self._summaries.subscribe(self._summary_changed)
@@ -65,12 +64,12 @@ class GatewayPeersRoom(Controller[At]):
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
         self.watch(self._sharing.nodes, lambda node: ())
-        self._sharing.nodes.subscribe(self._node_changed)
+        self._sharing.on_networks(lambda namespace: self._all(""))
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
         for informer in deps.local.either(TARGET_KINDS).informers:
             self.watch(informer, lambda target: ())
-            informer.subscribe(self._target_object_changed)
+        self._sharing.on_target_objects(self._sharing.reason, self._all)
         deps.service_links.on_rule(lambda service: self._of(service[0]), lambda: self._all(""))
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
@@ -202,20 +201,10 @@ class GatewayPeersRoom(Controller[At]):
             self._of(service[0])
         return ()
 
-    def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        if are_networks_new(old, new):
-            self._all("")
-
     def _summary_changed(self, old: Object | None, new: Object | None) -> None:
         told = [each.annotations.get(ANNOTATION_GATEWAY) if each is not None else None for each in (old, new)]
         if told[0] != told[1]:
             self._all("")
-
-    def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
-        obj = new or old
-        assert obj is not None
-        if old is None or new is None or self._sharing.reason(old) != self._sharing.reason(new):
-            self._all(obj.namespace)
 
     def _target_changed(self, target: Target) -> None:
         node, there = target.node_name, self._deps.targets.get(target.key) is target

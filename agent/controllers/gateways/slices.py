@@ -18,6 +18,7 @@ from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.clusters.deps import Deps
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
+from agent.model.abridged import abridged
 from agent.model.diff import merge_patch, same
 from agent.model.gatewaylink import is_shared_by, locals_of, writer
 from agent.model.gatewayslices import Full, Pod, allot, connected, slices
@@ -118,9 +119,7 @@ class GatewaySlicesRoom(Controller[Key]):
         if problem:
             return Finding("False", "NoPort", problem)
         if left_out:
-            more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
-            shown = ", ".join(left_out[:_SHOWN])
-            return Finding("False", "NoService", f"Services that cannot be called: {shown}{more}")
+            return Finding("False", "NoService", f"Services that cannot be called: {abridged(left_out, _SHOWN)}")
         return Finding("True", PROGRAMMED)
 
     def _usable(self, peer: Raw) -> tuple[set[str], list[str]]:

@@ -39,7 +39,7 @@ counts for the longest: nothing tells of a right that is taken away.
 
 @dataclass
 class Following:
-    """The last answer of one target."""
+    """Which kinds a target lets us bring there, as it last answered."""
 
     kinds: list[str] | None = None
     """None as long as there is none: a target that does not answer this question is not to lack the rest."""

@@ -19,10 +19,10 @@ from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS, TARGET_KINDS
 from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.links.callers import Around, Cluster, NotYet, Offer
 from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.controllers.links.gather import Gather
-from agent.drivers.clusters import CONDITION, are_networks_new
+from agent.controllers.links.topology import Cluster, NotYet, Offer, ServiceTopology
+from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
@@ -56,8 +56,8 @@ class ServiceLinksRoom(Controller[Key]):
         self._links = deps.service_links
         self._sharing = Sharing(deps)
         self._elsewhere = LinkedServicesRoom(deps, self._sharing, self.queue.add)
-        self._around = Around(deps, self._sharing)
-        self._gather = Gather(deps, self._sharing, self._around, self._elsewhere)
+        self._topology = ServiceTopology(deps, self._sharing)
+        self._gather = Gather(deps, self._sharing, self._topology, self._elsewhere)
         self._busy_until: dict[Key, float] = {}
         self._unshared: dict[Key, float] = {}
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
@@ -66,12 +66,12 @@ class ServiceLinksRoom(Controller[Key]):
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(HERE), self._slice_changed)
         self.watch(self._sharing.nodes, lambda node: ())
-        self._sharing.nodes.subscribe(self._node_changed)
+        self._sharing.on_networks(self._all)
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
         for informer in deps.local.either(TARGET_KINDS).informers:
             self.watch(informer, lambda target: ())
-            informer.subscribe(self._target_object_changed)
+        self._sharing.on_target_objects(_said, self._all)
         self._peers: WeakSet[Target] = WeakSet()
         """Those whose GatewayPeers are looked at."""
         if deps.settings.gateway:
@@ -106,7 +106,7 @@ class ServiceLinksRoom(Controller[Key]):
         found = self._links.of(key)
         if not found:
             self._busy_until.pop(key, None)
-            self._gather.answers.drop(key)
+            self._gather.findings.forget_service(key)
             return None
         try:
             wrote, again = await self._tell(key, service, found)
@@ -146,10 +146,10 @@ class ServiceLinksRoom(Controller[Key]):
     async def _tell(self, key: Key, service: Object | None, found: list[Object]) -> tuple[bool, float | None]:
         """Whether something was written, and when to look again. Raises NotYet, KubeError."""
         shared = self._sharing.is_shared(key)
-        is_new = not self._gather.answers.left(key)
-        clusters = self._around.clusters(key)
-        known, elsewhere = self._around.known(clusters), self._around.known_elsewhere(clusters)
-        offers = self._around.offers(key, clusters) if shared else {}
+        is_new = not self._gather.findings.valid_for(key)
+        clusters = self._topology.clusters(key)
+        known, elsewhere = self._topology.known(clusters), self._topology.known_elsewhere(clusters)
+        offers = self._topology.offers(key, clusters) if shared else {}
         wrote, asked = False, list[Pair]()
         for link in found:
             manifest = link.decode()
@@ -165,7 +165,7 @@ class ServiceLinksRoom(Controller[Key]):
         if any(pair.finding.status == "False" for pair in asked):
             interval = min(interval, ASK_SECONDS)
         if not is_new:
-            interval = min(interval, self._gather.answers.left(key))
+            interval = min(interval, self._gather.findings.valid_for(key))
         return wrote, interval if asked else None
 
     async def _pairs(
@@ -209,19 +209,6 @@ class ServiceLinksRoom(Controller[Key]):
         """A Service, and the one whose links have had it made."""
         return tuple({service, self._sharing.original(service)})
 
-    def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
-        """What a Target says of shared Services, and whether it can be used, concerns all Services of its namespace."""
-        obj = new or old
-        assert obj is not None
-        if old is None or new is None or _said(old) != _said(new):
-            self._all(obj.namespace)
-
-    def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        node = new or old
-        if node is not None and are_networks_new(old, new):
-            target = self._sharing.target_object(node.name)
-            self._all(target.namespace if target is not None else "")
-
     def _target_changed(self, target: Target) -> None:
         there = self._deps.targets.get(target.key) is target
         if there and not target.is_self:
@@ -242,7 +229,7 @@ class ServiceLinksRoom(Controller[Key]):
 
     def _detached(self, target: Target) -> None:
         self._sharing.detach(target)
-        self._gather.forget(target.node_name)
+        self._gather.forget_node(target.node_name)
 
     def _summary_changed(self, target: Target) -> Iterable[Key]:
         """Of a target that has gateways it is told there how these are."""
@@ -254,7 +241,7 @@ class ServiceLinksRoom(Controller[Key]):
         return ()
 
     def _watch_peers(self, informer: Callable[..., Informer]) -> None:
-        mine = f"{names.LABEL_PARENT_CLUSTER_UID}={self._deps.cluster_uid}"
+        mine = names.children_of(self._deps.cluster_uid)
         self.watch(informer(GATEWAY_PEERS, labels=mine), _services_of, required=False)
 
     def _all(self, namespace: str) -> None:

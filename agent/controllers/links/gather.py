@@ -8,13 +8,13 @@ from agent.base.turns import take_turn
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS
 from agent.clusters.target import State
-from agent.controllers.links.answers import AWAY, Answers
-from agent.controllers.links.callers import Around, Callers, Cluster, Offer
 from agent.controllers.links.elsewhere import LinkedServicesRoom
+from agent.controllers.links.findings import AWAY, DriverFindings
+from agent.controllers.links.topology import Callers, Cluster, Offer, ServiceTopology
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
 from agent.drivers.gateway import Gateway
-from agent.drivers.handover import Way, mirrored
+from agent.drivers.handover import Route, has_mirrors
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
 from agent.model.links import REASONS, Link, Peer, link, peer
@@ -32,22 +32,22 @@ Raw = dict[str, Any]
 class Gather:
     """Reads for one Service after the other."""
 
-    def __init__(self, deps: Deps, sharing: Sharing, around: Around, elsewhere: LinkedServicesRoom) -> None:
+    def __init__(self, deps: Deps, sharing: Sharing, topology: ServiceTopology, elsewhere: LinkedServicesRoom) -> None:
         self._deps = deps
         self._sharing = sharing
-        self._around = around
+        self._topology = topology
         self._elsewhere = elsewhere
         self._gateway = Gateway(sharing)
-        self.answers = Answers({driver.reason: driver for driver in all_drivers(sharing)})
+        self.findings = DriverFindings({driver.reason: driver for driver in all_drivers(sharing)})
         self._links: dict[tuple[str, str], tuple[object, Link]] = {}
 
     async def pairs(
         self, service: Key, link: Raw, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]
     ) -> list[Pair]:
         """One for all callers and each cluster that offers them endpoints. Raises NotYet, KubeError."""
-        found, asked = [], self.answers.of(service)
+        found, findings = [], self.findings.of(service)
         offering = [cluster for cluster in clusters if offers[cluster.node].any]
-        for callers in self._around.callers(service, rule, clusters):
+        for callers in self._topology.callers(service, rule, clusters):
             consumer = callers.cluster
             names_of = self._sharing.called(consumer.node)
             sources = [
@@ -68,10 +68,10 @@ class Gather:
                 if reason == BY_GATEWAY and place is not None:
                     said: Finding | None = self._gateway.between(place, source.node)
                 else:
-                    said = await asked.connected(reason, place, source.node)
+                    said = await findings.connected(reason, place, source.node)
                 programmed = away or self._programmed(consumer, source, place, reason, offer)
                 if programmed.status == "True":
-                    programmed = await asked.offered(reason, self._sharing.place(source.node, service)) or programmed
+                    programmed = await findings.offered(reason, self._sharing.place(source.node, service)) or programmed
                 connected = self._connected(callers, source, reason, said)
                 if external(reason):
                     does, reaches = said_by(external(reason), link)
@@ -95,7 +95,7 @@ class Gather:
             return None
         target = self._deps.targets.by_node(cluster.node)
         if target is None or target.record.state is State.CONNECTING:
-            return Finding("False", AWAY, f"Target {cluster.name}: {self._around.while_connecting(cluster.node)}")
+            return Finding("False", AWAY, f"Target {cluster.name}: {self._topology.why_not_ready(cluster.node)}")
         if not target.ready:
             return Finding("False", AWAY, f"Target {cluster.name}: {target.record.message}")
         if self._sharing.place(cluster.node, service) is None:
@@ -120,8 +120,8 @@ class Gather:
                 why = "Forbidden" if between.reason == "Forbidden" else "Pending"
                 return Finding("False", why, between.message)
         if reason == BY_ADDRESSES and place is not None and offer.any:
-            way = Way(consumer.node, source.node, place.service)
-            if not mirrored(self._sharing, way):
+            route = Route(consumer.node, source.node, place.service)
+            if not has_mirrors(self._sharing, route):
                 return Finding("False", "Pending", "no endpoint is told yet")
         return Finding("True", PROGRAMMED)
 
@@ -144,9 +144,9 @@ class Gather:
             return Finding("True", CONNECTED, self._between(consumer.node, source.node).message)
         return Finding("Unknown", UNVERIFIED, "nobody has measured whether pods are reached at their addresses")
 
-    def forget(self, node: str) -> None:
+    def forget_node(self, node: str) -> None:
         """A target is no more."""
-        self.answers.forget(node)
+        self.findings.forget_node(node)
         self._links = {pair: known for pair, known in self._links.items() if node not in pair}
 
     def _between(self, one: str, other: str) -> Link:

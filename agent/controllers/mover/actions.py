@@ -32,7 +32,7 @@ _AT_ONCE = 8
 
 
 class Actions:
-    """Of all owners; `limits` are theirs together."""
+    """Writes what was decided for all owners, within `limits` that they share."""
 
     def __init__(
         self, deps: Deps, causes: Causes, gather: Gather, withdrawal: Withdrawal, writer: Writer, limits: Limits

@@ -14,7 +14,7 @@ from agent.controllers.mover.causes import Causes, Levels
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
 from agent.controllers.mover.groups import Groups, bound_claim, group_of, wanted_by
 from agent.controllers.mover.limits import is_waiting
-from agent.controllers.mover.owners import Asked
+from agent.controllers.mover.owners import OwnerPods
 from agent.controllers.mover.room import room
 from agent.controllers.mover.view import Owner, Pod
 from agent.controllers.mover.withdrawal import Withdrawal
@@ -187,10 +187,10 @@ class Gather:
             return replace(view, settled=self._withdrawal.is_settled(pod, facts.annotations))
         return view
 
-    def _asked(self, key: OwnerKey, read: Read, pods: Sequence[Object], facts: Sequence[Facts]) -> Asked:
+    def _asked(self, key: OwnerKey, read: Read, pods: Sequence[Object], facts: Sequence[Facts]) -> OwnerPods:
         looked_at = zip(pods, facts, strict=True)
         own = agreed([each.annotations for pod, each in looked_at if not (pod.deleting or is_replacement(pod))])
-        return Asked(
+        return OwnerPods(
             move_of((own, *read.annotations, self._deps.namespaces.annotations(key[1]))),
             claims=any(each.claims for each in facts),
             ends=any(each.ends for each in facts),

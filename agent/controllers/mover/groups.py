@@ -1,7 +1,7 @@
 """Groups of pods that move together: gathers what `together` decides by, from the pods of all their owners."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from agent.scheduling.node_fit import NodeFit
 from agent.scheduling.snapshot import PodTemplate, TargetInfo
 from agent.scheduling.told_shapes import told_shapes
 
+NOT_ENABLED = Together("Held", "its namespace is not enabled any more, so that its group would not start again")
 _GROUP = "mover group"
 _ONE_CLUSTER = "one-cluster"
 UNCOUNTED_SECONDS = 10.0
@@ -46,6 +47,27 @@ def bound_claim(pod: Object, facts: Facts, claim: Callable[[Key], Object | None]
     found = ((name, claim((pod.namespace, name))) for name in facts.claims)
     said = (name for name, obj in found if obj is not None and obj.annotations.get(names.ANNOTATION_VOLUME_IN))
     return next(said, "")
+
+
+def member(pod: Object, facts: Facts, said: Iterable[Mapping[str, str]], *, cause: Cause, **more: Any) -> Member:
+    """A pod of a group, as it is decided by.
+
+    :param said: annotations of the pod, of its owners and of its namespace, in this order
+    """
+    of = {key: names.annotation(facts.annotations, key) or "" for key in _OF_GROUP}
+    return Member(
+        name=pod.name,
+        kind=pod.controller.kind if pod.controller is not None else "",
+        node=pod.node_name,
+        cause=cause,
+        deleting=pod.deleting,
+        phase=pod.phase,
+        move=move_of(said),
+        size=of[names.POD_GROUP_SIZE],
+        policy=of[names.POD_GROUP_POLICY],
+        on_failure=of[names.POD_GROUP_ON_FAILURE],
+        **more,
+    )
 
 
 class Arrivals:
@@ -108,7 +130,7 @@ class Groups:
     def together(self, namespace: str, group: str) -> Together:
         """What a group has to say about its misplaced pods."""
         if not self._deps.namespaces.is_enabled(namespace):
-            return Together("Held", "its namespace is not enabled any more, so that its group would not start again")
+            return NOT_ENABLED
         targets = [target for target in self._deps.targets.serving(namespace) if target.ready]
         pods = self.members(namespace, group)
         members = [self._member(pod, targets) for pod in pods]
@@ -131,21 +153,14 @@ class Groups:
         found, _ = self._causes.of(pod, Levels(choice, lambda: said))
         # Who would rather be elsewhere is not evicted for that.
         cause: Cause = found if found != "FailBack" else ""
-        of = {key: names.annotation(facts.annotations, key) or "" for key in _OF_GROUP}
-        return Member(
-            name=pod.name,
-            kind=pod.controller.kind if pod.controller is not None else "",
-            node=pod.node_name,
+        return member(
+            pod,
+            facts,
+            said,
             cause=cause,
-            deleting=pod.deleting,
-            phase=pod.phase,
             answers=home.answers or not pod.node_name,
             certified=self._causes.is_dead(pod.node_name),
             fence=self._deps.fence_left(pod) if not home.answers else None,
-            move=move_of(said),
-            size=of[names.POD_GROUP_SIZE],
-            policy=of[names.POD_GROUP_POLICY],
-            on_failure=of[names.POD_GROUP_ON_FAILURE],
             claim=bound_claim(pod, facts, self._claims.get),
             targets=tuple(
                 target.node_name

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.names import moves
-from agent.controllers.mover.view import Owner, Way
+from agent.controllers.mover.view import MoveMode, Owner
 
 Raw = Mapping[str, Any]
 
@@ -23,8 +23,8 @@ _FINISH = f"finish where they are: {names.SHORT_PREFIX}{moves.MOVE}={moves.EVICT
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is known of an owner's pods beside what it says itself."""
+class OwnerPods:
+    """What decides how the pods of an owner move, beside the owner's own manifest."""
 
     move: str = ""
     """The annotation `multicluster/move` that counts for them."""
@@ -36,7 +36,7 @@ class Asked:
     """Why no replacement can be created for them, in words; empty if one can, as far as is known."""
 
 
-def owner(kind: str, obj: Raw | None, parent: Raw | None, asked: Asked) -> Owner:
+def owner(kind: str, obj: Raw | None, parent: Raw | None, asked: OwnerPods) -> Owner:
     """An owner of pods.
 
     :param kind: empty for a pod that nothing controls
@@ -74,7 +74,7 @@ def _stays(kind: str, name: str, why: str) -> Owner:
     return Owner(kind, name, "stay", why, replicas=0)
 
 
-def _manner(replicas: int, parent: Raw | None, asked: Asked) -> tuple[Way, str, int]:
+def _manner(replicas: int, parent: Raw | None, asked: OwnerPods) -> tuple[MoveMode, str, int]:
     """How the pods of a ReplicaSet move, why so, and how many more of them there may be."""
     quarter = max(1, replicas // 4)
     surge = quarter if parent is None else min(quarter, _most_surge(parent, replicas))

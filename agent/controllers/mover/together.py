@@ -61,9 +61,10 @@ def together(group: str, members: Sequence[Member], room: Callable[[], str]) -> 
     living = [member for member in members if member.lives]
     if unasked := next((member.name for member in living if not _asks(member)), ""):
         all_say = f"all of them say {_RESTARTS} and {_EVICTED}, and something makes them again"
-        return _kept("Held", f"the pods of a group move only together, and where {all_say}: not so of pod {unasked}")
+        why = f"the pods of a group move only together, and where {all_say}: not so of pod {unasked}"
+        return Together("Held", why, unasked=True)
     if len({(member.size, member.policy) for member in living}) > 1 or not _size(living):
-        return _kept("Held", f"the pods of group {group} do not agree on what it is")
+        return Together("Held", f"the pods of group {group} do not agree on what it is", unasked=True)
     if any(member.deleting and member.node for member in members) or _present(members) < _size(living):
         return Together(waits=True)
     for member in living:

@@ -9,7 +9,7 @@ from typing import Literal
 Cause = Literal["", "Lost", "Retire", "Targets", "Placement", "FailBack"]
 """Why a pod should not be where it is; empty for one that is well placed."""
 
-Way = Literal["surge", "evict", "stay"]
+MoveMode = Literal["surge", "evict", "stay"]
 """How an owner's pods move: replacement first, eviction, or not at all."""
 
 
@@ -37,6 +37,8 @@ class Together:
     message: str = ""
     waits: bool = False
     """Whether it is starting again just now."""
+    unasked: bool = False
+    """Whether it is what its pods say, or do not say, that keeps them."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Owner:
 
     kind: str
     name: str
-    way: Way
+    way: MoveMode
     why: str = ""
     """Why its pods stay, or are evicted rather than replaced, in words."""
     held: str = ""

@@ -2,7 +2,7 @@
 
 Watches  P2CodeSchedulingManifests, their Placements and what these decide, ManagedClusters with their sets and
          bindings, namespaces, Targets with their virtual nodes and ClusterSummaries, ServiceLinks, the workloads
-         that are applied, and what pods say of where they are.
+         that are applied, of the rest the metadata, Services, and what pods say of where they are.
          On a hub of Open Cluster Management, ManifestWorks, while any is to be distributed by them.
 Writes   Placements; the objects of applications, or ManifestWorks of them, with the rights of an account of their
          namespace; finalizer, status and Events of P2CodeSchedulingManifests.
@@ -12,8 +12,7 @@ Absent target: whoever evaluates Placements decides for another cluster, and the
 import asyncio
 import contextlib
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from agent.api import names
@@ -22,13 +21,16 @@ from agent.api.names.p2code import APPLY_AS, DEFAULT_ACCOUNT, DISTRIBUTION, FINA
 from agent.clusters.applying import Applier
 from agent.clusters.deps import Deps
 from agent.clusters.optional_watch import Watched
+from agent.controllers.p2code.applied import Ancillaries
+from agent.controllers.p2code.conditions import NOTHING_LEFT, is_work, objects_left, objects_refused
 from agent.controllers.p2code.decide import decide
 from agent.controllers.p2code.fit import Room
 from agent.controllers.p2code.gather import Surroundings
 from agent.controllers.p2code.manifestworks import ManifestWorks
-from agent.controllers.p2code.outcome import NOTHING_LEFT, is_work, left, refused
+from agent.controllers.p2code.memory import Memory
 from agent.controllers.p2code.plan import Plan, View, calls_of
 from agent.controllers.p2code.rooms import Rooms
+from agent.controllers.p2code.services import LiveServices
 from agent.controllers.p2code.workloads import Workloads
 from agent.kube.discovery import Discovery
 from agent.kube.errors import AlreadyExists, NotFound
@@ -37,9 +39,8 @@ from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.model.p2code import linked, verdicts
 from agent.model.p2code.check import Draft, draft
-from agent.model.p2code.detect import Call
 from agent.model.p2code.render import Write
-from agent.model.p2code.status import Decision, Told, said, status
+from agent.model.p2code.status import Decision, Told, decided, said, status
 from agent.model.p2code.verdicts import Verdict
 from agent.runtime.controller import Controller
 
@@ -48,28 +49,12 @@ _PASSING_SECONDS = 2.0
 _REFUSED_SECONDS = 60.0
 """After which what is refused is tried again: nobody tells when an account may do more, or a foreign object is gone."""
 _DRIFT_SECONDS = 300.0
-"""After which it is looked at again what has become of the objects."""
+"""After which it is looked at again what has become of objects of kinds that are not watched."""
+_TOUCHED_SECONDS = 10.0
+"""Pause after objects have been applied until what somebody else does to them is put right: it may be done again."""
 _LEFT_SECONDS = 1.0
 _PROGRESS_SECONDS = 0.5
 """What becomes of workloads is told at most so often: each change is a write."""
-
-
-@dataclass
-class _Memory:
-    """What was found out about one of them, for as long as it stays what it is."""
-
-    psm: Key | None = None
-    of: object = None
-    """Generation and distribution that the draft is of."""
-    draft: Draft | None = None
-    calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
-    """What the workload of each bundle calls."""
-    called: Collection[Key] = ()
-    """The Services among that."""
-    applied: object = None
-    """What was applied without any refusal, and the annotations that say by whom."""
-    until: float = 0.0
-    """When it is looked at again all the same."""
 
 
 class P2CodeRoom(Controller[Key]):
@@ -83,14 +68,17 @@ class P2CodeRoom(Controller[Key]):
         self._client = deps.local.client
         self._discovery = Discovery(self._client)
         self._watched = Watched(deps.local.port, SCHEDULING_MANIFESTS, deps.settings.discovery_interval)
-        self._memories: dict[str, _Memory] = {}
+        self._memories: dict[str, Memory] = {}
         self._around = Surroundings(deps, lambda key: self.queue.add_after(key, QUIET_SECONDS), self._all)
         self._unfit: set[Key] = set()
         """Those that wait for a target to change."""
         self._rooms = Rooms(deps, self._targets_changed)
-        self._workloads = Workloads(deps, self._workload_changed)
-        self._works = ManifestWorks(deps, self._work_changed, self._all)
-        for informer in (self._rooms.nodes, *self._workloads.informers, *self._around.informers):
+        self._workloads = Workloads(deps, self._object_changed)
+        self._works = ManifestWorks(deps, self._object_changed, self._all)
+        self._ancillaries = Ancillaries(deps, self._object_changed)
+        self._services = LiveServices(deps, self._service_changed)
+        watched = (self._rooms.nodes, self._services.informer, *self._workloads.informers, *self._around.informers)
+        for informer in watched:
             self.watch(informer, lambda obj: ())
         self._watched.subscribe(self._changed, self._all)
         self._watched.wanted(True)
@@ -131,6 +119,7 @@ class P2CodeRoom(Controller[Key]):
             rooms=self._room,
             workloads=functools.partial(self._workloads.of, psm.uid),
             calls=self._memories[psm.uid].calls,
+            live=self._memories[psm.uid].live or {},
             links=self._rows if self._deps.service_links.served else None,
             elsewhere=self._deps.settings.link_namespaces,
             distribution=self._distribution(psm),
@@ -147,13 +136,16 @@ class P2CodeRoom(Controller[Key]):
         return [row for link in links for row in linked.rows_of(link.decode())]
 
     def _draft(self, psm: Object) -> Draft:
-        memory = self._memories.setdefault(psm.uid, _Memory())
+        memory = self._memories.setdefault(psm.uid, Memory())
         raw = psm.decode()
         of = (raw["metadata"].get("generation"), self._distribution(psm))
         if memory.draft is None or memory.of != of:
             memory.draft = draft(raw.get("spec") or {}, psm.name, self._deps.settings.p2code_precedence, of[1])
-            memory.psm, memory.of = psm.key, of
-            memory.calls = calls_of(memory.draft)
+            memory.psm, memory.of, memory.live = psm.key, of, None
+            memory.namespaces = memory.draft.namespaces
+        live = self._services.of(memory.namespaces)
+        if live != memory.live:
+            memory.live, memory.calls = live, calls_of(memory.draft, live)
             memory.called = {call.service for found in memory.calls.values() for call in found}
         return memory.draft
 
@@ -184,14 +176,16 @@ class P2CodeRoom(Controller[Key]):
                 await self._client.delete(PLACEMENTS, metadata["name"], psm.namespace, uid=metadata["uid"])
 
     async def _apply(self, psm: Object, plan: Plan, objects: Iterable[Write], finish: Verdict) -> float:
-        memory, now = self._memories.setdefault(psm.uid, _Memory()), asyncio.get_running_loop().time()
+        memory, now = self._memories.setdefault(psm.uid, Memory()), asyncio.get_running_loop().time()
         wanted = (list(objects), plan.keep, _account(psm))
         if memory.applied != wanted or memory.until <= now:
-            memory.applied = None
+            memory.applied, touches = None, memory.touches
             applier, works = self._applier(psm), self._distribution(psm) == WORKS
             # Of two distributions both would have the same objects in the clusters.
             if others := await applier.delete(lambda place: is_work(place) != works):
-                await self._tell(psm, plan.tell or verdicts.PLACED, plan.decisions, [*plan.beside, left(others)])
+                await self._tell(
+                    psm, plan.tell or verdicts.PLACED, plan.decisions, [*plan.beside, objects_left(others)]
+                )
                 return _LEFT_SECONDS
             # What may run twice, and what not, is decided over what the watch has told.
             if plan.seen is not None and not await applier.there(is_work) <= plan.seen:
@@ -201,10 +195,11 @@ class P2CodeRoom(Controller[Key]):
             )
             psm = self._psms.store.get(psm.key) or psm
             if refusals:
-                await self._tell(psm, refused(refusals), plan.decisions, [*plan.beside, NOTHING_LEFT])
+                await self._tell(psm, objects_refused(refusals), plan.decisions, [*plan.beside, NOTHING_LEFT])
                 passing = any(each.passing for each in refusals)
                 return _PASSING_SECONDS if passing else _REFUSED_SECONDS
-            memory.applied, memory.until = wanted, now + _DRIFT_SECONDS
+            memory.applied, memory.since = wanted, now
+            memory.until = now + (_DRIFT_SECONDS if memory.touches == touches else _TOUCHED_SECONDS)
         await self._tell(psm, finish, plan.decisions, [*plan.beside, NOTHING_LEFT])
         return memory.until - now
 
@@ -222,7 +217,7 @@ class P2CodeRoom(Controller[Key]):
             return psm
         body = {"metadata": {"resourceVersion": psm.version}, "status": new}
         answer = await self._client.patch_raw(SCHEDULING_MANIFESTS, psm.name, body, psm.namespace, sub="status")
-        if said(raw) != verdict:
+        if said(raw) != verdict or decided(raw) != decided({"status": new}):
             kind: Literal["Normal", "Warning"] = "Normal" if verdict.state in verdicts.GOOD else "Warning"
             self._deps.recorder.event(raw, kind, verdict.reason, verdict.message)
         return self._psms.absorb(answer)
@@ -238,11 +233,11 @@ class P2CodeRoom(Controller[Key]):
             return None
         if said(psm.decode()) != verdicts.RELEASING:
             psm = await self._tell(psm, verdicts.DELETING, [])
-        if names.annotation(psm.annotations, names.FORCE_REMOVE) != "true":
-            remaining = await self._applier(psm).delete()
-            if remaining:
-                await self._tell(self._psms.store.get(psm.key) or psm, verdicts.DELETING, [], [left(remaining)])
-                return _LEFT_SECONDS
+        forced = names.annotation(psm.annotations, names.FORCE_REMOVE) == "true"
+        remaining = await self._applier(psm).delete(at_once=forced)
+        if remaining and not forced:
+            await self._tell(self._psms.store.get(psm.key) or psm, verdicts.DELETING, [], [objects_left(remaining)])
+            return _LEFT_SECONDS
         # Garbage collection takes its time, and one of the same name may come at once.
         await self._remove(psm, self._around.placements(psm, ()).values())
         psm = await self._tell(self._psms.store.get(psm.key) or psm, verdicts.RELEASING, [], [NOTHING_LEFT])
@@ -264,16 +259,14 @@ class P2CodeRoom(Controller[Key]):
             self._memories.pop(old.uid, None)
             self._unfit.discard(old.key)
 
-    def _workload_changed(self, psm_uid: str) -> None:
+    def _object_changed(self, psm_uid: str, *, touched: bool) -> None:
         memory = self._memories.get(psm_uid)
-        if memory is not None and memory.psm is not None:
-            self.queue.add_after(memory.psm, _PROGRESS_SECONDS)
-
-    def _work_changed(self, psm_uid: str, *, gone: bool) -> None:
-        memory = self._memories.get(psm_uid)
-        if memory is not None and gone:
-            memory.applied = None
-        self._workload_changed(psm_uid)
+        if memory is None or memory.psm is None:
+            return
+        if touched:
+            memory.touches += 1
+            memory.until = min(memory.until, memory.since + _TOUCHED_SECONDS)
+        self.queue.add_after(memory.psm, _PROGRESS_SECONDS)
 
     def _targets_changed(self) -> None:
         for key in self._unfit:
@@ -282,6 +275,11 @@ class P2CodeRoom(Controller[Key]):
     def _link_changed(self, service: Key) -> None:
         for memory in self._memories.values():
             if memory.psm is not None and service in memory.called:
+                self.queue.add_after(memory.psm, QUIET_SECONDS)
+
+    def _service_changed(self, namespace: str) -> None:
+        for memory in self._memories.values():
+            if memory.psm is not None and namespace in memory.namespaces:
                 self.queue.add_after(memory.psm, QUIET_SECONDS)
 
     def _all(self) -> None:

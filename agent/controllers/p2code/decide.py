@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.kinds import SCHEDULING_MANIFESTS
 from agent.api.names.moves import TARGETS
 from agent.api.names.p2code import DISTRIBUTIONS, WORKS, bundle_placement
@@ -79,7 +79,7 @@ def _chosen(view: View, found: Application) -> dict[str, str] | Verdict | None:
     clusters, waiting = {}, False
     for bundle in found.bundling.bundles:
         there = view.placements.get(_placement_of(bundle, view.psm))
-        condition = find_condition(((there or {}).get("status") or {}).get("conditions"), _SATISFIED) or {}
+        condition = condition_of(there or {}, _SATISFIED) or {}
         generation = ((there or {}).get("metadata") or {}).get("generation")
         if condition.get("observedGeneration", generation) != generation or not condition:
             waiting = True
@@ -108,7 +108,7 @@ def _applied(
     if lacking is not None:
         return Plan(tell=lacking.verdict(said(view.psm)), decisions=[], beside=beside, unfit=True)
     elsewhere = view.elsewhere and view.links is not None
-    needs = linked.needs(bundles, clusters, view.calls, elsewhere=elsewhere)
+    needs = linked.needs(bundles, clusters, view.calls, elsewhere=elsewhere, live=view.live)
     made = linked.service_links(view.psm["metadata"]["name"], needs, _called(view)) if elsewhere else []
     links = _links(view, needs)
     return Plan(

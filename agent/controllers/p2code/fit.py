@@ -23,7 +23,7 @@ _WEIGHTS = Weights()
 
 @dataclass(frozen=True)
 class Room:
-    """What is known of a target."""
+    """What a target has room for."""
 
     info: TargetInfo
     held: Amounts = field(default_factory=dict)

@@ -7,11 +7,13 @@ from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS, SCHEDULING_MANIFEST
 from agent.clusters.decided import owner_in, owner_of, parts_of
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import managed_cluster
+from agent.clusters.namespaces import turns
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.model.namespaces import is_enabled
 from agent.model.p2code.check import World
 from agent.model.targetchoice import CLUSTER_TARGET
-from agent.scheduling.placing.inputs import Fleet
+from agent.scheduling.placing.inputs import PlacementInputs
 
 _SETS = "clusters of each set"
 _OWNER, _DECIDED = "p2code owner", "p2code decided"
@@ -49,10 +51,12 @@ class Surroundings:
     def world(self, namespace: str) -> World:
         """For what is in a namespace."""
         fleet = self._fleet.fleet
+        there = [obj for obj in self._namespaces.store if not obj.deleting]
         return World(
             sets=fleet.once(_SETS, lambda: _sets(fleet)),
             bound=fleet.bindings.get(namespace, frozenset()),
-            namespaces={obj.name for obj in self._namespaces.store if not obj.deleting},
+            namespaces={obj.name for obj in there},
+            disabled={obj.name for obj in there if not is_enabled(obj.labels)},
         )
 
     def is_leaving(self, namespace: str) -> bool:
@@ -117,7 +121,7 @@ class Surroundings:
                     self._concerned(owner)
 
     def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
-        if (old is None or old.deleting) != (new is None or new.deleting):
+        if (old is None or old.deleting) != (new is None or new.deleting) or turns(old, new):
             self._everybody()
 
     def _target_changed(self, old: Object | None, new: Object | None) -> None:
@@ -133,7 +137,7 @@ class Surroundings:
             self._everybody()
 
 
-def _sets(fleet: Fleet) -> dict[str, frozenset[str]]:
+def _sets(fleet: PlacementInputs) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {name: set() for name in fleet.sets}
     for cluster, sets in fleet.sets_of.items():
         for name in sets:

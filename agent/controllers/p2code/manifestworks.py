@@ -1,7 +1,7 @@
 """ManifestWorks of applications, as a hub of Open Cluster Management has them: read only while any asks for them."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -9,6 +9,7 @@ from agent.api.kinds import MANIFEST_WORKS
 from agent.api.names.p2code import LABEL_PSM_UID
 from agent.clusters.deps import Deps
 from agent.clusters.optional_watch import Watched
+from agent.controllers.p2code.applied import Changed
 from agent.controllers.p2code.plan import Hub
 from agent.kube.store import Key, Object
 from agent.model.p2code.manifests import at, objects
@@ -16,12 +17,6 @@ from agent.model.p2code.manifests import at, objects
 _PSM = "psm"
 _NAMED = ("apiVersion", "kind")
 _METADATA = ("name", "namespace")
-
-
-class Changed(Protocol):
-    """Called with the UID of a P2CodeSchedulingManifest one of whose ManifestWorks has changed, or is gone."""
-
-    def __call__(self, psm_uid: str, *, gone: bool) -> None: ...
 
 
 class ManifestWorks:
@@ -49,7 +44,7 @@ class ManifestWorks:
 
     def _work_changed(self, old: Object | None, new: Object | None) -> None:
         for uid in {uid for obj in (old, new) if obj is not None for uid in _psm_of(obj)}:
-            self._changed(uid, gone=new is None)
+            self._changed(uid, touched=new is None)
 
 
 def _psm_of(work: Object) -> list[str]:

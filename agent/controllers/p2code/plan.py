@@ -10,7 +10,7 @@ from agent.api.names.p2code import ELECTED
 from agent.controllers.p2code.fit import Rooms
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Draft, World
-from agent.model.p2code.detect import Book, Call, Key, calls
+from agent.model.p2code.detect import Book, Call, Key, Services, calls
 from agent.model.p2code.progress import There, Workloads
 from agent.model.p2code.render import Write
 from agent.model.p2code.status import Decision, Told, decided, observed, said
@@ -47,6 +47,8 @@ class View:
     """What is known of the target that leads from a namespace to a ManagedCluster."""
     calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
     """What the workload of each bundle calls."""
+    live: Services = field(default_factory=dict)
+    """What there is in the namespaces of the application."""
     workloads: Workloads = lambda identity: There()
     """Those that are there."""
     links: Callable[[Key], Sequence[Raw]] | None = None
@@ -104,10 +106,13 @@ def decisions_of(bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> list
     return [Decision(bundle.name, clusters[bundle.name]) for bundle in bundles]
 
 
-def calls_of(drafted: Draft) -> dict[str, Sequence[Call]]:
-    """What the workload of each bundle calls; of those without a workload of their own nobody asks."""
+def calls_of(drafted: Draft, live: Services) -> dict[str, Sequence[Call]]:
+    """What the workload of each bundle calls; of those without a workload of their own nobody asks.
+
+    :param live: what there is in the namespaces of the application
+    """
     found = drafted.application
     if found is None or found.bundling.mode != "workloads":
         return {}
-    book = Book(found.reading.manifests, {})
+    book = Book(found.reading.manifests, live)
     return {each.name: calls(each.manifests[0], book) for each in found.bundling.bundles}

@@ -1,11 +1,12 @@
 """The workloads that have been applied, as the API server has them, and those of their pods that cannot move."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from agent.api.kinds import CRON_JOBS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS
 from agent.api.names.moves import CONDITION
 from agent.api.names.p2code import LABEL_PSM_UID
 from agent.clusters.deps import Deps
+from agent.controllers.p2code.applied import Changed
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.p2code.manifests import Identity
@@ -16,9 +17,9 @@ _CONDITION = CONDITION.encode()
 
 
 class Workloads:
-    """Watches from when it is made; `changed` is called with the UID of the P2CodeSchedulingManifest that has one."""
+    """Watches applied workloads; `changed` is called with the UID of the P2CodeSchedulingManifest that has one."""
 
-    def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
+    def __init__(self, deps: Deps, changed: Changed) -> None:
         self._changed = changed
         self._owners = deps.owners
         self._informers = {(k.group, k.name): deps.local.informer(k, labels=LABEL_PSM_UID) for k in KINDS}
@@ -51,8 +52,9 @@ class Workloads:
             self._psms.pop(old.uid, None)
         if new is not None:
             self._psms[new.uid] = new.labels.get(LABEL_PSM_UID, "")
+        # Whatever scales one, a HorizontalPodAutoscaler say, would do it again and again.
         for uid in {obj.labels.get(LABEL_PSM_UID, "") for obj in (old, new) if obj is not None}:
-            self._changed(uid)
+            self._changed(uid, touched=new is None)
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         pod = new or old
@@ -67,7 +69,7 @@ class Workloads:
         else:
             self._stuck.pop(pod.key, None)
         if workload in self._psms:
-            self._changed(self._psms[workload])
+            self._changed(self._psms[workload], touched=False)
 
     def _maker(self, pod: Key) -> str:
         """UID of what makes a pod, or its own; empty for one that is not known."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.controllers.p2code.plan import Plan, Raw, View, decisions_of, knows, waiting
+from agent.model.abridged import abridged
 from agent.model.p2code import linked, verdicts
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Application
@@ -61,8 +62,7 @@ def distributed(
     needs = linked.needs(bundles, clusters, view.calls)
     failures = [each for one in sent if one.current and one.report for each in one.report.failures]
     if failures:
-        more = f" (and {len(failures) - _SHOWN} more)" if len(failures) > _SHOWN else ""
-        finish = verdicts.not_applied("; ".join(failures[:_SHOWN]) + more)
+        finish = verdicts.not_applied(abridged(failures, _SHOWN, "; ", in_brackets=True))
     elif all(each.current for each in sent):
         finish = verdicts.finished(bundles, unlinked=bool(needs), orphaned=bool(found.bundling.orphans))
     else:
@@ -129,8 +129,7 @@ def _readiness(sent: Sequence[_Sent]) -> Told:
     silent = [f"{each.key[1]} in {each.key[0]}" for each in sent if not each.current and not each.blockers]
     if not silent:
         return found
-    more = f" and {len(silent) - _SHOWN} more" if len(silent) > _SHOWN else ""
-    message = f"{found.message}; no word yet of ManifestWork {', '.join(silent[:_SHOWN])}{more}: see that the work"
+    message = f"{found.message}; no word yet of ManifestWork {abridged(silent, _SHOWN)}: see that the work"
     return found._replace(status="False", reason="NotReported", message=f"{message} agent of the cluster runs")
 
 
@@ -141,16 +140,14 @@ def _cannot_move(sent: Sequence[_Sent]) -> Told:
         for each in sent
         for cluster, name in sorted(each.blockers)
     ]
-    more = f"; and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-    return Told(CANNOT_MOVE, "StillThere" if words else "", "; ".join(words[:_SHOWN]) + more)
+    return Told(CANNOT_MOVE, "StillThere" if words else "", abridged(words, _SHOWN, "; "))
 
 
 def _unlinked(needs: Sequence[linked.Need]) -> Told:
     """Services that are in other clusters only are none of those whose endpoints are exchanged from here."""
-    words = [f"workload {each.caller} in {each.consumer} calls {each.call} in {each.source}" for each in needs[:_SHOWN]]
-    more = f"; and {len(needs) - _SHOWN} more" if len(needs) > _SHOWN else ""
+    words = [f"workload {each.caller} in {each.consumer} calls {each.call} in {each.source}" for each in needs]
     remedy = (
         "Services of ManifestWorks are not linked from here: distribute by election, or connect them there, and say so "
         "by the annotation multicluster/ignore-links of the workload"
     )
-    return Told(linked.READY, "NotLinked" if needs else "", f"{'; '.join(words)}{more}: {remedy}", "False")
+    return Told(linked.READY, "NotLinked" if needs else "", f"{abridged(words, _SHOWN, '; ')}: {remedy}", "False")

@@ -22,7 +22,7 @@ _RETRY = timedelta(minutes=1)
 """After which an expression is tried again that was too much for the worker."""
 
 Scores = Mapping[tuple[str, str], Mapping[str, Score]]
-"""As `Fleet.scores`."""
+"""As `PlacementInputs.scores`."""
 _Valid = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 """Of one cluster, by AddOnPlacementScore, without expired ones."""
 _Version = tuple[str, str, _Valid]
@@ -60,7 +60,7 @@ class _Known:
 
 
 class CelEvaluator:
-    """Asks expressions of clusters; the process that does runs from the first one on."""
+    """Evaluates CEL expressions over clusters, in a process of its own that starts with the first one."""
 
     def __init__(self) -> None:
         self._worker = Worker(_SERVES)

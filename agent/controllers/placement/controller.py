@@ -18,7 +18,7 @@ from agent.api.names.ocm import EVALUATE, SCHEDULING_DISABLED
 from agent.clusters.decided import Owner, owner_of
 from agent.clusters.deps import Deps
 from agent.controllers.placement.cel import CelEvaluator
-from agent.controllers.placement.decide import Plan, Present, clusters, decide
+from agent.controllers.placement.decide import Plan, Present, clusters, decide, scored
 from agent.controllers.placement.decisions import Decisions
 from agent.controllers.placement.interests import Interests, Key, interest
 from agent.controllers.placement.metrics import MEASURED
@@ -103,7 +103,7 @@ class PlacementRoom(Controller[Key]):
             decisions.hold(key, outcome.decided)
         if plan.moved:
             self._pacing.moved(key)
-        MEASURED.note(key, outcome)
+        MEASURED.note(key, outcome, scored(present, placement["metadata"]["uid"]))
         self._told[key] = ""
         try:
             await self._write(obj, placement, plan, decisions, memory)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from agent.api.conditions import find_condition, timestamp
+from agent.api.conditions import condition_of, timestamp
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
 from agent.api.names.ocm import LABEL_GROUP_INDEX, LABEL_GROUP_NAME, LABEL_PLACEMENT, decision_label, decision_name
 from agent.controllers.placement.telling import MISCONFIGURED, Changes, Event, conditions, events, kept
@@ -113,6 +113,12 @@ def clusters(decisions: Iterable[object] | None) -> list[str]:
     """Names of the clusters that the status of a PlacementDecision lists."""
     names = (each.get("clusterName") for each in decisions or () if isinstance(each, Mapping))
     return [name for name in names if isinstance(name, str) and name]
+
+
+def scored(present: Iterable[Present], uid: str) -> dict[str, int]:
+    """The clusters that the PlacementDecisions of one Placement list, with their scores."""
+    own = [each.decisions or () for each in present if each.owner in ("", uid)]
+    return {name: each.get("score") or 0 for decisions in own for each in decisions for name in clusters([each])}
 
 
 def _wanted(placement: str, groups: Sequence[DecisionGroup]) -> tuple[list[_Wanted], list[Raw]]:
@@ -223,7 +229,7 @@ def _is_written(present: Present | None, wanted: _Wanted) -> bool:
 
 def _scores_only(placement: Mapping[str, Any], by_name: Mapping[str, Present], wanted: Sequence[_Wanted]) -> bool:
     """Whether the same clusters are in the same groups as before, for a Placement that has not been changed."""
-    condition = find_condition((placement.get("status") or {}).get("conditions"), MISCONFIGURED) or {}
+    condition = condition_of(placement, MISCONFIGURED) or {}
     if condition.get("observedGeneration") != placement["metadata"].get("generation"):
         return False
     if any(by_name[each.name].decisions is None for each in wanted):

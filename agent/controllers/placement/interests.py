@@ -48,7 +48,7 @@ def _shared(interest: Interest) -> Interest:
 
 
 class Interests:
-    """Those of all Placements that are evaluated."""
+    """What all evaluated Placements look at."""
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[Key, Interest]] = {}

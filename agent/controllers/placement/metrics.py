@@ -26,12 +26,14 @@ class Measured(Collector):
     def __init__(self) -> None:
         self._known: dict[Key, _Placement] = {}
 
-    def note(self, key: Key, outcome: Outcome) -> None:
-        """A Placement has been evaluated; of one that is misconfigured the last decisions stay."""
-        if not outcome.misconfigured:
-            few = outcome.decided if len(outcome.decided) <= SCORED else {}
-            scores = {cluster: decision.score for cluster, decision in few.items()}
-            self._known[key] = _Placement(len(outcome.decided), scores)
+    def note(self, key: Key, outcome: Outcome, kept: Mapping[str, int]) -> None:
+        """A Placement has been evaluated; of one that is misconfigured the last decisions stay.
+
+        :param kept: the clusters of its decisions as they are, with their scores
+        """
+        scores = {cluster: decision.score for cluster, decision in outcome.decided.items()}
+        found = kept if outcome.misconfigured else scores
+        self._known[key] = _Placement(len(found), found if len(found) <= SCORED else {})
 
     def forget(self, key: Key) -> None:
         """A Placement is gone, or is none of ours any more."""

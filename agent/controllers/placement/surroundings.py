@@ -3,17 +3,17 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTER_SETS, MANAGED_CLUSTERS
-from agent.clusters.placement_fleet import Change, PlacementFleet
+from agent.clusters.placement_inputs import Change, PlacementInputsCache
 from agent.controllers.placement.interests import Interests, Key
 from agent.kube.store import Object
-from agent.scheduling.placing.inputs import Fleet
+from agent.scheduling.placing.inputs import PlacementInputs
 
 
 class Surroundings:
     """ManagedClusters, sets, bindings and scores; `concerned` is called with Placements for which some have changed."""
 
     def __init__(
-        self, watched: PlacementFleet, interests: Interests, concerned: Callable[[Iterable[Key]], None]
+        self, watched: PlacementInputsCache, interests: Interests, concerned: Callable[[Iterable[Key]], None]
     ) -> None:
         self._watched = watched
         self._interests = interests
@@ -26,7 +26,7 @@ class Surroundings:
         return self._watched.known
 
     @property
-    def fleet(self) -> Fleet:
+    def fleet(self) -> PlacementInputs:
         """All of it, as long as nothing changes."""
         return self._watched.fleet
 

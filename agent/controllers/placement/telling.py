@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from agent.api.conditions import find_condition, set_condition
+from agent.api.conditions import condition_of, find_condition, set_condition
 from agent.scheduling.placing.outcome import Outcome
 
 SATISFIED = "PlacementSatisfied"
@@ -46,7 +46,7 @@ def conditions(placement: Mapping[str, Any], outcome: Outcome, now: datetime, *,
 
 def kept(placement: Mapping[str, Any], outcome: Outcome, count: int) -> tuple[Event, ...]:
     """That the last decisions are kept, of so many clusters: once for each thing that is wrong."""
-    condition = find_condition((placement.get("status") or {}).get("conditions"), MISCONFIGURED) or {}
+    condition = condition_of(placement, MISCONFIGURED) or {}
     if condition.get("status") == "True" and condition.get("message") == outcome.misconfigured:
         return ()
     message = f"The last decisions are kept ({count} clusters) while the placement is misconfigured: "

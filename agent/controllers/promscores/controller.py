@@ -19,7 +19,7 @@ from agent.base.metrics import REGISTRY
 from agent.clusters.addonscores import AGAIN_SECONDS, AddOnScores, CannotSay
 from agent.clusters.deps import Deps
 from agent.controllers.promscores.client import NoAnswer, ask
-from agent.controllers.promscores.decide import Asked, BadAnswer, decide
+from agent.controllers.promscores.decide import BadAnswer, QueryResult, decide
 from agent.kube.errors import KubeError
 from agent.kube.store import Object
 from agent.model.addonscore import scores_of
@@ -60,7 +60,7 @@ class PrometheusScoresRoom(Controller[Ask | Tell]):
         self._deps = deps
         self._timeout = deps.settings.request_timeout
         self._due = [time.monotonic()] * len(scores)
-        self._asked = [Asked(score, due) for score, due in zip(scores, self._due, strict=True)]
+        self._asked = [QueryResult(score, due) for score, due in zip(scores, self._due, strict=True)]
         self._resources = {score.resource for score in scores}
         self._clusters = deps.placement.watch(MANAGED_CLUSTERS)
         self._clusters.subscribe(self._cluster_changed, self._turned)

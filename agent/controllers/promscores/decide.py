@@ -94,8 +94,8 @@ def _score(text: str, score: PrometheusScore) -> int | None:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What one query has come to; times are of the monotonic clock."""
+class QueryResult:
+    """The last result of one query; times are of the monotonic clock."""
 
     score: PrometheusScore
     at: float
@@ -105,16 +105,16 @@ class Asked:
     error: str = ""
     """Why there was none the last time."""
 
-    def answered(self, values: Mapping[str, int], now: float) -> "Asked":
+    def answered(self, values: Mapping[str, int], now: float) -> "QueryResult":
         """After an answer."""
-        return Asked(self.score, now, values)
+        return QueryResult(self.score, now, values)
 
-    def failed(self, error: str) -> "Asked":
+    def failed(self, error: str) -> "QueryResult":
         """After none, or a bad one."""
         return replace(self, error=error)
 
 
-def decide(cluster: str, asked: Sequence[Asked], told: Mapping[str, int], now: float) -> Statement | None:
+def decide(cluster: str, asked: Sequence[QueryResult], told: Mapping[str, int], now: float) -> Statement | None:
     """What the scores of a cluster should say by these queries; None while some have not been asked yet.
 
     A value counts for three intervals after the answer that it is from. One that was `told` before this process began
@@ -142,10 +142,10 @@ def decide(cluster: str, asked: Sequence[Asked], told: Mapping[str, int], now: f
     return statement
 
 
-def _value(asked: Asked, cluster: str, told: Mapping[str, int]) -> int | None:
+def _value(asked: QueryResult, cluster: str, told: Mapping[str, int]) -> int | None:
     return told.get(asked.score.name) if asked.values is None else asked.values.get(cluster)
 
 
-def _age(asked: Asked, now: float) -> float:
+def _age(asked: QueryResult, now: float) -> float:
     """What was told before is not made to count for longer."""
     return math.inf if asked.values is None else now - asked.at

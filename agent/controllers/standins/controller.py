@@ -133,7 +133,7 @@ class StandInRoom(Controller[Key]):
     def _attached(self, target: Target) -> None:
         if target.is_self:
             return
-        labels = f"{names.LABEL_PARENT_CLUSTER_UID}={self._deps.cluster_uid}"
+        labels = names.children_of(self._deps.cluster_uid)
         copies = target.informer(PERSISTENT_VOLUME_CLAIMS, labels=labels)
         self._copies[target.node_name] = copies
         self._stops[target.node_name] = self.watch(copies, _bound, required=False)
@@ -159,7 +159,7 @@ _FRESH_SECONDS = 1.0
 
 
 class UsedHere:
-    """Asks the API server: a watch of all pods of the cluster would cost more."""
+    """Whether pods of this cluster use a claim, asked of the API server: a watch of all pods would cost more."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -35,7 +35,7 @@ class Make:
 
 @dataclass(frozen=True)
 class Remove:
-    """Its claim is gone."""
+    """Delete the volume: its claim is gone."""
 
     volume: Raw
 

@@ -4,8 +4,8 @@ elsewhere.
 Watches  nodes that are not virtual, pods on them (at level of detail `full`, and where the agent may), the
          ClusterSummary `singleton`, ClusterProperties and ClusterClaims where served; where it is wanted, it also asks
          metrics.k8s.io now and then what nodes use.
-Writes   the ClusterSummary, at most once a second and only when something matters: see `steady` for what does not; an
-         Event where there are more claims than are told.
+Writes   the ClusterSummary, at most once a second and only when something matters: see `knownnodes.steady` for what
+         does not; an Event where there are more claims than are told.
 """
 
 import time
@@ -15,13 +15,14 @@ from agent import __version__
 from agent.api.kinds import CLUSTER_SUMMARIES, NODES
 from agent.api.names import PROVIDER_KEY, PROVIDER_VALUE, SUMMARY_NAME
 from agent.clusters.deps import Deps
-from agent.controllers.summary.decide import Amounts, decide, substance
+from agent.controllers.summary.decide import decide, substance
 from agent.controllers.summary.measured import Measured
 from agent.controllers.summary.properties import Properties
 from agent.controllers.summary.usage import Usage
 from agent.kube.store import Object
 from agent.model.clusterclaims import LIMIT
-from agent.model.summary import Survey, summary, survey
+from agent.model.knownnodes import KnownNodes
+from agent.model.summary import Survey, summary, survey_of
 from agent.runtime.controller import Controller
 
 PAUSE_SECONDS = 1.0
@@ -50,7 +51,8 @@ class SummaryRoom(Controller[str]):
         self._discovered = False
         self._recorder = deps.recorder
         self._claims = 0
-        self._amounts = Amounts()
+        self._known = KnownNodes()
+        self._unread = set[str]()
         self._survey: Survey | None = None
         self._usage = Usage(deps.local, self._pods_changed)
         self._properties = Properties(deps.local, deps.settings.cluster_property, self._changed)
@@ -92,12 +94,11 @@ class SummaryRoom(Controller[str]):
 
     def _wanted(self) -> dict[str, Any]:
         started = time.monotonic()
-        if self._survey is None:
-            self._survey = survey(self._amounts.settle(node.decode() for node in self._nodes.store), self._detail)
+        surveyed = self._surveyed()
         usage, claims = self._usage.read(), self._properties.claims()
         self._warn(claims.found)
         wanted = summary(
-            self._survey,
+            surveyed,
             version=__version__,
             cluster_uid=self._cluster_uid,
             properties=self._properties.read(),
@@ -126,8 +127,21 @@ class SummaryRoom(Controller[str]):
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         if old is None or new is None or substance(old.raw) != substance(new.raw):
-            self._survey = None
+            self._unread.update(node.name for node in (old, new) if node is not None)
             self._changed()
+
+    def _surveyed(self) -> Survey:
+        while self._unread:
+            name = next(iter(self._unread))
+            if (node := self._nodes.store.get(("", name))) is not None:
+                self._known.put(node.decode())
+            else:
+                self._known.remove(name)
+            self._unread.remove(name)
+            self._survey = None
+        if self._survey is None:
+            self._survey = survey_of(self._known, self._detail)
+        return self._survey
 
     def _pods_changed(self, node: str) -> None:
         """Hundreds a second in a burst: they wait together for the next look."""

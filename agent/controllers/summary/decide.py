@@ -9,7 +9,6 @@ from agent.api import labels, names
 from agent.api.names import links
 from agent.api.names.ocm import CLAIMS, USED
 from agent.model.diff import merge_patch
-from agent.model.summary import steady
 
 Raw = dict[str, Any]
 
@@ -86,24 +85,6 @@ def decide(wanted: Raw, current: Raw | None, *, gateway: bool = False) -> Raw | 
     if changed:
         body["metadata"] = changed
     return body or None
-
-
-class Amounts:
-    """Remembers what was told of each node, so that what trembles is not told (`steady`)."""
-
-    def __init__(self) -> None:
-        self._told: dict[str, Mapping[str, Any]] = {}
-
-    def settle(self, nodes: Iterable[Raw]) -> list[Raw]:
-        """The nodes with the allocatable amounts to tell of them; nodes that are not among them are forgotten."""
-        told: dict[str, Mapping[str, Any]] = {}
-        settled: list[Raw] = []
-        for node in nodes:
-            name, status = node["metadata"]["name"], node.get("status") or {}
-            told[name] = steady(self._told.get(name), status.get("allocatable") or {})
-            settled.append({**node, "status": {**status, "allocatable": told[name]}})
-        self._told = told
-        return settled
 
 
 def properties(told: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition, is_true
+from agent.api.conditions import condition_of, is_true
 from agent.api.kinds import ENDPOINT_SLICES, NODES, PODS, TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.controllers.svcreroute.decide import Wait
@@ -97,7 +97,7 @@ def _is_shared_by_name(target: Object | None) -> bool:
 
 
 def _sharing(target: Object) -> Mapping[str, Any] | None:
-    return find_condition((target.decode().get("status") or {}).get("conditions"), _SHARED)
+    return condition_of(target.decode(), _SHARED)
 
 
 def _addresses(slices: list[Object]) -> set[str]:

@@ -11,7 +11,7 @@ from agent.model.service import is_shared_by_namespace
 
 
 class Scopes:
-    """For which namespaces there are Targets: asked of every Service."""
+    """Which namespaces there are Targets for: looked up for every Service."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

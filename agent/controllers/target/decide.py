@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from agent.api import names
-from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.conditions import Status, condition_of, find_condition, set_condition
 from agent.clusters.agenthealth import NOT_ASKED, AgentRecord, AgentState
 from agent.clusters.refusal_backoff import LONGEST_PAUSE_SECONDS, Refusal
 from agent.clusters.target import Record, State
@@ -136,7 +136,7 @@ def _refuses(refusal: Refusal) -> str:
 
 def refusal_told(target: dict[str, Any], namespace: str) -> str:
     """What a Target tells of its cluster's refusing pods of a namespace, empty when it tells of none."""
-    told = find_condition((target.get("status") or {}).get("conditions"), ACCEPTS_PODS) or {}
+    told = condition_of(target, ACCEPTS_PODS) or {}
     message = str(told.get("message") or "")
     about = f"refuses pods of namespace {namespace},"
     return message if told.get("status") == "False" and message.startswith(about) else ""

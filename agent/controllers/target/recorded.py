@@ -23,7 +23,7 @@ class _Known:
 
 
 class Recorded:
-    """By Target. A status that is restored without it, or a CRD without the field, leaves what this process knows."""
+    """The UID of the cluster that each Target was connected to, also where its status has lost it or cannot hold it."""
 
     def __init__(self) -> None:
         self._known: dict[Key, _Known] = {}

@@ -12,7 +12,7 @@ from agent.model import podstate
 
 
 class Remains:
-    """Asks the target itself, but for what is seen there. Raises KubeError."""
+    """Looks for what is left in a target, at its API server where stores do not tell. Raises KubeError."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps

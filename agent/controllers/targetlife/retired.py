@@ -16,6 +16,7 @@ from agent.api.names import lifecycle, moves
 from agent.clusters.deps import Deps
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.kube.store import Key, Object
+from agent.model.abridged import abridged
 from agent.model.podstate import ENDED
 from agent.model.standing import standing
 from agent.runtime.controller import Controller
@@ -122,6 +123,5 @@ def words(pods: list[Left]) -> Words:
     for reason in BLOCKING:
         found = [pod for pod in blocked if pod.reason == reason]
         if found:
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-            reasons.append(f"{reason}: {', '.join(pod.title for pod in found[:_SHOWN])}{more} ({found[0].message})")
+            reasons.append(f"{reason}: {abridged([pod.title for pod in found], _SHOWN)} ({found[0].message})")
     return Words("False", lifecycle.BLOCKED, f"{many} still there; {'; '.join(reasons)}")

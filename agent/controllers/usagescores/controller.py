@@ -11,7 +11,7 @@ expires. Nothing is done where there are no Placements, or others than this agen
 import time
 from collections.abc import Iterable
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.api.names.ocm import USAGE_SCORES
 from agent.clusters.addonscores import AGAIN_SECONDS, AddOnScores, CannotSay
 from agent.clusters.deps import Deps
@@ -127,7 +127,7 @@ class UsageScoresRoom(Controller[str]):
 
 def _of_unconnected(obj: Object) -> Told:
     """A Target that was not connected for a reason that its condition tells is as good as lost."""
-    ready = find_condition((obj.decode().get("status") or {}).get("conditions"), "Ready")
+    ready = condition_of(obj.decode(), "Ready")
     if ready is None or ready["status"] != "False" or ready["reason"] == State.CONNECTING:
         return Told("unknown")
     return Told("lost", ready["message"])

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.api.names.p2code import ELECTED, WORKS
+from agent.model.namespaces import not_enabled
 from agent.model.p2code import detect, verdicts
 from agent.model.p2code.annotations import Precedence, Wishes, is_filter, unsupported, wishes
 from agent.model.p2code.bundles import Bundling, bundle
@@ -22,6 +23,8 @@ class World:
     """Sets that are bound to the namespace of the manifest."""
     namespaces: Collection[str] = (DEFAULT,)
     """Those of this cluster."""
+    disabled: Collection[str] = ()
+    """Those of them whose pods stay in this cluster."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class Draft:
     """What is wrong with its manifests, or with the annotations of its workloads."""
     here: bool = True
     """Whether its manifests are applied in this cluster."""
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Those that its manifests are in, none where these are not taken."""
+        return self.application.reading.namespaces if self.application is not None else frozenset()
 
     @property
     def wrong(self) -> list[str]:
@@ -114,8 +122,11 @@ def _check_workloads(spec: Mapping[str, Any], reading: Reading) -> None:
 
 
 def _homeless(reading: Reading, world: World) -> Verdict | None:
-    """P2CODE's scheduler asks for a manifest of every namespace; here one that exists needs none."""
+    """P2CODE's scheduler asks for a manifest of every namespace; here one that exists needs none, but it is enabled."""
     for each in reading.manifests:
+        if each.is_workload and each.namespace in world.disabled and each.namespace not in reading.made:
+            why = not_enabled(each.namespace)
+            return verdicts.bad_manifest(f"invalid manifest: {each.kind.lower()} {each.name}: {why}")
         if each.namespace and each.namespace not in world.namespaces and each.namespace not in reading.made:
             return verdicts.bad_manifest(
                 f"invalid manifest: {each.kind.lower()} {each.name} is in the namespace {each.namespace}, which does "

@@ -1,12 +1,13 @@
 """Which workloads call Services in other clusters, and whether they reach them, as ServiceLinks tell. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from agent.api.conditions import find_condition
 from agent.api.kinds import SERVICE_LINKS
 from agent.api.names.p2code import cut
+from agent.model.abridged import abridged
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.detect import Call, Key
 from agent.model.p2code.status import Told
@@ -14,6 +15,7 @@ from agent.model.servicelinks import ACCEPTED
 
 READY = "LinksReady"
 NO_PATH = "NoPath"
+_UNTOLD = "Untold"
 PATIENCE = timedelta(seconds=30)
 """For how long a link that is being made is waited for."""
 _SHOWN = 3
@@ -27,7 +29,7 @@ class Need(NamedTuple):
     call: Call
     consumer: str
     source: str
-    """Of both the ManagedCluster."""
+    """Of both the ManagedCluster; of a Service that is not of the application, it is not known, and empty."""
     namespace: str = ""
     """Of the caller, where it is not that of the Service."""
 
@@ -48,8 +50,12 @@ def needs(
     calls: Mapping[str, Iterable[Call]],
     *,
     elsewhere: bool = False,
+    live: Collection[Key] = (),
 ) -> tuple[Need, ...]:
-    """The calls that leave a cluster, and (`elsewhere`) those that leave a namespace."""
+    """The calls that leave a cluster, and (`elsewhere`) those that leave a namespace.
+
+    :param live: Services that are not of the application, which may be called as well
+    """
     homes: dict[Key, set[str]] = {}
     for bundle in bundles:
         for each in bundle.manifests:
@@ -61,8 +67,10 @@ def needs(
         for call in calls.get(bundle.name, ()):
             sources = homes.get(call.service, set())
             away = bundle.manifests[0].namespace if elsewhere else call.service[0]
-            if sources and (consumer not in sources or away != call.service[0]):
-                source = consumer if consumer in sources else min(sources)
+            if not sources and call.service not in live:
+                continue
+            if consumer not in sources or away != call.service[0]:
+                source = consumer if consumer in sources else min(sources, default="")
                 found.append(Need(bundle.name, call, consumer, source, away if away != call.service[0] else ""))
     return tuple(found)
 
@@ -110,13 +118,14 @@ def standing(
     :param called: how links in a namespace call a ManagedCluster
     :param conditions: what was told before: since when a link is waited for
     """
-    found = [(need, *_found(need, rows(need.call.service), called)) for need in wanted]
+    every = ((need, *_found(need, rows(need.call.service), called)) for need in wanted)
+    found = [each for each in every if each[1] != _UNTOLD]
     cut = [(need, message) for need, reason, message in found if reason == NO_PATH]
     pending = [(need, message) for need, reason, message in found if reason not in (NO_PATH, "")]
     if cut:
         return Standing(Told(READY, NO_PATH, _words(cut), "False"), broken=True, again=None)
     if not pending:
-        return Standing(Told(READY, "Connected" if wanted else ""), broken=False, again=None)
+        return Standing(Told(READY, "Connected" if found else ""), broken=False, again=None)
     told = Told(READY, "Pending", _words(pending), "False")
     before = find_condition(conditions, READY) or {}
     since = datetime.fromisoformat(before["lastTransitionTime"]) if before.get("status") == "False" else now
@@ -127,21 +136,22 @@ def standing(
 def _found(need: Need, rows: Sequence[Mapping[str, Any]], called: Callable[[str, str], str]) -> tuple[str, str]:
     """Why callers do not reach a Service, empty if they do, and in words."""
     namespace = need.call.service[0]
-    consumer, source = called(need.namespace or namespace, need.consumer), called(namespace, need.source)
+    consumer = called(need.namespace or namespace, need.consumer)
+    source = called(namespace, need.source) if need.source else ""
     for row in rows:
         if row.get("namespace", namespace) != (need.namespace or namespace):
             continue
-        if row.get("cluster") == consumer and source in row.get("from", (source,)):
+        if row.get("cluster") == consumer and (not source or source in row.get("from", (source,))):
             if row.get("ready") == "True":
                 return "", ""
             return str(row.get("reason") or "Pending"), str(row.get("message") or "")
-    return "Pending", "nothing is told of endpoints yet"
+    # Where the pods of others are is not known: maybe in the cluster of the callers, of which no link tells.
+    return ("Pending", "nothing is told of endpoints yet") if source else (_UNTOLD, "")
 
 
 def _words(found: Sequence[tuple[Need, str]]) -> str:
-    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    each = (
-        f"workload {need.caller} in {need.consumer} calls {need.call} in {need.source}: {message}"
-        for need, message in found[:_SHOWN]
-    )
-    return "; ".join(each) + more
+    words = [
+        f"workload {need.caller} in {need.consumer} calls {need.call}{f' in {need.source}' * bool(need.source)}: {told}"
+        for need, told in found
+    ]
+    return abridged(words, _SHOWN, "; ")

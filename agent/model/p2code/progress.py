@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.api.conditions import find_condition, is_true
+from agent.model.abridged import abridged
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.manifests import Identity, Manifest, at
 from agent.model.p2code.status import Told
@@ -52,9 +53,8 @@ def readiness(bundles: Sequence[Bundle], workloads: Workloads) -> Told:
         counts.append((bundle.name, Count(sum(each.ready for each in found), sum(each.wanted for each in found))))
     counts.sort(key=lambda item: item[1].ready >= item[1].wanted)
     lacking = any(found.ready < found.wanted for _, found in counts)
-    told = ", ".join(f"{name} {found.ready} of {found.wanted}" for name, found in counts[:_NAMED])
-    more = f" and {len(counts) - _NAMED} more" if len(counts) > _NAMED else ""
-    return Told(READY, "NotReady" if lacking else "Ready", f"ready: {told}{more}", "False" if lacking else "True")
+    told = abridged([f"{name} {found.ready} of {found.wanted}" for name, found in counts], _NAMED)
+    return Told(READY, "NotReady" if lacking else "Ready", f"ready: {told}", "False" if lacking else "True")
 
 
 def count(manifest: Manifest, there: Raw | None) -> Count:
@@ -93,9 +93,8 @@ def cannot_move(bundles: Sequence[Bundle], workloads: Workloads) -> Told:
         if each.is_workload
         for stuck in sorted(workloads(each.identity).stuck)
     ]
-    words = "; ".join(f"workload {name}: pod {each.pod}: {each.message}" for name, each in found[:_SHOWN])
-    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return Told(CANNOT_MOVE, found[0][1].reason if found else "", words + more)
+    words = [f"workload {name}: pod {each.pod}: {each.message}" for name, each in found]
+    return Told(CANNOT_MOVE, found[0][1].reason if found else "", abridged(words, _SHOWN, "; "))
 
 
 def stuck_of(pod: Raw, condition: str) -> Stuck | None:

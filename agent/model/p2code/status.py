@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from agent.api.conditions import Status, find_condition, set_condition, without_condition
+from agent.api.conditions import Status, find_condition, is_true, set_condition, without_condition
+from agent.model.abridged import abridged
 from agent.model.p2code.bundles import Bundling
 from agent.model.p2code.verdicts import STATES, Verdict
 
@@ -36,9 +37,7 @@ class Told(NamedTuple):
 
 def told(bundling: Bundling) -> tuple[Told, ...]:
     """What P2CODE's scheduler does not tell of a bundling."""
-    orphans = ", ".join(bundling.orphans[:_NAMED])
-    if len(bundling.orphans) > _NAMED:
-        orphans += f" and {len(bundling.orphans) - _NAMED} more"
+    orphans = abridged(bundling.orphans, _NAMED)
     overridden = "; ".join(
         f"workload {bundle.name}: {' and '.join(map(str, each.instead))} is global, {each.own} does not count"
         for bundle in bundling.bundles
@@ -65,7 +64,7 @@ def status(
         if type == verdict.state:
             message = verdict.message[:_MESSAGE_LIMIT]
             found = set_condition(found, type, "True", verdict.reason, message, now, generation)
-        elif (find_condition(found, type) or {}).get("status") == "True":
+        elif is_true(found, type):
             found = set_condition(found, type, "False", verdict.state, "", now, generation)
     for each in beside:
         if each.reason:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import find_condition, is_true
 from agent.api.kinds import MANIFEST_WORKS
 from agent.api.names.p2code import bundle_placement
 from agent.model.applied import title
@@ -91,7 +91,7 @@ def report(work: Raw) -> Report:
 
 def is_there(told: Raw) -> bool:
     """Whether one of its manifests is there, by what is told of it."""
-    return (find_condition(told.get("conditions"), AVAILABLE) or {}).get("status") == "True"
+    return is_true(told.get("conditions"), AVAILABLE)
 
 
 def _failures(told: Raw, cluster: str) -> Iterator[str]:

@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 from agent.api.conditions import is_true
 from agent.api.names import PROVIDER_KEY, PROVIDER_VALUE, virtual_node
-from agent.sandbox.demo.fleet import Fleet, Proxy, is_ready, spread
+from agent.sandbox.demo.fleet import DemoState, Proxy, is_ready, spread
 from agent.sandbox.demo.manifests import DEPLOYMENT, DEPLOYMENTS, JOB, JOBS
 from agent.sandbox.manifests import NAMESPACE
 
-Check = Callable[[Fleet], list[str]]
+Check = Callable[[DemoState], list[str]]
 
 
 def joined(targets: Sequence[str]) -> Check:
     """Every target is ready, and so is the virtual node that stands for it."""
 
-    def check(fleet: Fleet) -> list[str]:
+    def check(fleet: DemoState) -> list[str]:
         missing = []
         for name in targets:
             target, node = fleet.targets.get(name), fleet.virtual_nodes.get(virtual_node(NAMESPACE, name))
@@ -33,7 +33,7 @@ def deployed(replicas: int, clusters: Sequence[str], region: str = "") -> Check:
     With `region`, all delegates are on nodes of that region.
     """
 
-    def check(fleet: Fleet) -> list[str]:
+    def check(fleet: DemoState) -> list[str]:
         return [
             *_rolled_out(fleet, replicas),
             *_each_runs_once(fleet, fleet.of(DEPLOYMENT), replicas, "Running"),
@@ -46,7 +46,7 @@ def deployed(replicas: int, clusters: Sequence[str], region: str = "") -> Check:
 def completed(completions: int) -> Check:
     """The Job is complete, every completion counted once, each by one delegate."""
 
-    def check(fleet: Fleet) -> list[str]:
+    def check(fleet: DemoState) -> list[str]:
         job = fleet.workload(JOBS.name, JOB)
         if job is None:
             return [f"Job {JOB} does not exist"]
@@ -63,7 +63,7 @@ def completed(completions: int) -> Check:
     return check
 
 
-def empty(fleet: Fleet) -> list[str]:
+def empty(fleet: DemoState) -> list[str]:
     """Nothing is left in any cluster."""
     left = {
         "proxy pods": len(fleet.proxies),
@@ -77,7 +77,7 @@ def empty(fleet: Fleet) -> list[str]:
     return missing
 
 
-def _rolled_out(fleet: Fleet, replicas: int) -> Iterator[str]:
+def _rolled_out(fleet: DemoState, replicas: int) -> Iterator[str]:
     deployment = fleet.workload(DEPLOYMENTS.name, DEPLOYMENT)
     if deployment is None:
         yield f"Deployment {DEPLOYMENT} does not exist"
@@ -90,7 +90,7 @@ def _rolled_out(fleet: Fleet, replicas: int) -> Iterator[str]:
             yield f"Deployment {DEPLOYMENT}: status.{field} is {status.get(field, 0)}, not {replicas}"
 
 
-def _each_runs_once(fleet: Fleet, proxies: Sequence[Proxy], wanted: int, phase: str) -> Iterator[str]:
+def _each_runs_once(fleet: DemoState, proxies: Sequence[Proxy], wanted: int, phase: str) -> Iterator[str]:
     if len(proxies) != wanted:
         yield f"{len(proxies)} proxy pods instead of {wanted}"
     if fleet.strangers:
@@ -104,7 +104,7 @@ def _each_runs_once(fleet: Fleet, proxies: Sequence[Proxy], wanted: int, phase: 
         yield from (f"pod {proxy.name}: {reason}" for reason in _runs_once(fleet, proxy, phase))
 
 
-def _runs_once(fleet: Fleet, proxy: Proxy, phase: str) -> Iterator[str]:
+def _runs_once(fleet: DemoState, proxy: Proxy, phase: str) -> Iterator[str]:
     if proxy.deleting:
         yield "is being deleted"
     if not _is_virtual(fleet, proxy.node):
@@ -131,6 +131,6 @@ def _where(proxies: Sequence[Proxy], clusters: Sequence[str], region: str) -> It
         yield f"delegates on nodes outside of region {region}: {spread(elsewhere)}"
 
 
-def _is_virtual(fleet: Fleet, node: str) -> bool:
+def _is_virtual(fleet: DemoState, node: str) -> bool:
     labels = (fleet.virtual_nodes.get(node) or {"metadata": {}})["metadata"].get("labels") or {}
     return bool(labels.get(PROVIDER_KEY) == PROVIDER_VALUE)

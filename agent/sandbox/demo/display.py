@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from agent.sandbox.demo.fleet import Fleet, Proxy, spread
+from agent.sandbox.demo.fleet import DemoState, Proxy, spread
 
 SAMPLE = 5
 """Pods in the table that stays when a step is done."""
@@ -27,7 +27,7 @@ class Display:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
-        self._fleet: Fleet | None = None
+        self._fleet: DemoState | None = None
         self._note = ""
         self._app = ""
         self._began = 0.0
@@ -60,7 +60,7 @@ class Display:
             self._live = Live(get_renderable=self._picture, console=self._console, transient=True)
             self._live.start()
 
-    def show(self, fleet: Fleet, reasons: Sequence[str]) -> None:
+    def show(self, fleet: DemoState, reasons: Sequence[str]) -> None:
         """Tell how things are now, and what the step still waits for."""
         self._fleet = fleet
         self._note = how_far(fleet, self._app) if self._app else "; ".join(reasons[:2])
@@ -107,7 +107,7 @@ def _indented(picture: Table) -> RenderableType:
     return Padding(picture, (0, 0, 0, 2), expand=False)
 
 
-def how_far(fleet: Fleet, app: str) -> str:
+def how_far(fleet: DemoState, app: str) -> str:
     """One line: how many pods of an application are in which phase, and where delegates are."""
     proxies = fleet.of(app)
     phases = spread("Terminating" if proxy.deleting else proxy.phase for proxy in proxies)

@@ -6,7 +6,7 @@ from agent.api.kinds import EVENTS
 from agent.kube.errors import KubeError
 from agent.sandbox import Sandbox
 from agent.sandbox.components import AGENT, WEBHOOK, components
-from agent.sandbox.demo.fleet import Fleet, Raw
+from agent.sandbox.demo.fleet import DemoState, Raw
 from agent.sandbox.demo.reader import Clients
 from agent.sandbox.manifests import NAMESPACE
 from agent.sandbox.process import last_lines
@@ -14,7 +14,7 @@ from agent.sandbox.process import last_lines
 _EVENTS = 6
 
 
-async def explain(clients: Clients, sandbox: Sandbox, fleet: Fleet | None) -> list[str]:
+async def explain(clients: Clients, sandbox: Sandbox, fleet: DemoState | None) -> list[str]:
     """Conditions, the latest warnings of every cluster, and the ends of our logs; reads what it can."""
     lines = list(_conditions(fleet)) if fleet is not None else []
     for name, client in clients.all.items():
@@ -36,7 +36,7 @@ def dead(sandbox: Sandbox) -> list[str]:
     ]
 
 
-def _conditions(fleet: Fleet) -> Iterator[str]:
+def _conditions(fleet: DemoState) -> Iterator[str]:
     for name, target in sorted(fleet.targets.items()):
         yield from (f"Target {name}: {text}" for text in _unmet(target))
     for (kind, name), obj in sorted(fleet.workloads.items()):

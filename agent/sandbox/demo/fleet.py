@@ -55,8 +55,8 @@ class Readings:
 
 
 @dataclass(frozen=True)
-class Fleet:
-    """One moment of the demo's namespace in all clusters."""
+class DemoState:
+    """The demo's namespace in all clusters at one moment."""
 
     proxies: tuple[Proxy, ...]
     orphans: tuple[Delegate, ...]
@@ -83,7 +83,7 @@ class Fleet:
         return [delegate for proxy in self.proxies for delegate in proxy.delegates] + list(self.orphans)
 
 
-def assemble(readings: Readings) -> Fleet:
+def assemble(readings: Readings) -> DemoState:
     """Find out who belongs to whom."""
     regions = {
         (cluster, node["metadata"]["name"]): (node["metadata"].get("labels") or {}).get(REGION, "")
@@ -96,7 +96,7 @@ def assemble(readings: Readings) -> Fleet:
     here = readings.pods[readings.source]
     proxies = tuple(_proxy(pod, delegates) for pod in sorted(here, key=_name) if is_proxy(pod))
     known = {delegate for proxy in proxies for delegate in proxy.delegates}
-    return Fleet(
+    return DemoState(
         proxies=proxies,
         orphans=tuple(delegate for delegate in delegates if delegate not in known),
         strangers=tuple(_strangers(readings.pods)),

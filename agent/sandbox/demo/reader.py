@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agent.api.kinds import CHAPERONS, NODES, PODS, TARGETS, Kind
 from agent.kube.client import Client, Objects
 from agent.sandbox import Sandbox
-from agent.sandbox.demo.fleet import Fleet, Readings, assemble
+from agent.sandbox.demo.fleet import DemoState, Readings, assemble
 from agent.sandbox.demo.manifests import DEPLOYMENTS, JOBS, REPLICA_SETS
 from agent.sandbox.manifests import NAMESPACE
 from agent.sandbox.objects import connect
@@ -21,7 +21,7 @@ class Clients:
     source: Client
     all: Mapping[str, Client]
 
-    async def fleet(self) -> Fleet:
+    async def fleet(self) -> DemoState:
         """What all clusters say now. Raises KubeError if one gives no answer."""
         pods, chaperons, nodes, targets, workloads = await asyncio.gather(
             self._everywhere(PODS),

@@ -12,7 +12,7 @@ from agent.sandbox import Sandbox, SandboxError
 from agent.sandbox.demo import manifests
 from agent.sandbox.demo.display import Display
 from agent.sandbox.demo.explain import dead, explain
-from agent.sandbox.demo.fleet import Fleet
+from agent.sandbox.demo.fleet import DemoState
 from agent.sandbox.demo.reader import Clients, connected
 from agent.sandbox.demo.steps import STEP_SECONDS, Step, steps
 from agent.sandbox.progress import Progress
@@ -110,10 +110,10 @@ class Demo:
         self._display.done(step.summary(fleet))
         return True
 
-    async def _until_true(self, step: Step, clients: Clients) -> tuple[Fleet | None, Sequence[str]]:
+    async def _until_true(self, step: Step, clients: Clients) -> tuple[DemoState | None, Sequence[str]]:
         """The last that was read, and what was not true of it: nothing when the step came true."""
         deadline = time.monotonic() + self._patience
-        fleet: Fleet | None = None
+        fleet: DemoState | None = None
         while True:
             try:
                 fleet = await clients.fleet()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from agent.sandbox.demo import manifests
 from agent.sandbox.demo.checks import Check, completed, deployed, empty, joined
-from agent.sandbox.demo.fleet import Fleet, spread
+from agent.sandbox.demo.fleet import DemoState, spread
 from agent.sandbox.demo.manifests import DEPLOYMENT, DEPLOYMENTS, JOB, JOBS
 from agent.sandbox.demo.reader import Clients
 from agent.sandbox.manifests import NAMESPACE
@@ -30,7 +30,7 @@ class Step:
     command: str
     act: Action
     check: Check
-    summary: Callable[[Fleet], str]
+    summary: Callable[[DemoState], str]
     app: str = ""
     """Whose pods to show."""
 
@@ -132,13 +132,13 @@ def _patch(body: manifests.Manifest) -> Action:
     return act
 
 
-def _running(fleet: Fleet) -> str:
+def _running(fleet: DemoState) -> str:
     proxies = fleet.of(DEPLOYMENT)
     clusters = spread(delegate.cluster for proxy in proxies for delegate in proxy.delegates)
     nodes = {(delegate.cluster, delegate.node) for proxy in proxies for delegate in proxy.delegates}
     return f"{len(proxies)} pods Running, one delegate each: {clusters} (on {len(nodes)} nodes)"
 
 
-def _counted(fleet: Fleet) -> str:
+def _counted(fleet: DemoState) -> str:
     clusters = spread(delegate.cluster for proxy in fleet.of(JOB) for delegate in proxy.delegates)
     return f"Job {JOB} complete: {COMPLETIONS} of {COMPLETIONS}, each by one delegate: {clusters}"

@@ -21,7 +21,7 @@ class InvalidQuota(ValueError):
 
 
 class QuotaCache:
-    """Those of one target. `changed` is called whenever `read` gives something else."""
+    """The ResourceQuotas of one target. `changed` is called whenever `read` gives something else."""
 
     def __init__(self, target: Target, interval: float, changed: Callable[[], None]) -> None:
         self._target = target

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from agent.base.clock import Clock
-from agent.clusters.placement_fleet import Change
+from agent.clusters.placement_inputs import Change
 from agent.clusters.placement_mode import PlacementMode
 from agent.kube.store import Key, Object
 from agent.scheduling.explain import without_figures
 from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate
-from agent.scheduling.placing.inputs import CelVerdicts, Fleet
+from agent.scheduling.placing.inputs import CelVerdicts, PlacementInputs
 
 LOOK_SECONDS = 2.0
 """Between two Placements that are looked at again: whatever changes, this takes little, and wakes few."""
@@ -102,7 +102,7 @@ class Undecided:
         inside = frozenset(candidates(manifest, fleet))
         return {cluster: reason for cluster, reason in found.items() if cluster not in inside}
 
-    def _known_fleet(self) -> Fleet | None:
+    def _known_fleet(self) -> PlacementInputs | None:
         if self._mode.mode != "serve":
             return None
         watched = self._mode.fleet

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from agent.scheduling.placing import celexpr, groups, prioritizers, spread
 from agent.scheduling.placing.feasible import Feasible, eligible, feasible, members, outside
-from agent.scheduling.placing.inputs import CelVerdicts, Fleet, ManagedCluster
+from agent.scheduling.placing.inputs import CelVerdicts, ManagedCluster, PlacementInputs
 from agent.scheduling.placing.outcome import Decision, Outcome, Satisfied
 from agent.scheduling.placing.spec import SPREAD, STEADY, PlacementSpec, Policy, parse
 
@@ -30,7 +30,7 @@ class _Chosen(NamedTuple):
 
 def evaluate(
     placement: Placement,
-    fleet: Fleet,
+    fleet: PlacementInputs,
     *,
     decided: Collection[str],
     elsewhere: Mapping[str, int],
@@ -48,7 +48,7 @@ def evaluate(
 
 def evaluate_settled(
     placement: Placement,
-    fleet: Fleet,
+    fleet: PlacementInputs,
     *,
     decided: Collection[str],
     elsewhere: Mapping[str, int],
@@ -67,7 +67,7 @@ def evaluate_settled(
 
 def _evaluate(
     spec: PlacementSpec,
-    fleet: Fleet,
+    fleet: PlacementInputs,
     decided: frozenset[str],
     elsewhere: Mapping[str, int],
     cel: CelVerdicts,
@@ -104,7 +104,7 @@ def cel_expressions(placement: Placement) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for predicate in parse(placement).predicates for each in predicate.cel))
 
 
-def candidates(placement: Placement, fleet: Fleet) -> list[str]:
+def candidates(placement: Placement, fleet: PlacementInputs) -> list[str]:
     """The clusters that CEL is to be asked about, sorted: members of the sets that a Placement names and its namespace
     is bound to.
     """
@@ -123,7 +123,7 @@ def scores_used(placement: Placement) -> frozenset[str]:
 def _choose(
     spec: PlacementSpec,
     feasible: Feasible,
-    fleet: Fleet,
+    fleet: PlacementInputs,
     decided: Collection[str],
     elsewhere: Mapping[str, int],
     now: datetime,
@@ -183,7 +183,7 @@ def _reasons(parts: Sequence[prioritizers.Scores], clusters: Sequence[str]) -> l
     return [", ".join(filter(None, row)) for row in rows]
 
 
-def _satisfied(spec: PlacementSpec, fleet: Fleet, available: int, decided: int) -> Satisfied:
+def _satisfied(spec: PlacementSpec, fleet: PlacementInputs, available: int, decided: int) -> Satisfied:
     """The condition, with reasons and texts of the reference; the first that fits."""
     bound = fleet.bindings.get(spec.namespace, frozenset()) & fleet.sets.keys()
     if not bound:
@@ -209,7 +209,7 @@ def _cel_scores(spec: PlacementSpec) -> frozenset[str]:
     return frozenset().union(*(frozenset({ANY_SCORE}) if found is None else found for found in named))
 
 
-def _cel_expiries(spec: PlacementSpec, fleet: Fleet, now: datetime) -> list[datetime]:
+def _cel_expiries(spec: PlacementSpec, fleet: PlacementInputs, now: datetime) -> list[datetime]:
     """When scores expire that CEL expressions look at."""
     resources = _cel_scores(spec)
     if not resources:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from agent.scheduling.placing import predicates, spread, taints
-from agent.scheduling.placing.inputs import CelVerdicts, Fleet, ManagedCluster
+from agent.scheduling.placing.inputs import CelVerdicts, ManagedCluster, PlacementInputs
 from agent.scheduling.placing.spec import PlacementSpec
 
 
@@ -26,7 +26,7 @@ class Feasible(NamedTuple):
     again: Sequence[datetime] = ()
     flaw: str = ""
     same: Hashable = None
-    """Equal for Placements that have the same clusters of one Fleet; None where that is not known."""
+    """Equal for Placements that have the same clusters of one PlacementInputs; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,19 @@ class _Matching:
     """Clusters that predicates take, and the key of a hard spread constraint that they lack."""
 
 
-def eligible(spec: PlacementSpec, fleet: Fleet) -> frozenset[str]:
+def eligible(spec: PlacementSpec, fleet: PlacementInputs) -> frozenset[str]:
     """The sets that the Placement's namespace is bound to, and that it names."""
     bound = fleet.bindings.get(spec.namespace, frozenset()).intersection(fleet.sets)
     return bound.intersection(spec.sets) if spec.sets else bound
 
 
-def members(spec: PlacementSpec, fleet: Fleet) -> Sequence[ManagedCluster]:
+def members(spec: PlacementSpec, fleet: PlacementInputs) -> Sequence[ManagedCluster]:
     """The clusters of those sets, by name."""
     sets = eligible(spec, fleet)
     return fleet.once(("members", sets), lambda: _members(sets, fleet)) if sets else ()
 
 
-def outside(spec: PlacementSpec, fleet: Fleet) -> dict[str, str]:
+def outside(spec: PlacementSpec, fleet: PlacementInputs) -> dict[str, str]:
     """Clusters that are no members, and why."""
     inside = frozenset(cluster.name for cluster in members(spec, fleet))
     where = f"in no set{' of clusterSets' if spec.sets else ''} that is bound to namespace {spec.namespace}"
@@ -66,7 +66,9 @@ def outside(spec: PlacementSpec, fleet: Fleet) -> dict[str, str]:
     }
 
 
-def feasible(spec: PlacementSpec, fleet: Fleet, decided: Collection[str], cel: CelVerdicts, now: datetime) -> Feasible:
+def feasible(
+    spec: PlacementSpec, fleet: PlacementInputs, decided: Collection[str], cel: CelVerdicts, now: datetime
+) -> Feasible:
     """Those that are let through; as in the reference, a part is checked only where there are clusters for it."""
     clusters = members(spec, fleet)
     flaw = (spec.flaws.get("predicates") or _cel_flaw(spec, cel)) if clusters else ""
@@ -98,7 +100,7 @@ def feasible(spec: PlacementSpec, fleet: Fleet, decided: Collection[str], cel: C
     return Feasible(found, avoided, {**matching.refused, **matching.lacking, **refused}, again, same=same)
 
 
-def _members(sets: frozenset[str], fleet: Fleet) -> Sequence[ManagedCluster]:
+def _members(sets: frozenset[str], fleet: PlacementInputs) -> Sequence[ManagedCluster]:
     names = sorted(name for name, found in fleet.sets_of.items() if not sets.isdisjoint(found))
     return tuple(cluster for name in names if not (cluster := fleet.clusters[name]).deleting)
 

@@ -82,9 +82,10 @@ class CelVerdicts:
 
 
 @dataclass(frozen=True)
-class Fleet:
-    """All that can be decided about, by name. What was found out about it is kept: whoever changes what one of these
-    mappings holds makes a new Fleet.
+class PlacementInputs:
+    """All that Placements are evaluated over, by name, and a cache of what follows from it.
+
+    It does not change: where one of these mappings would, there is a new PlacementInputs.
     """
 
     clusters: Mapping[str, ManagedCluster]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from agent.scheduling.placing.inputs import Fleet, ManagedCluster, Score
+from agent.scheduling.placing.inputs import ManagedCluster, PlacementInputs, Score
 from agent.scheduling.placing.spec import ALLOCATABLE, BALANCE, SPREAD, STEADY, Prioritizer
 
 MOST = 100
@@ -70,7 +70,7 @@ def totals(parts: Sequence[Scores], names: Sequence[str]) -> dict[str, int]:
 def score(
     wanted: Sequence[Prioritizer],
     clusters: Sequence[ManagedCluster],
-    fleet: Fleet,
+    fleet: PlacementInputs,
     decided: Collection[str],
     elsewhere: Mapping[str, int],
     now: datetime,
@@ -133,7 +133,7 @@ def _allocatable(wanted: Prioritizer, clusters: Sequence[ManagedCluster]) -> Sco
     return Scores(wanted.name, wanted.weight, values, notes)
 
 
-def addon(wanted: Prioritizer, names: Sequence[str], fleet: Fleet, now: datetime) -> Scores:
+def addon(wanted: Prioritizer, names: Sequence[str], fleet: PlacementInputs, now: datetime) -> Scores:
     """The values of an AddOnPlacementScore; 0 where it is missing or has expired."""
     values, notes, again = {}, {}, None
     for name in names:

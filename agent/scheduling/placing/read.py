@@ -11,15 +11,17 @@ from typing import Any
 from agent.model.quantity import InvalidQuantity, Quantity
 from agent.scheduling.placing import fields
 from agent.scheduling.placing.fields import mapping_if_any
-from agent.scheduling.placing.inputs import ClusterSet, ClusterTaint, Fleet, ManagedCluster, Score
+from agent.scheduling.placing.inputs import ClusterSet, ClusterTaint, ManagedCluster, PlacementInputs, Score
 from agent.scheduling.pod_terms import NOTHING, Selector
 
 Raw = Mapping[str, Any]
 
 
-def fleet(clusters: Iterable[Raw], sets: Iterable[Raw], bindings: Iterable[Raw], scored: Iterable[Raw]) -> Fleet:
+def fleet(
+    clusters: Iterable[Raw], sets: Iterable[Raw], bindings: Iterable[Raw], scored: Iterable[Raw]
+) -> PlacementInputs:
     """All objects of these kinds together."""
-    return Fleet(
+    return PlacementInputs(
         clusters={found.name: found for found in map(managed_cluster, clusters)},
         sets={found.name: found for found in map(cluster_set, sets)},
         bindings=bound_sets(map(key, bindings)),

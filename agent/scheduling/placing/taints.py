@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from agent.api.names.ocm import OURS
 from agent.scheduling.placing.inputs import ClusterTaint, ManagedCluster
 from agent.scheduling.placing.spec import Toleration
 
@@ -30,10 +31,12 @@ def judge(cluster: ManagedCluster, tolerations: Sequence[Toleration], is_decided
     if not cluster.taints:
         return _NO_TAINTS
     until, avoided = FOREVER, 0
+    # Of clusters that we keep, a taint without a moment was added just now: its moment is about to be written.
+    unwritten = now if OURS in cluster.labels else None
     for taint in cluster.taints:
         if taint.effect == "NoSelectIfNew" and is_decided:
             continue
-        tolerated = _tolerated_until(taint, tolerations)
+        tolerated = _tolerated_until(taint, tolerations, taint.added or unwritten)
         if tolerated is not None and tolerated > now:
             until = min(until, tolerated)
         elif taint.effect == "PreferNoSelect":
@@ -44,12 +47,12 @@ def judge(cluster: ManagedCluster, tolerations: Sequence[Toleration], is_decided
     return Verdict("", until, avoided)
 
 
-def _tolerated_until(taint: ClusterTaint, tolerations: Sequence[Toleration]) -> datetime | None:
+def _tolerated_until(taint: ClusterTaint, tolerations: Sequence[Toleration], added: datetime | None) -> datetime | None:
     """When the last toleration of a taint runs out; None where there is none."""
     found = None
     for toleration in tolerations:
         if _matches(toleration, taint):
-            until = _until(taint, toleration)
+            until = _until(added, toleration)
             found = until if found is None else max(found, until)
     return found
 
@@ -62,12 +65,12 @@ def _matches(toleration: Toleration, taint: ClusterTaint) -> bool:
     )
 
 
-def _until(taint: ClusterTaint, toleration: Toleration) -> datetime:
+def _until(added: datetime | None, toleration: Toleration) -> datetime:
     if toleration.seconds is None:
         return FOREVER
-    if taint.added is None:
+    if added is None:
         return _NEVER
     try:
-        return taint.added + timedelta(seconds=toleration.seconds)
+        return added + timedelta(seconds=toleration.seconds)
     except OverflowError:
         return FOREVER if toleration.seconds > 0 else _NEVER

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.scheduling.placing import read
 from agent.scheduling.placing.evaluate import evaluate
-from agent.scheduling.placing.inputs import CelVerdicts, Fleet
+from agent.scheduling.placing.inputs import CelVerdicts, PlacementInputs
 from tests.scheduling.placing.fleets import (
     NOW,
     SHOP,
@@ -58,7 +58,7 @@ some_taints = st.lists(
 fleets = st.lists(st.tuples(st.sampled_from(REGIONS), some_taints, st.integers(-2, 6)), min_size=1, max_size=9)
 
 
-def fleet_of(clusters: list[Any]) -> Fleet:
+def fleet_of(clusters: list[Any]) -> PlacementInputs:
     """Every third is in the set lab; the first score of each expires after so many seconds, if ever."""
     raws = [
         cluster(
@@ -79,7 +79,7 @@ def fleet_of(clusters: list[Any]) -> Fleet:
 CEL_OF = frozenset(("even", f"c{n}") for n in range(0, 9, 2))
 
 
-def compare(clusters: list[Any], spec: Raw, shared: Fleet, **arguments: Any) -> None:
+def compare(clusters: list[Any], spec: Raw, shared: PlacementInputs, **arguments: Any) -> None:
     arguments = {"elsewhere": {}, "cel": CelVerdicts(matches=CEL_OF), **arguments}
     found = evaluate(placement(**spec), shared, **arguments)
     alone = evaluate(placement(**spec), fleet_of(clusters), **arguments)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agent.api.names.ocm import OURS
 from tests.scheduling.placing.fleets import NOW, Raw, cluster, evaluated, exact, names, placement, taint
 
 MAINTENANCE = taint("maintenance", age=10)
@@ -95,6 +96,16 @@ def test_a_decided_cluster_stays_with_no_select_if_new(tolerations: list[Raw]) -
     wanted = placement(tolerations=tolerations)
     assert names(evaluated(wanted, clusters, decided=["eu"])) == ["eu"]
     assert names(evaluated(wanted, clusters, decided=["us"])) == []
+
+
+def test_a_taint_that_a_user_has_just_added_to_a_cluster_of_ours_is_tolerated_before_its_moment_is_written() -> None:
+    added = {"key": "maintenance", "effect": "NoSelect"}
+    clusters = [cluster("eu", labels={OURS: "true"}, taints=[added]), cluster("us", taints=[added])]
+    found = evaluated(placement(tolerations=[tolerates("maintenance", "Exists", 60)]), clusters, decided=["eu", "us"])
+    assert (names(found), found.again) == (["eu"], NOW + timedelta(seconds=60))
+    at_once = [tolerates("maintenance", "Exists", 0)]
+    assert names(evaluated(placement(tolerations=at_once), clusters, decided=["eu", "us"])) == []
+    assert names(evaluated(placement(), clusters, decided=["eu", "us"])) == []
 
 
 def test_all_taints_must_be_tolerated() -> None:

@@ -1,4 +1,4 @@
-"""What network drivers answer that have to ask clusters: whether callers reach others, what became of endpoints."""
+"""What network drivers report of a Service in each cluster, kept for a moment."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from agent.kube.store import Key
 from agent.model.servicelinks import Finding
 
 AWAY = "TargetUnreachable"
-BELIEVED_SECONDS = 2.0
-"""So long an answer counts: while pods of a Service come and go it is looked at several times in a second."""
+FRESH_SECONDS = 2.0
+"""For how long a finding counts: while pods of a Service come and go it is looked at several times in a second."""
 _ANSWER_SECONDS = 3.0
 _SILENT_SECONDS = 30.0
 
 
-class Asked:
-    """Of one Service: each driver is asked once of each cluster.
+class ServiceFindings:
+    """Findings of one Service: each driver is asked once about each cluster.
 
     A cluster that gives no answer in time is not asked for a while: others do not wait for it.
     """
@@ -29,11 +29,11 @@ class Asked:
         self._known: dict[tuple[str, bool, Place, str], Finding] = {}
 
     async def connected(self, reason: str, place: Place | None, source: str = HERE) -> Finding | None:
-        """Whether callers in one place reach others by a driver, those of the source where it tells them apart."""
+        """Whether callers in one cluster reach endpoints in others by this driver; in the source, if it tells."""
         return await self._of(reason, place, source, offers=False) if reason != BY_ADDRESSES else None
 
     async def offered(self, reason: str, place: Place | None) -> Finding | None:
-        """What has become of the endpoints in one."""
+        """What has become of the endpoints that one cluster offers by this driver."""
         return await self._of(reason, place, HERE, offers=True)
 
     async def _of(self, reason: str, place: Place | None, source: str, *, offers: bool) -> Finding | None:
@@ -60,31 +60,31 @@ class Asked:
             return Finding("Unknown", AWAY, f"{place.title}: {str(error) or 'no answer'}")
 
 
-class Answers:
-    """Of all Services."""
+class DriverFindings:
+    """Findings of all Services."""
 
     def __init__(self, drivers: Mapping[str, Driver]) -> None:
         self._drivers = drivers
         self._silent: dict[str, float] = {}
         """Until when clusters are not asked, by their virtual nodes."""
-        self._asked: dict[Key, Asked] = {}
+        self._services: dict[Key, ServiceFindings] = {}
 
-    def of(self, service: Key) -> Asked:
-        """What is known of a Service, or can be asked."""
+    def of(self, service: Key) -> ServiceFindings:
+        """Findings of one Service, new ones where those known have expired."""
         now = asyncio.get_running_loop().time()
-        if (known := self._asked.get(service)) is None or known.until <= now:
-            known = self._asked[service] = Asked(self._drivers, self._silent, now + BELIEVED_SECONDS)
+        if (known := self._services.get(service)) is None or known.until <= now:
+            known = self._services[service] = ServiceFindings(self._drivers, self._silent, now + FRESH_SECONDS)
         return known
 
-    def left(self, service: Key) -> float:
-        """For how many seconds they count still."""
-        known = self._asked.get(service)
+    def valid_for(self, service: Key) -> float:
+        """For how many seconds the findings of a Service still count."""
+        known = self._services.get(service)
         return max(0.0, known.until - asyncio.get_running_loop().time()) if known is not None else 0.0
 
-    def drop(self, service: Key) -> None:
+    def forget_service(self, service: Key) -> None:
         """A Service has no links any more."""
-        self._asked.pop(service, None)
+        self._services.pop(service, None)
 
-    def forget(self, node: str) -> None:
+    def forget_node(self, node: str) -> None:
         """A target is no more."""
         self._silent.pop(node, None)

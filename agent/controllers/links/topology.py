@@ -1,9 +1,9 @@
-"""Who may call a shared Service, by cluster and namespace, and which clusters offer it endpoints: from stores alone."""
+"""Which clusters a shared Service is in, who may call it there, and which have endpoints of it: from stores alone."""
 
 from collections.abc import Collection
 from typing import NamedTuple
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import condition_of
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
 from agent.drivers.driver import HERE
@@ -36,21 +36,21 @@ class Callers(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """Endpoints that a cluster has of its own."""
+    """How many endpoints of its own a cluster has for a Service."""
 
     any: bool
     ready: int
 
 
-class Around:
-    """Of one Service after the other."""
+class ServiceTopology:
+    """Looks up the clusters of a Service, its callers in these and the endpoints that each has."""
 
     def __init__(self, deps: Deps, sharing: Sharing) -> None:
         self._deps = deps
         self._sharing = sharing
 
     def clusters(self, service: Key) -> list[Cluster]:
-        """All that pods behind a Service may be in, each once, this one first."""
+        """All clusters that may have pods of a Service, each once, this one first."""
         found, called = [Cluster(HERE, self._deps.settings.cluster_name or LOCAL)], set[str]()
         for node in self._sharing.serving(service[0]):
             target, place = self._deps.targets.by_node(node), self._sharing.place(node, service)
@@ -64,7 +64,7 @@ class Around:
         return [found[0], *sorted(found[1:], key=lambda cluster: cluster.name)]
 
     def known_elsewhere(self, clusters: Collection[Cluster]) -> set[str] | None:
-        """The same of those in which callers of other namespaces can be linked; None where nobody wants that."""
+        """Names of clusters where callers of other namespaces can be linked; None where `link_namespaces` is off."""
         if not self._deps.settings.link_namespaces:
             return None
         return self.known([cluster for cluster in clusters if self._is_everywhere(cluster.node)])
@@ -74,7 +74,7 @@ class Around:
         return node == HERE or (obj is not None and not obj.namespace)
 
     def callers(self, service: Key, rule: Rule, clusters: Collection[Cluster]) -> list[Callers]:
-        """Those of the Service's own namespace in all clusters, then those of others that links mean."""
+        """Callers in the Service's own namespace in all clusters, then those in namespaces that its links name."""
         found = [Callers(cluster, service) for cluster in clusters]
         if not self._deps.settings.link_namespaces:
             return found
@@ -91,7 +91,7 @@ class Around:
         return {name for cluster in clusters for name in (cluster.name, *self._sharing.called(cluster.node)[:1])}
 
     def offers(self, service: Key, clusters: Collection[Cluster]) -> dict[str, Offer]:
-        """Endpoints of clusters, by their virtual nodes. Raises NotYet."""
+        """What endpoints each cluster has, by virtual node. Raises NotYet."""
         return {cluster.node: self._offer(cluster.node, service) for cluster in clusters}
 
     def _offer(self, node: str, service: Key) -> Offer:
@@ -99,7 +99,7 @@ class Around:
             return Offer(any=False, ready=0)
         target = self._deps.targets.by_node(node) if node else None
         if node and (target is None or target.record.state is State.CONNECTING):
-            self.while_connecting(node)
+            self.why_not_ready(node)
         unread = target is not None and target.ready and not self._sharing.is_synced(node)
         if unread and self._sharing.informer(node).error is None:
             raise NotYet
@@ -110,10 +110,10 @@ class Around:
         some = (endpoint.get("nodeName") not in away for slice in own for endpoint in slice.get("endpoints") or ())
         return Offer(any=any(some), ready=count_ready(own, away))
 
-    def while_connecting(self, node: str) -> str:
-        """Why its Target has not been ready. Raises NotYet where it has: what it offers is about to be known."""
+    def why_not_ready(self, node: str) -> str:
+        """Why a Target that is not connected yet is not Ready. Raises NotYet where it is: it is about to connect."""
         obj = self._sharing.target_object(node)
-        said = find_condition((obj.decode().get("status") or {}).get("conditions"), "Ready") if obj else None
+        said = condition_of(obj.decode(), "Ready") if obj else None
         if said is None or said.get("status") == "True":
             raise NotYet
         return str(said.get("message", ""))

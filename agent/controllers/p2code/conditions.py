@@ -1,32 +1,31 @@
-"""What has come of applying the objects of an application, and of deleting them, as its status tells it. Pure."""
+"""Conditions of an application whose objects are refused, or still there while it is deleted. Pure."""
 
 from collections.abc import Sequence
 
 from agent.api.kinds import MANIFEST_WORKS
 from agent.clusters.outcomes import Refusal, Remaining
+from agent.model.abridged import abridged
 from agent.model.applied import Place
 from agent.model.p2code.status import LEFT, Told
 from agent.model.p2code.verdicts import Verdict, not_applied
 
 _NAMED = 3
-"""Objects that are told of in words."""
+"""So many objects are named in a message."""
 
 
-def refused(refusals: Sequence[Refusal]) -> Verdict:
-    """Some are not as they should be."""
-    more = f" (and {len(refusals) - _NAMED} more)" if len(refusals) > _NAMED else ""
-    return not_applied("; ".join(each.message for each in refusals[:_NAMED]) + more)
+def objects_refused(refusals: Sequence[Refusal]) -> Verdict:
+    """Some objects are not as their manifests have them."""
+    return not_applied(abridged([each.message for each in refusals], _NAMED, "; ", in_brackets=True))
 
 
-def left(remaining: Sequence[Remaining]) -> Told:
-    """Some that are to go are still there."""
+def objects_left(remaining: Sequence[Remaining]) -> Told:
+    """Some objects that are to be deleted are still there."""
 
     def words(each: Remaining) -> str:
         where = f"{each.namespace}/" if each.namespace else ""
         return f"{each.kind} {where}{each.name}" + (f" ({each.message})" if each.message else "")
 
-    more = f" and {len(remaining) - _NAMED} more" if len(remaining) > _NAMED else ""
-    return Told(LEFT, "StillThere", f"waiting for {', '.join(map(words, remaining[:_NAMED]))}{more}")
+    return Told(LEFT, "StillThere", f"waiting for {abridged([words(each) for each in remaining], _NAMED)}")
 
 
 NOTHING_LEFT = Told(LEFT, "")

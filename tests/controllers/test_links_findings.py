@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from agent.controllers.links.answers import BELIEVED_SECONDS, Answers
+from agent.controllers.links.findings import FRESH_SECONDS, DriverFindings
 from agent.drivers.driver import Place
 from agent.drivers.nothing import Nothing
 from agent.kube.errors import Unreachable
@@ -41,32 +41,32 @@ def place(node: str, service: tuple[str, str] = KEY) -> Place:
 
 async def test_one_answer_counts_for_all_looks_of_a_moment() -> None:
     driver = Asking()
-    answers = Answers({driver.reason: driver})
+    findings = DriverFindings({driver.reason: driver})
     for _ in range(5):
         for node in ("us", "eu"):
-            found = await answers.of(KEY).offered(driver.reason, place(node))
+            found = await findings.of(KEY).offered(driver.reason, place(node))
             assert found is not None
             assert found.status == "True"
     assert driver.asked == ["us", "eu"]
-    assert 0 < answers.left(KEY) <= BELIEVED_SECONDS
-    await asyncio.sleep(BELIEVED_SECONDS + 0.1)
-    assert answers.left(KEY) == 0
-    await answers.of(KEY).offered(driver.reason, place("us"))
+    assert 0 < findings.valid_for(KEY) <= FRESH_SECONDS
+    await asyncio.sleep(FRESH_SECONDS + 0.1)
+    assert findings.valid_for(KEY) == 0
+    await findings.of(KEY).offered(driver.reason, place("us"))
     assert driver.asked == ["us", "eu", "us"]
-    answers.drop(KEY)
-    await answers.of(KEY).offered(driver.reason, place("us"))
+    findings.forget_service(KEY)
+    await findings.of(KEY).offered(driver.reason, place("us"))
     assert driver.asked[-2:] == ["us", "us"]
 
 
 async def test_a_cluster_that_gives_no_answer_is_asked_for_no_other_service_for_a_while() -> None:
     driver = Asking("us")
-    answers = Answers({driver.reason: driver})
+    findings = DriverFindings({driver.reason: driver})
     for service in (KEY, ("shop", "api")):
-        found = await answers.of(service).offered(driver.reason, place("us", service))
+        found = await findings.of(service).offered(driver.reason, place("us", service))
         assert found is not None
         assert (found.status, found.reason) == ("Unknown", "TargetUnreachable")
     assert driver.asked == ["us"]
-    answers.forget("us")
-    answers.drop(KEY)
-    await answers.of(KEY).offered(driver.reason, place("us"))
+    findings.forget_node("us")
+    findings.forget_service(KEY)
+    await findings.of(KEY).offered(driver.reason, place("us"))
     assert driver.asked == ["us", "us"]

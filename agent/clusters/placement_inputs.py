@@ -1,4 +1,4 @@
-"""The fleet that Placements are evaluated over: each object is read once, for everybody who evaluates them here."""
+"""What Placements are evaluated over, as it is watched: each object is read once, for everybody who evaluates here."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from agent.api.kinds import (
 from agent.base.listeners import tell
 from agent.kube.store import Key, Object
 from agent.scheduling.placing import read
-from agent.scheduling.placing.inputs import Fleet, ManagedCluster
+from agent.scheduling.placing.inputs import ManagedCluster, PlacementInputs
 
 if TYPE_CHECKING:
     from agent.clusters.optional_watch import Watched
@@ -37,13 +37,13 @@ class Change(NamedTuple):
     after: Any
 
 
-class PlacementFleet:
-    """ManagedClusters, their sets, bindings and scores, as they are watched."""
+class PlacementInputsCache:
+    """ManagedClusters, their sets, bindings and scores, read whenever one of them changes."""
 
     def __init__(self, watch: Callable[[Kind], "Watched"]) -> None:
         self._found: dict[Kind, dict[Key, Any]] = {kind: {} for kind in _READ}
         self._listeners: list[Callable[[Change | None], None]] = []
-        self._fleet: Fleet | None = None
+        self._fleet: PlacementInputs | None = None
         self._bindings: dict[str, frozenset[str]] | None = None
         self._watched = {kind: watch(kind) for kind in _READ}
         for kind, watched in self._watched.items():
@@ -55,14 +55,14 @@ class PlacementFleet:
 
     @property
     def known(self) -> bool:
-        """Whether all of it has been read."""
+        """Whether all of these have been read."""
         return all(watched.store is not None for watched in self._watched.values())
 
     @property
-    def fleet(self) -> Fleet:
-        """What has been read of it, the same object as long as nothing reads otherwise."""
+    def fleet(self) -> PlacementInputs:
+        """All that has been read; the same object as long as nothing reads otherwise."""
         if self._fleet is None:
-            self._fleet = Fleet(
+            self._fleet = PlacementInputs(
                 clusters={name: each for (_, name), each in self._found[MANAGED_CLUSTERS].items()},
                 sets={name: each for (_, name), each in self._found[MANAGED_CLUSTER_SETS].items()},
                 bindings=self.bindings,
