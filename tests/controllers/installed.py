@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.api.kinds import CRDS, Kind
 from agent.kube.client import Client
-from agent.kube.errors import NotFound
+from agent.kube.errors import AlreadyExists, NotFound
 from tests.waiting import until
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -40,7 +40,7 @@ async def installed(
     try:
         for client in clients:
             for kind, schema in kinds:
-                await client.create(CRDS, definition(kind, schema))
+                await _install(client, definition(kind, schema))
         for client in clients:
             for kind, _ in kinds:
                 await until(lambda client=client, kind=kind: _served(client, kind))  # type: ignore[misc]
@@ -50,6 +50,15 @@ async def installed(
             for kind, _ in kinds:
                 with contextlib.suppress(NotFound):
                     await client.delete(CRDS, str(kind))
+
+
+async def _install(client: Client, wanted: dict[str, Any]) -> None:
+    """That of the test before may still be going, with its objects."""
+
+    async def probe() -> dict[str, Any]:
+        return await client.create(CRDS, wanted)
+
+    await until(probe, forgiven=AlreadyExists)
 
 
 async def _served(client: Client, kind: Kind) -> bool:
