@@ -33,6 +33,7 @@ from agent.controllers.orphans import OrphansRoom
 from agent.controllers.p2code import P2CodeRoom
 from agent.controllers.placement.controller import PlacementRoom
 from agent.controllers.promscores import PrometheusScoresRoom
+from agent.controllers.serviceimports import ServiceImportsRoom
 from agent.controllers.signs import SignsPlaceRoom, SignsRoom
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
@@ -120,6 +121,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         rooms.append(TargetChoiceRoom(deps, deps.owners))
     if deps.settings.service_links:
         rooms.append(ServiceLinksRoom(deps))
+    if deps.settings.mcs:
+        rooms.append(ServiceImportsRoom(deps))
     if deps.settings.p2code:
         rooms.append(P2CodeRoom(deps))
     if deps.settings.ac3_networks:

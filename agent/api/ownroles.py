@@ -104,6 +104,7 @@ SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
 SERVICE_LINKS_KEPT = "links of shared Services, and what is known of each"
 SHARE_BY_SKUPPER = "services across clusters by Skupper"
 SHARE_BY_LINKERD = "services across clusters by Linkerd"
+SERVE_MCS = "what clusters export is imported in all of them"
 LINK_NAMESPACES = "callers in other namespaces reach Services, as ServiceLinks say"
 KUBELET = "logs, exec and the like on virtual nodes"
 KUBELET_APPROVAL = "the certificate for that needs nobody's approval"
@@ -192,6 +193,11 @@ AGENT = Account(
             *grants(SITES, "list create", SHARE_BY_SKUPPER),
             *grants(SKUPPER_GRANTS, "get create delete", SHARE_BY_SKUPPER),
             *grants(LINKERD_LINKS, "list", SHARE_BY_LINKERD),
+            *grants(SERVICES, "create delete", SERVE_MCS),
+            *grants(SERVICE_EXPORTS, "watch", SERVE_MCS),
+            *grants(SERVICE_EXPORTS, "patch", SERVE_MCS, sub="status"),
+            *grants(SERVICE_IMPORTS, "list watch create patch delete", SERVE_MCS),
+            *grants(SERVICE_IMPORTS, "patch", SERVE_MCS, sub="status"),
             *grants(SERVICE_IMPORTS, "get", SERVICE_LINKS_KEPT),
             *grants(SERVICE_LINKS, "list watch create delete", SERVICE_LINKS_KEPT),
             *grants(SERVICE_LINKS, "patch", SERVICE_LINKS_KEPT, sub="status"),

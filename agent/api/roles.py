@@ -80,6 +80,7 @@ SHARE_BY_SKUPPER = "endpoints of Services across clusters, by Skupper"
 SHARE_BY_LINKERD = "whether Linkerd links clusters, and what it has made of Services"
 SHARE_BY_GATEWAYS = "Services across clusters, by gateways"
 SHARE_BY_MCS = "endpoints of Services across clusters, by the Multi-Cluster Services API"
+SERVE_MCS = "what clusters export is imported in all of them"
 TELL_OF_MCS = "what the Multi-Cluster Services API has made of exports"
 LOGS = "logs"
 EXEC = "exec"
@@ -152,6 +153,13 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
         *(Grant(SKUPPER_TOKENS, verb, SHARE_BY_SKUPPER) for verb in ("get", "list", "create", "delete")),
     ),
     "linkerd": (Grant(LINKERD_LINKS, "list", SHARE_BY_LINKERD),),
+    "mcs": (
+        # To list them is of `services`, which it takes as well.
+        Grant(SERVICE_EXPORTS, "watch", SERVE_MCS),
+        Grant(SERVICE_EXPORTS, "patch", SERVE_MCS, "status"),
+        *(Grant(SERVICE_IMPORTS, verb, SERVE_MCS) for verb in ("list", "watch", "create", "patch", "delete")),
+        Grant(SERVICE_IMPORTS, "patch", SERVE_MCS, "status"),
+    ),
     "fence": tuple(Grant(LEASES, verb, FENCE) for verb in ("get", "create", "update")),
     "gateway": tuple(
         Grant(GATEWAY_PEERS, verb, SHARE_BY_GATEWAYS) for verb in ("list", "watch", "create", "patch", "delete")
@@ -160,7 +168,7 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
 """What sources are granted beyond Admiralty's rules, a role each."""
 OPTIONAL_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
 """Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
-NAMED_FEATURES = ("skupper", "linkerd", "fence", "gateway")
+NAMED_FEATURES = ("skupper", "linkerd", "mcs", "fence", "gateway")
 """Those of them that a Source has only if it names them."""
 
 EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))

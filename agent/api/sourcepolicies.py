@@ -105,10 +105,10 @@ def _written() -> list[Raw]:
     """Rules for all that roles of sources let change, but Leases and the PodChaperons that are there already."""
     groups: dict[str, list[str]] = {}
     for grant in (*EVERYTHING, *SOURCE_RULES):
-        if grant.verb in _CHANGES and not grant.sub and grant.kind not in (CHAPERONS, LEASES):
-            plurals = groups.setdefault(grant.kind.group, [])
-            plurals += [] if grant.kind.plural in plurals else [grant.kind.plural]
-    rules = [cel.rule(group, ["CREATE", "UPDATE", "DELETE"], plurals) for group, plurals in groups.items()]
+        if grant.verb in _CHANGES and grant.sub in ("", "status") and grant.kind not in (CHAPERONS, LEASES):
+            resources = groups.setdefault(grant.kind.group, [])
+            resources += [] if grant.resource in resources else [grant.resource]
+    rules = [cel.rule(group, ["CREATE", "UPDATE", "DELETE"], resources) for group, resources in groups.items()]
     return [cel.rule(CHAPERONS.group, ["CREATE"], [CHAPERONS.plural]), *rules]
 
 

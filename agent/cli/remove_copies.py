@@ -28,6 +28,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.names.links import LABEL_LINK_OF, LABEL_SKUPPER
+from agent.api.names.mcs import LABEL_DERIVED
 from agent.cli.fleet.source_queries import wrong_cluster
 from agent.clusters.target import State
 from agent.controllers.target import gather
@@ -78,9 +79,10 @@ async def _remove_copies(client: Client, namespace: str | None = None, cluster: 
 
 
 async def _release_originals(client: Client) -> None:
-    """Of all kinds but Services, which are restored before; those that lead to one of another namespace go."""
+    """Of all kinds but Services, which are restored before; those that are made for links and exports go."""
     await _delete(client, SERVICE_EXPORTS, await _list(client, SERVICE_EXPORTS, None, OURS))
-    await _delete(client, SERVICES, await _list(client, SERVICES, None, LABEL_LINK_OF))
+    for label in (LABEL_LINK_OF, LABEL_DERIVED):
+        await _delete(client, SERVICES, await _list(client, SERVICES, None, label))
     for kind in (LISTENERS, CONNECTORS, ENDPOINT_SLICES):
         await _delete(client, kind, await _list(client, kind, None, LABEL_SKUPPER))
     # Kubernetes keeps those that claims are bound to until the claims go, and no longer.

@@ -78,6 +78,10 @@ class CopyRoom(Controller[Item]):
     def wanted(self, original: Raw) -> Raw:
         """The copy. Raises ValueError with what the user can do about it."""
 
+    def seen_from(self, node: str, original: Raw) -> Raw:
+        """The original as the target behind a virtual node is to have it, where it is another one for each."""
+        return original
+
     async def content(self, original: Object) -> Raw | None:
         """The whole original, None if it is gone."""
         return original.decode()
@@ -182,7 +186,7 @@ class CopyRoom(Controller[Item]):
         return None if self._copier.agreed[item][1] else self.borrowed
 
     async def _write(self, place: Place[Item], original: Raw, copy: Object | None) -> float:
-        wanted = self.wanted(original)
+        wanted = self.wanted(self.seen_from(place.item[0], original))
         if copy is None:
             await self._copier.put(place, original, wanted)
             return 0.0

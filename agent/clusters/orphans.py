@@ -16,7 +16,7 @@ from agent.base.absences import Absence, last_of
 
 MANY = 10
 SHARE = 0.2
-"""Orphans are held where they are more than so many, and more than this share of what this cluster has in a target."""
+"""Orphans are held where they are more than so many, or more than this share of what this cluster has in a target."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Census:
 
     @property
     def many(self) -> bool:
-        """Whether so many are no accident."""
-        return len(self.orphans) > MANY and len(self.orphans) > SHARE * self.chaperons
+        """Whether so many may be no accident: who has few pods in a target has no more than these to lose."""
+        return len(self.orphans) > MANY or len(self.orphans) > SHARE * self.chaperons
 
 
 class Hold(NamedTuple):

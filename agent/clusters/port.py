@@ -61,9 +61,16 @@ class Port(Protocol):
         ...
 
     async def patch_raw(
-        self, kind: Kind, name: str, body: PatchBody, namespace: str | None = None, *, style: Style = "merge"
+        self,
+        kind: Kind,
+        name: str,
+        body: PatchBody,
+        namespace: str | None = None,
+        *,
+        sub: str | None = None,
+        style: Style = "merge",
     ) -> bytes:
-        """Change parts of an object."""
+        """Change parts of an object, or a subresource of it."""
         ...
 
     async def delete(

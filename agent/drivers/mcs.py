@@ -32,6 +32,7 @@ class McsExports:
     reason: ClassVar[str] = "MCS"
 
     def __init__(self, sharing: Sharing) -> None:
+        self._deps = sharing.deps
         self._uid = sharing.deps.cluster_uid
         self._exported: dict[tuple[str, str, str], str] = {}
         self._theirs: dict[tuple[str, str, str], tuple[str, float]] = {}
@@ -39,8 +40,8 @@ class McsExports:
         self._left: set[Key] | None = None
 
     def detect(self, pair: Pair) -> bool:
-        """Whether the API is served."""
-        return pair.both_serve(SERVICE_EXPORTS.group)
+        """Whether the API is served, and not by ourselves: our own implementation takes any other driver."""
+        return not self._deps.settings.mcs and pair.both_serve(SERVICE_EXPORTS.group)
 
     async def status(self, target: Target) -> str:
         """Whether the target lets us export."""

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 import aiohttp
 from aiohttp.connector import Connection
 
+from agent.kube import fence
+from agent.kube.errors import Deposed
+
 
 class Patience(NamedTuple):
     """Seconds of silence before the first probe, seconds between probes, and how many stay without an answer.
@@ -75,8 +78,13 @@ class Connector(aiohttp.TCPConnector):
     """
 
     async def connect(self, req: Any, traces: Any, timeout: aiohttp.ClientTimeout) -> Connection:
-        """As ever, and note which one it is."""
+        """As ever, and note which one it is. Raises Deposed where whoever sends may write no more once there is one."""
         connection = await super().connect(req, traces, timeout)
+        try:
+            fence.check(req.method)
+        except Deposed:
+            connection.release()
+            raise
         transport = connection.transport
         if transport is not None:
             made = transport.get_extra_info("socket")

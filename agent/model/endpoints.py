@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
+from agent.api.names.mcs import MCS_LABELS
 from agent.model.podranges import ANYWHERE, PodRanges
 
 Raw = dict[str, Any]
@@ -50,13 +51,14 @@ def mirrors(
     """
     found = [each for each in slice.get("endpoints") or () if each.get("nodeName") not in away]
     endpoints = [_mirrored(each) for each in _inside(found, ranges)]
-    headless = (slice["metadata"].get("labels") or {}).get(_HEADLESS)
+    own = slice["metadata"].get("labels") or {}
+    kept = {key: own[key] for key in (_HEADLESS, *MCS_LABELS) if key in own}
     labels = {
         **dict(shelf.labels),
         names.LABEL_SERVICE_NAME: shelf.service,
         names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER,
         names.LABEL_ORIGIN: origin,
-        **({_HEADLESS: headless} if headless is not None else {}),
+        **kept,
     }
     return [
         {

@@ -12,7 +12,7 @@ from agent.api.kinds import PODS
 from agent.clusters.deps import Deps
 from agent.clusters.field_owners import untracked
 from agent.clusters.target import Target
-from agent.kube.errors import Conflict, NotFound, StatusError
+from agent.kube.errors import NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import podstate
@@ -114,7 +114,11 @@ class ProxyWriter:
         await self._patch(proxy["metadata"], {"annotations": {names.ANNOTATION_ATTEMPTS: value}})
 
     async def bind(self, pod: Object, node_name: str, mode: Mode) -> None:
-        """Bind the pod, and no other of its name, to the virtual node."""
+        """Bind the pod, and no other of its name, to the virtual node.
+
+        Raises Conflict where it is bound already, and where its API server has had no answer of etcd, which is no other
+        answer of an API server (`assignPod`): the pod may have no node yet.
+        """
         metadata = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
         binding = {
             "apiVersion": "v1",
@@ -125,7 +129,7 @@ class ProxyWriter:
         ended = self.stopwatch.ending(pod.uid, "bind")
         try:
             await self._client.create_raw(PODS, binding, sub="binding")
-        except (NotFound, Conflict):
+        except NotFound:
             return
         ended()
         # The watch may have been faster than the answer.

@@ -96,6 +96,12 @@ class Followers:
         "ServiceLinks may name callers in other namespaces: Services are made there, so whoever may write the ones"
         " may have the others",
     )
+    mcs: bool = flag(
+        SWITCH,
+        "false",
+        "implement the Multi-Cluster Services API: ServiceExports in this cluster and its targets become ServiceImports"
+        " in all of them; only where no other implementation does",
+    )
     gateway: bool = flag(
         SWITCH,
         "false",

@@ -6,7 +6,18 @@ from agent.api.accounts import HOME, Account, blocks
 from agent.api.accounts import role_objects as objects
 from agent.api.hookroles import ACCOUNTS as OF_HOOKS
 from agent.api.kinds import CLUSTER_ROLES, SECRETS
-from agent.api.ownroles import ACCOUNTS, AGENT, CONFIGURATION, FEATURE_ROLES, MOVES, SOURCE, WEBHOOK, WEBHOOK_SECRET
+from agent.api.ownroles import (
+    ACCOUNTS,
+    AGENT,
+    CONFIGURATION,
+    FEATURE_ROLES,
+    LINK_NAMESPACES,
+    MOVES,
+    SERVE_MCS,
+    SOURCE,
+    WEBHOOK,
+    WEBHOOK_SECRET,
+)
 from agent.api.placementroles import AC3_NETWORKS, P2CODE
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, SOURCE_ROLE
 from webhook.settings import parse
@@ -16,12 +27,13 @@ EVERY = pytest.mark.parametrize("account", [*ACCOUNTS, *OF_HOOKS], ids=lambda ac
 
 @EVERY
 def test_no_verb_is_granted_twice_but_to_what_is_switched_on_by_itself(account: Account) -> None:
+    alone = {MOVES, P2CODE, AC3_NETWORKS, LINK_NAMESPACES, SERVE_MCS}
     for grants in account.grants.values():
         features = defaultdict(list)
         for grant in grants:
             features[str(grant.kind), grant.sub, grant.verb, grant.names].append(grant.feature)
         twice = {key: found for key, found in features.items() if len(found) > 1}
-        assert {key: found for key, found in twice.items() if not set(found) <= {MOVES, P2CODE, AC3_NETWORKS}} == {}
+        assert {key: found for key, found in twice.items() if not set(found) <= alone} == {}
         assert all(len(set(found)) == len(found) for found in twice.values())
 
 

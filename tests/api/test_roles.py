@@ -71,6 +71,12 @@ def test_each_feature_beyond_that_has_a_role_of_its_own() -> None:
             "accesstokens": {"get", "list", "create", "delete"},
         },
         "multicluster-scheduler-source-linkerd": {"links": {"list"}},
+        "multicluster-scheduler-source-mcs": {
+            "serviceexports": {"watch"},
+            "serviceexports/status": {"patch"},
+            "serviceimports": {"list", "watch", "create", "patch", "delete"},
+            "serviceimports/status": {"patch"},
+        },
         "multicluster-scheduler-source-fence": {"leases": {"get", "create", "update"}},
         "multicluster-scheduler-source-gateway": {"gatewaypeers": {"list", "watch", "create", "patch", "delete"}},
     }

@@ -5,16 +5,16 @@ import pytest
 from hack.benchmarks.__main__ import main
 from hack.benchmarks.place import KINDS, place
 
-EACH = len(KINDS) + 2
-"""One row more for a burst of equal pods, and one for pods that follow a Placement."""
+EACH = len(KINDS) + 3
+"""One row more for pods that differ, one for pods that follow a Placement, and one for pods that name their targets."""
 
 
 def test_the_ranking_of_every_kind_of_pods_is_measured_over_100_and_1000_targets() -> None:
     lines, figures = place(2)
     assert [row["targets"] for row in figures["rankings"]] == [100] * EACH + [1000] * EACH
     assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in figures["rankings"])
-    assert [budget["limit"] for budget in figures["budgets"]] == [1.0, 1.2, 5.0]
-    assert sum("at most" in line for line in lines) == 3
+    assert [budget["limit"] for budget in figures["budgets"]] == [1.0, 1.2, 2.0, 5.0]
+    assert sum("at most" in line for line in lines) == 4
 
 
 def test_the_benchmark_needs_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,10 +17,10 @@ def census(orphans: int, of: int, made: datetime = FORGOTTEN) -> Census:
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param(census(11, 50), True, id="more than ten and more than a fifth are many"),
-        pytest.param(census(50, 50), True, id="all are many"),
-        pytest.param(census(10, 10), False, id="ten are few, also where they are all"),
-        pytest.param(census(20, 100), False, id="a fifth is few"),
+        pytest.param(census(11, 1000), True, id="more than ten are many"),
+        pytest.param(census(2, 9), True, id="more than a fifth are many"),
+        pytest.param(census(1, 1), True, id="all are many, also where it is one"),
+        pytest.param(census(10, 50), False, id="ten, and a fifth, are few"),
         pytest.param(census(0, 0), False, id="none"),
     ],
 )

@@ -1,12 +1,13 @@
 """Kinds of networks whose controllers do not run here, for as long as a test takes."""
 
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from agent.api.kinds import CRDS, Kind
 from agent.kube.client import Client
-from agent.kube.errors import AlreadyExists, NotFound
+from agent.kube.errors import NotFound
 from tests.waiting import until
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -40,25 +41,32 @@ async def installed(
     try:
         for client in clients:
             for kind, schema in kinds:
-                await _install(client, definition(kind, schema))
+                await client.create(CRDS, definition(kind, schema))
         for client in clients:
             for kind, _ in kinds:
                 await until(lambda client=client, kind=kind: _served(client, kind))  # type: ignore[misc]
         yield
     finally:
-        for client in clients:
-            for kind, _ in kinds:
-                with contextlib.suppress(NotFound):
-                    await client.delete(CRDS, str(kind))
+        await uninstalled(clients, [str(kind) for kind, _ in kinds])
 
 
-async def _install(client: Client, wanted: dict[str, Any]) -> None:
-    """That of the test before may still be going, with its objects."""
+async def uninstalled(clients: Sequence[Client], names: Sequence[str]) -> None:
+    """Take CRDs away, with all that is left of their kinds: another test may bring them again."""
+    for client in clients:
+        for name in names:
+            with contextlib.suppress(NotFound):
+                await client.delete(CRDS, name)
+    for client in clients:
+        for name in names:
+            await until(functools.partial(_gone, client, name))
 
-    async def probe() -> dict[str, Any]:
-        return await client.create(CRDS, wanted)
 
-    await until(probe, forgiven=AlreadyExists)
+async def _gone(client: Client, name: str) -> bool:
+    try:
+        await client.get(CRDS, name)
+    except NotFound:
+        return True
+    return False
 
 
 async def _served(client: Client, kind: Kind) -> bool:

@@ -5,14 +5,24 @@ import base64
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from agent.api import names
-from agent.api.conditions import find_condition
-from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, GATEWAY_PEERS, SECRETS, SERVICE_LINKS, SERVICES, TARGETS
+from agent.api.conditions import find_condition, is_true
+from agent.api.kinds import (
+    CLUSTER_SUMMARIES,
+    ENDPOINT_SLICES,
+    GATEWAY_PEERS,
+    PODS,
+    SECRETS,
+    SERVICE_LINKS,
+    SERVICES,
+    TARGETS,
+)
 from agent.api.names.links import ANNOTATION_GATEWAY, GATEWAY_SECRET, GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
 from agent.base.certificates import Pair as Certificate
 from agent.base.certificates import names_of
@@ -21,6 +31,7 @@ from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom
 from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom
+from agent.controllers.serviceimports import ServiceImportsRoom
 from agent.controllers.summary import SummaryRoom
 from agent.drivers import handover
 from agent.kube.client import Client
@@ -28,6 +39,7 @@ from agent.kube.errors import NotFound
 from agent.model.gatewaypeer import identity
 from agent.model.gatewaytold import read
 from agent.sandbox.gateways import GatewayPod
+from tests.controllers.mcsapi import Exported, published, served
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import target
@@ -122,9 +134,15 @@ async def says(pair: Pair, reason: str) -> None:
 
 
 @pytest_asyncio.fixture
-async def shared(pair: Pair) -> AsyncIterator[Pair]:
+async def shared(joined: Pair) -> Pair:
     """A Service that both clusters share by gateways."""
-    await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS})
+    await joined.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS})
+    return joined
+
+
+@pytest_asyncio.fixture
+async def joined(pair: Pair) -> AsyncIterator[Pair]:
+    """A target that is reached by gateways."""
     eu = target("eu", pair.namespace)
     eu["metadata"]["annotations"] = {"multicluster/network-driver": "gateway"}
     await pair.here.create(TARGETS, eu)
@@ -142,15 +160,22 @@ async def shared(pair: Pair) -> AsyncIterator[Pair]:
                     await client.delete(kind, name, namespace)
 
 
-async def agents(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str) -> Deps:
-    """What runs in both clusters but gateways, and a ready pod of `web` in the other one, whose part it gives."""
+async def rooms(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str, *more: Any, **given: Any) -> Deps:
+    """What runs in both clusters but gateways; gives the part of the other one."""
     start, there = stack.enter_async_context, pair.clusters[1]
     far = await start(running(there, *EVERYWHERE, gateway=True, gateway_address=(f"{theirs}:15443",)))
-    source = (NetworkDriverRoom, EndpointsRoom, GatewayPeersRoom, GlobalServices, ServiceLinksRoom)
-    settings: Raw = {"gateway": True, "service_links": True, "gateway_address": (f"{mine}:15443",)}
+    source = (NetworkDriverRoom, EndpointsRoom, GatewayPeersRoom, GlobalServices, *more)
+    settings: Raw = {"gateway": True, "gateway_address": (f"{mine}:15443",), **given}
     await start(pair.at_work(*EVERYWHERE, *source, **settings))
+    return far
+
+
+async def agents(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str) -> Deps:
+    """What runs in both clusters but gateways, and a ready pod of `web` in the other one, whose part it gives."""
+    far = await rooms(stack, pair, mine, theirs, ServiceLinksRoom, service_links=True)
     assert pair.deps is not None
     await pair.copy(SERVICES, "web")
+    start = stack.enter_async_context
     backend = await start(serving(echo, own_address()))
     await offer(pair.there, pair.namespace, {names.LABEL_PARENT_CLUSTER_UID: pair.deps.cluster_uid}, backend)
     return far
@@ -429,3 +454,36 @@ async def test_services_of_others_are_left_alone(pair: Pair) -> None:
 
         await until(another, what="another port stands for the Service")
     await pair.here.delete(ENDPOINT_SLICES, GATEWAY_SERVICE, HOME)
+
+
+async def runs_at(client: Client, namespace: str, host: str) -> None:
+    """The pod of the Service `hello`, once it is ready, has an address at which something answers."""
+
+    async def is_ready() -> bool:
+        return is_true((await client.get(PODS, "hello", namespace))["status"].get("conditions"), "Ready")
+
+    await until(is_ready)
+    status = {"podIP": host, "podIPs": [{"ip": host}]}
+    await client.patch(PODS, "hello", {"status": status}, namespace, sub="status")
+
+
+async def test_what_a_cluster_exports_is_called_through_both_gateways(joined: Pair, tmp_path: Path) -> None:
+    """By our implementation of the Multi-Cluster Services API, which knows nothing of gateways."""
+    pair, mine, theirs = joined, address(), address()
+    hello = Exported(pair)
+    async with served(hello.clients, await published(tmp_path)), contextlib.AsyncExitStack() as stack:
+        far = await rooms(stack, pair, mine, theirs, ServiceImportsRoom, mcs=True, discovery_interval=1.0)
+        host, _, port = (await stack.enter_async_context(serving(echo, own_address()))).rpartition(":")
+        await hello.deploy(pair.there, ports=[{"name": "tcp", "port": 42, "targetPort": int(port)}])
+        await hello.run(pair.there)
+        await runs_at(pair.there, pair.namespace, host)
+        await hello.export(pair.there)
+        for client in hello.clients:
+            assert (await hello.imported(client))["spec"]["ips"]
+        await started(stack, pair, far, mine, theirs)
+        local = await led(pair.here, pair.namespace, ready=True)
+        assert await ask(mine, local, b"hello") == b"hello"
+        await hello.unexport(pair.there)
+        for client in hello.clients:
+            await hello.gone(client)
+        await until(lambda: _refused(mine, local), what="its port is closed")

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agent.api import names
-from agent.api.names import ac3, fencing, lifecycle, links, moves, ocm, p2code
+from agent.api.names import ac3, fencing, lifecycle, links, mcs, moves, ocm, p2code
 from agent.model import servicelinks
 from agent.model.p2code import linked, progress, verdicts
 from agent.model.p2code import status as applications
@@ -103,7 +103,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     of_links |= {links.LABEL_LINKERD, links.LABEL_FEDERATED}
     of_links |= {links.ANNOTATION_LINKED_SERVICE, links.ANNOTATION_LINKED_IN}
     of_links |= {links.ANNOTATION_GATEWAY, links.LABEL_GATEWAY_PEER}
-    of_links |= OF_NETWORKS
+    of_links |= OF_NETWORKS | {mcs.LABEL_DERIVED, mcs.ANNOTATION_EXPORTED_IN}
     assert shown - formed == (KEYS | of_ocm | of_moves | of_links | APPLIED) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {

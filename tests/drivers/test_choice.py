@@ -1,5 +1,6 @@
 """Which network driver a pair of clusters has."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,13 +15,15 @@ from agent.drivers.linkerd import Linkerd
 from agent.drivers.mcs import McsExports
 from agent.drivers.nothing import External, Nothing
 from agent.drivers.skupper import Skupper
+from agent.settings import Settings
 
 CILIUM, MCS = frozenset({"apps", "cilium.io"}), frozenset({"apps", "multicluster.x-k8s.io"})
 PLAIN = frozenset({"apps"})
 
 
 class _Sharing:
-    deps: Any = type("Deps", (), {"cluster_uid": "u"})
+    def __init__(self, *, mcs: bool = False) -> None:
+        self.deps: Any = SimpleNamespace(cluster_uid="u", settings=Settings(mcs=mcs))
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,12 @@ def test_a_driver_is_named_or_the_first_that_both_clusters_can_have(
     annotation: str | None, here: frozenset[str], there: frozenset[str], want: type[Driver]
 ) -> None:
     assert type(choose(annotation, all_drivers(_Sharing()), Pair(here, there))) is want  # type: ignore[arg-type]
+
+
+def test_who_implements_the_api_itself_takes_another_driver() -> None:
+    drivers = all_drivers(_Sharing(mcs=True))  # type: ignore[arg-type]
+    for present in ("", "MCS"):
+        assert type(choose(None, drivers, Pair(MCS, MCS), present)) is EndpointSlices
 
 
 @pytest.mark.parametrize(

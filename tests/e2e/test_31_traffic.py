@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
+from agent.api.kinds import CONFIGMAPS, PODS, SECRETS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, SOURCES
 from agent.api.names import PREFIX, SERVICE_ACCOUNT_MOUNT, SHORT_PREFIX, SOURCE_API, USE_CONSTRAINTS
+from agent.api.roles import OPTIONAL_FEATURES
 from agent.kube.client import Client
 from agent.kube.config import parse
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
 from agent.sandbox import kubeconfig
+from tests.controllers.installed import installed
 from tests.e2e import shared
+from tests.e2e.faults.agents import agent_with
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS, ELECT, REGION
 from tests.e2e.shared import CLUSTERS
@@ -275,3 +278,34 @@ async def test_clients_have_asked_all_the_while(fleet: Fleet, place: str) -> Non
     for cluster in CLUSTERS:
         answers = [line for line in await log(fleet, place, cluster) if re.match(r"ok web-\w+-\w+$", line)]
         assert len(answers) > 500
+
+
+async def answered_at(fleet: Fleet, namespace: str, cluster: str, address: str, backends: set[str]) -> None:
+    """Wait until these backends, and no others, have answered a client in a cluster."""
+    ask = f"for i in 1 2 3 4 5 6 7 8 9 10; do timeout 5 wget -qO- http://{address}/; done; true"
+    answers = set[str]()
+
+    async def probe() -> bool:
+        answers.update((await fleet.kubectl(cluster, "-n", namespace, "exec", CLIENT, "--", "sh", "-c", ask)).split())
+        return answers == backends
+
+    what = f"callers in {cluster} reach {backends} at {address}"
+    await fleet.until(what, probe, about=namespace, seconds=PATIENCE_SECONDS)
+
+
+async def test_what_is_exported_answers_at_its_clusterset_ip(fleet: Fleet, place: str) -> None:
+    """By the Multi-Cluster Services API (--mcs), though its pods are elected and all of them run in targets."""
+    pods = named(await ready(fleet, place, REPLICAS))
+    for cluster in ("us", "eu"):
+        await fleet.clients[cluster].patch(SOURCES, "cd", {"spec": {"allow": list(OPTIONAL_FEATURES)}}, place)
+    async with (
+        installed(list(fleet.clients.values()), [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]),
+        agent_with(fleet, "cd", ("--mcs", "--discovery-interval=2s")),
+    ):
+        head = {"apiVersion": SERVICE_EXPORTS.api_version, "kind": SERVICE_EXPORTS.name}
+        await fleet.source.create(SERVICE_EXPORTS, {**head, "metadata": {"name": "web"}}, place)
+        for cluster in CLUSTERS:
+            found = await shared.has(fleet, cluster, SERVICE_IMPORTS, place, "web", lambda found: found["spec"]["ips"])
+            await answered_at(fleet, place, cluster, found["spec"]["ips"][0], pods)
+        await fleet.source.delete(SERVICE_EXPORTS, "web", place)
+        await shared.gone(fleet, SERVICE_IMPORTS, place, "web", CLUSTERS)

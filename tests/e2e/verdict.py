@@ -70,7 +70,6 @@ NEEDED_ELSEWHERE = {
     "source: update podchaperons.multicluster.admiralty.io": ADMIRALTY,
     "source: deletecollection podchaperons.multicluster.admiralty.io": ADMIRALTY,
     "source: list pods": ADMIRALTY,
-    "source: list serviceexports.multicluster.x-k8s.io": "driver mcs is chosen only where a review says one has it",
 }
 """Grants that no audit log of these tests shows, and why they are there.
 

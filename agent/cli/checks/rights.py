@@ -46,6 +46,7 @@ _SWITCHED = frozenset(
         ownroles.LINK_NAMESPACES,
         ownroles.SHARE_BY_SKUPPER,
         ownroles.SHARE_BY_LINKERD,
+        ownroles.SERVE_MCS,
         ownroles.STAND_INS,
         KEEP_GATEWAYS,
     }

@@ -104,8 +104,7 @@ def explanation_of(
     book = Book(found.application.reading.manifests, live or {}) if found.application is not None else None
 
     def line(bundle: Bundle) -> BundleLine:
-        decision: Raw = by_label.get(decision_label(bundle_placement(bundle.name, metadata["name"])), {})
-        of_placement: Raw = next(iter((decision.get("status") or {}).get("decisions") or ()), {})
+        of_placement = _first_decision(by_label.get(decision_label(bundle_placement(bundle.name, metadata["name"]))))
         workload = bundle.manifests[0] if bundling is not None and bundling.mode == "workloads" else None
         called = calls(workload, book) if workload is not None and book is not None else ()
         return BundleLine(
@@ -133,6 +132,11 @@ def explanation_of(
         conditions=list(_conditions(psm)),
         notes=notes,
     )
+
+
+def _first_decision(decision: Raw | None) -> Raw:
+    told: Raw = next(iter(((decision or {}).get("status") or {}).get("decisions") or ()), {})
+    return told
 
 
 def _distribution(psm: Raw) -> str:

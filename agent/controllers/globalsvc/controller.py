@@ -14,7 +14,7 @@ from agent.api.kinds import SERVICES
 from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
-from agent.model import sharedcopies
+from agent.model import serviceimports, sharedcopies
 from agent.model.diff import same
 from agent.model.service import is_shared
 
@@ -42,6 +42,10 @@ class GlobalServices(CopyRoom):
     def wanted_in(self, original: Object, node: str) -> bool:
         """One that leads to another namespace is where ServiceLinks want it."""
         return sharedcopies.linked_in(original, node)
+
+    def seen_from(self, node: str, original: Raw) -> Raw:
+        """A derived Service selects in each cluster what that exports."""
+        return serviceimports.seen_from(original, node)
 
     def wanted(self, original: Raw) -> Raw:
         """What the copy in a target has to be."""

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import CHAPERONS, EVENTS, LEASES, PODS, TARGETS
+from agent.api.kinds import CHAPERONS, EVENTS, LEASES, PODS, RESOURCE_QUOTAS, TARGETS
 from agent.api.names import LEASE_CONTROLLERS, virtual_node
 from agent.base.clock import SystemClock, micro_stamp
+from agent.kube.errors import Forbidden
 from agent.sandbox import faults
 from agent.sandbox.manifests import AGENT_NAMESPACE
 from tests.e2e import manifests
@@ -65,7 +66,20 @@ async def not_available(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
         yield words
 
 
-@pytest.mark.parametrize("refusing", [no_chaperons, no_pods, no_space, too_many_requests, not_available])
+@contextlib.asynccontextmanager
+async def no_quota(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
+    """A quota of PodChaperons, which sources cannot reckon with as with quotas of pods, is used up: 403."""
+    us, hard = fleet.clients["us"], {f"count/{CHAPERONS.plural}.{CHAPERONS.group}": "0"}
+    await us.create(RESOURCE_QUOTAS, {"metadata": {"name": "none"}, "spec": {"hard": hard}}, namespace)
+    await in_force(us, CHAPERONS, namespace, Forbidden)
+    try:
+        yield "exceeded quota: none"
+    finally:
+        await us.delete(RESOURCE_QUOTAS, "none", namespace)
+        await in_force(us, CHAPERONS, namespace, None)
+
+
+@pytest.mark.parametrize("refusing", [no_chaperons, no_pods, no_space, no_quota, too_many_requests, not_available])
 async def test_pods_of_a_target_that_refuses_them_run_elsewhere_and_it_takes_pods_again_when_it_is_well(
     fleet: Fleet, namespace: str, refusing: Refusing
 ) -> None:

@@ -1,0 +1,337 @@
+"""Our implementation of the Multi-Cluster Services API: what its conformance suite requires, and what that leaves open.
+
+Tests named in the table of docs/links.md are requirements of that suite, in our own words.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.api import names
+from agent.api.conditions import is_true
+from agent.api.kinds import CHAPERONS, EVENTS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, TARGETS, Kind
+from agent.api.names import mcs
+from agent.api.roles import EVERYTHING, FEATURES, rules
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.sandbox import Sandbox
+from agent.sandbox.objects import connect
+from tests.controllers.limited import limited
+from tests.controllers.mcsapi import NAME, PORTS, Exported, implemented, published, served
+from tests.controllers.pair import Pair
+from tests.controllers.targets import target
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+
+TIMEOUT = {"clientIP": {"timeoutSeconds": 10}}
+AFFINITY = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": TIMEOUT}
+NO_LONGER = 2.0
+"""Seconds in which what must not happen would."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def kinds(two_clusters: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[None]:
+    """Both clusters with the kinds of the API."""
+    here, there = (connect(two_clusters[name].kubeconfig, name=name) for name in ("here", "there"))
+    async with here.session, there.session, served((here, there), await published(tmp_path_factory.mktemp("mcs"))):
+        yield
+
+
+@pytest_asyncio.fixture
+async def hello(kinds: None, pair: Pair) -> AsyncIterator[Exported]:
+    """A Service that may be exported."""
+    async with implemented(pair) as found:
+        yield found
+
+
+def ports(found: Raw) -> list[tuple[str, int, str]]:
+    return sorted((each.get("name", ""), each["port"], each["protocol"]) for each in found["spec"]["ports"])
+
+
+async def test_an_import_is_there_as_long_as_one_cluster_exports(hello: Exported, pair: Pair) -> None:
+    for client in (pair.there, pair.here):
+        await hello.deploy(client)
+        await hello.export(client)
+    want = [{"cluster": "eu"}, {"cluster": "here"}]
+    for client in hello.clients:
+        await hello.imported(client, lambda found: (found.get("status") or {}).get("clusters") == want)
+    await hello.unexport(pair.here)
+    found = await hello.imported(pair.here, lambda found: found["status"]["clusters"] == want[:1])
+    assert is_true(found["status"]["conditions"], "Ready")
+    await hello.unexport(pair.there)
+    for client in hello.clients:
+        await hello.gone(client)
+
+
+@pytest.mark.parametrize("exporter", [0, 1], ids=["the source", "a target"])
+async def test_what_a_cluster_exports_is_imported_in_each(hello: Exported, exporter: int) -> None:
+    """Its type, ports, session affinity, traffic policy and distribution, an address, and the end of all that."""
+    client = hello.clients[exporter]
+    spec = {**AFFINITY, "internalTrafficPolicy": "Cluster", "trafficDistribution": "PreferClose"}
+    await hello.deploy(client, **spec)
+    await hello.export(client)
+    await hello.told(client, "Valid", "True", "Valid")
+    for each in hello.clients:
+        found = (await hello.imported(each))["spec"]
+        assert found["type"] == "ClusterSetIP"
+        assert {field: found[field] for field in spec} == spec
+        derived = await hello.derived(each)
+        assert found["ips"] == derived["spec"]["clusterIPs"]
+        assert {field: derived["spec"][field] for field in spec} == spec
+        assert ports({"spec": found}) == ports({"spec": {"ports": PORTS}})
+    await hello.told(client, "Ready", "True", "Exported")
+    await hello.told(client, "Conflict", "False", "NoConflicts")
+    await hello.unexport(client)
+    for each in hello.clients:
+        await hello.gone(each)
+
+
+async def test_ports_of_two_clusters_are_united(hello: Exported, pair: Pair) -> None:
+    sctp = {"name": "sctp", "port": 142, "protocol": "SCTP"}
+    await hello.deploy(pair.there)
+    await hello.export(pair.there)
+    await hello.imported(pair.here)
+    await hello.deploy(pair.here, ports=[PORTS[0], sctp])
+    await hello.export(pair.here)
+    want = ports({"spec": {"ports": [*PORTS, sctp]}})
+    for client in hello.clients:
+        await hello.imported(client, lambda found: ports(found) == want)
+
+
+@pytest.mark.parametrize(
+    ("younger", "reason"),
+    [({"ports": [{**PORTS[0], "port": 43}]}, "PortConflict"), ({"clusterIP": "None"}, "TypeConflict")],
+)
+async def test_of_exports_in_conflict_the_oldest_decides_and_all_are_told(
+    hello: Exported, pair: Pair, younger: Raw, reason: str
+) -> None:
+    await hello.deploy(pair.there)
+    await hello.export(pair.there)
+    before = (await hello.imported(pair.here))["spec"]
+    # API servers tell the age of objects in seconds.
+    await asyncio.sleep(1.1)
+    await hello.deploy(pair.here, **younger)
+    await hello.export(pair.here)
+    for client in hello.clients:
+        message = await hello.told(client, "Conflict", "True", reason)
+        assert "here has" in message
+        assert "eu, the oldest export, has" in message
+        assert (await hello.imported(client))["spec"]["type"] == "ClusterSetIP"
+    assert (await hello.imported(pair.here))["spec"] == before
+    # What was younger is all that is left.
+    await hello.unexport(pair.there)
+    want = {"PortConflict": "ClusterSetIP", "TypeConflict": "Headless"}[reason]
+    for client in hello.clients:
+        await hello.imported(client, lambda found: found["spec"]["type"] == want and ports(found) != [])
+    await hello.told(pair.here, "Conflict", "False", "NoConflicts")
+
+
+async def test_a_headless_service_is_imported_without_an_address(hello: Exported, pair: Pair) -> None:
+    await hello.deploy(pair.there, clusterIP="None")
+    await hello.export(pair.there)
+    for client in hello.clients:
+        assert (await hello.imported(client))["spec"]["type"] == "Headless"
+    await asyncio.sleep(NO_LONGER)
+    for client in hello.clients:
+        assert not (await hello.imported(client))["spec"].get("ips")
+    await hello.unexport(pair.there)
+    for client in hello.clients:
+        await hello.gone(client)
+
+
+async def test_an_external_name_is_not_exported(hello: Exported, pair: Pair) -> None:
+    await hello.deploy(pair.there, type="ExternalName", externalName="example.com", selector=None, ports=None)
+    await hello.export(pair.there)
+    assert "ExternalName" in await hello.told(pair.there, "Valid", "False", "InvalidServiceType")
+    await asyncio.sleep(NO_LONGER)
+    assert not await hello.is_imported(pair.here)
+
+
+async def test_only_labels_and_annotations_that_are_exported_come_along(hello: Exported, pair: Pair) -> None:
+    await hello.deploy(pair.there)
+    patch = {"metadata": {"labels": {"own": "yes"}, "annotations": {"own": "yes"}}}
+    await pair.there.patch(SERVICES, NAME, patch, pair.namespace)
+    await hello.export(pair.there, exportedLabels={"a": "1"}, exportedAnnotations={"b": "2"})
+    found = (await hello.imported(pair.here))["metadata"]
+    assert (found["labels"]["a"], found["annotations"]["b"]) == ("1", "2")
+    assert "own" not in {**found["labels"], **found["annotations"]}
+    await asyncio.sleep(1.1)
+    await hello.deploy(pair.here)
+    await hello.export(pair.here, exportedLabels={"a": "3"}, exportedAnnotations={"b": "4"})
+    for client in hello.clients:
+        await hello.told(client, "Conflict", "True", "LabelsConflict,AnnotationsConflict")
+    assert (await hello.imported(pair.here))["metadata"]["labels"]["a"] == "1"
+    # What the oldest exports no more goes.
+    await pair.there.patch(SERVICE_EXPORTS, NAME, {"spec": {"exportedLabels": None}}, pair.namespace)
+    await hello.imported(pair.here, lambda found: "a" not in found["metadata"]["labels"])
+
+
+async def test_slices_say_which_service_they_are_of_and_from_where(hello: Exported, pair: Pair) -> None:
+    """Their endpoints are those of the cluster that exports, whatever number of port pods have there."""
+    for client, port in ((pair.here, 8080), (pair.there, 9090)):
+        await hello.deploy(client, ports=[{**PORTS[0], "targetPort": port}])
+        await hello.run(client)
+    await hello.export(pair.there)
+    for client in hello.clients:
+        (slice,) = await hello.slices(client, "eu")
+        assert slice["metadata"]["labels"]["kubernetes.io/service-name"] == mcs.derived(NAME)
+        assert [each["port"] for each in slice["ports"]] == [9090]
+    await hello.export(pair.here)
+    for client in hello.clients:
+        found = {
+            each["metadata"]["labels"][mcs.LABEL_SOURCE_CLUSTER]: (each["ports"][0]["port"], each["endpoints"])
+            for each in await hello.slices(client, "eu", "here")
+        }
+        assert {cluster: port for cluster, (port, _) in found.items()} == {"here": 8080, "eu": 9090}
+        addresses = {cluster: endpoints[0]["addresses"] for cluster, (_, endpoints) in found.items()}
+        assert addresses["here"] != addresses["eu"]
+    await hello.unexport(pair.there)
+    for client in hello.clients:
+        await hello.slices(client, "here")
+    await hello.unexport(pair.here)
+    for client in hello.clients:
+        await hello.slices(client)
+
+
+async def test_what_is_not_exported_is_nowhere_and_what_is_missing_is_told(hello: Exported, pair: Pair) -> None:
+    await hello.export(pair.there)
+    assert "create it" in await hello.told(pair.there, "Valid", "False", "NoService")
+    service = await hello.deploy(pair.there, selector=None)
+    await hello.told(pair.there, "Valid", "True")
+    assert "no selector" in await hello.told(pair.there, "Ready", "False", "Failed")
+    assert not await hello.is_imported(pair.here)
+    patch = {
+        "spec": {"selector": {"app": NAME}},
+        "metadata": {"resourceVersion": service["metadata"]["resourceVersion"]},
+    }
+    await pair.there.patch(SERVICES, NAME, patch, pair.namespace)
+    await hello.told(pair.there, "Ready", "True", "Exported")
+    await pair.there.delete(SERVICES, NAME, pair.namespace)
+    await hello.told(pair.there, "Valid", "False", "NoService")
+    await hello.gone(pair.here)
+
+
+async def test_the_import_of_another_implementation_stays(hello: Exported, pair: Pair) -> None:
+    head = {"apiVersion": SERVICE_IMPORTS.api_version, "kind": SERVICE_IMPORTS.name}
+    spec = {"type": "Headless", "ports": [{"port": 1}]}
+    await pair.here.create(SERVICE_IMPORTS, {**head, "metadata": {"name": NAME}, "spec": spec}, pair.namespace)
+    await hello.deploy(pair.here)
+    await hello.export(pair.here)
+    assert "another implementation" in await hello.told(pair.here, "Ready", "False", "Pending")
+    assert (await hello.imported(pair.there))["spec"]["type"] == "ClusterSetIP"
+    found = await hello.imported(pair.here)
+    assert found["spec"]["type"] == "Headless"
+    assert names.LABEL_PARENT_CLUSTER_UID not in found["metadata"].get("labels", {})
+    await pair.here.delete(SERVICE_IMPORTS, NAME, pair.namespace)
+    await hello.imported(pair.here, lambda found: found["spec"]["type"] == "ClusterSetIP")
+    await hello.told(pair.here, "Ready", "True", "Exported")
+
+
+async def test_a_cluster_that_two_targets_lead_to_exports_once(hello: Exported, pair: Pair) -> None:
+    await pair.here.create(TARGETS, target("us", pair.namespace))
+    try:
+        await pair.connect("us")
+        await hello.deploy(pair.there, ports=[{**PORTS[0], "targetPort": 9090}])
+        await hello.run(pair.there)
+        await hello.export(pair.there)
+        for client in hello.clients:
+            await hello.slices(client, "eu")
+            await hello.imported(client, lambda found: found["status"]["clusters"] == [{"cluster": "eu"}])
+        before = (await hello.derived(pair.there))["metadata"]["resourceVersion"]
+        await asyncio.sleep(NO_LONGER)
+        # Whichever Target asks, the derived Service is to be the same there.
+        assert (await hello.derived(pair.there))["metadata"]["resourceVersion"] == before
+        await hello.unexport(pair.there)
+        for client in hello.clients:
+            await hello.gone(client)
+    finally:
+        await pair.here.delete(TARGETS, "us", pair.namespace)
+
+
+async def test_a_look_at_what_is_in_line_writes_nothing(
+    kinds: None, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = list[tuple[str, str]]()
+
+    def counted(verb: str) -> Any:
+        real = getattr(Client, verb)
+
+        async def write(self: Client, kind: Kind, *words: Any, **more: Any) -> Any:
+            writes.append((verb, kind.name))
+            return await real(self, kind, *words, **more)
+
+        return write
+
+    for verb in ("create_raw", "patch_raw", "delete"):
+        monkeypatch.setattr(Client, verb, counted(verb))
+    async with implemented(pair) as hello:
+        for client in hello.clients:
+            await hello.deploy(client, ports=[{**PORTS[0], "targetPort": 8080}])
+            await hello.run(client)
+            await hello.export(client)
+        for client in hello.clients:
+            await hello.slices(client, "eu", "here")
+            await hello.told(client, "Ready", "True", "Exported")
+            await hello.imported(client, lambda found: len((found.get("status") or {}).get("clusters") or ()) == 2)
+        await asyncio.sleep(NO_LONGER)
+        writes.clear()
+        for client in hello.clients:
+            for kind in (SERVICE_EXPORTS, SERVICES):
+                touched = {"metadata": {"annotations": {"touched": "yes"}}}
+                await client.patch(kind, NAME, touched, pair.namespace)
+        await asyncio.sleep(NO_LONGER)
+        assert sorted(writes) == sorted(2 * [("patch_raw", kind.name) for kind in (SERVICE_EXPORTS, SERVICES)])
+
+
+async def test_what_a_target_exported_stays_until_it_is_heard_again(kinds: None, pair: Pair) -> None:
+    """After a start of the agent it is not known what a target that is away exports: nothing is withdrawn for that."""
+    async with implemented(pair) as hello:
+        await hello.deploy(pair.there)
+        await hello.export(pair.there)
+        for client in hello.clients:
+            await hello.imported(client)
+        before = await hello.derived(pair.here)
+        async with hello.away():
+            await hello.deploy(pair.here)
+            await hello.export(pair.here)
+            await hello.deploy(pair.here, name="other")
+            await hello.export(pair.here, name="other")
+            # Nothing holds up what the target takes no part in.
+            await hello.told(pair.here, "Ready", "True", "Exported", name="other")
+            await asyncio.sleep(NO_LONGER)
+            assert (await hello.derived(pair.here))["metadata"]["uid"] == before["metadata"]["uid"]
+            found = await hello.imported(pair.here)
+            assert found["status"]["clusters"] == [{"cluster": "eu"}]
+        want = [{"cluster": "eu"}, {"cluster": "here"}]
+        for client in hello.clients:
+            await hello.imported(client, lambda found: (found.get("status") or {}).get("clusters") == want)
+
+
+async def test_a_target_that_allows_no_imports_is_named_in_an_event(kinds: None, pair: Pair, tmp_path: Path) -> None:
+    few = [grant for grant in EVERYTHING if grant not in FEATURES["mcs"]]
+    agents = {"apiGroups": [CHAPERONS.group], "resources": ["*"], "verbs": ["*"]}
+    async with (
+        limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, [*rules(few), agents]) as weak,
+        implemented(pair, connection=load(str(weak.kubeconfig))) as hello,
+    ):
+        await hello.deploy(pair.here)
+        await hello.export(pair.here)
+        await hello.imported(pair.here)
+        await hello.told(pair.here, "Ready", "True", "Exported")
+
+        async def told() -> str:
+            events = await pair.here.list(EVENTS, pair.namespace, fields="reason=ImportBlocked")
+            return "".join(each["message"] for each in events)
+
+        message = await until(told)
+        assert "is not imported in target eu" in message
+        assert "serviceimports" in message
+        assert "--allow services,mcs" in message
+        assert not await hello.is_imported(pair.there)

@@ -1,0 +1,81 @@
+"""What serves a cluster dies, is restarted or stands still during a burst: pods run once, what runs goes on."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from agent.kube.errors import KubeError
+from tests.e2e import manifests
+from tests.e2e.faults.test_collector import standing_still
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.waiting import until
+
+FEW, BURST = 6, 24
+STILL_SECONDS = 8.0
+Fault = Callable[[Fleet, str, str], Awaitable[None]]
+pytestmark = pytest.mark.usefixtures("processes_only")
+
+
+async def killed(fleet: Fleet, cluster: str, process: str) -> None:
+    await fleet.sandbox.kill(cluster, process, signal.SIGKILL)
+    await fleet.sandbox.start(cluster, process)
+
+
+async def restarted(fleet: Fleet, cluster: str, process: str) -> None:
+    await fleet.sandbox.restart(cluster, process)
+
+
+async def stopped(fleet: Fleet, cluster: str, process: str) -> None:
+    async with standing_still(fleet, cluster, process):
+        await asyncio.sleep(STILL_SECONDS)
+
+
+def case(cluster: str, process: str, fault: Fault, *, seldom: bool = True) -> object:
+    name = f"{process} of {cluster} {fault.__name__}"
+    return pytest.param(cluster, process, fault, id=name, marks=[pytest.mark.seldom] if seldom else [])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "process", "fault"),
+    [
+        case("cd", "etcd", killed, seldom=False),
+        case("us", "etcd", killed),
+        case("cd", "etcd", restarted),
+        case("us", "etcd", restarted),
+        case("cd", "etcd", stopped),
+        case("us", "etcd", stopped),
+        case("cd", "kube-apiserver", restarted),
+        case("us", "kube-apiserver", restarted),
+        case("cd", "kube-apiserver", stopped),
+        case("us", "kube-apiserver", stopped),
+    ],
+)
+async def test_a_burst_outlasts_it(fleet: Fleet, namespace: str, cluster: str, process: str, fault: Fault) -> None:
+    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("staying", FEW), namespace)
+    staying = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "staying", FEW)}
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", BURST), namespace)
+    for pause in (0.7, 1.5):
+        await asyncio.sleep(pause)
+        await fault(fleet, cluster, process)
+        await until(lambda: answers(fleet, cluster), 60, what=f"{cluster} answers again", forgiven=KubeError)
+    # What a fake kubelet could not write it does not write again: a pod that is bound stays Pending.
+    await fleet.sandbox.restart(cluster, "kwok")
+    await fleet.running(namespace, "web", BURST, seconds=120)
+    await fleet.agree(namespace)
+    assert {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, "staying")} == staying
+    # A ReplicaSet controller that gets no answer may make pods too many, and deletes those: of the others, none ended.
+    living = {pod["metadata"]["uid"] for pod in await fleet.pods(namespace)}
+    ended = {each.parent_uid for each in fleet.census.of(namespace, fleet.census.gone.values())}
+    assert not living & ended, "what was wanted was deleted"
+    await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": FEW}}, namespace)
+    await fleet.running(namespace, "web", FEW)
+    await fleet.agree(namespace)
+
+
+async def answers(fleet: Fleet, cluster: str) -> bool:
+    """Whether a cluster tells what there is, from its etcd."""
+    await fleet.clients[cluster].list(DEPLOYMENTS, "default")
+    return True
