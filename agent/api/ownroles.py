@@ -26,6 +26,7 @@ from agent.api.kinds import (
     INGRESSES,
     JOBS,
     LEASES,
+    LINKERD_LINKS,
     LISTENERS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -102,6 +103,7 @@ SHARE = "services and ingresses across clusters"
 SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
 SERVICE_LINKS_KEPT = "links of shared Services, and what is known of each"
 SHARE_BY_SKUPPER = "services across clusters by Skupper"
+SHARE_BY_LINKERD = "services across clusters by Linkerd"
 SERVE_MCS = "what clusters export is imported in all of them"
 LINK_NAMESPACES = "callers in other namespaces reach Services, as ServiceLinks say"
 KUBELET = "logs, exec and the like on virtual nodes"
@@ -190,6 +192,7 @@ AGENT = Account(
             *(each for kind in _OF_SKUPPER for each in grants(kind, "list create patch delete", SHARE_BY_SKUPPER)),
             *grants(SITES, "list create", SHARE_BY_SKUPPER),
             *grants(SKUPPER_GRANTS, "get create delete", SHARE_BY_SKUPPER),
+            *grants(LINKERD_LINKS, "list", SHARE_BY_LINKERD),
             *grants(SERVICES, "create delete", SERVE_MCS),
             *grants(SERVICE_EXPORTS, "watch", SERVE_MCS),
             *grants(SERVICE_EXPORTS, "patch", SERVE_MCS, sub="status"),

@@ -19,6 +19,7 @@ from agent.api.kinds import (
     GATEWAY_PEERS,
     INGRESSES,
     LEASES,
+    LINKERD_LINKS,
     LISTENERS,
     NETWORK_POLICIES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -76,6 +77,7 @@ FOLLOW_ROLES = "follow roles and role bindings"
 FOLLOW_POLICIES = "follow network policies"
 SHARE_ENDPOINTS = "endpoints of Services across clusters"
 SHARE_BY_SKUPPER = "endpoints of Services across clusters, by Skupper"
+SHARE_BY_LINKERD = "whether Linkerd links clusters, and what it has made of Services"
 SHARE_BY_GATEWAYS = "Services across clusters, by gateways"
 SHARE_BY_MCS = "endpoints of Services across clusters, by the Multi-Cluster Services API"
 SERVE_MCS = "what clusters export is imported in all of them"
@@ -150,6 +152,7 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
         *(Grant(SITES, verb, SHARE_BY_SKUPPER) for verb in ("list", "create")),
         *(Grant(SKUPPER_TOKENS, verb, SHARE_BY_SKUPPER) for verb in ("get", "list", "create", "delete")),
     ),
+    "linkerd": (Grant(LINKERD_LINKS, "list", SHARE_BY_LINKERD),),
     "mcs": (
         # To list them is of `services`, which it takes as well.
         Grant(SERVICE_EXPORTS, "watch", SERVE_MCS),
@@ -165,7 +168,7 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
 """What sources are granted beyond Admiralty's rules, a role each."""
 OPTIONAL_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
 """Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
-NAMED_FEATURES = ("skupper", "mcs", "fence", "gateway")
+NAMED_FEATURES = ("skupper", "linkerd", "mcs", "fence", "gateway")
 """Those of them that a Source has only if it names them."""
 
 EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))

@@ -7,6 +7,7 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import without_condition
 from agent.api.kinds import SERVICES
+from agent.api.names.links import LABEL_FEDERATED, LABEL_LINKERD
 from agent.clusters.field_owners import keep_owners
 from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
@@ -78,7 +79,8 @@ def _undone(service: Object) -> dict[str, Any]:
     kept = {key: value for key, value in service.annotations.items() if key not in ours}
     wanted = restored({**live, "metadata": {**live["metadata"], "annotations": kept}})
     metadata = wanted["metadata"]
-    labels = {key: value for key, value in (metadata["labels"] or {}).items() if key != names.LABEL_GLOBAL}
+    added = {names.LABEL_GLOBAL, *((LABEL_LINKERD, LABEL_FEDERATED) if LABEL_LINKERD in service.labels else ())}
+    labels = {key: value for key, value in (metadata["labels"] or {}).items() if key not in added}
     published = addresses.changes(live, NOT_WANTED, {})
     annotations = {key: value for key, value in (metadata["annotations"] or {}).items() if key not in published}
     metadata = {**metadata, "labels": labels or None, "annotations": annotations or None}

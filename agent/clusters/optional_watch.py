@@ -80,6 +80,11 @@ class OptionalWatch:
         """Why it is not watched, as the API server says; empty while it is, or has not been asked."""
         return self._refusal
 
+    @property
+    def is_withheld(self) -> bool:
+        """Whether what was read before may not be read any more, as far as the API server has said anything."""
+        return self._forbidden_since is not None
+
     def look(self) -> None:
         """It may be served by now: find out at once, unless that is known."""
         if self._informer is None:
@@ -105,6 +110,10 @@ class OptionalWatch:
                 except _REFUSALS as error:
                     self._refused(str(error))
                     pause = min(pause, max(_NO_ANSWER_SECONDS, self._forbidden_for()))
+                    if isinstance(error, NotFound) and self._forbidden_since is not None:
+                        # It may be read again, and is no more.
+                        self._forbidden_since = None
+                        self._turned()
                 except KubeError:
                     pause = min(pause, _NO_ANSWER_SECONDS)
                 else:
@@ -191,6 +200,11 @@ class Watched:
     def refusal(self) -> str:
         """Why there is none, as the API server says."""
         return self._watch.refusal if self._watch is not None else ""
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether what was read before may not be read any more."""
+        return self._watch is not None and self._watch.is_withheld
 
     def find(self, index: str, function: IndexFunction, value: str) -> list[Object]:
         """Those under a value of an index of `store`, which is kept from the first use on; none while there is none."""

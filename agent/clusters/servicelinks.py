@@ -108,8 +108,11 @@ class ServiceLinks:
             tell(self._listeners, service)
 
     def _turn(self) -> None:
-        """All links have been read, or their kind is not served any more."""
-        if self._watched.store is None:
+        """All links have been read, or their kind is not served any more.
+
+        Where they may not be read any more what is known counts: without it more would be told than was asked for.
+        """
+        if self._watched.store is not None or not self._watched.is_withheld:
             self._links.clear()
             self._rules.clear()
             self._counts.clear()

@@ -8,16 +8,18 @@ from agent.drivers.cilium import Cilium
 from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.gateway import Gateway
+from agent.drivers.istio import Istio
+from agent.drivers.linkerd import Linkerd
 from agent.drivers.mcs import McsExports
-from agent.drivers.nothing import External, Istio, Nothing
+from agent.drivers.nothing import External, Nothing
 from agent.drivers.sharing import Sharing
 from agent.drivers.skupper import Skupper
 
 
 def all_drivers(sharing: Sharing) -> list[Driver]:
     """In the order in which they are chosen: the first that both clusters have what it takes for."""
-    own: list[Driver] = [Cilium(), McsExports(sharing), EndpointSlices(sharing), Skupper(sharing), Gateway(sharing)]
-    return [*own, Nothing(), Istio(), External()]
+    meshes: list[Driver] = [Cilium(), McsExports(sharing), Istio(), Linkerd(sharing)]
+    return [*meshes, EndpointSlices(sharing), Skupper(sharing), Gateway(sharing), Nothing(), External()]
 
 
 def choose(annotation: str | None, drivers: Sequence[Driver], pair: Pair, present: str = "") -> Driver | None:

@@ -23,6 +23,8 @@ class Pair(NamedTuple):
     """Whether pods of either may be reached at their own addresses from the other."""
     gateways: bool = False
     """Whether both tell of gateways."""
+    meshes: frozenset[str] = frozenset()
+    """Drivers whose mesh has been told of either in the other, by their names."""
 
     def both_serve(self, group: str) -> bool:
         """Whether a kind of this group can be used in either."""

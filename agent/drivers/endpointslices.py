@@ -7,11 +7,10 @@ from typing import ClassVar, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
-from agent.api.names.links import BY_GATEWAY
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
-from agent.drivers.handover import LOOK_SECONDS, Handover, HandoverStage, Route, has_mirrors, leads_by_gateway, may_stay
+from agent.drivers.handover import LOOK_SECONDS, Handover, HandoverStage, Route, follows, leads_by_gateway, may_stay
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -70,7 +69,7 @@ class EndpointSlices:
         return Finding("True", CONNECTED, ANSWERS)
 
     async def teardown(self, place: Place) -> float | None:
-        """Delete the mirrors that this driver has made in a cluster, unless gateways are only about to lead there."""
+        """Delete the mirrors that this driver has made in a cluster, unless another driver is about to lead there."""
         kept = self._kept(place) if self._sharing.is_shared(place.service) else []
         await self._make(place, kept)
         return LOOK_SECONDS if kept else None
@@ -174,14 +173,15 @@ class EndpointSlices:
         return [HERE, *(() if self._sharing.is_at_home(service) else self._sharing.serving(service[0]))]
 
     def _kept(self, place: Place) -> list["_Source"]:
-        """The other clusters whose endpoints came here by this driver, while gateways do not lead there yet."""
+        """The other clusters whose endpoints came here by this driver, while the new one does not lead there yet."""
         found, now = list[_Source](), asyncio.get_running_loop().time()
         rule, names_of = self._sharing.rule(place.service), self._sharing.called(place.node)
+        told = {obj.labels.get(names.LABEL_ORIGIN) for obj in self._mirrors(place)}
         for node in self._others(place.service) if self._sharing.original(place.service) == place.service else ():
             route = Route(place.node, node, place.service)
             if (
-                self._sharing.driver(*route) != BY_GATEWAY
-                or not has_mirrors(self._sharing, route)
+                self._sharing.origin(node) not in told
+                or not follows(self._sharing.driver(*route), self.reason)
                 or not may_stay(self._sharing, route)
                 or not rule.allows(self._sharing.called(node), names_of)
             ):

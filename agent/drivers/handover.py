@@ -1,4 +1,4 @@
-"""From mirrored endpoints to gateways or back: what the old driver has written stays until the new one leads there.
+"""From mirrored endpoints or gateways to another driver: what the old one has written stays until the new one leads.
 
 Each Service and pair of clusters is handed over by itself. Whether it is under way is seen from what is still there of
 the old driver: a restart of the agent loses nothing.
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agent.api import names
 from agent.api.kinds import GATEWAY_PEERS
-from agent.api.names.links import NOT_FLAT
+from agent.api.names.links import BY_GATEWAY, NOT_FLAT
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
@@ -17,6 +17,7 @@ from agent.model.endpoints import is_mirror
 from agent.model.flatness import NOT_REACHED
 from agent.model.gatewaylink import leads_to
 from agent.model.gatewaytold import read
+from agent.model.links import REASONS
 
 KEEP_SECONDS = 30.0
 """For how long at most what the old driver has written stays, whether the new one leads there or not."""
@@ -105,9 +106,14 @@ def lists_service(peer: Object | None, name: str) -> bool:
     return any(each["name"] == name for each in services)
 
 
+def follows(reason: str, old: str) -> bool:
+    """Whether another driver, given by its reason, takes over from one; without any, or with `none`, nothing does."""
+    return reason not in ("", old, REASONS["none"])
+
+
 def leads_by_gateway(sharing: Sharing, route: Route) -> bool:
-    """Whether gateways lead callers to the source."""
-    peer = peer_of(sharing, route)
+    """Whether gateways lead callers to the source; where the driver is another one, that is not asked."""
+    peer = peer_of(sharing, route) if sharing.driver(*route) == BY_GATEWAY else None
     return peer is not None and leads_to(peer.decode(), route.service[1])
 
 

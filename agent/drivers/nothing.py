@@ -1,11 +1,11 @@
-"""Drivers `none`, `istio` and `external/NAME`: it is nobody, a mesh or another controller that shares Services."""
+"""Drivers `none` and `external/NAME`: it is nobody or another controller that shares Services."""
 
 from typing import ClassVar
 
 from agent.clusters.target import Target
 from agent.drivers.driver import Pair, Place
 from agent.kube.store import Key
-from agent.model.servicelinks import PROGRAMMED, UNVERIFIED, Finding
+from agent.model.servicelinks import PROGRAMMED, Finding
 
 
 class Nothing:
@@ -52,18 +52,3 @@ class External(Nothing):
 
     name: ClassVar[str] = "external"
     reason: ClassVar[str] = "External"
-
-
-class Istio(Nothing):
-    """A mesh over several clusters: istiod takes Services of one name for one, and reads the endpoints of each itself.
-
-    Mirrors of ours would count twice. Whether it has a remote Secret for a cluster is in Secrets that are not ours to
-    read: somebody has to name the driver.
-    """
-
-    name: ClassVar[str] = "istio"
-    reason: ClassVar[str] = "Istio"
-
-    async def connected(self, place: Place) -> Finding:
-        """Its proxies know, and tell nobody."""
-        return Finding("Unknown", UNVERIFIED, "Istio does not tell whether its clusters reach each other")

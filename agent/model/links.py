@@ -22,6 +22,7 @@ REASONS = {
     "cilium": "Cilium",
     "mcs": "MCS",
     "istio": "Istio",
+    "linkerd": "Linkerd",
     names.SKUPPER_DRIVER: "Skupper",
     "gateway": BY_GATEWAY,
     "none": _OFF,

@@ -184,11 +184,19 @@ def status(link: Mapping[str, Any], accepted: Finding, pairs: Sequence[Pair], ow
     return {"host": _host(link, pairs), "clusters": rows, "conditions": conditions}
 
 
+def federated(service: str) -> str:
+    """Name of the Service that Linkerd makes of those of a name in several clusters."""
+    return f"{service}-federated"
+
+
 def _host(link: Mapping[str, Any], pairs: Sequence[Pair]) -> str:
-    """Under its own name a Service leads to its own cluster, where the Multi-Cluster Services API does the rest."""
-    by_set = bool(pairs) and all(pair.driver == "mcs" for pair in pairs)
-    name = service_of(link)
-    return f"{name}.{link['metadata']['namespace']}.svc.clusterset.local" if by_set else name
+    """Under its own name a Service leads to its own cluster, where the Multi-Cluster Services API or Linkerd do the
+    rest.
+    """
+    name, drivers = service_of(link), {pair.driver for pair in pairs}
+    if drivers == {"linkerd"}:
+        return federated(name)
+    return f"{name}.{link['metadata']['namespace']}.svc.clusterset.local" if drivers == {"mcs"} else name
 
 
 def _rows(pairs: Sequence[Pair], namespace: str) -> list[Raw]:

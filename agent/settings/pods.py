@@ -78,6 +78,18 @@ class Followers:
     skupper: bool = flag(
         SWITCH, "false", "the network driver skupper can be chosen: Services reach other clusters by Skupper v2"
     )
+    linkerd: bool = flag(
+        SWITCH,
+        "false",
+        "the network driver linkerd can be chosen: Services are members of Linkerd's federated Services; it is chosen"
+        " where this cluster and a target have Links to each other",
+    )
+    istio_namespace: str = flag(
+        or_empty(NAME),
+        "",
+        "namespace of istiod: the network driver istio is chosen for targets that it has a remote Secret for there;"
+        " empty: only where somebody names it",
+    )
     link_namespaces: bool = flag(
         SWITCH,
         "false",

@@ -70,6 +70,7 @@ def test_each_feature_beyond_that_has_a_role_of_its_own() -> None:
             "sites": {"list", "create"},
             "accesstokens": {"get", "list", "create", "delete"},
         },
+        "multicluster-scheduler-source-linkerd": {"links": {"list"}},
         "multicluster-scheduler-source-mcs": {
             "serviceexports": {"watch"},
             "serviceexports/status": {"patch"},

@@ -25,6 +25,7 @@ from agent.api.ownroles import (
     MOVES,
     SERVE_MCS,
     SERVICE_LINKS_KEPT,
+    SHARE_BY_LINKERD,
     SHARE_BY_SKUPPER,
     SOURCE_API,
     USED,
@@ -237,7 +238,7 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"it registers itself", SOURCE_API, USED, MOVES, SERVICE_LINKS_KEPT, KEEP_GATEWAYS}
     without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES, P2CODE, SHARE_BY_SKUPPER, LINK_NAMESPACES}
-    without |= {AC3_NETWORKS, P2CODE_WORKS, SERVE_MCS}
+    without |= {AC3_NETWORKS, P2CODE_WORKS, SHARE_BY_LINKERD, SERVE_MCS}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 

@@ -24,6 +24,7 @@ ON = {
     "agent.settings.service-links=true": {ownroles.SERVICE_LINKS_KEPT},
     "agent.settings.link-namespaces=true": {ownroles.LINK_NAMESPACES},
     "agent.settings.skupper=true": {ownroles.SHARE_BY_SKUPPER},
+    "agent.settings.linkerd=true": {ownroles.SHARE_BY_LINKERD},
     "agent.settings.mcs=true": {ownroles.SERVE_MCS},
     "gateway.enabled=true": {KEEP_GATEWAYS},
     "agent.summaryUsed=true": {ownroles.USED},

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from agent.cli.checks import linked
+from agent.cli.checks import dialed, linked
 from agent.cli.checks.finding import Level
+from agent.cli.checks.view import Call, Dialed, Verdict
 from tests.cli.test_checks import view
 
 
@@ -54,3 +55,50 @@ def test_gateways_that_do_not_answer_are_told_with_what_to_do() -> None:
 
 def test_nothing_is_said_where_nothing_is_linked() -> None:
     assert [*linked.links(view()), *linked.gateways(view())] == []
+
+
+def call(verdict: Verdict, detail: str = "", peer: str = "eu", *, connected: bool = False) -> Call:
+    return Call("192.0.2.1:15443", Dialed(verdict, detail), "shop" if peer else "", peer, connected)
+
+
+def test_of_gateways_that_are_called_it_is_said_which_side_refuses() -> None:
+    sides = {
+        Verdict.OTHER_CA: "this side refuses",
+        Verdict.OTHER_CLUSTER: "this side refuses",
+        Verdict.EXPIRED: "this side refuses",
+        Verdict.NOT_LINKED: "the other side refuses",
+        Verdict.NOT_ADMITTED: "the other side refuses",
+        Verdict.UNREACHABLE: "does not answer (why)",
+        Verdict.NO_TLS: "it is no gateway",
+    }
+    for verdict, words in sides.items():
+        (finding,) = dialed.gateways(view(calls=(call(verdict, "why"), call(verdict, "why", "us"))))
+        assert (finding.level, finding.about) == (Level.WARN, "gateway 192.0.2.1:15443 of shop/eu, shop/us")
+        assert words in finding.what
+        assert "(why)" in finding.what
+        assert finding.remedy
+    assert sides.keys() == set(Verdict) - {Verdict.ADMITTED, Verdict.UNASKED}
+
+
+def test_a_machine_that_does_not_reach_what_gateways_reach_is_no_fault_of_these() -> None:
+    for which in (call(Verdict.UNREACHABLE, connected=True), call(Verdict.UNREACHABLE, peer="")):
+        (finding,) = dialed.gateways(view(calls=(which,)))
+        assert finding.level is Level.OK
+        assert "where this runs" in finding.what
+
+
+def test_whether_others_admit_us_is_told_only_where_it_was_asked() -> None:
+    (admitted,) = dialed.gateways(view(calls=(call(Verdict.ADMITTED),)))
+    assert "each side takes the other's" in admitted.what
+    (untold,) = dialed.gateways(view(calls=(call(Verdict.UNASKED),)))
+    assert "could not be asked" in untold.what
+
+
+def test_what_is_called_and_has_no_address_is_not_exposed() -> None:
+    def peer(services: list[Any], addresses: list[str]) -> dict[str, Any]:
+        return told("eu", "Connected") | {"spec": {"services": services, "addresses": addresses}}
+
+    (finding,) = dialed.exposed(view(peers=(peer([{"name": "web"}], []),)))
+    assert "not exposed" in finding.what
+    assert "gateway.addresses" in finding.remedy
+    assert list(dialed.exposed(view(peers=(peer([], []), peer([{"name": "web"}], ["192.0.2.1:15443"]))))) == []

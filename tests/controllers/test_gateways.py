@@ -343,6 +343,37 @@ async def test_gateways_that_do_not_lead_anywhere_keep_addresses_only_for_a_whil
         await until(lambda: _none(pair.here, ENDPOINT_SLICES, pair.namespace), what="addresses are told no more")
 
 
+async def test_gateways_make_way_for_a_driver_that_tells_nothing_in_two_steps_and_for_none_at_once(
+    shared: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 9.0)
+    pair = shared
+
+    async def choose(driver: str) -> None:
+        annotations = {"multicluster/network-driver": driver}
+        await pair.here.patch(TARGETS, "eu", {"metadata": {"annotations": annotations}}, pair.namespace)
+
+    async def offered() -> list[int]:
+        peers = await pair.here.list(GATEWAY_PEERS, pair.namespace)
+        return [each["ready"] for peer in peers for each in peer["spec"]["services"]]
+
+    async def is_offered(*ready: int) -> bool:
+        return await offered() == list(ready)
+
+    await choose("gateway")
+    async with contextlib.AsyncExitStack() as stack:
+        await agents(stack, pair, address(), address())
+        await until(lambda: is_offered(1), what="gateways are told")
+        await choose("external/sdwan")
+        await until(lambda: is_offered(0), what="nobody is sent to gateways any more")
+        await until(lambda: _none(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told no more")
+        await choose("gateway")
+        await until(lambda: is_offered(1), what="gateways are told again")
+        monkeypatch.setattr(handover, "KEEP_SECONDS", 600.0)
+        await choose("none")
+        await until(lambda: _none(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told no more")
+
+
 async def _some(client: Client, kind: Any, namespace: str) -> bool:
     return bool(await client.list(kind, namespace))
 

@@ -1,5 +1,6 @@
 """Rooms whose keys are of targets: one that does not answer leaves workers for all others."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from agent.controllers.follow import FollowRoom
 from agent.controllers.follow.needs import Item
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.ingress import IngressRoom
+from agent.controllers.livechanges.controller import LiveChanges
 from agent.runtime.controller import Controller
+from agent.runtime.workqueue import WorkQueue
 
+POD = ("shop", "web-1")
 KEY = ("node", "shop", "web")
 
 
@@ -27,3 +31,21 @@ KEY = ("node", "shop", "web")
 def test_a_target_has_a_lane_of_which_there_is_room_for_several(room: type[Controller[Any]], key: Any) -> None:
     assert room.lane(object.__new__(room), key) == "node"
     assert room.workers >= 4 * room.lane_width
+
+
+async def test_changes_of_pods_have_the_lane_of_the_target_that_they_are_in() -> None:
+    def bound(node: str) -> Any:
+        return SimpleNamespace(node_name=node)
+
+    room: Any = object.__new__(LiveChanges)
+    pods = {("shop", f"cut-{number}"): bound("cut") for number in range(LiveChanges.workers)}
+    room._proxies = SimpleNamespace(store={**pods, POD: bound("node"), ("shop", "new"): bound("")})
+    assert room.lane(POD) == "node"
+    assert room.lane(("shop", "new")) is room.lane(("shop", "gone")) is None
+
+    queue = WorkQueue[Any](lane=room.lane, lane_width=LiveChanges.lane_width)
+    for key in (*pods, POD):
+        queue.add(key)
+    taken = [await queue.get() for _ in range(LiveChanges.lane_width + 1)]
+    assert taken[-1] == POD
+    assert len(taken) < LiveChanges.workers

@@ -17,6 +17,7 @@ from agent.api.kinds import ENDPOINT_SLICES
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom
+from agent.drivers import handover
 from agent.kube.client import Client
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import SERVICES, Links, rows, shared_with_eu
@@ -74,7 +75,10 @@ def test_the_controller_that_is_shown_is_short() -> None:
     assert len([line for line in controller().splitlines() if line.strip()]) <= 50
 
 
-async def test_another_controller_programs_a_link_and_says_so(pair: Pair, tmp_path: Path) -> None:
+async def test_another_controller_programs_a_link_and_says_so(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 4.0)
     config = tmp_path / "clusters.json"
     known: dict[str, Any] = {
         "here": {"kubeconfig": str(pair.clusters[0].kubeconfig), "router": "100.64.0.1"},

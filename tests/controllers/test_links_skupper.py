@@ -18,6 +18,7 @@ from agent.api.kinds import (
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom, controller
+from agent.drivers import handover
 from agent.drivers import skupper as driver
 from agent.kube.client import Client
 from agent.model.skupper import MANAGER, host
@@ -53,9 +54,19 @@ async def routed(pair: Pair, client: Client, want: list[tuple[str, list[str]]]) 
     await until(probe)
 
 
+async def led_by_addresses(pair: Pair) -> bool:
+    """Whether routers are called no more; until then, and then, there is always a way."""
+    by_routers = await pair.here.list(LISTENERS, pair.namespace)
+    labels = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGER}"
+    by_addresses = await pair.here.list(ENDPOINT_SLICES, pair.namespace, labels=labels)
+    assert by_routers or by_addresses
+    return not by_routers
+
+
 async def test_services_reach_other_clusters_by_skupper(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "ASK_SECONDS", 0.5)
     monkeypatch.setattr(driver, "AGAIN_SECONDS", 0.3)
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 6.0)
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
     network.refusals = 1
     async with (
@@ -117,6 +128,7 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair, monkeypatch:
         for client in (pair.here, pair.there):
             await listed(pair, client, LISTENERS, 1)
         await links.annotate(network_driver=None)
+        await until(lambda: led_by_addresses(pair))
         for client in (pair.here, pair.there):
             for kind in (LISTENERS, CONNECTORS):
                 await listed(pair, client, kind, 0)

@@ -100,6 +100,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES
     of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS, links.LABEL_LINK_OF, links.LABEL_SKUPPER}
+    of_links |= {links.LABEL_LINKERD, links.LABEL_FEDERATED}
     of_links |= {links.ANNOTATION_LINKED_SERVICE, links.ANNOTATION_LINKED_IN}
     of_links |= {links.ANNOTATION_GATEWAY, links.LABEL_GATEWAY_PEER}
     of_links |= OF_NETWORKS | {mcs.LABEL_DERIVED, mcs.ANNOTATION_EXPORTED_IN}

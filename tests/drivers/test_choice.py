@@ -10,8 +10,10 @@ from agent.drivers.cilium import Cilium, usable
 from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.gateway import Gateway
+from agent.drivers.istio import Istio
+from agent.drivers.linkerd import Linkerd
 from agent.drivers.mcs import McsExports
-from agent.drivers.nothing import External, Istio, Nothing
+from agent.drivers.nothing import External, Nothing
 from agent.drivers.skupper import Skupper
 from agent.settings import Settings
 
@@ -37,6 +39,7 @@ class _Sharing:
         ("none", CILIUM, CILIUM, Nothing),
         ("mcs", PLAIN, PLAIN, McsExports),
         ("istio", PLAIN, PLAIN, Istio),
+        ("linkerd", PLAIN, PLAIN, Linkerd),
         ("skupper", PLAIN, PLAIN, Skupper),
         ("external/sdwan.example.com", CILIUM, PLAIN, External),
     ],
@@ -116,9 +119,32 @@ def test_the_present_driver_stays_while_it_works(present: str, here: frozenset[s
 def test_an_unknown_driver_is_an_error_that_names_the_others(named: str) -> None:
     with pytest.raises(
         ValueError,
-        match="is no driver; choose one of endpointslices, cilium, mcs, istio, skupper, gateway, none, external/NAME",
+        match="is no driver; choose one of endpointslices, cilium, mcs, istio, linkerd, skupper, gateway, none, "
+        "external/NAME",
     ):
         choose(named, all_drivers(_Sharing()), Pair(PLAIN, PLAIN))  # type: ignore[arg-type]
+
+
+def test_istio_is_chosen_only_where_it_reads_the_other_cluster() -> None:
+    served = frozenset({"apps", "networking.istio.io"})
+
+    def chosen(here: frozenset[str], there: frozenset[str], *meshes: str) -> type[Driver]:
+        pair = Pair(here, there, meshes=frozenset(meshes))
+        return type(choose(None, all_drivers(_Sharing()), pair))  # type: ignore[arg-type]
+
+    assert chosen(served, served, "istio") is Istio
+    assert chosen(served | MCS, served | MCS, "istio") is McsExports
+    assert chosen(served, served) is chosen(served, PLAIN, "istio") is EndpointSlices
+
+
+def test_linkerd_is_for_flat_networks_with_links_both_ways() -> None:
+    def chosen(flat: bool, *meshes: str) -> type[Driver] | None:
+        driver = choose(None, all_drivers(_Sharing()), Pair(PLAIN, PLAIN, flat, meshes=frozenset(meshes)))  # type: ignore[arg-type]
+        return type(driver) if driver is not None else None
+
+    assert chosen(True, "linkerd") is Linkerd
+    assert chosen(True) is EndpointSlices
+    assert chosen(False, "linkerd") is None
 
 
 def test_cilium_without_its_mesh_is_no_driver() -> None:

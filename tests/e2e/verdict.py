@@ -24,6 +24,7 @@ STAND_INS = "volumes grow, and begin again elsewhere: tests/controllers/test_sta
 AGAIN = "what an agent finds there that it, or another before it, has made"
 ADMIRALTY = "Admiralty's agents, as sources, ask for it"
 REAL = "takes containers that really run; tests/controllers/test_livechanges.py plays them"
+LINKERD = "only where Linkerd links clusters: tests/controllers/test_links_linkerd.py"
 NEEDED_ELSEWHERE = {
     "agent: bind clusterroles.rbac.authorization.k8s.io": WITHIN,
     "agent: update placements/finalizers.cluster.open-cluster-management.io": f"OpenShift's {WITHIN}",
@@ -39,6 +40,8 @@ NEEDED_ELSEWHERE = {
         )
         for verb in ("list", "watch")
     },
+    "agent: list links.multicluster.linkerd.io": LINKERD,
+    "source: list links.multicluster.linkerd.io": LINKERD,
     "agent: list nodes.metrics.k8s.io": "only where it is wanted: tests/controllers/test_summary_measured.py",
     "agent: patch pods/resize": REAL,
     "agent: get events": AGAIN,

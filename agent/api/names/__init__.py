@@ -237,7 +237,7 @@ NETWORK_DRIVER = "network-driver"
 """Annotation of a Target (suffix): how Services there and elsewhere learn of each other's endpoints."""
 ENDPOINT_SLICES_DRIVER = "endpointslices"
 SKUPPER_DRIVER = "skupper"
-NETWORK_DRIVERS = (ENDPOINT_SLICES_DRIVER, "cilium", "mcs", "istio", SKUPPER_DRIVER, "gateway", "none")
+NETWORK_DRIVERS = (ENDPOINT_SLICES_DRIVER, "cilium", "mcs", "istio", "linkerd", SKUPPER_DRIVER, "gateway", "none")
 DRIVER_CHOICES = (*NETWORK_DRIVERS, "external/NAME")
 """As users are told of them: NAME is that of another controller."""
 SKUPPER_SITE = "skupper-site"

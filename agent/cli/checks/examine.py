@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from agent.api.admission import policies as made
 from agent.api.kinds import POLICIES
-from agent.cli.checks import clusters, linked, lookup, namespaces, rights, targets, webhook
+from agent.cli.checks import clusters, dialed, linked, lookup, namespaces, rights, targets, webhook
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import View
 
@@ -56,6 +56,8 @@ CHECKS: tuple[Check, ...] = (
     lookup.services,
     linked.links,
     linked.gateways,
+    dialed.exposed,
+    dialed.gateways,
     namespaces.unscheduled,
     _unread,
 )

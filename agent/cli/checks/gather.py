@@ -33,6 +33,7 @@ from agent.base.clock import Clock
 from agent.cli.checks import dry_run
 from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import rights_of
+from agent.cli.checks.gatewaycalls import GatewayCalls
 from agent.cli.checks.lookup import services_of
 from agent.cli.checks.namespaces import is_enabled
 from agent.cli.checks.remote import read_target
@@ -87,6 +88,8 @@ class Gatherer:
         )
         targets = await self._targets()
         sources = [*await self._ours(SOURCES), *await self._ours(CLUSTER_SOURCES)]
+        peers, calls = await self._ours(GATEWAY_PEERS), GatewayCalls(self._client, self._clock)
+        called = await self._attempt("gateways", calls.made(peers))
         return replace(
             installed,
             targets=targets,
@@ -99,8 +102,9 @@ class Gatherer:
             proxies=tuple(proxies) if proxies is not None else None,
             services=services,
             links=tuple(await self._ours(SERVICE_LINKS)),
-            peers=tuple(await self._ours(GATEWAY_PEERS)),
-            unread=tuple(self._unread),
+            peers=tuple(peers),
+            calls=called or (),
+            unread=(*self._unread, *calls.unread),
         )
 
     async def installation(self) -> View:

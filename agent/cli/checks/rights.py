@@ -45,6 +45,7 @@ _SWITCHED = frozenset(
         ownroles.SERVICE_LINKS_KEPT,
         ownroles.LINK_NAMESPACES,
         ownroles.SHARE_BY_SKUPPER,
+        ownroles.SHARE_BY_LINKERD,
         ownroles.SERVE_MCS,
         ownroles.STAND_INS,
         KEEP_GATEWAYS,

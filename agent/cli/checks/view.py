@@ -130,6 +130,41 @@ class Obstacle:
     at: datetime | None
 
 
+class Verdict(StrEnum):
+    """How the call of a gateway went."""
+
+    ADMITTED = "both sides take the other's certificate"
+    UNASKED = "its certificate is right; whether it takes ours was not asked"
+    UNREACHABLE = "nobody answers"
+    NO_TLS = "it speaks no TLS 1.3"
+    NOT_LINKED = "it shows no certificate for this server name"
+    OTHER_CA = "its certificate is of another CA"
+    OTHER_CLUSTER = "its certificate is another cluster's"
+    EXPIRED = "its certificate has expired"
+    NOT_ADMITTED = "it refuses our certificate"
+
+
+@dataclass(frozen=True)
+class Dialed:
+    """What was heard of a gateway."""
+
+    verdict: Verdict
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A gateway's address that was called from where doctor runs."""
+
+    address: str
+    heard: Dialed
+    namespace: str = ""
+    """Of the GatewayPeer; empty for this cluster's own gateways, as the next."""
+    peer: str = ""
+    connected: bool = False
+    """Whether this cluster's gateways say that it answers them."""
+
+
 @dataclass(frozen=True)
 class View:
     """All that was read of an installation, for the checks."""
@@ -159,5 +194,7 @@ class View:
     """ServiceLinks of this cluster."""
     peers: tuple[Raw, ...] = ()
     """GatewayPeers of this cluster: the gateways of others, which its own call."""
+    calls: tuple[Call, ...] = ()
+    """Gateways that were called: those of the peers, and this cluster's own."""
     unread: tuple[tuple[str, str], ...] = ()
     """What could not be read, and why."""

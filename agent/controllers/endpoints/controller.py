@@ -19,6 +19,7 @@ from agent.clusters.target import State, Target
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import HERE, Place
 from agent.drivers.sharing import Sharing, key_of
+from agent.drivers.takedown import Takedown
 from agent.kube.errors import Forbidden, KubeError, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
@@ -49,6 +50,7 @@ class EndpointsRoom(Controller[At]):
         self._deps = deps
         self._sharing = Sharing(deps)
         self._drivers = all_drivers(self._sharing)
+        self._takedown = Takedown()
         self._busy_until: dict[At, float] = {}
         self._unshared: dict[Key, float] = {}
         self._told: set[At] = set()
@@ -103,6 +105,7 @@ class EndpointsRoom(Controller[At]):
                 return since + UNSHARED_SECONDS - now
             for driver in self._drivers:
                 await driver.teardown(place)
+            self._takedown.forget(node, service)
             return None
         self._unshared.pop(service, None)
         if not self._sharing.may_be_exported(service):
@@ -114,11 +117,15 @@ class EndpointsRoom(Controller[At]):
     async def _share(self, key: At, place: Place, target: Target | None) -> float | None:
         wanted = self._sharing.drivers(place.node, place.service)
         again: list[float | None] = []
+        now = asyncio.get_running_loop().time()
         try:
             for driver in self._drivers:
                 if driver.reason in wanted:
+                    self._takedown.has(place, driver.reason)
                     await driver.export(place)
                     again.append(await driver.import_(place))
+                elif left := self._takedown.left(place, driver.reason, wanted, now):
+                    again.append(left)
                 else:
                     again.append(await driver.teardown(place))
         except Forbidden as error:
@@ -142,6 +149,7 @@ class EndpointsRoom(Controller[At]):
         """A Service is not in a cluster any more."""
         self._told.discard(key)
         self._busy_until.pop(key, None)
+        self._takedown.forget(key[0], key[1:])
         for driver in self._drivers:
             driver.forget_service(key[0], key[1:])
 
@@ -235,6 +243,7 @@ class EndpointsRoom(Controller[At]):
 
     def _detached(self, target: Target) -> None:
         self._sharing.detach(target)
+        self._takedown.forget(target.node_name)
         for driver in self._drivers:
             driver.forget_cluster(target.node_name)
         self._told = {key for key in self._told if key[0] != target.node_name}

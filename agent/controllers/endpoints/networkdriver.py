@@ -21,6 +21,7 @@ from agent.drivers.choice import all_drivers, choose
 from agent.drivers.cilium import usable
 from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import BY_ADDRESSES, Pair
+from agent.drivers.meshes import Meshes
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
@@ -43,7 +44,9 @@ class NetworkDriverRoom(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._drivers = all_drivers(Sharing(deps))
+        sharing = Sharing(deps)
+        self._drivers = all_drivers(sharing)
+        self._meshes = Meshes(deps, sharing)
         self._groups: dict[Port, tuple[float, frozenset[str]]] = {}
         self._checked: dict[Key, tuple[float, object]] = {}
         self._condition = TargetCondition(deps, CONDITION)
@@ -116,8 +119,9 @@ class NetworkDriverRoom(Controller[Key]):
     ) -> Words:
         services = (service.name for service in self._services.store)
         here, there = usable(await self._served(self._deps.local.port), services), await self._served(target.port)
+        meshes = await self._meshes.between(target) if annotation is None else frozenset[str]()
         try:
-            driver = choose(annotation, self._drivers, Pair(here, there, flat.usable, gateways), present)
+            driver = choose(annotation, self._drivers, Pair(here, there, flat.usable, gateways, meshes), present)
         except ValueError as error:
             return Words("False", "InvalidNetworkDriver", str(error))
         if driver is None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from agent.api.names.links import BY_GATEWAY
 from agent.drivers.driver import BY_ADDRESSES
-from agent.drivers.handover import Handover, HandoverStage, Route, has_mirrors, lists_service
+from agent.drivers.handover import Handover, HandoverStage, Route, follows, has_mirrors, lists_service
 from agent.drivers.sharing import Sharing
 from agent.kube.informer import Informer
 from agent.kube.store import Key
@@ -63,9 +63,11 @@ class Offers:
         """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""
         driver, written = self._sharing.driver(*route), self._written.get(route.consumer)
         peer = (route.service[0], self._sharing.gateway_peer(route.source))
-        if driver == BY_ADDRESSES and written is not None and lists_service(written.store.get(peer), route.service[1]):
+        made = written.store.get(peer) if written is not None else None
+        if follows(driver, BY_GATEWAY) and lists_service(made, route.service[1]):
             now = asyncio.get_running_loop().time()
-            stage = self.handover.stage(route, now, new_leads=has_mirrors(self._sharing, route))
+            leads = driver == BY_ADDRESSES and has_mirrors(self._sharing, route)
+            stage = self.handover.stage(route, now, new_leads=leads)
             return {HandoverStage.KEEP: self._ready(route.source, route.service), HandoverStage.DRAIN: 0}.get(stage)
         self.handover.end(route)
         return self._ready(route.source, route.service) if driver == BY_GATEWAY else None

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 
-from agent.drivers.driver import BY_ADDRESSES, Driver, Place
+from agent.drivers.driver import BY_ADDRESSES, HERE, Driver, Place
+from agent.drivers.linkerd import Linkerd
 from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key
 from agent.model.servicelinks import Finding
@@ -26,29 +27,32 @@ class ServiceFindings:
         self.until = until
         self._drivers = drivers
         self._silent = silent
-        self._known: dict[tuple[str, bool, Place], Finding] = {}
+        self._known: dict[tuple[str, bool, Place, str], Finding] = {}
 
-    async def connected(self, reason: str, place: Place | None) -> Finding | None:
-        """Whether callers in one cluster reach endpoints in others by this driver."""
-        return await self._of(reason, place, offers=False) if reason != BY_ADDRESSES else None
+    async def connected(self, reason: str, place: Place | None, source: str = HERE) -> Finding | None:
+        """Whether callers in one cluster reach endpoints in others by this driver; in the source, if it tells."""
+        return await self._of(reason, place, source, offers=False) if reason != BY_ADDRESSES else None
 
     async def offered(self, reason: str, place: Place | None) -> Finding | None:
         """What has become of the endpoints that one cluster offers by this driver."""
-        return await self._of(reason, place, offers=True)
+        return await self._of(reason, place, HERE, offers=True)
 
-    async def _of(self, reason: str, place: Place | None, *, offers: bool) -> Finding | None:
+    async def _of(self, reason: str, place: Place | None, source: str, *, offers: bool) -> Finding | None:
         if place is None or reason not in self._drivers:
             return None
-        if (key := (reason, offers, place)) not in self._known:
-            self._known[key] = await self._ask(self._drivers[reason], place, offers=offers)
+        driver = self._drivers[reason]
+        if (key := (reason, offers, place, source if isinstance(driver, Linkerd) else HERE)) not in self._known:
+            self._known[key] = await self._ask(driver, place, source, offers=offers)
         return self._known[key]
 
-    async def _ask(self, driver: Driver, place: Place, *, offers: bool) -> Finding:
+    async def _ask(self, driver: Driver, place: Place, source: str, *, offers: bool) -> Finding:
         now = asyncio.get_running_loop().time()
         if self._silent.get(place.node, now) > now:
             return Finding("Unknown", AWAY, f"{place.title}: no answer")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
+                if isinstance(driver, Linkerd) and not offers:
+                    return await driver.between(place, source)
                 return await (driver.offered(place) if offers else driver.connected(place))
         except Forbidden as error:
             return Finding("False" if offers else "Unknown", "Forbidden", str(error))

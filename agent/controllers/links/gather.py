@@ -68,7 +68,7 @@ class Gather:
                 if reason == BY_GATEWAY and place is not None:
                     said: Finding | None = self._gateway.between(place, source.node)
                 else:
-                    said = await findings.connected(reason, place)
+                    said = await findings.connected(reason, place, source.node)
                 programmed = away or self._programmed(consumer, source, place, reason, offer)
                 if programmed.status == "True":
                     programmed = await findings.offered(reason, self._sharing.place(source.node, service)) or programmed

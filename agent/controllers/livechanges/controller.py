@@ -30,6 +30,7 @@ class LiveChanges(Controller[Key]):
     """One reconciliation per bound proxy pod whose generation or metadata changed."""
 
     name = "livechanges"
+    workers = 32
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
@@ -40,6 +41,11 @@ class LiveChanges(Controller[Key]):
         self.watch(self._proxies, lambda pod: ())
         self._proxies.subscribe(self._changed)
         deps.targets.on_change(self._target_changed)
+
+    def lane(self, key: Key) -> str | None:
+        """A target that does not answer holds up no other."""
+        proxy = self._proxies.store.get(key)
+        return proxy.node_name or None if proxy is not None else None
 
     async def reconcile(self, key: Key) -> float | None:
         """Tell the chaperon what it does not know."""

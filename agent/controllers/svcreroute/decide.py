@@ -25,7 +25,7 @@ class Wait(StrEnum):
     SLICES_UNKNOWN = "its own EndpointSlices are not known yet"
     OTHER_PODS = "it also selects pods that are not elected"
     NOT_COVERED = "the other clusters' endpoints are not all there yet"
-    OTHER_NAME = "the driver mcs tells other clusters' endpoints under another name only"
+    OTHER_NAME = "the drivers mcs and linkerd tell other clusters' endpoints under another name only"
 
 
 @dataclass(frozen=True)

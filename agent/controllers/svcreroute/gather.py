@@ -16,7 +16,7 @@ from agent.model.service import Selector, format_selector
 BY_SERVICE = "service"
 _SHARED = "ServicesShared"
 _BY_SLICES = "EndpointSlices"
-_BY_NAME = "MCS"
+_BY_NAME = ("MCS", "Linkerd")
 _VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
 
 
@@ -89,11 +89,11 @@ class Coverage:
 
 
 def _is_shared_by_name(target: Object | None) -> bool:
-    """Whether a Target has a driver that shares endpoints under the name of the cluster set (`mcs`)."""
-    if target is None or _BY_NAME.encode() not in target.raw:
+    """Whether a Target has a driver that shares endpoints under another name, as `mcs` and `linkerd` do."""
+    if target is None or not any(reason.encode() in target.raw for reason in _BY_NAME):
         return False
     shared = _sharing(target) or {}
-    return shared.get("status") == "True" and shared.get("reason") == _BY_NAME
+    return shared.get("status") == "True" and shared.get("reason") in _BY_NAME
 
 
 def _sharing(target: Object) -> Mapping[str, Any] | None:

@@ -1,0 +1,43 @@
+"""Driver `istio`: a mesh over several clusters takes Services of one name for one, and finds their endpoints itself."""
+
+import contextlib
+from typing import ClassVar
+
+from agent.api.kinds import SECRETS
+from agent.clusters.port import Port
+from agent.drivers.driver import Pair, Place
+from agent.drivers.nothing import Nothing
+from agent.kube.client import METADATA_LIST
+from agent.kube.errors import Forbidden
+from agent.kube.store import Object
+from agent.model.servicelinks import UNVERIFIED, Finding
+
+_GROUP = "networking.istio.io"
+_REMOTE = "istio/multiCluster=true"
+"""Label of the Secrets by which istiod reads other clusters."""
+_ANNOTATION_CLUSTER = "networking.istio.io/cluster"
+"""On the same: what istiod calls the cluster."""
+
+
+class Istio(Nothing):
+    """Writes nothing: mirrors of ours would count twice."""
+
+    name: ClassVar[str] = "istio"
+    reason: ClassVar[str] = "Istio"
+
+    def detect(self, pair: Pair) -> bool:
+        """Whether istiod here reads the other cluster, and Istio's own kinds are served in both."""
+        return pair.both_serve(_GROUP) and self.name in pair.meshes
+
+    async def connected(self, place: Place) -> Finding:
+        """Its proxies know, and tell nobody."""
+        return Finding("Unknown", UNVERIFIED, "Istio does not tell whether its clusters reach each other")
+
+
+async def clusters_read(port: Port, namespace: str) -> frozenset[str]:
+    """What istiod calls the clusters that it has remote Secrets for; their content is not read. Raises KubeError."""
+    with contextlib.suppress(Forbidden):
+        _, found = await port.list_raw(SECRETS, namespace, labels=_REMOTE, accept=METADATA_LIST)
+        called = (Object(SECRETS, bytes(each)).annotations.get(_ANNOTATION_CLUSTER, "") for each in found)
+        return frozenset(filter(None, called))
+    return frozenset()

@@ -1,0 +1,74 @@
+"""ServiceLinks that may not be read any more: what they narrow stays narrow, and what has changed counts afterwards."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import CLUSTER_ROLES, SERVICE_LINKS, SERVICES
+from agent.clusters import optional_watch
+from agent.controllers.endpoints import EndpointsRoom
+from agent.controllers.globalsvc import GlobalServices
+from tests.controllers.limited import limited
+from tests.controllers.pair import Pair
+from tests.controllers.servicelinks import Links, shared_with_eu
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+BOTH = ["http", "admin"]
+GROUPS = ("", "apps", "batch", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "multicluster.admiralty.io")
+
+
+async def test_links_that_may_not_be_read_any_more_narrow_as_before(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_BRIEF_SECONDS", "_LOOK_SECONDS", "_NO_ANSWER_SECONDS"):
+        monkeypatch.setattr(optional_watch, name, 0.5)
+    groups = [{"apiGroups": [group], "resources": ["*"], "verbs": ["*"]} for group in GROUPS]
+    links_too = [*groups, {"apiGroups": [SERVICE_LINKS.group], "resources": ["*"], "verbs": ["*"]}]
+    head = {"apiVersion": SERVICE_LINKS.api_version, "kind": SERVICE_LINKS.name}
+
+    async def allow(rules: list[dict[str, Any]]) -> None:
+        await pair.here.patch(CLUSTER_ROLES, pair.namespace, {"rules": rules})
+
+    async with (
+        shared_with_eu(pair),
+        limited(pair.clusters[0], pair.here, pair.namespace, tmp_path, links_too) as weak,
+    ):
+        limited_pair = dataclasses.replace(pair, clusters=(weak, pair.clusters[1]))
+        spec = {"service": "web", "to": [{"cluster": "local-cluster"}]}
+        await pair.here.create(SERVICE_LINKS, {**head, "metadata": {"name": "web"}, "spec": spec}, pair.namespace)
+        async with limited_pair.at_work(EndpointsRoom, GlobalServices, service_links=True, discovery_interval=0.5):
+            deps = limited_pair.deps
+            assert deps is not None
+            links = Links(pair, deps.cluster_uid)
+            await links.shared_by("True", "EndpointSlices")
+            await pair.copy(SERVICES, "web")
+            await links.offer(pair.here, "10.1.0.1")
+            await links.offer(pair.there, "10.2.0.1")
+            await links.mirrored(pair.here, [("10.2.0.1", True, BOTH)])
+
+            await allow(groups)
+
+            def withheld() -> bool:
+                # A watch that is open goes on: who begins one is asked.
+                watch = deps.service_links._watched._watch
+                if watch is not None and watch._informer is not None:
+                    watch._informer.interrupt()
+                return not deps.service_links.served
+
+            await until(withheld, what="links are not read any more")
+            # What was known of them counts for all that is written from now on.
+            await links.annotate(network_driver="none")
+            await links.mirrored(pair.here, [])
+            await links.annotate(network_driver=None)
+            await links.mirrored(pair.here, [("10.2.0.1", True, BOTH)])
+            await links.mirrored(pair.there, [])
+
+            # What was changed meanwhile counts once they may be read again.
+            await pair.here.delete(SERVICE_LINKS, "web", pair.namespace)
+            await links.mirrored(pair.there, [])
+            await allow(links_too)
+            await links.mirrored(pair.there, [("10.1.0.1", True, BOTH)])
