@@ -13,7 +13,7 @@ COPY pyproject.toml README.md LICENSE hack/constraints.txt ./
 # What pip installs, and what it builds with, are of these versions; newer pips have a variable of its own for the second.
 ENV PIP_CONSTRAINT=/src/constraints.txt PIP_BUILD_CONSTRAINT=/src/constraints.txt
 RUN mkdir -p agent webhook && touch agent/__init__.py webhook/__init__.py agent/py.typed \
-    && pip --python /venv/bin/python install --no-cache-dir '.[cel,cli]' \
+    && pip --python /venv/bin/python install --no-cache-dir '.[cel,cli,speed]' \
     && pip --python /venv/bin/python uninstall --yes flotilla
 COPY agent agent
 COPY webhook webhook

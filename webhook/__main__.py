@@ -18,8 +18,8 @@ def main() -> None:
         sys.exit(2)
     log.configure(settings.log_level, settings.log_json)
     try:
-        run_until_signal(run(settings))
-    except (InvalidConfig, OSError) as error:
+        run_until_signal(run(settings), settings.event_loop)
+    except (InvalidConfig, InvalidSetting, OSError) as error:
         sys.exit(f"webhook: {error}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.api.names import SERVICE_ACCOUNT_MOUNT
 from agent.base import flags
 from agent.base.bundle import Lifetimes
+from agent.base.eventloop import EVENT_LOOPS, EventLoop
 from agent.base.flags import InvalidSetting, flag, optional
 from agent.base.forms import (
     ADDRESS,
@@ -70,6 +71,11 @@ class Process:
     )
     log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
     log_json: bool = flag(SWITCH, "false", "log JSON lines")
+    event_loop: EventLoop = flag(
+        one_of(*EVENT_LOOPS),
+        "asyncio",
+        "asyncio: Python's own; uvloop: that of the package uvloop, which takes about a quarter less CPU",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ def run_process(name: str, parsed: Callable[[], Settings], run: Callable[[Settin
     try:
         settings = parsed()
         configure(settings.log_level, settings.log_json, cluster=settings.cluster_name)
-        run_until_signal(run(settings))
+        run_until_signal(run(settings), settings.event_loop)
     except* (InvalidSetting, InvalidConfig, OSError) as group:
         failed += group.exceptions
     for error in failed:

@@ -9,6 +9,8 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Coroutine
 from typing import Any
 
+from agent.base.eventloop import EventLoop, factory
+from agent.base.flags import InvalidSetting
 from agent.base.log import change_detail
 
 log = logging.getLogger(__name__)
@@ -20,15 +22,24 @@ TLS_BUFFER = 32 * 1024
 (100 KiB with this), and there are as many connections as requests under way."""
 
 
-def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
+def run_until_signal(main: Coroutine[Any, Any, None], event_loop: EventLoop = "asyncio") -> None:
     """Run `main`; SIGTERM or SIGINT cancel it, so that it can release what it holds.
 
     A `main` that has not ended 10 s after the signal is abandoned. SIGUSR1 has the process log at DEBUG, SIGUSR2 at the
     configured level again.
+
+    :param event_loop: whose, Python's own or that of the package uvloop
+    :raises InvalidSetting: if that package is not installed
     """
     SSLProtocol.max_size = TLS_BUFFER
     try:
-        asyncio.run(_run(main))
+        made = factory(event_loop)
+    except InvalidSetting:
+        main.close()
+        raise
+    try:
+        with asyncio.Runner(loop_factory=made) as runner:
+            runner.run(_run(main))
     finally:
         # Else the interpreter looks for garbage in all of it before it ends, which takes longer than all that we end.
         gc.freeze()

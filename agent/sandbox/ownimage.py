@@ -1,6 +1,7 @@
 """The file tree of our own image, made here without Docker: what the Dockerfile makes, of this machine's Python.
 
-Interpreter, standard library, the packages that `flotilla[cel,cli]` needs, and the shared libraries of all of these.
+Interpreter, standard library, the packages that `flotilla[cel,cli,speed]` needs, and the shared libraries of all of
+these.
 """
 
 import importlib.metadata
@@ -34,7 +35,7 @@ ENVIRONMENT = {
 
 _DISTRIBUTION = "flotilla"
 _OWN = ("agent", "webhook")
-_EXTRAS = {"cel", "cli"}
+_EXTRAS = {"cel", "cli", "speed"}
 _NOT_NEEDED = shutil.ignore_patterns(
     "__pycache__", "site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip",
     "lib2to3", "config-*", "*.a",

@@ -3,19 +3,24 @@ import gc
 import logging
 import os
 import signal
+import sys
 
 import pytest
 
+from agent.base.eventloop import EVENT_LOOPS, EventLoop
+from agent.base.flags import InvalidSetting
 from agent.base.log import configure
 from agent.runtime import process
 from agent.runtime.process import run_until_signal
 
 
+@pytest.mark.parametrize("event_loop", EVENT_LOOPS)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_signal_cancels_main_which_may_then_release_what_it_holds(number: int) -> None:
+def test_a_signal_cancels_main_which_may_then_release_what_it_holds(number: int, event_loop: EventLoop) -> None:
     released: list[bool] = []
 
     async def main() -> None:
+        assert type(asyncio.get_running_loop()).__module__.partition(".")[0] == event_loop
         os.kill(os.getpid(), number)
         try:
             await asyncio.Event().wait()
@@ -23,8 +28,17 @@ def test_a_signal_cancels_main_which_may_then_release_what_it_holds(number: int)
             await asyncio.sleep(0.01)
             released.append(True)
 
-    run_until_signal(main())
+    run_until_signal(main(), event_loop)
     assert released == [True]
+
+
+def test_an_event_loop_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        raise AssertionError
+
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    with pytest.raises(InvalidSetting, match=r"--event-loop=uvloop: .* install the package uvloop"):
+        run_until_signal(main(), "uvloop")
 
 
 def test_an_error_of_main_is_raised() -> None:

@@ -103,4 +103,4 @@ def test_the_dockerfile_says_the_same() -> None:
     assert f"USER {ownimage.USER}\n" in text
     assert 'ENTRYPOINT ["python", "-m"]\nCMD ["agent"]\n' in text
     assert text.count(f"FROM python:{sys.version_info.major}.") == 2
-    assert "'.[cel,cli]'" in text
+    assert "'.[cel,cli,speed]'" in text
