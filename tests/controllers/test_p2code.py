@@ -152,6 +152,12 @@ class Stage:
         body = {"status": {"conditions": [condition]}}
         await self.client.patch(PODS, pod["metadata"]["name"], body, self.namespace, sub="status", style="strategic")
 
+    async def bind(self, pod: Raw, short: str) -> None:
+        """Bind a proxy pod to the virtual node of a target, as the scheduler does."""
+        metadata = {"name": pod["metadata"]["name"]}
+        binding = {"metadata": metadata, "target": {"kind": "Node", "name": self.node(short)}}
+        await self.client.create(PODS, binding, self.namespace, sub="binding")
+
     async def get(self, kind: Kind, name: str) -> Raw:
         return await self.client.get(kind, name, self.namespace)
 
@@ -442,6 +448,54 @@ async def test_what_becomes_of_pods_is_told(pair: Pair, stage: Stage) -> None:
         await stage.told("CannotMove", "Held", words)
         await stage.pod(pod, moves.CONDITION, "True", "Placed")
         await stage.told("CannotMove")
+
+
+async def test_pods_that_nobody_moves_are_told_until_they_are_where_they_should_be(pair: Pair, stage: Stage) -> None:
+    async with at_work(pair) as deps:
+        web = workload(
+            namespace=stage.namespace,
+            spec={"schedulerName": names.SCHEDULER_PROXY},
+            selector={"matchLabels": {"app": "web"}},
+        )
+        await stage.create([web, *stage.objects("api")], web="eu", api="eu")
+        (pod,) = await until(functools.partial(stage.client.list, PODS, stage.namespace))
+        await stage.bind(pod, "eu")
+        await stage.become("SchedulingSuccessful", web="eu", api="eu")
+        await stage.told("CannotMove")
+
+        await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
+        name = pod["metadata"]["name"]
+        words = (
+            f"workload web: pods of deployment/web are elsewhere ({name}): the agent moves none: set "
+            f"agent.settings.moves=true, or kubectl rollout restart -n {stage.namespace} deployment/web"
+        )
+        await stage.told("CannotMove", "MovesOff", words)
+        await stage.become("SchedulingSuccessful", web="us", api="eu")
+
+        # As a restart has it: the next one may go to the other target alone, and that is what ends it.
+        await stage.client.delete(PODS, name, stage.namespace, grace=0)
+        new = await until(functools.partial(_another, stage, name))
+        choice = deps.choices.of(await until(functools.partial(_known, deps, new)))
+        assert choice is not None
+        homes = [SimpleNamespace(namespace=stage.namespace, title=title) for title in ("to-eu", "to-us")]
+        assert [each.title for each in homes if choice.admits(cast("Any", each))] == ["to-us"]
+        await stage.bind(new, "us")
+        await stage.told("CannotMove")
+
+        # Or the decision comes back to where the pods are.
+        await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=eu"]))
+        await stage.told("CannotMove", "MovesOff", words.replace(name, new["metadata"]["name"]))
+        await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
+        await stage.told("CannotMove")
+
+
+async def _another(stage: Stage, name: str) -> Raw | None:
+    found = await stage.client.list(PODS, stage.namespace)
+    return next((each for each in found if each["metadata"]["name"] != name), None)
+
+
+async def _known(deps: Deps, pod: Raw) -> Any:
+    return deps.proxies.informer.store.get((pod["metadata"]["namespace"], pod["metadata"]["name"]))
 
 
 async def elsewhere(stage: Stage) -> tuple[str, str]:
