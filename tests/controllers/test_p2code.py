@@ -363,7 +363,7 @@ async def test_the_command_explains_one_as_it_is_typed(pair: Pair, stage: Stage)
         )
         await stage.create(manifests, web="eu", api="us")
         await stage.become("SchedulingSuccessful", "UndefinedResources", web="eu", api="us")
-        code, output, errors = await said("shop")
+        code, output, errors = await said("shop", "--agent-flag=--p2code-precedence=and")
         assert (code, errors) == (0, "")
         assert output.startswith(f"P2CodeSchedulingManifest {where}/shop: SchedulingSuccessful\n")
         rows = {line.split()[0]: line for line in output.splitlines() if line}
