@@ -590,6 +590,34 @@ async def test_what_somebody_deletes_or_changes_is_put_right_soon(pair: Pair, st
         await stage.become("SchedulingSuccessful", web="eu")
 
 
+async def test_what_somebody_writes_into_a_workload_is_put_right_soon_once_but_not_because_it_was_scaled(
+    pair: Pair, stage: Stage
+) -> None:
+    client, where = stage.client, stage.namespace
+    async with at_work(pair):
+        await stage.create(stage.objects("web"), web="eu")
+        await stage.become("SchedulingSuccessful", web="eu")
+        web = await stage.get(DEPLOYMENTS, "web")
+        image = web["spec"]["template"]["spec"]["containers"][0]["image"]
+        await client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}}, where, sub="scale")
+        # So long others wait to be put right.
+        await asyncio.sleep(12)
+        assert (await stage.get(DEPLOYMENTS, "web"))["spec"]["replicas"] == 1
+        other = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "else"}]}}}}
+        await client.patch(DEPLOYMENTS, "web", other, where, style="strategic")
+
+        async def right() -> bool:
+            spec = (await stage.get(DEPLOYMENTS, "web"))["spec"]
+            return bool(spec["template"]["spec"]["containers"][0]["image"] == image)
+
+        await until(right)
+
+        # Who does it again is not fought.
+        await client.patch(DEPLOYMENTS, "web", other, where, style="strategic")
+        await asyncio.sleep(12)
+        assert not await right()
+
+
 async def _anew(stage: Stage, kind: Kind, name: str, before: str) -> bool:
     return bool((await stage.get(kind, name))["metadata"]["uid"] != before)
 

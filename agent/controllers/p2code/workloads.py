@@ -1,5 +1,6 @@
 """The workloads that have been applied, as the API server has them, and those of their pods that cannot move."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -11,12 +12,15 @@ from agent.clusters.deps import Deps
 from agent.controllers.p2code.applied import Changed
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.model.overwritten import overwritten
 from agent.model.p2code.manifests import Identity
 from agent.model.p2code.progress import Stuck, There, stuck_of
 from agent.model.podstate import ENDED
 
 KINDS = (PODS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, CRON_JOBS)
 _CONDITION = CONDITION.encode()
+_AGAIN_SECONDS = 300.0
+"""Pause between two times that a workload is put right at once."""
 
 
 class _Home(NamedTuple):
@@ -35,6 +39,8 @@ class Workloads:
         self._informers = {(k.group, k.name): deps.local.informer(k, labels=LABEL_PSM_UID) for k in KINDS}
         self._psms: dict[str, str] = {}
         """UIDs of workloads to those of what they were applied for."""
+        self._overwritten: dict[str, float] = {}
+        """By UID of a workload, when it was last to be put right because somebody else had written it."""
         self._stuck: dict[Key, Stuck] = {}
         """Pods that cannot move."""
         for informer in self._informers.values():
@@ -83,11 +89,24 @@ class Workloads:
     def _workload_changed(self, old: Object | None, new: Object | None) -> None:
         if old is not None and new is None:
             self._psms.pop(old.uid, None)
+            self._overwritten.pop(old.uid, None)
         if new is not None:
             self._psms[new.uid] = new.labels.get(LABEL_PSM_UID, "")
-        # Whatever scales one, a HorizontalPodAutoscaler say, would do it again and again.
+        touched = new is None or (old is not None and self._is_overwritten(old, new))
         for uid in {obj.labels.get(LABEL_PSM_UID, "") for obj in (old, new) if obj is not None}:
-            self._changed(uid, touched=new is None)
+            self._changed(uid, touched=touched)
+
+    def _is_overwritten(self, old: Object, new: Object) -> bool:
+        """Whether it is to be put right soon: whoever has overwritten it may do so again and again, so not often."""
+        if old.head.metadata.generation == new.head.metadata.generation:
+            return False
+        now = asyncio.get_running_loop().time()
+        if now - self._overwritten.get(new.uid, -_AGAIN_SECONDS) < _AGAIN_SECONDS:
+            return False
+        found = overwritten(old.decode(), new.decode())
+        if found:
+            self._overwritten[new.uid] = now
+        return found
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         pod = new or old
