@@ -102,9 +102,10 @@ def psm(
     output: OutputOption = Output.TABLE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
+    agent_flag: AgentFlag = [],  # noqa: B006
 ) -> None:
     """Say which bundles a whole application has, where each is and why, whom it calls, what is missing."""
-    found = finish(_application(name, namespace, kubeconfig, context))
+    found = finish(_application(name, namespace, kubeconfig, context, settings_of(agent_flag)))
     match output:
         case Output.TABLE | Output.WIDE:
             print(applications.as_text(found, terminal=sys.stdout.isatty()))
@@ -114,10 +115,13 @@ def psm(
             print(as_yaml(found))
 
 
-async def _application(name: str, namespace: str, kubeconfig: str, context: str) -> applications.ApplicationExplanation:
+async def _application(
+    name: str, namespace: str, kubeconfig: str, context: str, settings: Settings
+) -> applications.ApplicationExplanation:
     async with source(kubeconfig, context, namespace) as found:
         place = found.namespace or "default"
-        return applications.explanation_of(*await applications.read_application(found.client, place, name))
+        read = await applications.read_application(found.client, place, name)
+        return applications.explanation_of(*read, settings)
 
 
 async def _placement(

@@ -81,7 +81,7 @@ class Deps:
     @cached_property
     def owners(self) -> Owners | None:
         """What controls pods, None where it has no say."""
-        return Owners(self.local) if self.settings.moves else None
+        return Owners(self.local) if self.settings.moves or self.settings.p2code else None
 
     @cached_property
     def placement(self) -> PlacementMode:

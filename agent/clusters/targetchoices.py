@@ -97,6 +97,12 @@ class TargetChoices:
         missing = self._owners.of(pod).missing if self._owners is not None else None
         return self._objects.synced and (missing is None or missing.error is not None)
 
+    def pods_of(self, owner: Object) -> list[Object]:
+        """The proxy pods that an owner controls, itself or by what it makes; none where controllers have no say."""
+        if self._owners is None:
+            return []
+        return [pod for uid in self._owners.below(owner) for pod in self._proxies.by_index(_CONTROLLER, uid)]
+
     def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
         namespace = new or old
         assert namespace is not None
@@ -114,7 +120,7 @@ class TargetChoices:
         assert self._owners is not None
         changed = _note(self._by_owner, owner.uid, f"{owner.kind.name} {owner.name}", old, new)
         if changed or old is None:
-            pods = [pod for uid in self._owners.below(owner) for pod in self._proxies.by_index(_CONTROLLER, uid)]
+            pods = self.pods_of(owner)
             if pods:
                 tell(self._listeners, [pod.key for pod in pods])
 

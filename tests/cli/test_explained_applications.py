@@ -6,7 +6,10 @@ import pytest
 
 from agent.cli.placements.applications import as_text, explanation_of
 from agent.model.p2code import verdicts
-from agent.model.p2code.status import Decision, Told, status
+from agent.model.p2code.check import draft
+from agent.model.p2code.status import Decision, Told, status, told
+from agent.settings import Settings
+from agent.settings.p2code import Precedence
 from tests.model.applications import SET, Raw, container, manifest, spec_of, workload
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,6 +58,37 @@ def test_calls_of_services_that_are_there_without_it_are_told() -> None:
     assert [each.calls for each in explanation_of(psm(spec), ()).bundles] == [[]]
     live = {("demo", "old"): frozenset([80])}
     assert [each.calls for each in explanation_of(psm(spec), (), live).bundles] == [["demo/old:80"]]
+
+
+TWICE = spec_of(
+    workload("web"),
+    common=(SET, "p2code.filter.a=1"),
+    own=[{"name": "web", "annotations": ["p2code.filter.a=2"]}],
+)
+"""A filter that is global, and the workload's own."""
+FIRST, BOTH = ["p2code.filter.a=1"], ["p2code.filter.a=1", "p2code.filter.a=2"]
+
+
+@pytest.mark.parametrize(("precedence", "filters"), [("global", FIRST), ("and", BOTH)])
+def test_filters_are_those_of_the_precedence_that_the_agent_has(precedence: Precedence, filters: list[str]) -> None:
+    application = psm(TWICE)
+    found = draft(TWICE, "shop", precedence).application
+    assert found is not None
+    placed = [Decision("web", "eu")]
+    application["status"] = status(application, verdicts.SCHEDULED, placed, told(found.bundling), NOW)
+    explained = explanation_of(application, ())
+    assert [sorted(each.filters) for each in explained.bundles] == [filters]
+    assert explained.notes == []
+
+
+def test_before_the_agent_has_decided_a_flag_says_which_precedence_it_has() -> None:
+    explained = explanation_of(psm(TWICE), ())
+    assert [each.filters for each in explained.bundles] == [FIRST]
+    (note,) = explained.notes
+    assert note.endswith("give --agent-flag=--p2code-precedence=and")
+    explained = explanation_of(psm(TWICE), (), settings=Settings(p2code_precedence="and"))
+    assert [sorted(each.filters) for each in explained.bundles] == [BOTH]
+    assert explained.notes == []
 
 
 def test_what_is_wrong_is_told_before_anybody_has_looked() -> None:

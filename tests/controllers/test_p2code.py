@@ -152,6 +152,12 @@ class Stage:
         body = {"status": {"conditions": [condition]}}
         await self.client.patch(PODS, pod["metadata"]["name"], body, self.namespace, sub="status", style="strategic")
 
+    async def bind(self, pod: Raw, short: str) -> None:
+        """Bind a proxy pod to the virtual node of a target, as the scheduler does."""
+        metadata = {"name": pod["metadata"]["name"]}
+        binding = {"metadata": metadata, "target": {"kind": "Node", "name": self.node(short)}}
+        await self.client.create(PODS, binding, self.namespace, sub="binding")
+
     async def get(self, kind: Kind, name: str) -> Raw:
         return await self.client.get(kind, name, self.namespace)
 
@@ -357,7 +363,7 @@ async def test_the_command_explains_one_as_it_is_typed(pair: Pair, stage: Stage)
         )
         await stage.create(manifests, web="eu", api="us")
         await stage.become("SchedulingSuccessful", "UndefinedResources", web="eu", api="us")
-        code, output, errors = await said("shop")
+        code, output, errors = await said("shop", "--agent-flag=--p2code-precedence=and")
         assert (code, errors) == (0, "")
         assert output.startswith(f"P2CodeSchedulingManifest {where}/shop: SchedulingSuccessful\n")
         rows = {line.split()[0]: line for line in output.splitlines() if line}
@@ -442,6 +448,54 @@ async def test_what_becomes_of_pods_is_told(pair: Pair, stage: Stage) -> None:
         await stage.told("CannotMove", "Held", words)
         await stage.pod(pod, moves.CONDITION, "True", "Placed")
         await stage.told("CannotMove")
+
+
+async def test_pods_that_nobody_moves_are_told_until_they_are_where_they_should_be(pair: Pair, stage: Stage) -> None:
+    async with at_work(pair) as deps:
+        web = workload(
+            namespace=stage.namespace,
+            spec={"schedulerName": names.SCHEDULER_PROXY},
+            selector={"matchLabels": {"app": "web"}},
+        )
+        await stage.create([web, *stage.objects("api")], web="eu", api="eu")
+        (pod,) = await until(functools.partial(stage.client.list, PODS, stage.namespace))
+        await stage.bind(pod, "eu")
+        await stage.become("SchedulingSuccessful", web="eu", api="eu")
+        await stage.told("CannotMove")
+
+        await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
+        name = pod["metadata"]["name"]
+        words = (
+            f"workload web: pods of deployment/web are elsewhere ({name}): the agent moves none: set "
+            f"agent.settings.moves=true, or kubectl rollout restart -n {stage.namespace} deployment/web"
+        )
+        await stage.told("CannotMove", "MovesOff", words)
+        await stage.become("SchedulingSuccessful", web="us", api="eu")
+
+        # As a restart has it: the next one may go to the other target alone, and that is what ends it.
+        await stage.client.delete(PODS, name, stage.namespace, grace=0)
+        new = await until(functools.partial(_another, stage, name))
+        choice = deps.choices.of(await until(functools.partial(_known, deps, new)))
+        assert choice is not None
+        homes = [SimpleNamespace(namespace=stage.namespace, title=title) for title in ("to-eu", "to-us")]
+        assert [each.title for each in homes if choice.admits(cast("Any", each))] == ["to-us"]
+        await stage.bind(new, "us")
+        await stage.told("CannotMove")
+
+        # Or the decision comes back to where the pods are.
+        await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=eu"]))
+        await stage.told("CannotMove", "MovesOff", words.replace(name, new["metadata"]["name"]))
+        await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
+        await stage.told("CannotMove")
+
+
+async def _another(stage: Stage, name: str) -> Raw | None:
+    found = await stage.client.list(PODS, stage.namespace)
+    return next((each for each in found if each["metadata"]["name"] != name), None)
+
+
+async def _known(deps: Deps, pod: Raw) -> Any:
+    return deps.proxies.informer.store.get((pod["metadata"]["namespace"], pod["metadata"]["name"]))
 
 
 async def elsewhere(stage: Stage) -> tuple[str, str]:
@@ -534,6 +588,34 @@ async def test_what_somebody_deletes_or_changes_is_put_right_soon(pair: Pair, st
 
         await until(right)
         await stage.become("SchedulingSuccessful", web="eu")
+
+
+async def test_what_somebody_writes_into_a_workload_is_put_right_soon_once_but_not_because_it_was_scaled(
+    pair: Pair, stage: Stage
+) -> None:
+    client, where = stage.client, stage.namespace
+    async with at_work(pair):
+        await stage.create(stage.objects("web"), web="eu")
+        await stage.become("SchedulingSuccessful", web="eu")
+        web = await stage.get(DEPLOYMENTS, "web")
+        image = web["spec"]["template"]["spec"]["containers"][0]["image"]
+        await client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}}, where, sub="scale")
+        # So long others wait to be put right.
+        await asyncio.sleep(12)
+        assert (await stage.get(DEPLOYMENTS, "web"))["spec"]["replicas"] == 1
+        other = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "else"}]}}}}
+        await client.patch(DEPLOYMENTS, "web", other, where, style="strategic")
+
+        async def right() -> bool:
+            spec = (await stage.get(DEPLOYMENTS, "web"))["spec"]
+            return bool(spec["template"]["spec"]["containers"][0]["image"] == image)
+
+        await until(right)
+
+        # Who does it again is not fought.
+        await client.patch(DEPLOYMENTS, "web", other, where, style="strategic")
+        await asyncio.sleep(12)
+        assert not await right()
 
 
 async def _anew(stage: Stage, kind: Kind, name: str, before: str) -> bool:

@@ -77,6 +77,25 @@ def test_pods_that_stay_where_they_should_not_be_are_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        ("Deployment", "set agent.settings.moves=true, or kubectl rollout restart -n demo deployment/web"),
+        ("StatefulSet", "set agent.settings.moves=true, or kubectl rollout restart -n demo statefulset/web"),
+        ("ReplicaSet", "the agent moves none: set agent.settings.moves=true, or delete its pods"),
+        ("Job", "it finishes where it is, or is made anew there: kubectl delete -n demo job/web"),
+        ("CronJob", "what has begun finishes where it is"),
+        ("Pod", "it never moves: delete it, and it is made anew there"),
+    ],
+)
+def test_pods_that_stay_because_the_agent_moves_none_are_told_with_the_remedy(kind: str, remedy: str) -> None:
+    bundles = bundled(workload("web", kind)).bundles
+    told = cannot_move(bundles, lambda _: There({}, left=("web-b", "web-a")))
+    assert (told.type, told.reason) == ("CannotMove", "MovesOff")
+    assert told.message.startswith(f"workload web: pods of {kind.lower()}/web are elsewhere (web-a, web-b): ")
+    assert told.message.endswith(remedy)
+
+
+@pytest.mark.parametrize(
     ("status", "reason", "stuck"),
     [("False", "Held", True), ("False", "Moving", False), ("False", "Misplaced", False), ("True", "Placed", False)],
 )

@@ -127,6 +127,16 @@ async def test_without_moves_only_pods_and_namespaces_say_it(opened: Open) -> No
         await stage.empty()
 
 
+async def test_with_whole_applications_what_controls_pods_says_it_without_moves_too(opened: Open) -> None:
+    async with opened(scheduling="ranked", p2code=True) as stage:
+        await stand(stage)
+        await _say(stage, "eu", NAMESPACES, stage.namespace)
+        await _deployed(stage, "us")
+        assert await _counts(stage, 1) == {"us": 1}
+        await stage.client.delete(DEPLOYMENTS, "web", stage.namespace)
+        await stage.empty()
+
+
 def _owned_by(namespace: str, kind: Kind, owner: Raw, replaces: str = "") -> Object:
     uid, name = owner["metadata"]["uid"], owner["metadata"]["name"]
     reference: Raw = {"apiVersion": kind.api_version, "kind": kind.name, "name": name, "uid": uid}

@@ -18,14 +18,19 @@ from agent.kube.errors import NotFound
 from agent.model.abridged import abridged
 from agent.model.p2code import linked, progress
 from agent.model.p2code.bundles import Bundle
-from agent.model.p2code.check import draft
+from agent.model.p2code.check import Draft, draft
 from agent.model.p2code.detect import Book, Services, calls, ports
 from agent.model.p2code.manifests import objects, text
-from agent.model.p2code.status import decided, observed, said
+from agent.model.p2code.status import OVERRIDDEN, decided, observed, said
+from agent.settings import Settings
 
 Raw = Mapping[str, Any]
 
 _SHOWN = 6
+_UNSURE = (
+    "of filters that are global and a workload's own, the global ones are shown: if the agent has another precedence,"
+    " give --agent-flag=--p2code-precedence=and"
+)
 
 
 @dataclass(frozen=True)
@@ -93,11 +98,17 @@ async def read_application(client: Client, namespace: str, name: str) -> tuple[R
 
 
 def explanation_of(
-    psm: Raw, decisions: Iterable[Raw], live: Services | None = None, notes: Sequence[str] = ()
+    psm: Raw,
+    decisions: Iterable[Raw],
+    live: Services | None = None,
+    notes: Sequence[str] = (),
+    settings: Settings | None = None,
 ) -> ApplicationExplanation:
     """What is known of it; `live` are the Services in its namespaces. Pure."""
-    metadata, last, distribution = psm["metadata"], said(psm), _distribution(psm)
-    found = draft(psm.get("spec") or {}, metadata["name"], "global", distribution)
+    metadata, last = psm["metadata"], said(psm)
+    settings = settings or Settings()
+    distribution = _distribution(psm, settings)
+    found, unsure = _draft(psm, distribution, settings)
     by_label = {(each["metadata"].get("labels") or {}).get(LABEL_PLACEMENT): each for each in decisions}
     clusters = {each.workload: each.cluster for each in decided(psm)}
     bundling = found.application.bundling if found.application is not None else None
@@ -107,16 +118,7 @@ def explanation_of(
         of_placement = _first_decision(by_label.get(decision_label(bundle_placement(bundle.name, metadata["name"]))))
         workload = bundle.manifests[0] if bundling is not None and bundling.mode == "workloads" else None
         called = calls(workload, book) if workload is not None and book is not None else ()
-        return BundleLine(
-            name=bundle.name,
-            cluster=clusters.get(bundle.name, "") or str(of_placement.get("clusterName", "")),
-            score=of_placement.get("score"),
-            why=str(of_placement.get("reason") or ""),
-            filters=[str(each) for each in bundle.filters],
-            manifests=[str(each.identity) for each in bundle.manifests],
-            calls=[str(each) for each in called],
-            missing=[f"{each.kind} {each.name}" for each in bundle.absent],
-        )
+        return _line(bundle, clusters.get(bundle.name, ""), of_placement, map(str, called))
 
     return ApplicationExplanation(
         namespace=metadata["namespace"],
@@ -130,7 +132,33 @@ def explanation_of(
         not_applied=bundling.orphans if bundling is not None else (),
         distribution=distribution,
         conditions=list(_conditions(psm)),
-        notes=notes,
+        notes=[*notes, *unsure],
+    )
+
+
+def _draft(psm: Raw, distribution: str, settings: Settings) -> tuple[Draft, list[str]]:
+    """With the precedence of the agent: the flag, or what it has told shows it; a note where neither does."""
+    spec, name = psm.get("spec") or {}, psm["metadata"]["name"]
+    found = draft(spec, name, settings.p2code_precedence, distribution)
+    bundles = found.application.bundling.bundles if found.application is not None else ()
+    if not any(bundle.overridden for bundle in bundles) or condition_of(psm, OVERRIDDEN) is not None:
+        return found, []
+    # An agent that overrides tells that with every decision.
+    if observed(psm) and decided(psm):
+        return draft(spec, name, "and", distribution), []
+    return found, [_UNSURE]
+
+
+def _line(bundle: Bundle, cluster: str, of_placement: Raw, called: Iterable[str]) -> BundleLine:
+    return BundleLine(
+        name=bundle.name,
+        cluster=cluster or str(of_placement.get("clusterName", "")),
+        score=of_placement.get("score"),
+        why=str(of_placement.get("reason") or ""),
+        filters=[str(each) for each in bundle.filters],
+        manifests=[str(each.identity) for each in bundle.manifests],
+        calls=list(called),
+        missing=[f"{each.kind} {each.name}" for each in bundle.absent],
     )
 
 
@@ -139,12 +167,12 @@ def _first_decision(decision: Raw | None) -> Raw:
     return told
 
 
-def _distribution(psm: Raw) -> str:
-    """As it says itself, else as it has been distributed: what counts by default, the agent knows."""
+def _distribution(psm: Raw, settings: Settings) -> str:
+    """As it says itself, else as it has been distributed, else as a flag of the agent has it."""
     annotations = psm["metadata"].get("annotations") or {}
     kind = f"{MANIFEST_WORKS.name}.{MANIFEST_WORKS.group}/"
     is_sent = any(each.startswith(kind) for each in annotations.get(ANNOTATION_APPLIED_KINDS, "").split(","))
-    return names.annotation(annotations, DISTRIBUTION) or (WORKS if is_sent else ELECTED)
+    return names.annotation(annotations, DISTRIBUTION) or (WORKS if is_sent else settings.p2code_distribution)
 
 
 def _conditions(psm: Raw) -> Iterator[str]:

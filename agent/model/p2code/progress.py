@@ -15,6 +15,9 @@ READY = "WorkloadsReady"
 CANNOT_MOVE = "CannotMove"
 STUCK = frozenset(("Held", "NoRoom", "DataElsewhere", "IdentityMayRun"))
 """Of the reasons why a pod is not where it should be, those with which it stays where it is."""
+MOVES_OFF = "MovesOff"
+"""Reason where the agent moves no pods that run."""
+_OFF = "the agent moves none: set agent.settings.moves=true"
 _NAMED = 20
 _SHOWN = 3
 
@@ -33,6 +36,8 @@ class There(NamedTuple):
     raw: Raw | None = None
     """None for one that is not."""
     stuck: Sequence[Stuck] = ()
+    left: Sequence[str] = ()
+    """Names of pods that are not where they should be, where the agent moves none."""
 
 
 Workloads = Callable[[Identity], There]
@@ -86,15 +91,34 @@ def count(manifest: Manifest, there: Raw | None) -> Count:
 
 def cannot_move(bundles: Sequence[Bundle], workloads: Workloads) -> Told:
     """Bundles with pods that stay where they are though they should be elsewhere, and why."""
-    found = [
-        (bundle.name, stuck)
-        for bundle in bundles
-        for each in bundle.manifests
-        if each.is_workload
-        for stuck in sorted(workloads(each.identity).stuck)
-    ]
-    words = [f"workload {name}: pod {each.pod}: {each.message}" for name, each in found]
-    return Told(CANNOT_MOVE, found[0][1].reason if found else "", abridged(words, _SHOWN, "; "))
+    reasons, words = [], []
+    for bundle in bundles:
+        for each in bundle.manifests:
+            there = workloads(each.identity) if each.is_workload else There()
+            for stuck in sorted(there.stuck):
+                reasons.append(stuck.reason)
+                words.append(f"workload {bundle.name}: pod {stuck.pod}: {stuck.message}")
+            if there.left:
+                reasons.append(MOVES_OFF)
+                words.append(f"workload {bundle.name}: {_left(each, there.left)}")
+    return Told(CANNOT_MOVE, next(iter(reasons), ""), abridged(words, _SHOWN, "; "))
+
+
+def _left(workload: Manifest, pods: Sequence[str]) -> str:
+    """Which pods stay where they are, and what to do about it."""
+    what, where = f"{workload.kind.lower()}/{workload.name}", f"-n {workload.namespace}"
+    match workload.kind:
+        case "Pod":
+            remedy = "it never moves: delete it, and it is made anew there"
+        case "Job":
+            remedy = f"it finishes where it is, or is made anew there: kubectl delete {where} {what}"
+        case "CronJob":
+            remedy = "what has begun finishes where it is"
+        case "ReplicaSet":
+            remedy = f"{_OFF}, or delete its pods"
+        case _:
+            remedy = f"{_OFF}, or kubectl rollout restart {where} {what}"
+    return f"pods of {what} are elsewhere ({abridged(sorted(pods), _SHOWN)}): {remedy}"
 
 
 def stuck_of(pod: Raw, condition: str) -> Stuck | None:
