@@ -75,8 +75,8 @@ async def test_pods_wait_while_the_etcd_of_their_source_is_full_and_each_runs_on
             waiting = await fleet.pods(namespace, LATE)
             assert not any("nodeName" in pod["spec"] for pod in waiting)
             words = fleet.sandbox["cd"].log("agent").read_bytes()[told:].decode().splitlines()
-        await fleet.running(namespace, LATE, FEW, seconds=120)
-        await fleet.running(namespace, "web", BURST, seconds=120)
+        await fleet.running(namespace, LATE, FEW)
+        await fleet.running(namespace, "web", BURST)
         await fleet.agree(namespace)
     reasons = [line for line in words if WORDS in line]
     names = {pod["metadata"]["name"] for pod in waiting} if flags else {"lease"}
