@@ -12,7 +12,7 @@ from agent.api.kinds import PODS
 from agent.clusters.deps import Deps
 from agent.clusters.field_owners import untracked
 from agent.clusters.target import Target
-from agent.kube.errors import NotFound, StatusError
+from agent.kube.errors import Conflict, NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import podstate
@@ -114,10 +114,9 @@ class ProxyWriter:
         await self._patch(proxy["metadata"], {"annotations": {names.ANNOTATION_ATTEMPTS: value}})
 
     async def bind(self, pod: Object, node_name: str, mode: Mode) -> None:
-        """Bind the pod, and no other of its name, to the virtual node.
+        """Bind the pod, and no other of its name, to the virtual node; one that has a node already is left as it is.
 
-        Raises Conflict where it is bound already, and where its API server has had no answer of etcd, which is no other
-        answer of an API server (`assignPod`): the pod may have no node yet.
+        Raises Conflict where it has none: API servers say so, too, where their etcd gave no answer (`assignPod`).
         """
         metadata = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
         binding = {
@@ -131,6 +130,11 @@ class ProxyWriter:
             await self._client.create_raw(PODS, binding, sub="binding")
         except NotFound:
             return
+        except Conflict as error:
+            if await self._needs_node(pod):
+                log.warning("not bound yet: %s", error)
+                raise
+            return
         ended()
         # The watch may have been faster than the answer.
         current = self._proxies.store.get(pod.key)
@@ -140,6 +144,15 @@ class ProxyWriter:
         regarding = {"apiVersion": PODS.api_version, "kind": PODS.name, "metadata": metadata}
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node_name}"
         self._deps.recorder.event(regarding, "Normal", "Scheduled", message)
+
+    async def _needs_node(self, pod: Object) -> bool:
+        """Whether the pod is there and has no node, as its API server says and not as the watch does."""
+        try:
+            raw = await self._client.get_raw(PODS, pod.name, pod.namespace)
+        except NotFound:
+            return False
+        fresh = self._proxies.absorb(raw)
+        return fresh.uid == pod.uid and not fresh.node_name
 
     def warn(self, proxy: Mapping[str, Any], target: Target, reason: str) -> None:
         """Tell, by an event alone, why a pod goes on to another target."""

@@ -2,9 +2,9 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 from aiohttp import web
@@ -13,6 +13,8 @@ from agent.kube.config import Connection
 
 Choice = Callable[[str, str], bool]
 """Says by method and path whether a request is meant."""
+Own = Callable[[str, str], Awaitable[dict[str, Any] | None]]
+"""The Status that answers a request of this method and path in place of the API server's, None for that one."""
 
 
 _CANCEL = {"handler_cancellation": True}
@@ -22,6 +24,10 @@ _CANCEL = {"handler_cancellation": True}
 _TOLD = ("Content-Type", "Retry-After", "X-Kubernetes-Pf-Flowschema-Uid")
 
 
+async def nothing(method: str, path: str) -> None:
+    """The API server answers everything."""
+
+
 class Relay:
     """Forwards everything with the credentials of `upstream`, until it is told otherwise."""
 
@@ -29,6 +35,8 @@ class Relay:
         self.lose_reply: Choice = lambda method, path: False
         self.err_after: Choice = lambda method, path: False
         """Requests that are carried out, and whose answer is that the server has failed."""
+        self.answer: Own = nothing
+        """Requests that are answered here, and not carried out."""
         self.requests: list[tuple[str, str]] = []
         self.queries: list[str] = []
         """Of the same requests."""
@@ -129,7 +137,8 @@ class Relay:
                 self._thawed.clear()
                 await self._thawed.wait()
             await asyncio.sleep(self._seconds)
-            return await self._pass_on(request)
+            status = await self.answer(request.method, request.path)
+            return await self._pass_on(request) if status is None else web.json_response(status, status=status["code"])
         finally:
             del self._open[id(request)]
 
