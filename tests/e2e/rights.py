@@ -87,6 +87,10 @@ def asked(directory: Path) -> Iterator[Asked]:
             yield from map(_decoder.decode, lines)
 
 
+_DISCOVERY = ' cannot get path "/api'
+"""Every user may ask for what is served (`system:discovery`), once the API server has read its roles."""
+
+
 def refused(directory: Path) -> list[str]:
     """What a role lacks: requests that the API server of the own cluster forbade for want of a right, or by a policy.
 
@@ -104,7 +108,11 @@ def refused(directory: Path) -> list[str]:
 
 
 def _by_role(one: Asked, message: str) -> bool:
-    return " cannot " in message and not any(one.needs(*entry) for entry in _granted(AGENT, WEBHOOK, CANDIDATES))
+    return (
+        " cannot " in message
+        and _DISCOVERY not in message
+        and not any(one.needs(*entry) for entry in _granted(AGENT, WEBHOOK, CANDIDATES))
+    )
 
 
 def _by_policy(message: str) -> bool:
