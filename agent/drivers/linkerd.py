@@ -106,10 +106,9 @@ class Linkerd(Nothing):
             self._links[place.node] = (now + BELIEVED_SECONDS, links)
         return links
 
-    def forget(self, node: str, service: Key | None = None) -> None:
-        """It may be another cluster."""
-        if service is None:
-            self._links.pop(node, None)
+    def forget_cluster(self, node: str) -> None:
+        """It may be another cluster: its Links are read anew."""
+        self._links.pop(node, None)
 
 
 def target_of(link: Raw) -> str:

@@ -44,9 +44,10 @@ class Takedown:
             del self._had[place.node, place.service]
         return 0.0
 
-    def forget(self, node: str, service: Key | None = None) -> None:
-        """A target is no more, or one Service in it."""
-        if service is not None:
-            self._had.pop((node, service), None)
-        else:
-            self._had = {key: had for key, had in self._had.items() if key[0] != node}
+    def forget_service(self, node: str, service: Key) -> None:
+        """A Service is no longer in a cluster, or no longer shared."""
+        self._had.pop((node, service), None)
+
+    def forget_cluster(self, node: str) -> None:
+        """A target is no more."""
+        self._had = {key: had for key, had in self._had.items() if key[0] != node}

@@ -1,11 +1,9 @@
 """How long what a driver has made of a Service stays once another one has taken over, by the clock alone."""
 
-from typing import Any
-
 import pytest
 
 from agent.drivers.driver import Place
-from agent.drivers.handover import KEEP_SECONDS, follows
+from agent.drivers.handover import KEEP_SECONDS
 from agent.drivers.takedown import Takedown
 
 SKUPPER, NEW = "Skupper", {"EndpointSlices"}
@@ -49,16 +47,13 @@ def test_what_was_not_there_or_sees_to_it_itself_has_none(reason: str) -> None:
 
 
 def test_nothing_is_kept_of_services_and_targets_that_are_no_more() -> None:
-    for gone in (("node", ("shop", "web")), ("node",)):
-        takedown = had(SKUPPER)
-        forget: Any = takedown.forget
-        forget("other", *gone[1:])
-        assert takedown._had
-        forget(*gone)
-        assert takedown._had == {}
-
-
-def test_who_takes_over_from_whom() -> None:
-    assert follows("Gateway", "EndpointSlices")
-    assert follows("external/sdwan", "Gateway")
-    assert not any(follows(reason, "Gateway") for reason in ("", "Gateway", "Off"))
+    takedown = had(SKUPPER)
+    takedown.forget_service("other", PLACE.service)
+    assert takedown._had
+    takedown.forget_service("node", PLACE.service)
+    assert takedown._had == {}
+    takedown = had(SKUPPER)
+    takedown.forget_cluster("other")
+    assert takedown._had
+    takedown.forget_cluster("node")
+    assert takedown._had == {}

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import Call, Verdict, View
+from agent.model.abridged import abridged
 
 _SHOWN = 3
 _SEE_PEER = "see its Deployment and Service of gateways, and firewalls between here and there"
@@ -64,9 +65,7 @@ def _finding(address: str, verdict: Verdict, detail: str, calls: list[Call]) -> 
 
 
 def _named(calls: list[Call]) -> str:
-    found = sorted({f"{call.namespace}/{call.peer}" for call in calls})
-    more = len(found) - _SHOWN
-    return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return abridged(sorted({f"{call.namespace}/{call.peer}" for call in calls}), _SHOWN)
 
 
 def exposed(view: View) -> Iterator[Finding]:

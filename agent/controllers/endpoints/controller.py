@@ -105,7 +105,7 @@ class EndpointsRoom(Controller[At]):
                 return since + UNSHARED_SECONDS - now
             for driver in self._drivers:
                 await driver.teardown(place)
-            self._takedown.forget(node, service)
+            self._takedown.forget_service(node, service)
             return None
         self._unshared.pop(service, None)
         if not self._sharing.may_be_exported(service):
@@ -149,7 +149,7 @@ class EndpointsRoom(Controller[At]):
         """A Service is not in a cluster any more."""
         self._told.discard(key)
         self._busy_until.pop(key, None)
-        self._takedown.forget(key[0], key[1:])
+        self._takedown.forget_service(key[0], key[1:])
         for driver in self._drivers:
             driver.forget_service(key[0], key[1:])
 
@@ -243,7 +243,7 @@ class EndpointsRoom(Controller[At]):
 
     def _detached(self, target: Target) -> None:
         self._sharing.detach(target)
-        self._takedown.forget(target.node_name)
+        self._takedown.forget_cluster(target.node_name)
         for driver in self._drivers:
             driver.forget_cluster(target.node_name)
         self._told = {key for key in self._told if key[0] != target.node_name}
