@@ -15,8 +15,9 @@ from agent.api.crds.definition import crd
 from agent.api.crds.schema import CONDITION, Schema, fields, items, resource, text, whole
 from agent.api.kinds import CRDS, MANIFEST_WORKS
 from agent.kube.client import Client
-from agent.kube.errors import Conflict, KubeError, NotFound
+from agent.kube.errors import Conflict, NotFound
 from agent.sandbox.objects import apply
+from tests.background import background
 from tests.waiting import until
 
 Raw = dict[str, Any]
@@ -210,13 +211,10 @@ class WorkAgents:
 async def work_agents(client: Client, *clusters: str) -> AsyncIterator[WorkAgents]:
     """Their agents at work; at the end they let go of everything."""
     agents = WorkAgents(client, list(clusters))
-    task = asyncio.create_task(agents.run())
     try:
-        yield agents
+        async with background(agents.run()):
+            yield agents
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, KubeError):
-            await task
         for cluster in clusters:
             for work in await client.list(MANIFEST_WORKS, cluster):
                 name = work["metadata"]["name"]

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from agent.api.kinds import LINKERD_LINKS, SERVICES, Kind
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
+from tests.background import background
 
 Raw = dict[str, Any]
 
@@ -33,15 +34,8 @@ class Linkerd:
         self.problems: dict[str, tuple[str, str]] = {}
         """By cluster whose Links tell it: reason and message for every member."""
 
-    @contextlib.asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+    def at_work(self) -> AbstractAsyncContextManager[None]:
+        return background(self._run())
 
     async def _run(self) -> None:
         while True:

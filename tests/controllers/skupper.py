@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from agent.api import names
@@ -18,6 +18,7 @@ from agent.api.kinds import (
 )
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
+from tests.background import background
 
 Raw = dict[str, Any]
 
@@ -57,15 +58,8 @@ class Skupper:
         self.codes: list[str] = []
         self.joined = False
 
-    @contextlib.asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+    def at_work(self) -> AbstractAsyncContextManager[None]:
+        return background(self._run())
 
     async def _run(self) -> None:
         while True:

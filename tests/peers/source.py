@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from agent.api.kinds import CHAPERONS, PODS
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
+from tests.background import background
 from tests.peers.contract import (
     ALLOWED,
     MISSING,
@@ -24,7 +25,6 @@ from tests.peers.contract import (
     foreign,
     own,
 )
-from tests.peers.target import background
 
 Raw = dict[str, Any]
 

@@ -16,6 +16,7 @@ from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from agent.kube.session import Session
 from agent.model.summary import summarise
+from tests.background import background
 from tests.e2e.fleet import Fleet
 from tests.kube.relay import trusting
 from tests.peers.contract import (
@@ -166,17 +167,3 @@ def _pod(chaperon: Raw) -> Raw:
         "metadata": copied | {"ownerReferences": [owner]},
         "spec": chaperon["spec"],
     }
-
-
-@contextlib.asynccontextmanager
-async def background(work: Any) -> AsyncIterator[None]:
-    """Something that runs beside a test and must not end before it."""
-    task = asyncio.ensure_future(work)
-    try:
-        yield
-        if task.done():
-            task.result()
-            raise AssertionError("what runs beside the test has ended")
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
