@@ -64,6 +64,12 @@ class Census:
         found, self.duplicates = self.duplicates, []
         return found
 
+    def forget(self, namespace: str) -> None:
+        """Another test has this namespace now: what was there before counts no more."""
+        for records in (self.born, self.gone):
+            for each in self.of(namespace, tuple(records.values())):
+                del records[each.uid]
+
     def check(self, namespace: str, *, at_most: int | None = None, may_end: bool = False) -> None:
         """No pod ever had two delegates; unless `may_end` none has ended; and no more than `at_most` were made."""
         assert self.duplicates == []

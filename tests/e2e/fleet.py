@@ -45,6 +45,7 @@ from tests.e2e import manifests
 from tests.e2e.census import Census
 from tests.e2e.installed import Installed
 from tests.e2e.report import report
+from tests.e2e.reuse import Key, Reuse
 from tests.waiting import gone, until
 
 Raw = dict[str, Any]
@@ -63,6 +64,7 @@ class Fleet:
         self.source = self.clients[self.names[0]]
         self.home = helm.NAMESPACE if isinstance(sandbox, Installed) else AGENT_NAMESPACE
         self.census = Census(self.clients)
+        self._reuse = Reuse(self.clients)
         self._leaving: list[tuple[str, str]] = []
         self._seen_gone = 0
         """How many of these namespaces were gone when somebody looked."""
@@ -96,17 +98,35 @@ class Fleet:
     ) -> AsyncIterator[str]:
         """A namespace in every cluster, whose pods may be elected and run in some targets.
 
-        It is deleted with whatever is in it, and `all_gone` sees to it that nothing is left.
+        Where the test leaves it as it was, another one gets it; else it is deleted with whatever is in it, and
+        `all_gone` sees to it that nothing is left.
         """
-        source = source or self.names[0]
-        name = name or f"e2e-{secrets.token_hex(3)}"
+        key = Key(source or self.names[0], tuple(targets), enabled)
+        again = "" if name else await self._again(key)
+        ours = again or name or f"e2e-{secrets.token_hex(3)}"
         try:
-            homes = (self._home(name, cluster, enabled=enabled and cluster == source) for cluster in self.clients)
-            await asyncio.gather(*homes)
-            await asyncio.gather(*(self.join(name, target, source=source) for target in targets))
-            yield name
+            if not again:
+                await self._make(ours, key)
+            if not again and not name:
+                await self._reuse.remember(ours, key)
+            yield ours
         finally:
-            await self.leave(name, source)
+            if not await self._reuse.give_back(ours):
+                await self.leave(ours, key.source)
+
+    async def _again(self, key: Key) -> str:
+        """A namespace that another test has left as it was, if there is any, else empty."""
+        name = await self._reuse.take(key)
+        while self._reuse.rejected:
+            await self.leave(*self._reuse.rejected.pop())
+        self.census.forget(name)
+        return name
+
+    async def _make(self, name: str, key: Key) -> None:
+        """A namespace in every cluster, with its Targets."""
+        homes = (self._home(name, cluster, enabled=key.enabled and cluster == key.source) for cluster in self.clients)
+        await asyncio.gather(*homes)
+        await asyncio.gather(*(self.join(name, target, source=key.source) for target in key.targets))
 
     async def _home(self, name: str, cluster: str, *, enabled: bool) -> None:
         """A namespace of a cluster, ready for pods."""
@@ -131,10 +151,16 @@ class Fleet:
 
     async def all_gone(self) -> None:
         """Wait until every namespace that tests have left behind is gone, and no cluster has anything of it."""
+        for name, source in self._reuse.empty():
+            await self.leave(name, source)
+        await self.nothing_left()
+
+    async def nothing_left(self) -> None:
+        """The same, but what another test may have stays, and has nothing in it."""
         for source, name in self._leaving[self._seen_gone :]:
             await self.gone(NAMESPACES, name, source=source)
         self._seen_gone = len(self._leaving)
-        names = {name for _, name in self._leaving}
+        names = {name for _, name in self._leaving} | self._reuse.free
         left: list[tuple[str, str]] = []
 
         async def nothing() -> bool:

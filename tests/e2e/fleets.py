@@ -221,7 +221,7 @@ async def _up(sandbox: Sandbox) -> AsyncIterator[Fleet]:
         counting = asyncio.ensure_future(fleet.census.run())
         try:
             yield fleet
-            await fleet.all_gone()
+            await fleet.nothing_left()
             assert refused(sandbox.directory) == []
         finally:
             LEDGER.read(sandbox.directory)
