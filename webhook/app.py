@@ -31,8 +31,9 @@ class Webhook:
         self._client = client
         self.targets = Targets(client)
         tls = Tls(settings.client_ca)
-        validator, guard = Validator(client), SetGuard(client)
-        app = application(self.targets, validator, guard, settings.body_limit, settings.agent_user or "")
+        agent = settings.agent_user or ""
+        validator, guard = Validator(client, agent), SetGuard(client)
+        app = application(self.targets, validator, guard, settings.body_limit, agent)
         self.server = Server(app, tls, *hostport.split(settings.bind))
         registration = Registration(
             client,

@@ -31,10 +31,14 @@ _log = logging.getLogger(__name__)
 
 
 class Validator:
-    """Reads Secrets with `client`; where it may not, nothing is said about them."""
+    """Reads Secrets with `client`; where it may not, nothing is said about them.
 
-    def __init__(self, client: Client) -> None:
+    `agent` is the agent's user, which heeds no warnings: for its own writes no Secret is read.
+    """
+
+    def __init__(self, client: Client, agent: str = "") -> None:
         self._client = client
+        self._agent = agent
 
     async def answer(self, request: Request) -> Answer:
         """Refuse an object with faults of its own. Raises Malformed when it is none of ours."""
@@ -45,8 +49,10 @@ class Validator:
         obj = request.get("object")
         if request.get("operation") in ("CREATE", "UPDATE") and isinstance(obj, dict):
             reference = secret_of(obj, request.get("namespace") or "")
-            if reference is not None and not is_going(obj):
-                warnings += await self._about_secret(reference, user_of(request))
+            user = user_of(request)
+            is_agents = bool(self._agent) and user["user"] == self._agent
+            if reference is not None and not is_agents and not is_going(obj):
+                warnings += await self._about_secret(reference, user)
         return allowed(request, Outcome.VALID, warnings)
 
     async def about_placement(self, pod: Mapping[str, Any], namespace: str) -> list[str]:

@@ -54,6 +54,8 @@ class Identity:
         self._certain = certain
         self._expected = ANY
         self._told = Told()
+        self._heard: str | None = ""
+        """By a watch, before the cluster itself was asked for the first time; None since then."""
         self.uid = ""
         """Of the cluster that the target's stores were read from; empty while that is not known."""
         self._doubts = 0
@@ -61,9 +63,9 @@ class Identity:
         """How many doubts and marks there were when it was last found to be the right one."""
 
     def expect(self, expected: Expected) -> bool:
-        """What it has to be from now on. Returns whether that is news."""
-        news, self._expected = expected != self._expected, expected
-        return news
+        """What it has to be from now on. Returns whether that says something else of what it told."""
+        before, self._expected = judge(self._expected, self._told), expected
+        return before != judge(expected, self._told)
 
     @property
     def sure(self) -> bool:
@@ -79,7 +81,10 @@ class Identity:
         uid = _uid_of(summary)
         if self._certain or uid in ("", self._told.uid):
             return False
-        self.doubt()
+        if self._heard is not None:
+            self._heard = uid
+        else:
+            self.doubt()
         return True
 
     async def ask(self) -> None:
@@ -91,6 +96,9 @@ class Identity:
         if told.uid or told.silent or self._told.silent:
             self._told = told
         self.uid = self.uid or told.uid
+        if self._heard not in (None, "", told.uid):
+            self.doubt()
+        self._heard = None
         self._sure_at = begun if self.problem is None else None
 
     async def confirm(self) -> bool:

@@ -5,7 +5,7 @@ Behind it is a connection to the target's API server (`push`). Objects are raw, 
 `agent.api.roles`: a target that is reached otherwise has to know no more.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal, Protocol
 
 from agent.api.kinds import Kind
@@ -118,8 +118,8 @@ class Port(Protocol):
         """Ask for one object. Raises NotFound where the kind is not served, Forbidden where we may not list it."""
         ...
 
-    async def may(self, attributes: Mapping[str, str]) -> bool:
-        """Whether we may do there what the resource attributes say."""
+    async def lacking(self, namespace: str, asked: Sequence[tuple[Kind, str]]) -> Sequence[tuple[Kind, str]]:
+        """Which of some verbs for kinds in a namespace (empty: in all) we are not allowed there."""
         ...
 
     def has_said(self, error: StatusError) -> bool:

@@ -9,7 +9,7 @@ from agent.api.kinds import Kind
 from agent.kube import streams
 from agent.kube.client import Client
 from agent.kube.errors import UNDECODABLE, StatusError, Unreadable
-from agent.kube.reviews import may_we
+from agent.kube.reviews import we_lack
 from agent.runtime.informers import Informers
 from agent.runtime.supervisor import Supervisor
 
@@ -46,7 +46,7 @@ class Push:
         self.informer = informers.get
         self.drop = informers.drop
         self.spawn = supervisor.spawn
-        self.may = partial(may_we, client)
+        self.lacking = partial(we_lack, client)
         self.connect = partial(streams.connect, client.session)
         self.ask = partial(streams.ask, client.session)
 

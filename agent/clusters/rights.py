@@ -9,7 +9,14 @@ from agent.clusters.target import Target
 
 async def missing(target: Target, kind: Kind, verbs: Iterable[str]) -> list[str]:
     """Verbs that this cluster lacks in a target. Raises KubeError."""
-    return [verb for verb in verbs if not await _may(target, kind, verb)]
+    return [verb for _, verb in await target.port.lacking(target.namespace, [(kind, verb) for verb in verbs])]
+
+
+async def granted(target: Target, kinds: Iterable[Kind], verb: str) -> list[Kind]:
+    """Those of some kinds for which this cluster has a verb in a target. Raises KubeError."""
+    kinds = list(kinds)
+    lacking = {kind for kind, _ in await target.port.lacking(target.namespace, [(kind, verb) for kind in kinds])}
+    return [kind for kind in kinds if kind not in lacking]
 
 
 def words(target: Target, kind: Kind, verbs: list[str]) -> str:
@@ -18,8 +25,3 @@ def words(target: Target, kind: Kind, verbs: list[str]) -> str:
         return ""
     lacking = f"the target's Source may not {', '.join(verbs)} {kind}: add the verbs to the role that it is bound to"
     return lacking + remedy(kind)
-
-
-async def _may(target: Target, kind: Kind, verb: str) -> bool:
-    attributes = {"group": kind.group, "resource": kind.plural, "verb": verb, "namespace": target.namespace}
-    return await target.port.may(attributes)

@@ -212,16 +212,10 @@ class Target:
         return self._probing.interval
 
     async def _probe(self) -> KubeError | None:
-        path = CHAPERONS.path(self.namespace or None)
+        session, path = self.cluster.client.session, CHAPERONS.path(self.namespace or None)
+        seconds = self._probing.timeout
         try:
-            await self.cluster.client.session.request(
-                "GET",
-                path,
-                params=PROBE,
-                resource=CHAPERONS.plural,
-                timeout=self._probing.timeout,
-                at_once=True,
-            )
+            await session.request("GET", path, params=PROBE, resource=CHAPERONS.plural, timeout=seconds, at_once=True)
             if not self.identity.sure:
                 await self.identity.ask()
         except KubeError as error:
@@ -260,7 +254,10 @@ class Target:
             self._become(Record(*problem, since))
         elif not self.identified:
             self.identify()
-            self._become(Record(State.CONNECTING, "it answers, reading its state", self._clock.now()))
+            if self.chaperons.synced.is_set() and not self.trust.doubted and self.identity.sure:
+                self._believe()
+            else:
+                self._become(Record(State.CONNECTING, "it answers, reading its state", self._clock.now()))
         elif old.state is State.READY:
             self.record = replace(old, failures=0)
         elif self.chaperons.synced.is_set() and not self.trust.doubted:

@@ -22,7 +22,7 @@ from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
 from agent.kube.budget import Budget
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
 from agent.kube.contents import Contents
-from agent.kube.errors import Gone, KubeError, Outdated, StatusError, Unreachable, Unreadable
+from agent.kube.errors import Forbidden, Gone, KubeError, Outdated, StatusError, Unreachable, Unreadable
 from agent.kube.metadata import METADATA
 from agent.kube.reading import Reader, Reduce
 from agent.kube.responsiveness import Hearing
@@ -78,6 +78,8 @@ class Informer:
         self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(0.2, 15.0)
         """Before a watch is resumed; one that lasts has it begin again."""
+        self._refused = Backoff(1.0, 15.0)
+        """Before another try at what we may not read and never did."""
         self._relisting = Backoff(0.2, _RELIST_SECONDS)
         self._listed_at = 0.0
         self.lists = 0
@@ -123,8 +125,8 @@ class Informer:
 
     def interrupt(self) -> None:
         """End the stream and resume now: for a link that is back, where TCP itself would take long to notice."""
-        self._backoff.reset()
-        self._relisting.reset()
+        for backoff in (self._backoff, self._refused, self._relisting):
+            backoff.reset()
         self._interrupt.set()
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
@@ -159,7 +161,7 @@ class Informer:
             self._failed(error, "unreadable")
         except KubeError as error:
             self._failed(error, str(error.status) if isinstance(error, StatusError) else "unreachable")
-            return self._backoff
+            return self._refused if isinstance(error, Forbidden) and not self.synced.is_set() else self._backoff
         self._progress.starts_over()
         return self._relisting
 

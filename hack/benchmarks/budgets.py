@@ -116,6 +116,6 @@ def total_cpu(phase: Phase) -> float:
 
 
 def _other_than_leases(writes: Mapping[str, float]) -> float:
-    """A SelfSubjectAccessReview is a question, although it is sent by POST: nothing is stored."""
-    apart = ("leases", "selfsubjectaccessreviews")
+    """Reviews of our own rights are questions, although they are sent by POST: nothing is stored."""
+    apart = ("leases", "selfsubjectaccessreviews", "selfsubjectrulesreviews")
     return sum(count for key, count in writes.items() if counters.resource(key) not in apart)

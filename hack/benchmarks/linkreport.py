@@ -13,6 +13,7 @@ _NOT_STORED = (
     *counters.APART,
     "certificatesigningrequests",
     "selfsubjectaccessreviews",
+    "selfsubjectrulesreviews",
     "subjectaccessreviews",
     "tokenreviews",
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.api.kinds import SELF_ACCESS_REVIEWS, TARGETS
+from agent.api.kinds import SELF_ACCESS_REVIEWS, SELF_RULES_REVIEWS, TARGETS
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Cluster
@@ -17,7 +17,7 @@ __all__ = ["_namespace"]
 
 
 def is_review(method: str, path: str) -> bool:
-    return path == SELF_ACCESS_REVIEWS.path()
+    return path in (SELF_ACCESS_REVIEWS.path(), SELF_RULES_REVIEWS.path())
 
 
 async def test_what_is_there_is_published_though_the_target_does_not_say_what_may_be_brought(

@@ -33,7 +33,7 @@ users: [{name: u, user: {token: t}}]
 
 
 @contextlib.asynccontextmanager
-async def validating(place: Place) -> AsyncIterator[None]:
+async def validating(place: Place, *flags: str) -> AsyncIterator[None]:
     """A replica that the API server asks about our kinds, too."""
 
     async def asked() -> bool:
@@ -43,7 +43,7 @@ async def validating(place: Place) -> AsyncIterator[None]:
             return True
         return False
 
-    async with place.replica():
+    async with place.replica(*flags):
         await until(asked, what="API server asks the webhook about Sources")
         yield
 
@@ -127,8 +127,26 @@ async def test_a_secret_that_is_not_there_yet_is_a_warning(place: Place) -> None
 
 async def test_who_may_not_read_a_secret_hears_nothing_of_it(place: Place) -> None:
     await put(place, {"other": KUBECONFIG})
-    name = f"{place.namespace}-mallory"
-    rules = [{"apiGroups": [TARGETS.group], "resources": [TARGETS.plural], "verbs": ["create"]}]
+    name = await user(place, "mallory")
+    missing = ours(TARGETS, {"kubeconfigSecret": {"name": "missing"}}, "c2")
+    async with validating(place):
+        for target in (naming(place), missing):
+            assert await place.warnings(TARGETS, target), "who may read it is told"
+            assert await place.warnings(TARGETS, target, user=name) == []
+
+
+async def test_the_agent_hears_nothing_of_secrets_when_it_writes_for_it_heeds_no_warnings(place: Place) -> None:
+    reads = {"apiGroups": [""], "resources": [SECRETS.plural], "verbs": ["get"]}
+    agent, another = [await user(place, name, reads) for name in ("agent", "another")]
+    async with validating(place, f"--agent-user={agent}"):
+        assert await place.warnings(TARGETS, naming(place), user=another)
+        assert await place.warnings(TARGETS, naming(place), user=agent) == []
+
+
+async def user(place: Place, name: str, *more: Raw) -> str:
+    """A user who may create Targets, and what else is said."""
+    name = f"{place.namespace}-{name}"
+    rules = [{"apiGroups": [TARGETS.group], "resources": [TARGETS.plural], "verbs": ["create"]}, *more]
     await place.client.create(ROLES, {"metadata": {"name": name}, "rules": rules}, place.namespace)
     binding = {
         "metadata": {"name": name},
@@ -136,11 +154,7 @@ async def test_who_may_not_read_a_secret_hears_nothing_of_it(place: Place) -> No
         "subjects": [{"apiGroup": ROLES.group, "kind": "User", "name": name}],
     }
     await place.client.create(ROLE_BINDINGS, binding, place.namespace)
-    missing = ours(TARGETS, {"kubeconfigSecret": {"name": "missing"}}, "c2")
-    async with validating(place):
-        for target in (naming(place), missing):
-            assert await place.warnings(TARGETS, target), "who may read it is told"
-            assert await place.warnings(TARGETS, target, user=name) == []
+    return name
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from agent.api.accounts import HOME
-from agent.api.kinds import DEPLOYMENTS, SERVICE_ACCOUNTS, SUBJECT_ACCESS_REVIEWS, Kind
+from agent.api.kinds import DEPLOYMENTS, SELF_RULES_REVIEWS, SERVICE_ACCOUNTS, SUBJECT_ACCESS_REVIEWS, Kind
 from agent.api.ownroles import AGENT
 from agent.api.roles import Grant
 from agent.cli.checks.rights import missing
@@ -15,7 +15,6 @@ from agent.kube.client import Client, encode
 
 _AGENT_LABELS = "app.kubernetes.io/name=flotilla,app.kubernetes.io/component=agent"
 _ACCOUNT = "flotilla-agent"
-_RULES = Kind("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", namespaced=False)
 _EVERYWHERE = "default"
 """A review of rules is always of some namespace."""
 
@@ -79,11 +78,11 @@ async def not_granted(client: Client, namespace: str) -> tuple[Grant, ...] | Non
     :param namespace: that it serves, empty for all
     """
     body = {
-        "apiVersion": _RULES.api_version,
-        "kind": _RULES.name,
+        "apiVersion": SELF_RULES_REVIEWS.api_version,
+        "kind": SELF_RULES_REVIEWS.name,
         "spec": {"namespace": namespace or _EVERYWHERE},
     }
-    status = (await _post(client, _RULES, body))["status"]
+    status = (await _post(client, SELF_RULES_REVIEWS, body))["status"]
     lacking = missing(status.get("resourceRules") or ())
     return None if lacking and status.get("incomplete") else lacking
 

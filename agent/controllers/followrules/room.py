@@ -4,7 +4,8 @@ As long as nobody does, targets are neither watched nor asked for more than one 
 for that which they do not have by default.
 """
 
-import contextlib
+import math
+import time
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -18,6 +19,9 @@ from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key, Object
 from agent.model.service import is_copy
 
+_REFUSED_SECONDS = 60.0
+"""For so long it counts that a target does not let us look."""
+
 
 class OptInRoom(CopyRoom):
     """Keys are a target's virtual node, namespace and name; without name: whether a target has copies."""
@@ -29,6 +33,8 @@ class OptInRoom(CopyRoom):
         self._active = False
         self._dormant: dict[str, Target] = {}
         """Targets that are not watched, by virtual node."""
+        self._looked: dict[str, float] = {}
+        """Until when they have not to be looked at again, by virtual node, as long as they are ready."""
         self._namespaces: set[str] = set()
         mark, suffix = self.asked_by.encode(), self.asked_by
         self._proxies = deps.proxies.informer
@@ -89,14 +95,25 @@ class OptInRoom(CopyRoom):
 
     async def _look(self, node: str) -> None:
         """Copies may be left of a time when somebody asked for them."""
-        target = self._dormant.get(node)
-        if target is None or not target.ready:
+        target = self._unwatched(node)
+        if target is None or not self._is_due(node):
             return
-        labels = f"{self.label}={self.deps.cluster_uid}"
-        with contextlib.suppress(Forbidden, NotFound):
+        labels, looked = f"{self.label}={self.deps.cluster_uid}", math.inf
+        try:
             _, found = await target.port.list_raw(self.kind, target.namespace or None, labels=labels)
             if found:
                 self._activate()
+        except (Forbidden, NotFound):
+            looked = time.monotonic() + _REFUSED_SECONDS
+        if self._unwatched(node) is target:
+            self._looked[node] = looked
+
+    def _unwatched(self, node: str) -> Target | None:
+        target = self._dormant.get(node)
+        return target if target is not None and target.ready else None
+
+    def _is_due(self, node: str) -> bool:
+        return time.monotonic() >= self._looked.get(node, -math.inf)
 
     def _items(self, original: Object) -> Iterable[Item]:
         if not self._active and self.shared(original):
@@ -118,11 +135,14 @@ class OptInRoom(CopyRoom):
 
     def _detached(self, target: Target) -> None:
         self._dormant.pop(target.node_name, None)
+        self._looked.pop(target.node_name, None)
         super()._detached(target)
 
     def _target_changed(self, target: Target) -> None:
         super()._target_changed(target)
-        if target.ready and target.node_name in self._dormant:
+        if not target.ready:
+            self._looked.pop(target.node_name, None)
+        elif target.node_name in self._dormant and self._is_due(target.node_name):
             self.queue.add((target.node_name, "", ""))
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:

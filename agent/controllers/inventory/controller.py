@@ -9,7 +9,6 @@ so. A target that is this very cluster has what its pods need. Of service accoun
 is published: none will be missing.
 """
 
-import contextlib
 import logging
 import time
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, TARGET_KINDS, Kind
 from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
-from agent.clusters.rights import missing
+from agent.clusters.rights import granted
 from agent.clusters.target import Target
 from agent.controllers.inventory.decide import CONDITION, FIELDS, Inventory, TargetContents, decide
 from agent.kube.errors import Forbidden, KubeError
@@ -61,12 +60,10 @@ class Following:
 
 
 async def _granted(target: Target) -> list[str]:
-    kinds = []
-    for kind in _KINDS:
-        with contextlib.suppress(Forbidden):
-            if not await missing(target, kind, ("create",)):
-                kinds.append(kind.plural)
-    return kinds
+    try:
+        return [kind.plural for kind in await granted(target, _KINDS, "create")]
+    except Forbidden:
+        return []
 
 
 if TYPE_CHECKING:

@@ -87,7 +87,8 @@ class TargetSecretRoom(Controller[Key]):
             secret = Object(SECRETS, await self._client.get_raw(SECRETS, key[1], key[0]))
             if not secret.deleting:
                 finalizers = [name for name in secret.finalizers if name != names.FINALIZER_DRAIN]
-                await self._patch(secret, [*finalizers, names.FINALIZER_DRAIN], "true")
+                # Known at once, or what wakes us next would have it put again.
+                self._held.absorb(await self._patch(secret, [*finalizers, names.FINALIZER_DRAIN], "true"))
         except (NotFound, Forbidden):
             # A Secret that we may read but not change does its work without our finalizer.
             pass
@@ -97,7 +98,7 @@ class TargetSecretRoom(Controller[Key]):
         with contextlib.suppress(NotFound):
             await self._patch(secret, rest, None)
 
-    async def _patch(self, secret: Object, finalizers: list[str], label: str | None) -> None:
+    async def _patch(self, secret: Object, finalizers: list[str], label: str | None) -> bytes:
         body = {
             "metadata": {
                 "resourceVersion": secret.version,
@@ -105,7 +106,7 @@ class TargetSecretRoom(Controller[Key]):
                 "labels": {names.LABEL_TARGET_SECRET: label},
             }
         }
-        await self._client.patch_raw(SECRETS, secret.name, body, secret.namespace)
+        return await self._client.patch_raw(SECRETS, secret.name, body, secret.namespace)
 
 
 def _referred(target: Object) -> list[Key]:

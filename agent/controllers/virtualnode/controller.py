@@ -43,6 +43,8 @@ FREE_SECONDS = 10.0
 _RETIRE_SECONDS = 1.0
 ANOTHERS_SECONDS = 300.0
 """For so long a node that another agent has made may be without a Target: who swaps agents applies it again."""
+_TOLD_SECONDS = 5.0
+"""For so long the watch may take to tell that a node is gone; then it is deleted again."""
 _VERSION_LIMIT = 100
 _UNSYNCED_SECONDS = 0.1
 
@@ -61,6 +63,8 @@ class VirtualNodeRoom(Controller[Key]):
         self._missing_since: dict[Key, datetime] = {}
         self._anothers_since: dict[Key, float] = {}
         """Targets that are not there, and whose node another agent has made, since when."""
+        self._retired: dict[Key, tuple[str, float]] = {}
+        """UIDs of nodes that were deleted, and when: the watch tells moments later that they are gone."""
         self._summaries: dict[Key, tuple[Informer, Callable[[], None]]] = {}
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self._real = deps.local.informer(NODES, labels=REAL)
@@ -86,9 +90,12 @@ class VirtualNodeRoom(Controller[Key]):
         if target is None:
             self._missing_since.pop(key, None)
             self._free.pop(key, None)
-            left = self._kept_for(key, node) if node is not None else 0.0
-            return left or (await self._retire(key, node) if node is not None else None)
+            if node is None:
+                self._retired.pop(key, None)
+                return None
+            return self._kept_for(key, node) or self._is_gone_in(key, node) or await self._retire(key, node)
         self._anothers_since.pop(key, None)
+        self._retired.pop(key, None)
         connected = self._deps.targets.get(key)
         if connected is not None and connected.ready and key not in self._versions:
             await self._ask_version(connected)
@@ -208,7 +215,13 @@ class VirtualNodeRoom(Controller[Key]):
             return _RETIRE_SECONDS
         with contextlib.suppress(NotFound, Conflict), self._nodes.vanished.noticed(node.key, node.uid):
             await self._client.delete(NODES, node.name, uid=node.uid)
-        return None
+        self._retired[key] = (node.uid, time.monotonic())
+        return _TOLD_SECONDS
+
+    def _is_gone_in(self, key: Key, node: Object) -> float:
+        """In how many seconds to look again at a node that was just deleted; 0 for one that was not."""
+        uid, at = self._retired.get(key, ("", 0.0))
+        return max(0.0, at + _TOLD_SECONDS - time.monotonic()) if uid == node.uid else 0.0
 
     async def _delete_pod(self, pod: Object) -> None:
         with contextlib.suppress(NotFound, Conflict):

@@ -6,6 +6,7 @@ Whether a target is away makes no difference: its pods would be evicted, with de
 Every replica of the agent runs this room, leading or not, and writes a lease only when no other has done so meanwhile.
 """
 
+import contextlib
 import logging
 import time
 from dataclasses import dataclass
@@ -13,10 +14,10 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import LEASES, NODES
-from agent.base.clock import Clock, micro_stamp
+from agent.base.clock import Clock, micro_stamp, parse
 from agent.clusters.cluster import Cluster
 from agent.controllers.virtualnode.controller import VIRTUAL, target_of
-from agent.kube.errors import Conflict, KubeError, NotFound
+from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
 from agent.settings import Settings
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 _PATIENCE = 1.25
 """A replica that only looks does so at longer intervals, so that the one that renews has surely done so in between."""
 
+_NEW_SECONDS = 5.0
 _RETRY_SECONDS = 2.0
 """No growing delays: a lease that runs out costs more than a request."""
 
@@ -83,6 +85,10 @@ class NodeLeaseRoom(Controller[Key]):
 
     async def _keep(self, node: Object, seen: _Seen | None) -> _Seen:
         """Renew the lease, unless it has changed since it was last seen: then somebody else keeps it."""
+        if seen is None and self._is_new(node):
+            # There is one already where another replica was faster, or an earlier node of this name had one.
+            with contextlib.suppress(AlreadyExists):
+                return _Seen(node.uid, await self._write(node, ""), time.monotonic(), ours=True)
         version = seen.version if seen is not None and seen.ours else await self._version(node.name)
         if seen is None or version in ("", seen.version):
             try:
@@ -95,6 +101,11 @@ class NodeLeaseRoom(Controller[Key]):
             except Conflict:
                 version = await self._version(node.name)
         return _Seen(node.uid, version, time.monotonic(), ours=False)
+
+    def _is_new(self, node: Object) -> bool:
+        """Whether it has no lease yet, in all likelihood."""
+        made = parse(node.decode()["metadata"]["creationTimestamp"])
+        return (self._clock.now() - made).total_seconds() < _NEW_SECONDS
 
     async def _version(self, name: str) -> str:
         """The lease's resource version, empty when there is none."""
