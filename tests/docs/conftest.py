@@ -17,9 +17,9 @@ from tests.docs.shell import Shell
 QUICK_START = [block.text for block in blocks(DOCS / "quickstart.md", "sh")]
 FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not block.mark]
 _HERE = Path(__file__).parent
-SOON = "sandbox up --join --agent-flag=--discovery-interval=2s --agent-flag=--moves"
-"""Readers wait for minutes until their agents see that there are Placements, and start them as a page wants; tests do
-neither."""
+SOON = "sandbox up --join --agent-flag=--discovery-interval=2s --agent-flag=--moves --agent-flag=--withdraw=1s"
+"""Readers wait for minutes until their agents see that there are Placements, and for seconds with each pod that moves,
+and start them as a page wants; tests do none of that."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
