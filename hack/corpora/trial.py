@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,8 @@ QUIET_SECONDS = 5.0
 """A plain cluster that waits for something has come to rest when nothing changes for so long."""
 STEADY_SECONDS = 0.6
 """The same of one that waits for nothing."""
-_PAUSE_SECONDS = 0.7
+_PAUSE_SECONDS, _LONGEST_SECONDS, _SLOWER = 0.7, 2.1, 1.25
+"""Between two looks, which become rarer: each reads some hundred lists."""
 _MADE_BY_CONTROLLERS = (PODS.plural, "replicasets", "jobs", ENDPOINT_SLICES.plural, PERSISTENT_VOLUME_CLAIMS.plural)
 
 
@@ -105,6 +106,7 @@ class _Trial:
         deadline = time.monotonic() + self._patience
         seen: tuple[View, View] | None = None
         since = time.monotonic()
+        pauses = _pauses()
         while True:
             plain, elected = looked = await self._views(self._watched())
             if seen is None or (plain.objects, elected.objects) != (seen[0].objects, seen[1].objects):
@@ -117,7 +119,7 @@ class _Trial:
                 found = differences(plain, elected)
                 if over or not found:
                     return found, plain.waits
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(next(pauses))
 
     def _watched(self) -> frozenset[str]:
         return frozenset((*_MADE_BY_CONTROLLERS, *(obj["kind"] for obj in self._file.objects)))
@@ -161,11 +163,12 @@ class _Trial:
 
     async def _waited(self, look: Callable[[], Awaitable[list[str]]]) -> list[str]:
         deadline = time.monotonic() + self._patience
+        pauses = _pauses()
         while True:
             found = await look()
             if not found or time.monotonic() > deadline:
                 return found
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(next(pauses))
 
     async def _unevenly_left(self) -> list[str]:
         plain, elected = await asyncio.gather(*(self._new(place) for place in self._places))
@@ -175,10 +178,12 @@ class _Trial:
         found = []
         for place in self._places:
             found += [f"{place.client.name} keeps {each}" for each in left(await self._new(place))]
-        for contents in (self._ground.source.contents, *self._ground.targets):
+        for contents in self._ground.targets:
             objects = await self._all(contents, since=contents.client)
-            objects += await contents.volumes(self._file.namespaces)
             found += [f"{contents.client.name} keeps {each}" for each in left(objects)]
+        for contents in (self._ground.source.contents, *self._ground.targets):
+            volumes = await contents.volumes(self._file.namespaces)
+            found += [f"{contents.client.name} keeps {each}" for each in left(volumes)]
         return sorted({*found})
 
     async def _wipe(self, place: Place) -> None:
@@ -193,6 +198,13 @@ class _Trial:
             metadata = obj["metadata"]
             with contextlib.suppress(KubeError):
                 await place.client.delete(kind, metadata["name"], metadata.get("namespace"), propagation="Background")
+
+
+def _pauses() -> Iterator[float]:
+    pause = _PAUSE_SECONDS
+    while True:
+        yield pause
+        pause = min(pause * _SLOWER, _LONGEST_SECONDS)
 
 
 def _uid(obj: Raw) -> str:

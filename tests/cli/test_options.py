@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,7 +119,14 @@ def test_a_kubeconfig_or_a_context_counts_more_than_the_pod_that_a_command_runs_
         connection("", "")
 
 
-@pytest.mark.parametrize("verb", [("targets",), ("top", "--once"), ("drain", "us")], ids=lambda verb: verb[0])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        pytest.param(("targets",), id="targets"),
+        pytest.param(("top", "--once"), id="top", marks=pytest.mark.seldom),
+        pytest.param(("drain", "us"), id="drain", marks=pytest.mark.seldom),
+    ],
+)
 async def test_who_interrupts_a_command_sees_no_stack(verb: tuple[str, ...], tmp_path: Path) -> None:
     asked = asyncio.Event()
 
@@ -147,7 +153,7 @@ async def test_who_interrupts_a_command_sees_no_stack(verb: tuple[str, ...], tmp
 
 
 @pytest.mark.parametrize("words", ["targets --context u", "join --target-context u", "leave --target-context u"])
-def test_names_of_contexts_are_completed(words: str, tmp_path: Path) -> None:
+async def test_names_of_contexts_are_completed(words: str, tmp_path: Path) -> None:
     files = []
     for name in ("cd", "us", "uk"):
         files.append(tmp_path / name)
@@ -158,9 +164,8 @@ def test_names_of_contexts_are_completed(words: str, tmp_path: Path) -> None:
         "COMP_WORDS": f"flotilla {words}",
         "COMP_CWORD": "3",
     }
-    command = [str(Path(sys.executable).parent / "flotilla")]
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["uk", "us"]
+    code, output, errors = await flotilla(**environment)
+    assert (code, output.split(), errors) == (0, ["uk", "us"], "")
 
 
 async def test_help_knows_every_verb_and_a_command_loads_no_other() -> None:

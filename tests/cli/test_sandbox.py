@@ -1,15 +1,13 @@
-"""`flotilla sandbox`, as it is typed."""
+"""`flotilla sandbox`, as it is typed; what comes up is looked at in tests/sandbox/test_sandbox.py."""
 
 import asyncio
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from agent.sandbox import Sandbox, process
+from agent.sandbox import process
 from agent.sandbox.plan import identity
 from tests.cli.command import call
 from tests.waiting import until
@@ -17,31 +15,6 @@ from tests.waiting import until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 COMMAND = (sys.executable, "-m", "agent.cli", "sandbox")
-
-
-def test_up_status_up_again_and_down(tmp_path: Path) -> None:
-    directory = ("--dir", str(tmp_path / "sandbox"))
-    up = ("up", *directory, "--clusters", "one", "--nodes", "kwok:1", "--no-agents", "--candidate-scheduler")
-    try:
-        # What it starts outlives the process.
-        ended = subprocess.run((*COMMAND, *up), capture_output=True, text=True)
-        wrote = f"one: export KUBECONFIG={tmp_path}/sandbox/one/kubeconfig\n"
-        assert (ended.returncode, ended.stdout) == (0, wrote)
-        assert "cluster one: ready at https://" in ended.stderr
-        code, output, _ = call("sandbox", "status", *directory)
-        assert code == 0
-        assert "candidate-scheduler" in output
-        asyncio.run(Sandbox.open(tmp_path / "sandbox").kill("one", "kwok"))
-        code, output, _ = call("sandbox", "status", *directory, "-o", "json")
-        assert code == 1
-        assert {line["process"] for line in json.loads(output) if line["state"] == "dead"} == {"kwok"}
-        assert call("sandbox", *up)[1].startswith("already up; started again: one/kwok\n")
-        assert call("sandbox", *up)[1].startswith("already up; everything runs\n")
-    finally:
-        code, output, _ = call("sandbox", "down", *directory)
-    assert (code, output) == (0, "down\n")
-    assert os.listdir(tmp_path) == []
-    assert call("sandbox", "down", *directory)[:2] == (0, f"there is no sandbox in {tmp_path}/sandbox\n")
 
 
 async def test_an_interrupt_takes_down_what_was_started(tmp_path: Path) -> None:

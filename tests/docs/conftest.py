@@ -1,5 +1,6 @@
 """One sandbox for all commands of the documentation, started and ended by the documented commands themselves."""
 
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,14 +10,24 @@ import pytest_asyncio
 from agent.sandbox import Sandbox, binaries
 from agent.sandbox.objects import REPOSITORY
 from agent.sandbox.progress import Silent
+from tests.docs.forked import forking
 from tests.docs.pages import DOCS, README, blocks
 from tests.docs.shell import Shell
 
 QUICK_START = [block.text for block in blocks(DOCS / "quickstart.md", "sh")]
 FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not block.mark]
-SOON = "sandbox up --join --agent-flag=--discovery-interval=2s --agent-flag=--moves"
-"""Readers wait for minutes until their agents see that there are Placements, and start them as a page wants; tests do
-neither."""
+_HERE = Path(__file__).parent
+SOON = "sandbox up --join --agent-flag=--discovery-interval=2s --agent-flag=--moves --agent-flag=--withdraw=1s"
+"""Readers wait for minutes until their agents see that there are Placements, and for seconds with each pod that moves,
+and start them as a page wants; tests do none of that."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs the sandbox is the last of this folder, so that its clusters run no longer than needed."""
+    ours = [number for number, item in enumerate(items) if item.path.parent == _HERE]
+    ordered = sorted((items[number] for number in ours), key=lambda item: bool(item.get_closest_marker("cluster")))
+    for number, item in zip(ours, ordered, strict=True):
+        items[number] = item
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -25,10 +36,12 @@ async def shell(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shell
     folder = tmp_path_factory.mktemp("docs")
     shell = Shell(checkout(folder / "flotilla"), await programs(folder / "programs"))
     try:
+        # By the entry point itself.
         await shell.run(FIRST_STEPS.replace("sandbox up --join", SOON))
-        yield shell
-        await shell.run(QUICK_START[-1])
-        await shell.run(THE_END)
+        async with forking(shell.folder / ".venv/bin/flotilla"):
+            yield shell
+            await shell.run(QUICK_START[-1])
+            await shell.run(THE_END)
         assert not (shell.folder / ".sandbox").exists()
     finally:
         await Sandbox(shell.folder / ".sandbox").down()
@@ -36,8 +49,10 @@ async def shell(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shell
 
 def checkout(folder: Path) -> Path:
     """What a reader has before them; a sandbox that somebody has in the real one is not touched."""
-    (folder / "hack").mkdir(parents=True)
-    for name in (".venv", "charts", "docs"):
+    for name in ("hack", ".venv/bin"):
+        (folder / name).mkdir(parents=True)
+    programs = (f".venv/bin/{program.name}" for program in Path(sys.executable).parent.iterdir())
+    for name in ("charts", "docs", ".venv/lib", ".venv/pyvenv.cfg", *programs):
         (folder / name).symlink_to(REPOSITORY / name)
     setup = folder / "hack" / "setup"
     setup.write_text(f'#!/bin/sh\nexec "{REPOSITORY}/hack/setup" "$@"\n')

@@ -6,10 +6,13 @@ There are two, each for several tests. The last test of each takes it down.
 import asyncio
 import base64
 import contextlib
+import json
 import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from agent.kube.errors import Forbidden
 from agent.kube.session import Session
 from agent.sandbox import Cluster, Sandbox, SandboxError, blackhole
 from agent.sandbox.objects import connect
+from tests.cli.command import call
 from tests.sandbox.machine import leftovers
 from tests.waiting import gone, until
 
@@ -45,9 +49,11 @@ async def client_of(cluster: Cluster) -> AsyncIterator[Client]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def without_root(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    """One cluster `one`, as users have it who are not root."""
+    """One cluster `one`, as users have it who are not root; the first test brings it up."""
     directory = tmp_path_factory.mktemp("loopback") / "sandbox"
-    sandbox = Sandbox(directory, ["one"], "kwok:2", agents=False, network="loopback", pods_per_node=7)
+    sandbox = Sandbox(
+        directory, ["one"], "kwok:2", agents=False, network="loopback", pods_per_node=7, candidate_scheduler=True
+    )
     yield sandbox
     await sandbox.down()
 
@@ -72,6 +78,33 @@ async def two(two_clusters: Sandbox) -> Sandbox:
     """The same, whole again whatever a test that failed has left of it."""
     await two_clusters.up()
     return two_clusters
+
+
+def typed(verb: str, sandbox: Sandbox) -> list[str]:
+    """A command of `flotilla` for the cluster of those who are not root."""
+    words = ["sandbox", verb, "--dir", str(sandbox.directory)]
+    if verb == "up":
+        words += ["--clusters", "one", "--nodes", "kwok:2", "--no-agents", "--candidate-scheduler"]
+        words += ["--network", "loopback", "--pods-per-node", "7"]
+    return words
+
+
+def test_up_status_and_up_again_as_they_are_typed(without_root: Sandbox) -> None:
+    # What it starts outlives the process.
+    command = (sys.executable, "-m", "agent.cli", *typed("up", without_root))
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == f"one: export KUBECONFIG={without_root.directory}/one/kubeconfig\n"
+    assert "cluster one: ready at https://" in ended.stderr
+    code, output, _ = call(*typed("status", without_root))
+    assert code == 0
+    assert "candidate-scheduler" in output
+    asyncio.run(Sandbox.open(without_root.directory).kill("one", "candidate-scheduler"))
+    code, output, _ = call(*typed("status", without_root), "-o", "json")
+    assert code == 1
+    assert {line["process"] for line in json.loads(output) if line["state"] == "dead"} == {"candidate-scheduler"}
+    assert call(*typed("up", without_root))[1].startswith("already up; started again: one/candidate-scheduler\n")
+    assert call(*typed("up", without_root))[1].startswith("already up; everything runs\n")
 
 
 async def test_a_deployment_runs_and_a_job_completes_in_a_cluster_without_root(without_root: Sandbox) -> None:
@@ -151,9 +184,11 @@ async def test_a_sandbox_that_was_moved_says_where_it_belongs(one: Sandbox, tmp_
         shutil.move(moved, one.directory)
 
 
-async def test_down_leaves_nothing(one: Sandbox) -> None:
-    assert await one.down()
+def test_down_as_it_is_typed_leaves_nothing(one: Sandbox) -> None:
+    assert call(*typed("down", one))[:2] == (0, "down\n")
     assert leftovers(one.directory) == []
+    assert os.listdir(one.directory.parent) == []
+    assert call(*typed("down", one))[:2] == (0, f"there is no sandbox in {one.directory}\n")
 
 
 async def test_other_clusters_than_those_that_are_up_are_refused(two: Sandbox) -> None:

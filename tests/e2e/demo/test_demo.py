@@ -13,6 +13,7 @@ import pytest
 from agent.sandbox import process
 from agent.sandbox.objects import REPOSITORY
 from agent.sandbox.plan import identity
+from tests.cli.command import flotilla
 from tests.sandbox.machine import leftovers
 from tests.waiting import until
 
@@ -20,6 +21,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
 Start = Callable[..., Awaitable[Process]]
+_PROGRAM = "from agent.cli import main; from agent.sandbox.demo import run, steps; {changes}; main()"
+ONE_TARGET = "run.TARGETS = ('us',)"
+FEW_PODS = "steps.PODS, steps.SCALED = 5, 10"
+"""What is different of a demo that costs less: how many clusters and pods there are is no part of what it promises."""
 
 
 @pytest.fixture
@@ -27,8 +32,9 @@ async def start() -> AsyncIterator[Start]:
     """Starts a demo in a directory; one that a test leaves running ends with it."""
     started: list[Process] = []
 
-    async def start(directory: Path, *arguments: str) -> Process:
-        command = (sys.executable, "-m", "agent.cli", "demo", "--dir", str(directory), *arguments)
+    async def start(directory: Path, *arguments: str, changes: str = "") -> Process:
+        program = ("-c", _PROGRAM.format(changes=changes)) if changes else ("-m", "agent.cli")
+        command = (sys.executable, *program, "demo", "--dir", str(directory), *arguments)
         demo = await asyncio.create_subprocess_exec(*command, cwd=REPOSITORY, stdout=PIPE, stderr=STDOUT)
         started.append(demo)
         return demo
@@ -72,7 +78,7 @@ async def test_a_step_that_does_not_come_true_is_named_with_the_reason(
     start: Start, tmp_path: Path, number: signal.Signals, want: list[str]
 ) -> None:
     directory = tmp_path / "demo"
-    demo = await start(directory, "--once", "--patience", "5")
+    demo = await start(directory, "--once", "--patience", "5", changes=ONE_TARGET)
     await read_until(demo, "2. Join them")
     os.kill(int((directory / "cd" / "agent.pid").read_text()), number)
     output, _ = await demo.communicate()
@@ -104,7 +110,7 @@ async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_
     start: Start, tmp_path: Path
 ) -> None:
     directory = tmp_path / "demo"
-    demo = await start(directory)
+    demo = await start(directory, changes=FEW_PODS)
     told = await read_until(demo, "eu/kubeconfig get pods")
     assert "Every step came true" in told
     commands = told.partition("In another terminal:")[2]
@@ -118,10 +124,9 @@ async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_
     assert leftovers(directory) == []
 
 
-async def test_a_directory_that_exists_is_refused_and_left_alone(start: Start, tmp_path: Path) -> None:
+async def test_a_directory_that_exists_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
-    demo = await start(tmp_path, "--once")
-    output, _ = await demo.communicate()
-    assert demo.returncode == 1
-    assert b"choose another --dir" in output
+    code, _, errors = await flotilla("demo", "--once", "--dir", str(tmp_path))
+    assert code == 1
+    assert "choose another --dir" in errors
     assert (tmp_path / "mine").exists()
