@@ -9,7 +9,6 @@ import functools
 import os
 import re
 import shlex
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,14 +104,9 @@ async def releases(sandbox: Sandbox) -> Releases:
         Release(await asyncio.to_thread(previous.checkout, sandbox.directory / "previous"), "old"),
         Release(REPOSITORY, "new"),
     )
-    tree = sandbox.directory / "tree"
-    for release, write in ((found.new, ownimage.write_tree), (found.old, ownimage.write_own)):
-        await asyncio.to_thread(write, tree, release.source)
-        file = sandbox.directory / f"{release.tag}.tar"
-        await sandbox.load(await asyncio.to_thread(ownimage.build_of, tree, file, f"{IMAGE}:{release.tag}"))
-        file.unlink()
-    shutil.rmtree(tree)
-    file, scheduler = sandbox.directory / "scheduler.tar", Path(sandbox.plan.programs["kube-scheduler"])
+    own = {f"{IMAGE}:{release.tag}": release.source for release in (found.old, found.new)}
+    file, scheduler = sandbox.directory / "images.tar", Path(sandbox.plan.programs["kube-scheduler"])
+    await sandbox.load(await asyncio.to_thread(ownimage.build_all, file, own))
     await sandbox.load(await asyncio.to_thread(ownimage.build_program, scheduler, file, f"{SCHEDULER}:v1"))
     file.unlink()
     return found
