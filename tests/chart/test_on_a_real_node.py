@@ -59,6 +59,8 @@ VALUES = {
     "agent.settings.release-after": "3",
 }
 OF = {"one": {"clusterName": "one"}, "two": {"clusterName": "two", "agent.replicas": "1", "webhook.replicas": "1"}}
+LATER: dict[str, dict[str, str]] = {"one": {}, "two": {"metrics.authentication": "true"}}
+"""What an upgrade changes besides."""
 SCRIPT = "echo hello; trap exit TERM; while :; do sleep 1; done"
 PLACES = {"default": ("one", "one"), "there": ("one", "two"), "back": ("two", "one")}
 """Source and target by namespace."""
@@ -223,7 +225,7 @@ async def test_two_clusters_from_installation_through_an_upgrade(fleet: Fleet, r
 
     # Every process of a cluster is another one afterwards; the workload is the same. First one side is of this commit.
     for number, cluster in enumerate(OF, 2):
-        await releases.new.apply(fleet, "upgrade", cluster)
+        await releases.new.apply(fleet, "upgrade", cluster, **LATER[cluster])
         assert {uid: count for uid, count in (await delegates(fleet)).items() if uid in before} == before
         await scale(fleet, number)
         await all_run(fleet, {"default": number + 1, "there": number, "back": number})
@@ -324,8 +326,7 @@ async def says_hello(cluster: Cluster, *arguments: str) -> bool:
         return False
 
 
-async def test_metrics_with_authentication_are_for_nobody_without_a_token(fleet: Fleet, releases: Releases) -> None:
-    await releases.new.apply(fleet, "upgrade", "two", **{"metrics.authentication": "true"})
+async def test_metrics_with_authentication_are_for_nobody_without_a_token(fleet: Fleet) -> None:
     client = fleet.clients["two"]
     pods = [pod for pod in await client.list(PODS, NAMESPACE) if "deletionTimestamp" not in pod["metadata"]]
     components = {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in pods}

@@ -126,18 +126,16 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes | BinaryIO) -> None
         archive.addfile(member, file)
 
 
-def build_stock(busybox: str, folder: Path) -> list[Path]:
-    """Files of the stock images: what holds a pod together, and busybox with all its programs."""
+def build_stock(busybox: str, folder: Path) -> Path:
+    """A file of the stock images: what holds a pod together, and busybox with all its programs."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         tree = Path(temporary)
         busybox_tree(busybox, tree)
         path = {"PATH": "/bin"}
-        shell = Start(command=("sh",), environment=path)
         pause = Start(entrypoint=("/bin/sh", "-c", _PAUSE), environment=path)
-        return [
-            build(tree, folder / "pause.tar", PAUSE_IMAGE, pause),
-            build(tree, folder / "busybox.tar", BUSYBOX_IMAGE, shell),
-        ]
+        shell = Start(command=("sh",), environment=path)
+        stock = [Image(PAUSE_IMAGE, (tree,), pause), Image(BUSYBOX_IMAGE, (tree,), shell)]
+        return build_all(stock, folder / "stock.tar")
 
 
 def names(file: Path) -> list[str]:
