@@ -116,11 +116,14 @@ def build(file: Path, name: str, source: Path = REPOSITORY) -> Path:
     return build_all(file, {name: source})
 
 
-def build_all(file: Path, sources: Mapping[str, Path]) -> Path:
-    """The same of several checkouts, by name: what is not theirs is one layer for all. Raises SandboxError."""
+def build_all(file: Path, sources: Mapping[str, Path], base: Path | None = None) -> Path:
+    """The same of several checkouts, by name: what is not theirs is one layer for all. Raises SandboxError.
+
+    :param base: what `write_base` has made, if it is there already
+    """
     start = images.Start(ENTRYPOINT, COMMAND, ENVIRONMENT, user=USER)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-        base = write_base(Path(folder) / "base")
+        base = base or write_base(Path(folder) / "base")
         own = [write_own(Path(folder) / str(number), source) for number, source in enumerate(sources.values())]
         named = zip(sources, own, strict=True)
         return images.build_all([images.Image(name, (base, tree), start) for name, tree in named], file)

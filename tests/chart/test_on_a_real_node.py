@@ -41,6 +41,7 @@ from tests.cli import command
 from tests.docs.pages import DOCS
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
+from tests.sandbox import ownbase
 from tests.sandbox.realnode.conftest import kubectl, why_not
 from tests.waiting import until
 from webhook.configurations import PATH_VALIDATE
@@ -100,7 +101,7 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def releases(sandbox: Sandbox) -> Releases:
+async def releases(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Releases:
     """Both, with their images on the nodes."""
     found = Releases(
         Release(await asyncio.to_thread(previous.checkout, sandbox.directory / "previous"), "old"),
@@ -108,7 +109,8 @@ async def releases(sandbox: Sandbox) -> Releases:
     )
     own = {f"{IMAGE}:{release.tag}": release.source for release in (found.old, found.new)}
     file, scheduler = sandbox.directory / "images.tar", Path(sandbox.plan.programs["kube-scheduler"])
-    await sandbox.load(await asyncio.to_thread(ownimage.build_all, file, own))
+    base = await asyncio.to_thread(ownbase.shared, tmp_path_factory)
+    await sandbox.load(await asyncio.to_thread(ownimage.build_all, file, own, base))
     await sandbox.load(await asyncio.to_thread(ownimage.build_program, scheduler, file, f"{SCHEDULER}:v1"))
     file.unlink()
     return found
