@@ -5,6 +5,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+PAUSE_SECONDS = 0.5
+"""Of doubles that look at API servers again and again: each look is some dozen requests."""
+
 
 @contextlib.asynccontextmanager
 async def background(work: Any) -> AsyncIterator[None]:

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import tomllib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +71,11 @@ class _Place:
 
 def write_tree(folder: Path, source: Path = REPOSITORY) -> Path:
     """Make the tree of a checkout in an empty or missing folder. Raises SandboxError when something is missing."""
+    return write_own(write_base(folder), source)
+
+
+def write_base(folder: Path) -> Path:
+    """The same without our own packages, which is the same for all checkouts and takes ten times as long to make."""
     place = _Place(folder)
     try:
         for path in (place.programs, place.libraries, folder / "etc", folder / "tmp"):
@@ -79,7 +84,7 @@ def write_tree(folder: Path, source: Path = REPOSITORY) -> Path:
         (folder / "tmp").chmod(0o1777)
         (folder / "etc/passwd").write_text(_PASSWD)
         shutil.copytree(sysconfig.get_path("stdlib"), place.python, ignore=_NOT_NEEDED)
-        _write_packages(place, source)
+        _write_packages(place)
         _write_programs(place)
         _write_libraries(place)
         _compile(place.root, place.python)
@@ -89,15 +94,17 @@ def write_tree(folder: Path, source: Path = REPOSITORY) -> Path:
 
 
 def write_own(folder: Path, source: Path) -> Path:
-    """Put another checkout's packages in the place of those in a tree: all else takes ten times as long to make.
+    """Put a checkout's packages into a tree, in the place of those that are there, or into a folder for a layer.
 
     Raises SandboxError when something is missing.
     """
     packages = _Place(folder).packages
     try:
         for package in _OWN:
-            shutil.rmtree(packages / package)
-        _copy_own(packages, source)
+            if (packages / package).exists():
+                shutil.rmtree(packages / package)
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source / package, packages / package, ignore=ignored)
         _compile(folder, *(packages / package for package in _OWN))
     except (OSError, subprocess.CalledProcessError) as error:
         raise SandboxError(f"our own image cannot be made: {error}") from error
@@ -106,13 +113,20 @@ def write_own(folder: Path, source: Path) -> Path:
 
 def build(file: Path, name: str, source: Path = REPOSITORY) -> Path:
     """Our own image, as a checkout has it, in a file that nodes import. Raises SandboxError."""
+    return build_all(file, {name: source})
+
+
+def build_all(file: Path, sources: Mapping[str, Path], base: Path | None = None) -> Path:
+    """The same of several checkouts, by name: what is not theirs is one layer for all. Raises SandboxError.
+
+    :param base: what `write_base` has made, if it is there already
+    """
+    start = images.Start(ENTRYPOINT, COMMAND, ENVIRONMENT, user=USER)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-        return build_of(write_tree(Path(folder), source), file, name)
-
-
-def build_of(tree: Path, file: Path, name: str) -> Path:
-    """The same of a tree that is there."""
-    return images.build(tree, file, name, images.Start(ENTRYPOINT, COMMAND, ENVIRONMENT, user=USER))
+        base = base or write_base(Path(folder) / "base")
+        own = [write_own(Path(folder) / str(number), source) for number, source in enumerate(sources.values())]
+        named = zip(sources, own, strict=True)
+        return images.build_all([images.Image(name, (base, tree), start) for name, tree in named], file)
 
 
 def build_program(program: Path, file: Path, name: str) -> Path:
@@ -167,7 +181,7 @@ def requirements(distribution: str, extras: Collection[str]) -> Iterator[str]:
             yield name[0]
 
 
-def _write_packages(place: _Place, source: Path) -> None:
+def _write_packages(place: _Place) -> None:
     place.packages.mkdir()
     for name in distributions():
         distribution = importlib.metadata.distribution(name)
@@ -177,12 +191,6 @@ def _write_packages(place: _Place, source: Path) -> None:
                 target = place.packages / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(str(distribution.locate_file(file)), target)
-    _copy_own(place.packages, source)
-
-
-def _copy_own(packages: Path, source: Path) -> None:
-    for package in _OWN:
-        shutil.copytree(source / package, packages / package, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def _compile(root: Path, *folders: Path) -> None:
@@ -228,11 +236,8 @@ def _copy_libraries(place: _Place, libraries: Iterable[str]) -> None:
 
 def _shared(binaries: Iterable[Path]) -> set[str]:
     """Shared libraries of all of these, the loader among them; none of static ones."""
-    found: set[str] = set()
-    for binary in binaries:
-        listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
-        found |= set(_LIBRARY.findall(listed))
-    return found
+    listed = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=False).stdout
+    return set(_LIBRARY.findall(listed))
 
 
 def _version() -> str:

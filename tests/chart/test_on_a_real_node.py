@@ -9,7 +9,6 @@ import functools
 import os
 import re
 import shlex
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +41,7 @@ from tests.cli import command
 from tests.docs.pages import DOCS
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
+from tests.sandbox import ownbase
 from tests.sandbox.realnode.conftest import kubectl, why_not
 from tests.waiting import until
 from webhook.configurations import PATH_VALIDATE
@@ -60,6 +60,8 @@ VALUES = {
     "agent.settings.release-after": "3",
 }
 OF = {"one": {"clusterName": "one"}, "two": {"clusterName": "two", "agent.replicas": "1", "webhook.replicas": "1"}}
+LATER: dict[str, dict[str, str]] = {"one": {}, "two": {"metrics.authentication": "true"}}
+"""What an upgrade changes besides."""
 SCRIPT = "echo hello; trap exit TERM; while :; do sleep 1; done"
 PLACES = {"default": ("one", "one"), "there": ("one", "two"), "back": ("two", "one")}
 """Source and target by namespace."""
@@ -99,20 +101,16 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def releases(sandbox: Sandbox) -> Releases:
+async def releases(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Releases:
     """Both, with their images on the nodes."""
     found = Releases(
         Release(await asyncio.to_thread(previous.checkout, sandbox.directory / "previous"), "old"),
         Release(REPOSITORY, "new"),
     )
-    tree = sandbox.directory / "tree"
-    for release, write in ((found.new, ownimage.write_tree), (found.old, ownimage.write_own)):
-        await asyncio.to_thread(write, tree, release.source)
-        file = sandbox.directory / f"{release.tag}.tar"
-        await sandbox.load(await asyncio.to_thread(ownimage.build_of, tree, file, f"{IMAGE}:{release.tag}"))
-        file.unlink()
-    shutil.rmtree(tree)
-    file, scheduler = sandbox.directory / "scheduler.tar", Path(sandbox.plan.programs["kube-scheduler"])
+    own = {f"{IMAGE}:{release.tag}": release.source for release in (found.old, found.new)}
+    file, scheduler = sandbox.directory / "images.tar", Path(sandbox.plan.programs["kube-scheduler"])
+    base = await asyncio.to_thread(ownbase.shared, tmp_path_factory)
+    await sandbox.load(await asyncio.to_thread(ownimage.build_all, file, own, base))
     await sandbox.load(await asyncio.to_thread(ownimage.build_program, scheduler, file, f"{SCHEDULER}:v1"))
     file.unlink()
     return found
@@ -229,7 +227,7 @@ async def test_two_clusters_from_installation_through_an_upgrade(fleet: Fleet, r
 
     # Every process of a cluster is another one afterwards; the workload is the same. First one side is of this commit.
     for number, cluster in enumerate(OF, 2):
-        await releases.new.apply(fleet, "upgrade", cluster)
+        await releases.new.apply(fleet, "upgrade", cluster, **LATER[cluster])
         assert {uid: count for uid, count in (await delegates(fleet)).items() if uid in before} == before
         await scale(fleet, number)
         await all_run(fleet, {"default": number + 1, "there": number, "back": number})
@@ -330,8 +328,7 @@ async def says_hello(cluster: Cluster, *arguments: str) -> bool:
         return False
 
 
-async def test_metrics_with_authentication_are_for_nobody_without_a_token(fleet: Fleet, releases: Releases) -> None:
-    await releases.new.apply(fleet, "upgrade", "two", **{"metrics.authentication": "true"})
+async def test_metrics_with_authentication_are_for_nobody_without_a_token(fleet: Fleet) -> None:
     client = fleet.clients["two"]
     pods = [pod for pod in await client.list(PODS, NAMESPACE) if "deletionTimestamp" not in pod["metadata"]]
     components = {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in pods}

@@ -117,10 +117,9 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
     async with Sandbox(directory, CLUSTERS, "real:1+kwok:3", agents=False) as sandbox:
         await asyncio.gather(*(clear(cluster) for cluster in sandbox.clusters))
         old = await asyncio.to_thread(previous.checkout, directory / "old", before)
-        for tag, source in (("old", old), ("new", REPOSITORY)):
-            file = directory / f"{tag}.tar"
-            await sandbox.load(await asyncio.to_thread(ownimage.build, file, f"{IMAGE}:{tag}", source))
-            file.unlink()
+        file, sources = directory / "images.tar", {f"{IMAGE}:old": old, f"{IMAGE}:new": REPOSITORY}
+        await sandbox.load(await asyncio.to_thread(ownimage.build_all, file, sources))
+        file.unlink()
         await asyncio.gather(*(apply(sandbox, "install", name, "old") for name in CLUSTERS))
         yield sandbox
 

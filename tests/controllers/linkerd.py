@@ -8,7 +8,7 @@ from typing import Any
 from agent.api.kinds import LINKERD_LINKS, SERVICES, Kind
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
-from tests.background import background
+from tests.background import PAUSE_SECONDS, background
 
 Raw = dict[str, Any]
 
@@ -43,7 +43,7 @@ class Linkerd:
                 with contextlib.suppress(Conflict, NotFound):
                     for each in await client.list(LINKERD_LINKS, self.namespace):
                         await self._follow(name, client, each)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _follow(self, name: str, client: Client, link: Raw) -> None:
         there = self.clusters.get(link["spec"]["targetClusterName"])

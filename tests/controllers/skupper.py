@@ -18,7 +18,7 @@ from agent.api.kinds import (
 )
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
-from tests.background import background
+from tests.background import PAUSE_SECONDS, background
 
 Raw = dict[str, Any]
 
@@ -73,7 +73,7 @@ class Skupper:
                     keys = {key for each in sites for key in offered[each]}
                     for listener in await client.list(LISTENERS, self.namespace):
                         await self._listener(client, name, listener, keys)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _connectors(self, name: str) -> set[str]:
         found = set()

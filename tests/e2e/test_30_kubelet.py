@@ -41,7 +41,9 @@ from tests.runtime.test_health import free_port
 pytestmark = [pytest.mark.realnodes]
 
 Raw = dict[str, Any]
-FILE_BYTES = 100 << 20
+FILE_BYTES = 32 << 20
+WITH_EACH = pytest.mark.parametrize("kubectl", ["of the sandbox", "of the machine"], indirect=True)
+"""Where versions differ, and one test for each way of streaming; all others with the machine's are seldom."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -66,7 +68,7 @@ def one(fleet: Fleet, place: str) -> Kubectl:
     return Kubectl(fleet.sandbox.plan.programs["kubectl"], fleet.sandbox["cd"].kubeconfig, place)
 
 
-@pytest.fixture(params=["of the sandbox", "of the machine"])
+@pytest.fixture(params=["of the sandbox", pytest.param("of the machine", marks=pytest.mark.seldom)])
 def kubectl(request: pytest.FixtureRequest, one: Kubectl) -> Kubectl:
     """One after the other; the machine's may be of an older version."""
     if request.param == "of the sandbox":
@@ -77,6 +79,7 @@ def kubectl(request: pytest.FixtureRequest, one: Kubectl) -> Kubectl:
     return replace(one, program=other)
 
 
+@WITH_EACH
 async def test_logs_with_every_option(kubectl: Kubectl) -> None:
     everything = "".join(f"line {number}\n" for number in range(20))
     assert (await kubectl("logs", "web", "-c", "web")).startswith(everything)
@@ -105,6 +108,7 @@ async def test_what_a_container_says_comes_as_it_is_said(kubectl: Kubectl, verb:
     await process.communicate()
 
 
+@WITH_EACH
 async def test_exec_has_streams_and_exit_codes(kubectl: Kubectl) -> None:
     script = "cat; echo wrong >&2; exit 7"
     code, output, errors = await kubectl.run("exec", "-i", "web", "-c", "side", "--", "sh", "-c", script, stdin=b"in")
@@ -153,6 +157,7 @@ async def test_attach_talks_to_the_process_of_the_container(kubectl: Kubectl) ->
     await process.communicate()
 
 
+@WITH_EACH
 async def test_ports_are_forwarded_for_many_connections(kubectl: Kubectl) -> None:
     ports = [free_port(), free_port()]
     process = await kubectl.start("port-forward", "pod/web", f"{ports[0]}:8080", f"{ports[1]}:8081")
@@ -244,6 +249,7 @@ async def test_a_container_to_debug_it_with_may_have_a_terminal(one: Kubectl) ->
         await process.wait()
 
 
+@WITH_EACH
 async def test_a_copy_to_debug_it_with_runs_in_a_target_as_the_pod_does(kubectl: Kubectl, fleet: Fleet) -> None:
     """kubectl 1.36 leaves annotations out, older ones copy them."""
     namespace, name = kubectl.namespace, f"web-{secrets.token_hex(2)}"
@@ -279,7 +285,7 @@ async def test_a_pod_that_has_no_node_yet_says_so(one: Kubectl, fleet: Fleet) ->
 
 async def test_a_long_log_goes_through_in_constant_memory(one: Kubectl, fleet: Fleet) -> None:
     """Of 1 GiB with FLOTILLA_LOG_MIB=1024."""
-    size = int(os.environ.get("FLOTILLA_LOG_MIB", "128")) << 20
+    size = int(os.environ.get("FLOTILLA_LOG_MIB", "64")) << 20
     await fleet.source.create(PODS, chatty(size), one.namespace)
     await fleet.until("it has said all", lambda: is_said(fleet, one.namespace), about=one.namespace, seconds=200)
     agent = fleet.sandbox["cd"].pid("agent")

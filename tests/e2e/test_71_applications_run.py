@@ -76,7 +76,7 @@ async def placing(fleet: Fleet) -> AsyncIterator[None]:
 async def hub(fleet: Fleet, placing: None) -> AsyncIterator[None]:
     """The namespace of P2CODE's scheduler, its set with both targets, its account, and the images of the example."""
     async with contextlib.AsyncExitStack() as stack:
-        await asyncio.gather(*(_load(fleet, name) for name in STARTS))
+        await _load(fleet)
         await stack.enter_async_context(fleet.namespace((), name=HOME))
         for cluster in DISTRIBUTIONS:
             await fleet.clients[cluster].create(NAMESPACES, manifests.namespace(DEMO, enabled=False))
@@ -88,19 +88,21 @@ async def hub(fleet: Fleet, placing: None) -> AsyncIterator[None]:
         yield
 
 
-async def _load(fleet: Fleet, name: str) -> None:
-    """Make one image, and have every node know it."""
+async def _load(fleet: Fleet) -> None:
+    """Make the images, which are the same but for what they start and the frontend's page; every node knows them."""
     with tempfile.TemporaryDirectory() as folder:
-        tree, file = Path(folder) / "tree", Path(folder) / f"{name}.tar"
+        tree, more = Path(folder) / "tree", Path(folder) / "more"
         tree.mkdir()
         images.busybox_tree(fleet.sandbox.plan.programs["busybox"], tree)
-        page = tree / "www" / "cgi-bin" / "index.cgi"
-        if name == "hello-frontend":
-            page.parent.mkdir(parents=True)
-            page.write_text(FRONTEND)
-            page.chmod(0o755)
-        start = images.Start(("/bin/sh", "-c", STARTS[name]), environment={"PATH": "/bin"})
-        await fleet.sandbox.load(images.build(tree, file, _image(name), start))
+        page = more / "www" / "cgi-bin" / "index.cgi"
+        page.parent.mkdir(parents=True)
+        page.write_text(FRONTEND)
+        page.chmod(0o755)
+        made = []
+        for name, script in STARTS.items():
+            start = images.Start(("/bin/sh", "-c", script), environment={"PATH": "/bin"})
+            made.append(images.Image(_image(name), (tree, more) if name == "hello-frontend" else (tree,), start))
+        await fleet.sandbox.load(images.build_all(made, Path(folder) / "images.tar"))
 
 
 def _image(name: str) -> str:

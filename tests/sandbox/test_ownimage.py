@@ -12,6 +12,7 @@ import pytest
 
 from agent.sandbox import ownimage
 from agent.sandbox.objects import REPOSITORY
+from tests.sandbox.ownbase import shared
 
 EXPRESSION = """
 from agent.scheduling.placing.celexpr import compile_expression
@@ -21,7 +22,10 @@ print("It is", compile_expression('quantity("1").isLessThan(quantity("2"))').mat
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ownimage.write_tree(tmp_path_factory.mktemp("image"))
+    """As `write_tree` makes it; what is not ours is linked, as others build images of it."""
+    folder = tmp_path_factory.mktemp("image") / "tree"
+    shutil.copytree(shared(tmp_path_factory), folder, symlinks=True, copy_function=os.link)
+    return ownimage.write_own(folder, REPOSITORY)
 
 
 def test_packages_for_development_stay_outside() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _KILL_SECONDS = 20.0
 _IMPORT_SECONDS = 20.0
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.1
 
 
 def clients(cluster: ClusterPlan) -> Mapping[str, tuple[str, str]]:
@@ -56,9 +56,8 @@ async def boot(runner: "Runner") -> None:
     await runner.wait("its file system", lambda: asyncio.to_thread((root / machine.UP).exists), NODE)
     runner.start(CONTAINERD)
     await runner.wait("its socket", lambda: _answers(root / containerd.SOCKET.lstrip("/")), CONTAINERD, NODE)
-    if not all([await has_image(runner, name) for name in images.STOCK]):
-        for file in images.build_stock(runner.plan.programs["busybox"], runner.directory / "node"):
-            await load(runner, file)
+    if await _lacks(runner, images.STOCK):
+        await load(runner, images.build_stock(runner.plan.programs["busybox"], runner.directory / "node"))
 
 
 def start(runner: "Runner") -> None:
@@ -109,16 +108,18 @@ async def load(runner: "Runner", file: Path) -> None:
         await _ctr(runner, "images", "import", "--snapshotter", snapshotter, "-", stdin=content.fileno())
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _IMPORT_SECONDS
-    for name in wanted:
-        while not await has_image(runner, name):
-            if loop.time() > deadline:
-                raise SandboxError(f"cluster {runner.cluster.name}: image {name} was imported, but does not appear")
-            await asyncio.sleep(_POLL_SECONDS)
+    while missing := await _lacks(runner, wanted):
+        if loop.time() > deadline:
+            shown = ", ".join(missing)
+            raise SandboxError(f"cluster {runner.cluster.name}: image {shown} was imported, but does not appear")
+        await asyncio.sleep(_POLL_SECONDS)
 
 
-async def has_image(runner: "Runner", name: str) -> bool:
-    """Whether the kubelet would find an image: containerd labels it a little after it has been imported."""
-    return "io.cri-containerd.image=managed" in await _ctr(runner, "images", "ls", f"name=={name}")
+async def _lacks(runner: "Runner", names: Sequence[str]) -> list[str]:
+    """Images that the kubelet would not find: containerd labels them a little after they have been imported."""
+    listed = await _ctr(runner, "images", "ls", *(f"name=={name}" for name in names))
+    known = {line.split()[0] for line in listed.splitlines() if "io.cri-containerd.image=managed" in line}
+    return [name for name in names if name not in known]
 
 
 async def _prepare(runner: "Runner") -> None:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.realnode.containerd import PAUSE_IMAGE
@@ -51,53 +51,91 @@ class Start:
         }
 
 
-def build(tree: Path, file: Path, name: str, start: Start) -> Path:
-    """Write an image to a file (`docker load` would take it, too): one layer, which is the tree.
+@dataclass(frozen=True)
+class Image:
+    """What is written to a file: a name, the directory trees that lie upon each other, the lowest first, and a start.
 
-    `name` has a registry's part and a tag, such as `flotilla.local/agent:1`: pods name it exactly so, with
-    `imagePullPolicy` `IfNotPresent` or `Never`. Raises SandboxError when the tree cannot be read or the file written.
+    The name has a registry's part and a tag, such as `flotilla.local/agent:1`: pods name it exactly so, with
+    `imagePullPolicy` `IfNotPresent` or `Never`.
     """
-    if "/" not in name or "." not in name.partition("/")[0] or ":" not in name.rpartition("/")[2]:
-        raise SandboxError(f"image name {name!r}: write HOST/NAME:TAG, such as {BUSYBOX_IMAGE}")
+
+    name: str
+    trees: tuple[Path, ...]
+    start: Start
+
+    def config(self, digests: Sequence[str]) -> bytes:
+        """Its configuration, with the digests of its layers."""
+        created = "1970-01-01T00:00:00Z"
+        return _json(
+            {
+                "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+                "os": "linux",
+                "created": created,
+                "config": self.start.config(),
+                "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
+                "history": [{"created": created} for _ in digests],
+            }
+        )
+
+
+def build(tree: Path, file: Path, name: str, start: Start) -> Path:
+    """Write an image of one layer to a file (`docker load` would take it, too). Raises SandboxError."""
+    return build_all([Image(name, (tree,), start)], file)
+
+
+def build_all(images: Sequence[Image], file: Path) -> Path:
+    """Write images to one file, each tree once. Raises SandboxError when one cannot be read or the file written."""
+    for name in (image.name for image in images):
+        if "/" not in name or "." not in name.partition("/")[0] or ":" not in name.rpartition("/")[2]:
+            raise SandboxError(f"image name {name!r}: write HOST/NAME:TAG, such as {BUSYBOX_IMAGE}")
     try:
-        # Its own folder: with an image of hundreds of megabytes, memory is no place for a layer.
-        with tempfile.TemporaryFile(dir=file.parent) as layer:
-            digest = _write_layer(tree, layer)
-            config = _json(
-                {
-                    "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
-                    "os": "linux",
-                    "created": "1970-01-01T00:00:00Z",
-                    "config": start.config(),
-                    "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-                    "history": [{"created": "1970-01-01T00:00:00Z"}],
-                }
-            )
-            config_name = f"{hashlib.sha256(config).hexdigest()}.json"
-            index = _json([{"Config": config_name, "RepoTags": [name], "Layers": [f"{digest}.tar"]}])
-            with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as archive:
-                size = layer.seek(0, os.SEEK_END)
-                layer.seek(0)
-                archive.addfile(_member(f"{digest}.tar", size), layer)
-                archive.addfile(_member(config_name, len(config)), io.BytesIO(config))
-                archive.addfile(_member("manifest.json", len(index)), io.BytesIO(index))
+        with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as archive:
+            trees = dict.fromkeys(tree for image in images for tree in image.trees)
+            digests = {tree: _add_layer(archive, tree, file.parent) for tree in trees}
+            index = [_add_image(archive, image, [digests[tree] for tree in image.trees]) for image in images]
+            _add(archive, "manifest.json", _json(index))
     except OSError as error:
-        raise SandboxError(f"image {name} cannot be made of {tree}: {error}") from error
+        made = ", ".join(image.name for image in images)
+        raise SandboxError(f"{made} cannot be written to {file}: {error}") from error
     return file
 
 
-def build_stock(busybox: str, folder: Path) -> list[Path]:
-    """Files of the stock images: what holds a pod together, and busybox with all its programs."""
+def _add_image(archive: tarfile.TarFile, image: Image, layers: list[str]) -> dict[str, Any]:
+    """Add its configuration; gives its entry in the file's index."""
+    config = image.config(layers)
+    name = f"{hashlib.sha256(config).hexdigest()}.json"
+    _add(archive, name, config)
+    return {"Config": name, "RepoTags": [image.name], "Layers": [f"{digest}.tar" for digest in layers]}
+
+
+def _add_layer(archive: tarfile.TarFile, tree: Path, folder: Path) -> str:
+    # In a file: with an image of hundreds of megabytes, memory is no place for a layer.
+    with tempfile.TemporaryFile(dir=folder) as layer:
+        digest = _write_layer(tree, layer)
+        _add(archive, f"{digest}.tar", layer)
+    return digest
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes | BinaryIO) -> None:
+    """Add a member, unless it is there: names are digests, but for the last one's."""
+    if name not in archive.getnames():
+        file = io.BytesIO(content) if isinstance(content, bytes) else content
+        member = tarfile.TarInfo(name)
+        member.size, member.mode = file.seek(0, os.SEEK_END), 0o644
+        file.seek(0)
+        archive.addfile(member, file)
+
+
+def build_stock(busybox: str, folder: Path) -> Path:
+    """A file of the stock images: what holds a pod together, and busybox with all its programs."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         tree = Path(temporary)
         busybox_tree(busybox, tree)
         path = {"PATH": "/bin"}
-        shell = Start(command=("sh",), environment=path)
         pause = Start(entrypoint=("/bin/sh", "-c", _PAUSE), environment=path)
-        return [
-            build(tree, folder / "pause.tar", PAUSE_IMAGE, pause),
-            build(tree, folder / "busybox.tar", BUSYBOX_IMAGE, shell),
-        ]
+        shell = Start(command=("sh",), environment=path)
+        stock = [Image(PAUSE_IMAGE, (tree,), pause), Image(BUSYBOX_IMAGE, (tree,), shell)]
+        return build_all(stock, folder / "stock.tar")
 
 
 def names(file: Path) -> list[str]:
@@ -160,13 +198,6 @@ def _write_layer(tree: Path, layer: Any) -> str:
                 archive.addfile(member)
     layer.flush()
     return output.digest.hexdigest()
-
-
-def _member(name: str, size: int) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.size = size
-    member.mode = 0o644
-    return member
 
 
 def _json(content: Any) -> bytes:

@@ -4,13 +4,14 @@ import hashlib
 import json
 import os
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent.sandbox import SandboxError
 from agent.sandbox.realnode import images
-from agent.sandbox.realnode.images import Start, build
+from agent.sandbox.realnode.images import Image, Start, build, build_all
 
 NAME = "flotilla.local/thing:1"
 
@@ -73,6 +74,29 @@ def test_an_image_says_what_it_starts_and_its_layer_is_the_tree(tmp_path: Path) 
     assert listed["bin/a"].mode & 0o777 == 0o755
     assert {(member.uid, member.gid, member.uname, member.mtime) for member in listed.values()} == {(0, 0, "", 0)}
     assert images.names(file) == [NAME]
+
+
+def test_images_that_lie_upon_the_same_tree_share_its_layer(tmp_path: Path) -> None:
+    base, mine = tree(tmp_path / "base"), tree(tmp_path / "mine", ("c",))
+    one = Image("flotilla.local/one:1", (base,), Start(("/bin/a",)))
+    two = Image("flotilla.local/two:1", (base, mine), Start(("/bin/c",)))
+    file = build_all([one, two, replace(two, name="flotilla.local/twin:1")], tmp_path / "x.tar")
+    with tarfile.open(file) as archive:
+        index = json.load(archive.extractfile("manifest.json") or pytest.fail("no manifest"))
+        entries = {each["RepoTags"][0]: each for each in index}
+        configs = {
+            name: json.load(archive.extractfile(each["Config"]) or pytest.fail("no configuration"))
+            for name, each in entries.items()
+        }
+        found = archive.getnames()
+    layers = {name: [each.removesuffix(".tar") for each in entry["Layers"]] for name, entry in entries.items()}
+    assert images.names(file) == [one.name, two.name, "flotilla.local/twin:1"]
+    assert layers[two.name] == layers["flotilla.local/twin:1"]
+    assert layers[two.name][:1] == layers[one.name] != layers[two.name][1:]
+    for name, digests in layers.items():
+        assert configs[name]["rootfs"]["diff_ids"] == [f"sha256:{digest}" for digest in digests]
+        assert len(configs[name]["history"]) == len(digests)
+    assert len(found) == len(set(found)) == 2 + 2 + 1, "two layers, two configurations and the index"
 
 
 @pytest.mark.parametrize("name", ["thing", "thing:1", "local/thing:1", "flotilla.local/thing"])
