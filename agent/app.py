@@ -22,7 +22,7 @@ from agent.kube.errors import KubeError
 from agent.kube.events import Recorder
 from agent.kube.session import Session
 from agent.kubelet.controller import KubeletRoom
-from agent.rooms import build, build_for_every_replica
+from agent.rooms import build, build_for_every_replica, optional_rooms
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
 from agent.runtime.lease import LeaderLease, LeaseTimes
@@ -51,6 +51,8 @@ async def run(settings: Settings) -> None:
 
     Raises InvalidConfig for a kubeconfig that cannot be used, OSError for a port that is taken.
     """
+    # Imports them now: a room that cannot be imported is not to show once this replica leads, which may be days later.
+    optional_rooms(settings)
     connection = load(settings.kubeconfig or None, settings.context or None)
     clock = SystemClock()
     health = Health(settings.health_address, metrics=not settings.metrics_address)

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import agent.controllers.mover.metrics  # noqa: F401 -- these are served, as 0, where moves are off, too
 from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
-from agent.controllers.ac3 import NetworksRoom
 from agent.controllers.addresses import AddressesRoom
 from agent.controllers.adoption.controller import AdoptionRoom
 from agent.controllers.chaperon.controller import Chaperon
@@ -15,25 +15,18 @@ from agent.controllers.elect_by_default.controller import ElectByDefaultRoom
 from agent.controllers.endpoints.controller import EndpointsRoom
 from agent.controllers.endpoints.networkdriver import NetworkDriverRoom
 from agent.controllers.feedback.controller import Feedback
-from agent.controllers.fence.renewals import FenceRoom
 from agent.controllers.fence.stopping import StoppingRoom
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
-from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
 from agent.controllers.globalsvc.controller import GlobalServices
 from agent.controllers.ingress.controller import IngressRoom
 from agent.controllers.ingress.secrets import IngressSecretRoom
 from agent.controllers.inventory.controller import InventoryRoom
-from agent.controllers.links import ServiceLinksRoom
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
-from agent.controllers.mover.controller import Mover
 from agent.controllers.orphan_finalizers.controller import OrphanFinalizersRoom
 from agent.controllers.orphans import OrphansRoom
-from agent.controllers.p2code import P2CodeRoom
 from agent.controllers.placement.controller import PlacementRoom
-from agent.controllers.promscores import PrometheusScoresRoom
-from agent.controllers.serviceimports import ServiceImportsRoom
 from agent.controllers.signs import SignsPlaceRoom, SignsRoom
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
@@ -44,9 +37,6 @@ from agent.controllers.target.controller import TargetRoom
 from agent.controllers.target.secrets import TargetSecretRoom
 from agent.controllers.target.tokens import TargetTokenRoom
 from agent.controllers.targetchoice.controller import TargetChoiceRoom
-from agent.controllers.targetlife.controller import TargetLifeRoom
-from agent.controllers.targetlife.overlimit import OverLimitRoom
-from agent.controllers.targetlife.retired import RetiredRoom
 from agent.controllers.usagescores import UsageScoresRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
 from agent.controllers.virtualnode.foreign_pods import ForeignPodRoom
@@ -55,7 +45,9 @@ from agent.controllers.virtualnode.unplaced import UnplacedPodRoom
 from agent.runtime.controller import Controller
 from agent.settings import Settings
 
-ROOMS: tuple[Callable[[Deps], Controller[Any]], ...] = (
+Room = Callable[[Deps], Controller[Any]]
+
+ROOMS: tuple[Room, ...] = (
     # Where others' pods run: what a target offers and makes.
     SummaryRoom,
     Chaperon,
@@ -115,24 +107,50 @@ def build(deps: Deps) -> list[Controller[Any]]:
         rooms.append(SourceApiRoom(deps))
     else:
         NoSourceApi(deps)
-    if deps.settings.moves:
-        rooms.append(Mover(deps))
     if deps.owners is not None:
         rooms.append(TargetChoiceRoom(deps, deps.owners))
-    if deps.settings.service_links:
-        rooms.append(ServiceLinksRoom(deps))
-    if deps.settings.mcs:
-        rooms.append(ServiceImportsRoom(deps))
-    if deps.settings.p2code:
-        rooms.append(P2CodeRoom(deps))
-    if deps.settings.ac3_networks:
-        rooms.append(NetworksRoom(deps))
-    if deps.settings.gateway:
-        rooms += [GatewayTrustRoom(deps), GatewaySlicesRoom(deps), GatewayPeersRoom(deps)]
-    if deps.settings.prometheus_scores:
-        rooms.append(PrometheusScoresRoom(deps))
-    if deps.settings.moves:
-        rooms += [TargetLifeRoom(deps), RetiredRoom(deps), OverLimitRoom(deps), FenceRoom(deps)]
+    rooms += [room(deps) for room in optional_rooms(deps.settings)]
     if deps.settings.source_controller:
         rooms.append(SourceRoom(deps))
+    return rooms
+
+
+def optional_rooms(settings: Settings) -> list[Room]:
+    """Rooms that are off by default; they are imported only where their setting asks for them."""
+    rooms: list[Room] = []
+    if settings.moves:
+        from agent.controllers.mover.controller import Mover
+
+        rooms.append(Mover)
+    if settings.service_links:
+        from agent.controllers.links import ServiceLinksRoom
+
+        rooms.append(ServiceLinksRoom)
+    if settings.mcs:
+        from agent.controllers.serviceimports import ServiceImportsRoom
+
+        rooms.append(ServiceImportsRoom)
+    if settings.p2code:
+        from agent.controllers.p2code import P2CodeRoom
+
+        rooms.append(P2CodeRoom)
+    if settings.ac3_networks:
+        from agent.controllers.ac3 import NetworksRoom
+
+        rooms.append(NetworksRoom)
+    if settings.gateway:
+        from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
+
+        rooms += [GatewayTrustRoom, GatewaySlicesRoom, GatewayPeersRoom]
+    if settings.prometheus_scores:
+        from agent.controllers.promscores import PrometheusScoresRoom
+
+        rooms.append(PrometheusScoresRoom)
+    if settings.moves:
+        from agent.controllers.fence.renewals import FenceRoom
+        from agent.controllers.targetlife.controller import TargetLifeRoom
+        from agent.controllers.targetlife.overlimit import OverLimitRoom
+        from agent.controllers.targetlife.retired import RetiredRoom
+
+        rooms += [TargetLifeRoom, RetiredRoom, OverLimitRoom, FenceRoom]
     return rooms

@@ -6,9 +6,9 @@ Whoever keeps it also tells API servers to trust it (cert-manager's CA injector 
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from agent.api.kinds import SECRETS
@@ -23,8 +23,7 @@ class NoCertificate(Exception):
     """The Secret is missing, or holds nothing that can be served."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """What there is to serve."""
 
     serving: Pair

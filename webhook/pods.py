@@ -1,8 +1,9 @@
 """What happens to a pod that is being created. No I/O, no side effects."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, Self
+
+import msgspec
 
 from agent.api import names
 from agent.model.diff import json_patch
@@ -31,8 +32,7 @@ class Known(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Noted:
+class Noted(msgspec.Struct, frozen=True):
     """What is known of the targets of one pod's namespace, for another thread."""
 
     _finalizers: Sequence[str]

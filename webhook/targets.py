@@ -5,7 +5,6 @@ known ones count. What a target has, its status says (ruling 14): no target is c
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -45,8 +44,7 @@ class _Target(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Target)
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(msgspec.Struct, frozen=True):
     """What one target says of a namespace, as long as it is this very object."""
 
     target: Object

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, SOURCES, TARGETS, Kind
 from agent.api.names import (
     GROUP,
@@ -43,8 +45,7 @@ class Verdict:
     tolerated: tuple[Fault, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SecretReference:
+class SecretReference(msgspec.Struct, frozen=True):
     """Where the kubeconfig of a target is, with the defaults filled in."""
 
     namespace: str

@@ -4,10 +4,10 @@ import ipaddress
 import os
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+import msgspec
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
@@ -27,8 +27,7 @@ _SERVER, _CLIENT = [ExtendedKeyUsageOID.SERVER_AUTH], [ExtendedKeyUsageOID.CLIEN
 _PEM_END = b"-----END CERTIFICATE-----"
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """A certificate chain and its key as PEM."""
 
     certificate: bytes

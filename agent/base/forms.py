@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from agent.model import duration as durations
 from agent.model import hostport
@@ -12,8 +13,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=str)
 
 
-@dataclass(frozen=True, slots=True)
-class Form(Generic[T]):
+class Form(msgspec.Struct, Generic[T], frozen=True):
     """What a value looks like in the help, and how it is read; `read` raises ValueError that says what it must be."""
 
     metavar: str

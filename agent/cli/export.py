@@ -3,10 +3,11 @@
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
+import msgspec
 import typer
 
 from agent.api.kinds import NAMESPACES, ROLES, SERVICE_ACCOUNTS
@@ -42,8 +43,7 @@ Server = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     """What was typed, beside the cluster and the format."""
 
     source: str

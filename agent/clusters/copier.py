@@ -2,8 +2,9 @@
 
 import contextlib
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from agent.api import names
 from agent.api.kinds import Kind
@@ -58,8 +59,7 @@ class Vanished(Conflict):
     """The copy has gone since it was seen."""
 
 
-@dataclass(frozen=True)
-class Place(Generic[Item]):
+class Place(msgspec.Struct, Generic[Item], frozen=True):
     """Where a copy belongs. `item` is how its room calls it."""
 
     item: Item

@@ -8,9 +8,10 @@ from a backup: they are the pods that were made since, and run for somebody.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+
+import msgspec
 
 from agent.base.absences import Absence, last_of
 
@@ -19,8 +20,7 @@ SHARE = 0.2
 """Orphans are held where they are more than so many, or more than this share of what this cluster has in a target."""
 
 
-@dataclass(frozen=True)
-class Census:
+class Census(msgspec.Struct, frozen=True):
     """What this cluster has in a target."""
 
     chaperons: int

@@ -1,7 +1,8 @@
 """What every network driver can do."""
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
+
+import msgspec
 
 from agent.clusters.port import Port
 from agent.clusters.target import Target
@@ -31,8 +32,7 @@ class Pair(NamedTuple):
         return group in self.one and group in self.other
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """One shared Service in one cluster."""
 
     node: str

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from agent.api import names
 from agent.model.diff import json_patch
 from agent.model.endpoints import Shelf, held, mirrors, silenced
@@ -12,8 +14,7 @@ from agent.model.podranges import ANYWHERE, PodRanges
 Raw = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """One other cluster that shares the Service."""
 
     slices: Sequence[Raw] | None

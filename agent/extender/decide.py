@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from agent.api import names
 from agent.api.kinds import CHAPERONS
 from agent.extender.wire import BindingArgs
@@ -60,8 +62,7 @@ class BindAttempt:
     stopping: bool = False
 
 
-@dataclass(frozen=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """The source allows it."""
 
 
@@ -81,8 +82,7 @@ class Wait:
     """Until something changes, or time is up."""
 
 
-@dataclass(frozen=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """Answer with an error. `clear`: take the mark of this hold back; `end`: and note that its round is over."""
 
     reason: str

@@ -1,6 +1,5 @@
 """Whose a bearer token is: TokenReviews that an API server is asked for."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -9,8 +8,7 @@ from agent.api.kinds import TOKEN_REVIEWS
 from agent.kube.client import Client, encode
 
 
-@dataclass(frozen=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """A user as TokenReviews and SubjectAccessReviews name one."""
 
     name: str

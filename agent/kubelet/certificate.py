@@ -11,8 +11,9 @@ import logging
 import random
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import CERTIFICATE_REQUESTS
@@ -42,8 +43,7 @@ _RENEW_BETWEEN = (0.7, 0.9)
 """Part of its life after which a certificate is renewed, as kubelet: not all at once."""
 
 
-@dataclass(frozen=True)
-class _Outcome:
+class _Outcome(msgspec.Struct, frozen=True):
     """What came of a request: a certificate, or why there is none."""
 
     certificate: bytes = b""

@@ -1,7 +1,6 @@
 """Which delegate a request means, and whether this virtual node runs it at all."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -16,8 +15,7 @@ from agent.kube.typed import Owner
 from agent.kubelet.requests import Unacceptable
 
 
-@dataclass(frozen=True)
-class Delegate:
+class Delegate(msgspec.Struct, frozen=True):
     """A pod in a target, as this cluster knows it: which one it has to be is known, whether it is there is not."""
 
     target: Target

@@ -1,8 +1,9 @@
 """Requests to the kubelet API, as read from a connection. Pure."""
 
 import re
-from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
+
+import msgspec
 
 from agent.kube import heads
 from agent.kube.heads import BadHead, Headers
@@ -21,8 +22,7 @@ class Unacceptable(Exception):
         self.status = status
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One request without body."""
 
     method: str

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from agent.kube.streams import Query
 from agent.kubelet.requests import Request, Unacceptable
@@ -38,16 +39,14 @@ _COARSE = {
 _VERBS = {"GET": "get", "POST": "create"}
 
 
-@dataclass(frozen=True)
-class Attributes:
+class Attributes(msgspec.Struct, frozen=True):
     """The right that a request takes: the verb on any one of these subresources of the node."""
 
     verb: str
     subresources: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Logs:
+class Logs(msgspec.Struct, frozen=True):
     """The log of a container."""
 
     namespace: str
@@ -58,8 +57,7 @@ class Logs:
     uid: str = ""
 
 
-@dataclass(frozen=True)
-class Upgrade:
+class Upgrade(msgspec.Struct, frozen=True):
     """A connection into a pod; the query as for logs."""
 
     kind: Stream

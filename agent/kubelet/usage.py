@@ -7,7 +7,6 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -81,8 +80,7 @@ _decoder = msgspec.json.Decoder(_PodMetrics)
 _pod_decoder = msgspec.json.Decoder(_Pod)
 
 
-@dataclass(frozen=True)
-class PodUsage:
+class PodUsage(msgspec.Struct, frozen=True):
     """What one proxy pod's delegate uses, by container."""
 
     namespace: str
@@ -93,8 +91,7 @@ class PodUsage:
     """Reading, and when the container started."""
 
 
-@dataclass(frozen=True)
-class NodeUsage:
+class NodeUsage(msgspec.Struct, frozen=True):
     """What all delegates of a virtual node use."""
 
     pods: tuple[PodUsage, ...]

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from agent.api.conditions import Status, set_condition, timestamp
 from agent.model.diff import same
 
@@ -33,8 +35,7 @@ class Statement:
     """Whether it is made although it has no scores."""
 
 
-@dataclass(frozen=True)
-class Writing:
+class Writing(msgspec.Struct, frozen=True):
     """What to do about one."""
 
     patch: _Raw | None

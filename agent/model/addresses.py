@@ -6,7 +6,6 @@ DNS records; there all addresses are listed, those of the original first.
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,8 +25,7 @@ class InvalidRequest(ValueError):
     """A value of `publish-addresses` that asks for nothing that can be."""
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What is asked for."""
 
     wanted: bool

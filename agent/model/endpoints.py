@@ -5,8 +5,9 @@ mean nothing elsewhere, and belongs to the Service of the cluster that it is in.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
@@ -20,8 +21,7 @@ _HEADLESS = "service.kubernetes.io/headless"
 _COPIED = ("addresses", "hostname", "zone")
 
 
-@dataclass(frozen=True)
-class Shelf:
+class Shelf(msgspec.Struct, frozen=True):
     """Where mirrors go: the Service of one cluster."""
 
     namespace: str

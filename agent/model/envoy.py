@@ -40,8 +40,7 @@ _MANY, _EARLY_BYTES = 1_000_000, 65536
 _NO_PORT = 1
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a gateway listens, and where its files are."""
 
     directory: str

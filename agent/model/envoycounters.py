@@ -1,7 +1,8 @@
 """What Envoy's counters say of a gateway: whether each peer answers, why not, and whom it has refused. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 INGRESS = "gateway"
 """The listener that peers call, and what its counters begin with."""
@@ -29,8 +30,7 @@ COUNTERS = (
 Counters = Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class PeerHealth:
+class PeerHealth(msgspec.Struct, frozen=True):
     """How many addresses of a peer answer, and what is wrong where none does."""
 
     healthy: int

@@ -7,7 +7,6 @@ NetworkPolicy may be in the way. A cluster that tells nothing (Admiralty's) coun
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -121,8 +120,7 @@ def overlap(one: Networks, other: Networks) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class AgentAnswer:
+class AgentAnswer(msgspec.Struct, frozen=True):
     """What was answered at the address where a cluster's agent should be."""
 
     health: str

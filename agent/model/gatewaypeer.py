@@ -8,7 +8,6 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import msgspec
 
@@ -76,8 +75,7 @@ class InvalidGateway(ValueError):
     """What a gateway is told cannot be used at all; the message names the field and the remedy."""
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """What of it can be used, and why the rest cannot, by peer."""
 
     gateway: Gateway

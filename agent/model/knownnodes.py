@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from agent.api import names
 from agent.model import flatness, nodeshapes
 from agent.model.nodeshapes import HOSTNAME, Alike, encode, labels_of
@@ -29,8 +31,7 @@ class _Equal:
     """By key."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(msgspec.Struct, frozen=True):
     like: str
     hostname: str | None
     networks: tuple[str, ...]

@@ -1,7 +1,6 @@
 """What a ClusterSummary tells of single nodes and of delegates on them, written and read (ruling 11). Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -79,8 +78,7 @@ def read_counted(annotations: Mapping[str, str] | None, cluster_uid: str) -> int
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
+class Alike(msgspec.Struct, frozen=True):
     """Nodes of one shape."""
 
     shape: dict[str, Any]

@@ -4,8 +4,9 @@ import math
 import re
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from agent.api import labels
 from agent.api.names.ocm import USAGE_SCORES
@@ -24,16 +25,14 @@ class InvalidPrometheusScores(ValueError):
     """A list that cannot be used; the message names the field and the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class SecretKey:
+class SecretKey(msgspec.Struct, frozen=True):
     """A Secret in the agent's namespace, and the key in it that counts."""
 
     name: str
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusScore:
+class PrometheusScore(msgspec.Struct, frozen=True):
     """One score of all clusters, from one instant query."""
 
     place: str

@@ -4,8 +4,9 @@ The oldest export decides; ports are united. Every export of a Service is told o
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from agent.api.names.mcs import LABEL_DERIVED, is_derived
 from agent.model.diff import equivalent
@@ -18,8 +19,7 @@ _CLIENT_IP = "ClientIP"
 _PORT_FIELDS = ("name", "protocol", "appProtocol", "port")
 
 
-@dataclass(frozen=True)
-class Export:
+class Export(msgspec.Struct, frozen=True):
     """A ServiceExport in one cluster, with its Service."""
 
     cluster: str
@@ -32,8 +32,7 @@ class Export:
         return (str(self.manifest["metadata"].get("creationTimestamp") or ""), self.cluster)
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(msgspec.Struct, frozen=True):
     """One Service as all its exports have it."""
 
     type: str

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from agent.api import names
 from agent.api.conditions import Status, condition_of, set_condition
 from agent.api.kinds import SERVICE_LINKS, SERVICES
@@ -118,8 +120,7 @@ def _unknown(name: str, clusters: set[str]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """Callers in one cluster, and the endpoints that another one offers."""
 
     consumer: str

@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from agent.api import names
 from agent.api.names.links import AFFINITIES, AFFINITY, external
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """The spec of one ServiceLink, as far as it is understood."""
 
     ports: frozenset[int] | None = None

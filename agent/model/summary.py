@@ -8,8 +8,9 @@ What the administrator says about the cluster as a whole (its properties) is tol
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+import msgspec
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
@@ -26,8 +27,7 @@ Detail = Literal["full", "minimal", "sums"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(msgspec.Struct, frozen=True):
     """What a summary says of nodes, whatever runs on them."""
 
     labels: dict[str, str]

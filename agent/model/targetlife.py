@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import msgspec
+
 HOUR_SECONDS = 3600.0
 LONGEST_PAUSE_SECONDS = 900.0
 """For so long a target that comes and goes may have no new pods."""
@@ -39,8 +41,7 @@ class LifeState(StrEnum):
     RETURNING = "Returning"
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """What is asked of a target, in seconds."""
 
     failover_after: float = 300.0

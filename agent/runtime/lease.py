@@ -8,9 +8,9 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from prometheus_client import Gauge
 
 from agent.api import names
@@ -31,8 +31,7 @@ _YIELDED = 2
 LEADER = Gauge("flotilla_leader", "Whether this replica leads (1) or waits for its turn (0).", registry=REGISTRY)
 
 
-@dataclass(frozen=True)
-class LeaseTimes:
+class LeaseTimes(msgspec.Struct, frozen=True):
     """Times of leader election in seconds: client-go's scheme, but a leader that dies is followed within 15 s."""
 
     duration: float = 12.0

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from agent.api.ownroles import AGENT as AGENT_ACCOUNT
 from agent.sandbox.certificates import FRONT_PROXY
 from agent.sandbox.manifests import user
@@ -25,8 +27,7 @@ AGENT_KUBECONFIG = "pki/agent.kubeconfig"
 WEBHOOK_KUBECONFIG = "pki/webhook.kubeconfig"
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """What a component's command line is made of."""
 
     plan: Plan

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 import aiohttp
+import msgspec
 
 from agent.sandbox.progress import Progress, Task
 
@@ -38,8 +39,7 @@ class DownloadError(Exception):
     """A release cannot be had from here."""
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """One file to download. `checksum` is where its SHA-256 is: alone, in a list of names, or in GitHub's answer."""
 
     program: str

@@ -15,8 +15,9 @@ import sysconfig
 import tempfile
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.objects import REPOSITORY
@@ -46,8 +47,7 @@ _LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 _PASSWD = "root:x:0:0:root:/:/bin/false\nflotilla:x:65532:65532:flotilla:/tmp:/bin/false\n"
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """Where things go in the tree."""
 
     root: Path

@@ -4,10 +4,11 @@ import contextlib
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
+
+import msgspec
 
 from agent.sandbox import binaries, network, objects, older, process, store
 from agent.sandbox.bringup import Runner, bring_up
@@ -25,8 +26,7 @@ STOP_SECONDS = 5.0
 """Grace of an orderly stop: an API server would wait a minute for its watches to end."""
 
 
-@dataclass(frozen=True)
-class ProcessStatus:
+class ProcessStatus(msgspec.Struct, frozen=True):
     """One line of `sandbox status`."""
 
     cluster: str

@@ -1,27 +1,23 @@
 """What a step of scheduling comes to: when the pod, or the group of pods, is looked at next."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """Nothing to do before the pod or one of its chaperons changes, or somebody wakes it."""
 
 
-@dataclass(frozen=True)
-class RequeueAfter:
+class RequeueAfter(msgspec.Struct, frozen=True):
     """Look again after so many seconds, or when the cache of targets and pods has changed."""
 
     seconds: float
 
 
-@dataclass(frozen=True)
-class WaitForChange:
+class WaitForChange(msgspec.Struct, frozen=True):
     """Look again when the cache has changed: as it is, no target takes the pod."""
 
 
-@dataclass(frozen=True)
-class Queued:
+class Queued(msgspec.Struct, frozen=True):
     """Look again when a limiter admits the pod, or when the cache has changed: it has not been tried in vain."""
 
 

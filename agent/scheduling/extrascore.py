@@ -2,8 +2,9 @@
 Management's AddOnPlacementScore, in the namespace of the target's ManagedCluster, else the one named like the target.
 """
 
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 FORM = "WEIGHT:RESOURCE.VERSION.GROUP:OBJECT:SCORE"
 
@@ -12,8 +13,7 @@ class InvalidExtraScore(ValueError):
     """Text that names no score; the message says what it should look like."""
 
 
-@dataclass(frozen=True)
-class ExtraScore:
+class ExtraScore(msgspec.Struct, frozen=True):
     """One score and how much it counts."""
 
     weight: float

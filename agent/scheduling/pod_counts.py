@@ -2,7 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from agent.scheduling.pod_terms import PodSelector, Term, terms_of
 from agent.scheduling.snapshot import PodInfo
@@ -11,8 +12,7 @@ _KEPT = 128
 """Counts that are kept up to date; those that nobody asked for the longest are dropped."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedPod:
+class PlacedPod(msgspec.Struct, frozen=True):
     """A pod of ours and its virtual node."""
 
     pod: PodInfo

@@ -1,8 +1,9 @@
 """Constraints that look at other pods, compiled: label selectors, affinity terms, topology spread constraints."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from agent.scheduling.snapshot import PodInfo
 
@@ -96,8 +97,7 @@ class Term(NamedTuple):
     """Of a preferred term; negative for anti-affinity."""
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(msgspec.Struct, frozen=True):
     """One topology spread constraint."""
 
     pods: PodSelector
@@ -110,8 +110,7 @@ class Spread:
     """Whether the pod itself counts, that is, is matched by its selector."""
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """All of one pod's constraints that look at other pods."""
 
     affinity: tuple[Term, ...] = ()

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+import msgspec
+
 from agent.model.targetchoice import TargetChoice
 from agent.scheduling.chosen import preference
 from agent.scheduling.cross_target import CrossTarget
@@ -23,8 +25,7 @@ Part = tuple[str, float, Mapping[str, float]]
 """A score that was taken of several targets: its name, its weight, and what it is by virtual node."""
 
 
-@dataclass(frozen=True)
-class Scored:
+class Scored(msgspec.Struct, frozen=True):
     """The scores of one target, each 0 to 100, and their weighted sum."""
 
     scores: Mapping[str, float]

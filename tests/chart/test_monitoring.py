@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import json
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from prometheus_client import Metric
 
+from agent import controllers
 from agent.base.metrics import REGISTRY
 from agent.sandbox.objects import REPOSITORY
 from tests.chart.helm import CHART, of, template
@@ -39,8 +41,9 @@ _SUFFIXES = ("_bucket", "_count", "_sum", "_total", "")
 
 def measured() -> dict[str, set[str]]:
     """Labels of every metric that agent or webhook have."""
-    for process in ("agent.app", "webhook.app"):
-        importlib.import_module(process)
+    rooms = (found.name for found in pkgutil.walk_packages(controllers.__path__, f"{controllers.__name__}."))
+    for module in ("agent.app", "webhook.app", *rooms):
+        importlib.import_module(module)
     found: dict[str, set[str]] = {}
     for collector in list(REGISTRY._collector_to_names):
         described = getattr(collector, "describe", collector.collect)()

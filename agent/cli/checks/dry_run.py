@@ -2,7 +2,8 @@
 
 import json
 import secrets
-from dataclasses import dataclass
+
+import msgspec
 
 from agent.api import names
 from agent.api.kinds import PODS, TARGETS, Kind
@@ -14,8 +15,7 @@ SECONDS = 15.0
 """Longer than API servers wait for the webhook."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What came of it."""
 
     trial: Trial

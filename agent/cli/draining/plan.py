@@ -4,14 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from agent.model.owner_labels import controller_of
 from agent.model.podstate import ENDED
 
 Raw = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What may be lost, as the flags of `kubectl drain` say it."""
 
     force: bool = False

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 
-@dataclass(frozen=True)
-class Tried:
+
+class Tried(msgspec.Struct, frozen=True):
     """A target that could not take the pod."""
 
     target: str
@@ -15,8 +16,7 @@ class Tried:
     count: int
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """What is said of one target."""
 
     target: str

@@ -30,8 +30,7 @@ class Room:
     allocatable: str = ""
 
 
-@dataclass(frozen=True)
-class TargetLine:
+class TargetLine(msgspec.Struct, frozen=True):
     """A target as its source sees it."""
 
     name: str
@@ -66,8 +65,7 @@ class TargetLine:
         return self.namespace or CLUSTER_SCOPE
 
 
-@dataclass(frozen=True)
-class PodLine:
+class PodLine(msgspec.Struct, frozen=True):
     """What `flotilla pods` says of one proxy pod."""
 
     namespace: str

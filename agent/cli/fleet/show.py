@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from agent.cli.fleet.lines import PodLine, TargetLine, moment
@@ -19,8 +19,7 @@ Local = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """One kind of lines, by the name it has in JSON, and what could not be read."""
 
     name: str

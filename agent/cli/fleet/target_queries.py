@@ -21,8 +21,7 @@ SECONDS = 5.0
 """How long a target may take for one answer."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a cluster says of itself; empty where it does not."""
 
     kubernetes: str = ""
@@ -34,8 +33,7 @@ class Answer:
     """Why nothing was heard."""
 
 
-@dataclass(frozen=True)
-class Delegate:
+class Delegate(msgspec.Struct, frozen=True):
     """What runs in a target in the place of a proxy pod."""
 
     name: str

@@ -3,8 +3,9 @@
 import base64
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from agent.cli.joining.arguments import refusal
 from agent.cli.options import Failed, opened, told
@@ -14,8 +15,7 @@ from agent.kube.errors import InvalidConfig, KubeError
 from agent.kube.kubeconfig import Entry
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(msgspec.Struct, frozen=True):
     """A cluster that is joined, with a client of it."""
 
     context: str
@@ -49,8 +49,7 @@ def telling(title: str) -> Iterator[None]:
         raise Failed(told(error, title)) from error
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(msgspec.Struct, frozen=True):
     """What is said of a target's address on the command line; empty: as the kubeconfig has it."""
 
     server: str = ""

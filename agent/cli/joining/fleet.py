@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from agent.cli.joining.contexts import Side, Way, side
 from agent.cli.joining.manifests import Names
 from agent.cli.joining.objects import Report
@@ -37,8 +39,7 @@ class Order:
     agentless: bool = False
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """A source and one of its targets, and how they call each other."""
 
     source: Side

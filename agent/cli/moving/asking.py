@@ -1,7 +1,8 @@
 """Saying which targets pods may be in: what that comes to, the write, and the wait."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from agent.api import names, ownroles
 from agent.api.kinds import NAMESPACES, PODS
@@ -29,8 +30,7 @@ _UNCHANGED = "Nothing was changed"
 _READING = ("get", "list", "watch")
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """What was typed."""
 
     what: Named

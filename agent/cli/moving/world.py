@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import msgspec
+
 from agent.api import names
 from agent.api.conditions import find_condition, is_true
 from agent.api.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS
@@ -70,8 +72,7 @@ class World:
         return frozenset(pod.hot_annotations.replaces for pod in self.proxies if is_replacement(pod))
 
 
-@dataclass(frozen=True)
-class Meant:
+class Meant(msgspec.Struct, frozen=True):
     """What is going to be said, as if it were already."""
 
     where: Object | None = None

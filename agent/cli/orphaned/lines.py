@@ -1,9 +1,10 @@
 """Sources of a cluster by UID: when they gave a sign of life last, and what they have there. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+import msgspec
 
 from agent.cli.fleet.units import NOTHING, since
 from agent.cli.output import Table
@@ -24,8 +25,7 @@ class State(StrEnum):
     HERE = "this cluster"
 
 
-@dataclass(frozen=True)
-class Owned:
+class Owned(msgspec.Struct, frozen=True):
     """One object that a source has made."""
 
     kind: str
@@ -37,8 +37,7 @@ class Owned:
     created: datetime | None
 
 
-@dataclass(frozen=True)
-class SourceLine:
+class SourceLine(msgspec.Struct, frozen=True):
     """One source, as `flotilla orphans` shows it."""
 
     uid: str

@@ -1,8 +1,9 @@
 """One of P2CODE's applications explained: its bundles, where they are and why, whom they call, what is missing."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from agent.api import names
 from agent.api.conditions import condition_of
@@ -33,8 +34,7 @@ _UNSURE = (
 )
 
 
-@dataclass(frozen=True)
-class BundleLine:
+class BundleLine(msgspec.Struct, frozen=True):
     """What is placed together."""
 
     name: str
@@ -49,8 +49,7 @@ class BundleLine:
     missing: Sequence[str]
 
 
-@dataclass(frozen=True)
-class ApplicationExplanation:
+class ApplicationExplanation(msgspec.Struct, frozen=True):
     """All of it, and what it was told last."""
 
     namespace: str

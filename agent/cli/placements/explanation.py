@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from agent.api.conditions import find_condition
 from agent.api.names.ocm import LABEL_GROUP_NAME
 from agent.base.clock import stamp
@@ -39,8 +41,7 @@ class Verdict:
     """RFC 3339: when those of its scores expire that do, by their names in the reason."""
 
 
-@dataclass(frozen=True)
-class PlacementExplanation:
+class PlacementExplanation(msgspec.Struct, frozen=True):
     """All there is to say of one Placement."""
 
     namespace: str

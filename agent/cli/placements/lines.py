@@ -1,8 +1,9 @@
 """ManagedClusters and ManagedClusterSets as lines of a table. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from agent.api.conditions import find_condition
 from agent.api.names import ocm
@@ -19,8 +20,7 @@ _TOLD_APART = (ocm.CLAIM_ID, ocm.CLAIM_KUBE_VERSION)
 """Claims that say nothing to people, or what another column says."""
 
 
-@dataclass(frozen=True)
-class ClusterLine:
+class ClusterLine(msgspec.Struct, frozen=True):
     """A ManagedCluster."""
 
     name: str
@@ -40,8 +40,7 @@ class ClusterLine:
     memory: str
 
 
-@dataclass(frozen=True)
-class SetLine:
+class SetLine(msgspec.Struct, frozen=True):
     """A ManagedClusterSet."""
 
     name: str

@@ -1,7 +1,8 @@
 """What a namespace's annotation asks for, and what its label therefore has to be. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from agent.api import names
 from agent.model import claimfilter, moveterms, targetchoice
@@ -10,8 +11,7 @@ from agent.model.namespaces import elects_by_default
 _SWITCH = (None, "true", "false")
 
 
-@dataclass(frozen=True, slots=True)
-class LabelChange:
+class LabelChange(msgspec.Struct, frozen=True):
     """What to do about one namespace."""
 
     patch: dict[str, str | None] | None = None  #: labels of a merge patch, None when the label is right

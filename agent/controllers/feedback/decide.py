@@ -5,6 +5,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from agent.api import names
 from agent.api.conditions import find_condition, without_condition
 from agent.api.names import links
@@ -66,8 +68,7 @@ class TargetChaperon:
         return annotation in (self.chaperon["metadata"].get("annotations") or {})
 
 
-@dataclass(frozen=True)
-class ProxyAndDelegates:
+class ProxyAndDelegates(msgspec.Struct, frozen=True):
     """A proxy pod with all that is known of its delegates."""
 
     proxy: dict[str, Any] | None
@@ -87,28 +88,24 @@ class ProxyAndDelegates:
     """Finalizers of targets of which a person has certified that nothing runs there any more."""
 
 
-@dataclass(frozen=True)
-class DeleteChaperon:
+class DeleteChaperon(msgspec.Struct, frozen=True):
     """Delete with foreground propagation: where nothing is amiss, gone means that the delegate is gone, too."""
 
     delegate: TargetChaperon
 
 
-@dataclass(frozen=True)
-class DeleteProxy:
+class DeleteProxy(msgspec.Struct, frozen=True):
     """The delegate is lost: its controller makes a new pod."""
 
     sure: bool = False
     """The target says so itself, and has not to be asked."""
 
 
-@dataclass(frozen=True)
-class EndProxy:
+class EndProxy(msgspec.Struct, frozen=True):
     """Remove from the API a terminating proxy pod that waits for a kubelet it does not have."""
 
 
-@dataclass(frozen=True)
-class PatchProxy:
+class PatchProxy(msgspec.Struct, frozen=True):
     """Change the proxy pod."""
 
     patch: dict[str, Any]
@@ -118,8 +115,7 @@ class PatchProxy:
     """How a delegate ended, before it is let go: a status that the API server refuses keeps nothing from going."""
 
 
-@dataclass(frozen=True)
-class ReleaseProxy:
+class ReleaseProxy(msgspec.Struct, frozen=True):
     """Leave a terminating proxy pod these finalizers: the targets whose it loses hold it no more."""
 
     finalizers: list[str]

@@ -1,7 +1,6 @@
 """Copies of what pods need: the original is read before each, and says what becomes of them."""
 
 import contextlib
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from agent.api import names
@@ -32,8 +31,7 @@ class Outcome(Enum):
     """The source has no such object."""
 
 
-@dataclass(frozen=True)
-class Place(copier.Place[Item]):
+class Place(copier.Place[Item], frozen=True):
     """Where an item comes from and goes to."""
 
     originals: Informer

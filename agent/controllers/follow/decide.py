@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+import msgspec
 
-@dataclass(frozen=True)
-class OriginalAndCopy:
+
+class OriginalAndCopy(msgspec.Struct, frozen=True):
     """What stores hold of an original and its copy."""
 
     original: str | None
@@ -26,23 +27,19 @@ class Create:
     """Read the original and create the copy: the API server is asked, for a store may be behind."""
 
 
-@dataclass(frozen=True)
-class Compare:
+class Compare(msgspec.Struct, frozen=True):
     """Read both, and write where they differ."""
 
 
-@dataclass(frozen=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """Nobody needs the copy."""
 
 
-@dataclass(frozen=True)
-class RemoveOrphan:
+class RemoveOrphan(msgspec.Struct, frozen=True):
     """The original is gone, if its API server says so, too."""
 
 
-@dataclass(frozen=True)
-class Rest:
+class Rest(msgspec.Struct, frozen=True):
     """Nothing to do, or not before `seconds` have passed."""
 
     seconds: float | None = None

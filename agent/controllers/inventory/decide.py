@@ -5,6 +5,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from agent.api.conditions import Status
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, Kind
 
@@ -29,8 +31,7 @@ class TargetContents:
     """Namespaces whose service accounts are brought there: none of them can be missing."""
 
 
-@dataclass(frozen=True)
-class Inventory:
+class Inventory(msgspec.Struct, frozen=True):
     """The status to write: `namespaces`, and the condition."""
 
     namespaces: list[dict[str, Any]]

@@ -37,8 +37,7 @@ _NOT_TAKEN = frozenset(
 """Keys and domains of labels that a ManagedCluster does not take from Targets."""
 
 
-@dataclass(frozen=True)
-class Lead:
+class Lead(msgspec.Struct, frozen=True):
     """A Target that leads to the cluster; ClusterTargets have an empty namespace."""
 
     namespace: str
@@ -76,8 +75,7 @@ class Create:
     manifest: Raw
 
 
-@dataclass(frozen=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True):
     """Change it, or its status, by a merge patch."""
 
     body: Raw

@@ -7,7 +7,8 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from agent.api.names import SHORT_LIMIT
 from agent.api.names.ocm import CLAIM_ID, LOCAL_CLUSTER, MANAGED_CLUSTER
@@ -18,8 +19,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _HASH_LENGTH = 10
 
 
-@dataclass(frozen=True)
-class Lead:
+class Lead(msgspec.Struct, frozen=True):
     """A Target whose cluster is known; a ClusterTarget has an empty namespace in its key."""
 
     key: Key
@@ -30,8 +30,7 @@ class Lead:
     is_self: bool = False
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """A ManagedCluster that is there."""
 
     name: str
@@ -42,8 +41,7 @@ class Known:
     """Of the cluster that we made it for."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The ManagedCluster of a Target; without a name there is none, and why."""
 
     name: str = ""

@@ -1,7 +1,8 @@
 """Which finalizers of a proxy pod nobody will ever remove. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from agent.model import podstate
 
@@ -9,8 +10,7 @@ OLD_SECONDS = 2.0
 """A pod that still needs the finalizer of v0.10 is looked at again after this time."""
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """A Target that exists.
 
     `free_in` is None as long as it takes care of its pods itself, else in how many seconds (0: now) it gives them
@@ -21,8 +21,7 @@ class Known:
     free_in: float | None = None
 
 
-@dataclass(frozen=True)
-class Removal:
+class Removal(msgspec.Struct, frozen=True):
     """Finalizers to remove now, and in how many seconds to look again."""
 
     remove: tuple[str, ...]

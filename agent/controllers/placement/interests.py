@@ -1,9 +1,10 @@
 """What each Placement looks at, so that a change concerns those alone that it may make a difference to. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from agent.scheduling.placing.evaluate import ANY_SCORE, cel_expressions, scores_used
 from agent.scheduling.placing.spec import BALANCE, parse
@@ -14,8 +15,7 @@ Bindings = Mapping[str, frozenset[str]]
 """Namespace to the sets that are bound to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interest:
+class Interest(msgspec.Struct, frozen=True):
     """What one Placement looks at."""
 
     sets: frozenset[str]

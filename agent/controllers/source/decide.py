@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
+
 from agent.api import names
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCE_KINDS, Kind
 from agent.api.roles import FEATURES, OPTIONAL_FEATURES, feature_role
@@ -24,8 +26,7 @@ class Roles:
     viewer: str
 
 
-@dataclass(frozen=True)
-class SourceAndBindings:
+class SourceAndBindings(msgspec.Struct, frozen=True):
     """A Source (None: gone) and those of its bindings that are there."""
 
     key: Key

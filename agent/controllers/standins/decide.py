@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from agent.model.quantity import InvalidQuantity, Quantity
 from agent.model.standin import claim_uid, has_volume, is_for, is_needed, volume_for
 
 Raw = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class ClaimAndVolumes:
+class ClaimAndVolumes(msgspec.Struct, frozen=True):
     """What is known of a claim and its volume."""
 
     claim: Raw | None
@@ -33,23 +34,20 @@ class Make:
     volume: Raw
 
 
-@dataclass(frozen=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """Delete the volume: its claim is gone."""
 
     volume: Raw
 
 
-@dataclass(frozen=True)
-class Replace:
+class Replace(msgspec.Struct, frozen=True):
     """The data have gone to another target."""
 
     old: Raw
     new: Raw
 
 
-@dataclass(frozen=True)
-class Grow:
+class Grow(msgspec.Struct, frozen=True):
     """The volume there has become larger."""
 
     volume: Raw

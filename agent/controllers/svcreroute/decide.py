@@ -1,8 +1,9 @@
 """What becomes of a Service. Pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from agent.model.service import (
     can_be_rerouted,
@@ -28,8 +29,7 @@ class Wait(StrEnum):
     OTHER_NAME = "the drivers mcs and linkerd tell other clusters' endpoints under another name only"
 
 
-@dataclass(frozen=True)
-class ServiceAndPods:
+class ServiceAndPods(msgspec.Struct, frozen=True):
     """Everything that matters of one Service."""
 
     service: Raw

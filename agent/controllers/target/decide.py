@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+import msgspec
+
 from agent.api import names
 from agent.api.conditions import Status, condition_of, find_condition, set_condition
 from agent.clusters.agenthealth import NOT_ASKED, AgentRecord, AgentState
@@ -40,8 +42,7 @@ _AGENT_STATUS: dict[AgentState, Status] = {
 }
 
 
-@dataclass(frozen=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """Values of a target's conditions."""
 
     reachable: Status
@@ -193,8 +194,7 @@ class Pod:
     deleting: bool
 
 
-@dataclass(frozen=True)
-class Leaving:
+class Leaving(msgspec.Struct, frozen=True):
     """A target that is being removed."""
 
     finalizer: str
@@ -213,23 +213,20 @@ class Leaving:
     """Its kubeconfig leads to another cluster than the one where its pods were sent."""
 
 
-@dataclass(frozen=True)
-class DeletePod:
+class DeletePod(msgspec.Struct, frozen=True):
     """Delete a proxy pod: its controller makes another one elsewhere."""
 
     pod: Pod
 
 
-@dataclass(frozen=True)
-class FreePod:
+class FreePod(msgspec.Struct, frozen=True):
     """Take the target's finalizer from a pod that never went there."""
 
     pod: Pod
     finalizers: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Drain:
+class Drain(msgspec.Struct, frozen=True):
     """What to do with the pods; `drained` when the Target may go. Else the condition Drained says why not."""
 
     actions: tuple[DeletePod | FreePod, ...]

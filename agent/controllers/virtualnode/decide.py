@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from agent.api import names
 from agent.api.names import lifecycle, links
 from agent.clusters.agenthealth import AgentRecord
@@ -70,8 +72,7 @@ class Create:
     manifest: Raw
 
 
-@dataclass(frozen=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True):
     """Change the node, or its status, by a merge patch."""
 
     body: Raw

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from agent.api.conditions import find_condition, is_true
 from agent.api.names import LABEL_PARENT_UID
 from agent.model.proxypod import is_delegate, is_proxy
@@ -13,8 +15,7 @@ from agent.sandbox.demo.manifests import REGION
 Raw = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Delegate:
+class Delegate(msgspec.Struct, frozen=True):
     """A pod that a PodChaperon controls in a target; `region` is that of its node, empty before it has one."""
 
     cluster: str
@@ -42,8 +43,7 @@ class Proxy:
     delegates: tuple[Delegate, ...]
 
 
-@dataclass(frozen=True)
-class Readings:
+class Readings(msgspec.Struct, frozen=True):
     """The lists of one moment. Chaperons, pods and nodes by cluster; the rest is the source's."""
 
     source: str
@@ -54,8 +54,7 @@ class Readings:
     workloads: list[Raw]
 
 
-@dataclass(frozen=True)
-class DemoState:
+class DemoState(msgspec.Struct, frozen=True):
     """The demo's namespace in all clusters at one moment."""
 
     proxies: tuple[Proxy, ...]

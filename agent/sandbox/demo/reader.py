@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from agent.api.kinds import CHAPERONS, NODES, PODS, TARGETS, Kind
 from agent.kube.client import Client, Objects
@@ -14,8 +15,7 @@ from agent.sandbox.manifests import NAMESPACE
 from agent.sandbox.objects import connect
 
 
-@dataclass(frozen=True)
-class Clients:
+class Clients(msgspec.Struct, frozen=True):
     """A client per cluster; the first cluster is the source."""
 
     source: Client

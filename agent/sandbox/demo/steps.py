@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from agent.sandbox.demo import manifests
 from agent.sandbox.demo.checks import Check, completed, deployed, empty, joined
@@ -21,8 +22,7 @@ STEP_SECONDS = 120.0
 Action = Callable[[Clients], Awaitable[None]]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One thing to do, and what must then come true."""
 
     title: str

@@ -4,6 +4,8 @@ import hashlib
 import math
 from dataclasses import dataclass
 
+import msgspec
+
 Key = tuple[str, str]
 """Namespace and name of a group."""
 
@@ -41,8 +43,7 @@ class GroupMemory:
     """Until when pods of an earlier run are waited for: None when there are none, -inf when that time is over."""
 
 
-@dataclass(frozen=True)
-class Contender:
+class Contender(msgspec.Struct, frozen=True):
     """What other groups of the source have to know of one."""
 
     key: Key

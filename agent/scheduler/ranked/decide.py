@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+import msgspec
+
 from agent.model.podstate import claim_stands, scheduling_of, taken_up_by
 from agent.scheduler.failed_targets import LONGEST_RETRY, FailedTarget
 from agent.scheduling.ranking import Ranking
@@ -13,8 +15,7 @@ from agent.scheduling.snapshot import TargetInfo
 Outcome = Literal["bind", "refused", "wait"]
 
 
-@dataclass(frozen=True)
-class RankedPod:
+class RankedPod(msgspec.Struct, frozen=True):
     """A proxy pod that is not bound, its claim, and the chaperon there."""
 
     claim: str
@@ -45,8 +46,7 @@ class RankedPod:
     """Whether the pod stays with the claim's target whatever that says: its Placement may decide for it again."""
 
 
-@dataclass(frozen=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """The delegate has a node: bind the proxy pod to the claim's virtual node."""
 
 
@@ -61,8 +61,7 @@ class Claim:
     node_name: str
 
 
-@dataclass(frozen=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """Remember why the claim's target could not take the pod and delete the chaperon there."""
 
     reason: str
@@ -76,8 +75,7 @@ class Wait:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """The pod gets no target before its namespace is enabled; `message` says so."""
 
     message: str

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 
 @dataclass(frozen=True)
 class Create:
@@ -41,8 +43,7 @@ class Delete:
     confirm: bool = False
 
 
-@dataclass(frozen=True)
-class NextRound:
+class NextRound(msgspec.Struct, frozen=True):
     """The reservation has ended and the pod still wants one: write the next round."""
 
     node_name: str
@@ -59,15 +60,13 @@ class GiveUp:
     version: str
 
 
-@dataclass(frozen=True)
-class Unclaim:
+class Unclaim(msgspec.Struct, frozen=True):
     """The chaperon that the claim names is not to be seen. Read its target: if it is there, take it into the store;
     only if it is not, remove the claim, guarded by the proxy pod's version of this view.
     """
 
 
-@dataclass(frozen=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """The delegate has a node: bind the proxy pod to the claim's virtual node."""
 
 

@@ -9,9 +9,10 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from agent.model.pattern import compile_pattern
 from agent.model.quantity import InvalidQuantity, Quantity
@@ -33,8 +34,7 @@ _SEMVER = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """One function for arguments of certain types; a member is called on the first of them."""
 
     name: str

@@ -5,9 +5,10 @@ Placements that ask for the same share what is found out, as long as nothing of 
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+
+import msgspec
 
 from agent.scheduling.placing import predicates, spread, taints
 from agent.scheduling.placing.inputs import CelVerdicts, ManagedCluster, PlacementInputs
@@ -29,8 +30,7 @@ class Feasible(NamedTuple):
     """Equal for Placements that have the same clusters of one PlacementInputs; None where that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Matching:
+class _Matching(msgspec.Struct, frozen=True):
     """What labels, claims and constraints say, which do not change with time."""
 
     clusters: Sequence[ManagedCluster]

@@ -6,6 +6,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
+import msgspec
+
 from agent.api.names.ocm import LABEL_CLUSTER_SET
 from agent.scheduling.pod_terms import Selector
 
@@ -15,8 +17,7 @@ _REMEMBERED = 64
 """How much is remembered of one fleet: Placements that share nothing would keep a list of clusters each."""
 
 
-@dataclass(frozen=True)
-class ClusterTaint:
+class ClusterTaint(msgspec.Struct, frozen=True):
     """A taint of a ManagedCluster."""
 
     key: str
@@ -42,8 +43,7 @@ class ManagedCluster:
     deleting: bool = False
 
 
-@dataclass(frozen=True)
-class ClusterSet:
+class ClusterSet(msgspec.Struct, frozen=True):
     """One ManagedClusterSet: a label selector, or the clusters whose set label names it (selector None)."""
 
     name: str
@@ -56,8 +56,7 @@ class ClusterSet:
         return self.selector.matches(cluster.labels)
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(msgspec.Struct, frozen=True):
     """One value of an AddOnPlacementScore."""
 
     value: int

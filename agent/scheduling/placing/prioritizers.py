@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
+import msgspec
+
 from agent.scheduling.placing.inputs import ManagedCluster, PlacementInputs, Score
 from agent.scheduling.placing.spec import ALLOCATABLE, BALANCE, SPREAD, STEADY, Prioritizer
 
@@ -48,8 +50,7 @@ class Scores:
         return [f"{name} {values.get(each, 0)}{weight}{said.get(each, '')}" for each in clusters]
 
 
-@dataclass(frozen=True)
-class Scored:
+class Scored(msgspec.Struct, frozen=True):
     """All scores of the feasible clusters."""
 
     parts: Sequence[Scores]

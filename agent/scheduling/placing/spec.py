@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+import msgspec
+
 from agent.api.names.ocm import KEEP_DECIDED
 from agent.model import duration
 from agent.scheduling.placing import fields
@@ -26,8 +28,7 @@ Raw = Mapping[str, Any]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Predicate:
+class Predicate(msgspec.Struct, frozen=True):
     """What a cluster must fulfil: labels, claims and CEL together."""
 
     labels: Selector
@@ -35,8 +36,7 @@ class Predicate:
     cel: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Toleration:
+class Toleration(msgspec.Struct, frozen=True):
     """A taint that is tolerated: an empty key or effect means any."""
 
     key: str
@@ -46,8 +46,7 @@ class Toleration:
     seconds: int | None
 
 
-@dataclass(frozen=True)
-class Prioritizer:
+class Prioritizer(msgspec.Struct, frozen=True):
     """One score and how much it counts: a built-in one, or a value of an AddOnPlacementScore."""
 
     weight: int
@@ -61,8 +60,7 @@ class Prioritizer:
         return self.built_in or f"AddOn/{self.resource}/{self.score}"
 
 
-@dataclass(frozen=True)
-class SpreadConstraint:
+class SpreadConstraint(msgspec.Struct, frozen=True):
     """One constraint of spreadPolicy."""
 
     key: str
@@ -71,16 +69,14 @@ class SpreadConstraint:
     hard: bool
 
 
-@dataclass(frozen=True)
-class NamedGroup:
+class NamedGroup(msgspec.Struct, frozen=True):
     """A decision group with a selector."""
 
     name: str
     clusters: Predicate
 
 
-@dataclass(frozen=True)
-class GroupStrategy:
+class GroupStrategy(msgspec.Struct, frozen=True):
     """How decisions are cut into groups."""
 
     named: tuple[NamedGroup, ...] = ()
@@ -93,8 +89,7 @@ class GroupStrategy:
         return found if 0 < found <= total else total
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """What chooses among the clusters that will do."""
 
     number: int | None = None
