@@ -20,7 +20,6 @@ from agent.api.crds import p2code_crds
 from agent.api.kinds import (
     CLUSTER_TARGETS,
     CONFIGMAPS,
-    CRDS,
     DEPLOYMENTS,
     EVENTS,
     MANAGED_CLUSTERS,
@@ -47,7 +46,6 @@ from agent.kube.config import load
 from agent.kube.errors import KubeError, NotFound
 from agent.runtime.controller import Controller
 from agent.sandbox import Cluster
-from agent.sandbox.objects import apply
 from tests.cli.command import Told, flotilla
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
@@ -56,7 +54,7 @@ from tests.docs.pages import DOCS, blocks
 from tests.kube.relay import Relay
 from tests.model.applications import container, manifest, workload
 from tests.ocm import Hub, hub_of
-from tests.waiting import gone, until
+from tests.waiting import defined, gone, until
 
 Raw = dict[str, Any]
 
@@ -194,7 +192,7 @@ async def stage(pair: Pair) -> AsyncIterator[Stage]:
     client, namespace = pair.here, pair.namespace
     async with hub_of(client, namespace) as hub:
         (crd,) = p2code_crds()
-        await apply(client, CRDS, crd)
+        await defined(client, crd)
         stage = Stage(hub, client, namespace)
         for short in ("eu", "us"):
             await hub.make(
