@@ -14,7 +14,7 @@ import msgspec
 
 from agent.api.kinds import CONFIGMAPS, EVENTS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from agent.kube.client import Client, encode
-from agent.kube.errors import Conflict, NotFound, StatusError
+from agent.kube.errors import Conflict, KubeError, NotFound
 from agent.kube.session import Session
 
 _BY_OTHERS = (PODS, EVENTS, CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES)
@@ -46,7 +46,7 @@ async def end(client: Client, name: str) -> None:
         return
     # Nothing can be created there any more.
     paths = {kind.path(name) for kind in _BY_OTHERS} | _written[name]
-    with contextlib.suppress(StatusError):
+    with contextlib.suppress(KubeError):
         # What fails is left to Kubernetes.
         for path in paths:
             await _clear(client, path)

@@ -575,10 +575,12 @@ async def test_what_somebody_deletes_or_changes_is_put_right_soon(pair: Pair, st
         front = manifest("Service", "front", where, spec={"selector": {"app": "web"}, "ports": [{"port": 80}]})
         await stage.create([*stage.objects("web"), front], web="eu")
         await stage.become("SchedulingSuccessful", web="eu")
-        for kind, name in ((CONFIGMAPS, "settings"), (SERVICES, "front"), (DEPLOYMENTS, "web")):
-            before = (await stage.get(kind, name))["metadata"]["uid"]
+        objects = ((CONFIGMAPS, "settings"), (SERVICES, "front"), (DEPLOYMENTS, "web"))
+        before = [(await stage.get(kind, name))["metadata"]["uid"] for kind, name in objects]
+        for kind, name in objects:
             await client.delete(kind, name, where)
-            await until(functools.partial(_anew, stage, kind, name, before), forgiven=NotFound)
+        for (kind, name), uid in zip(objects, before, strict=True):
+            await until(functools.partial(_anew, stage, kind, name, uid), forgiven=NotFound)
         await client.patch(CONFIGMAPS, "settings", {"data": {"a": "x"}}, where)
 
         async def right() -> bool:
