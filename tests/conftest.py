@@ -16,6 +16,7 @@ from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from tests.examples import EXAMPLES
+from tests.namespaces import end, note_writes
 from tests.ocm import install, uninstall
 from tests.waiting import until
 
@@ -57,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Nor do they run on several cores each: a fifth of what a control plane costs goes into handing work from one to
     # another, where all cores are busy anyway. Benchmarks do not come by here.
     os.environ.setdefault("GOMAXPROCS", "1")
+    note_writes()
     asyncio.set_event_loop(None)
 
 
@@ -110,7 +112,7 @@ async def namespace(client: Client) -> AsyncIterator[str]:
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     await until(lambda: _has_service_account(client, name))
     yield name
-    await client.delete(NAMESPACES, name)
+    await end(client, name)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

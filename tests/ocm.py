@@ -13,7 +13,6 @@ from agent.api.conditions import find_condition
 from agent.api.crds import placement_crds
 from agent.api.kinds import (
     ADDON_PLACEMENT_SCORES,
-    CRDS,
     EVENTS,
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTER_SETS,
@@ -27,8 +26,7 @@ from agent.api.names.ocm import LABEL_CLUSTER_SET, LABEL_PLACEMENT, decision_lab
 from agent.base.clock import stamp
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, NotFound
-from agent.sandbox.objects import apply
-from tests.waiting import unserved, until
+from tests.waiting import defined, unserved, until
 
 Raw = dict[str, Any]
 
@@ -51,7 +49,7 @@ def object_of(kind: Kind, name: str, namespace: str = "", **fields: Any) -> Raw:
 
 async def install(client: Client) -> None:
     """Have the API server serve the kinds."""
-    await asyncio.gather(*(apply(client, CRDS, crd) for crd in placement_crds()))
+    await asyncio.gather(*(defined(client, crd) for crd in placement_crds()))
     for kind in KINDS:
         await until(functools.partial(_served, client, kind))
 

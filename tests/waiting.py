@@ -1,12 +1,13 @@
 """Waiting for what must become true, on the test's own event loop."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent.api.kinds import CRDS
 from agent.kube.client import Client
-from agent.kube.errors import KubeError, NotFound
+from agent.kube.errors import AlreadyExists, KubeError, NotFound
 
 T = TypeVar("T")
 
@@ -67,6 +68,15 @@ async def gone(
 async def empty(found: Awaitable[Collection[object]]) -> bool:
     """Whether a list that is being read has nothing in it."""
     return not await found
+
+
+async def defined(client: Client, crd: dict[str, Any]) -> None:
+    """Create a CRD; one that is there stays as it is: to apply it again costs much."""
+    try:
+        await client.get(CRDS, crd["metadata"]["name"])
+    except NotFound:
+        with contextlib.suppress(AlreadyExists):
+            await client.create(CRDS, crd)
 
 
 async def unserved(client: Client, kind: object) -> None:

@@ -1,5 +1,6 @@
 """Two real clusters, a source and a target, for rooms that copy from one to the other."""
 
+import asyncio
 import contextlib
 import functools
 import secrets
@@ -21,6 +22,7 @@ from agent.sandbox import Cluster, Sandbox
 from tests.controllers.proxies import elected, enable
 from tests.controllers.rooms import running
 from tests.controllers.targets import tear_away
+from tests.namespaces import end
 from tests.waiting import until
 
 Raw = dict[str, Any]
@@ -120,6 +122,4 @@ async def pair_of(sandbox: Sandbox, here: Client, there: Client) -> AsyncIterato
         yield Pair(here, there, (sandbox["here"], sandbox["there"]), name)
     finally:
         await tear_away(here, name)
-        for client in (here, there):
-            with contextlib.suppress(NotFound):
-                await client.delete(NAMESPACES, name)
+        await asyncio.gather(*(end(client, name) for client in (here, there)))

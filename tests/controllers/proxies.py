@@ -71,15 +71,21 @@ async def pod_where(
     client: Client, namespace: str, name: str, *, seconds: float = PATIENCE_SECONDS, **wanted: Any
 ) -> Raw:
     """The pod once it has this phase, node (or any: True) and so on."""
+    pod: Raw = {}
 
-    async def probe() -> Raw | None:
+    async def probe() -> bool:
+        nonlocal pod
         pod = await client.get(PODS, name, namespace)
         found = {"phase": pod["status"].get("phase"), "node": pod["spec"].get("nodeName", "")}
         fits = (bool(found[key]) if value is True else found[key] == value for key, value in wanted.items())
-        return pod if all(fits) else None
+        return all(fits)
 
-    pod = await until(probe, seconds)
-    assert pod is not None
+    try:
+        await until(probe, seconds, what=f"pod {name} has {wanted}")
+    except AssertionError as error:
+        notes = pod.get("metadata", {}).get("annotations")
+        children = [each.get("status") for each in await chaperons(client, namespace)]
+        raise AssertionError(f"{error}: {notes}, {pod.get('status')}; its namespace's chaperons: {children}") from error
     return pod
 
 

@@ -8,6 +8,7 @@ import pytest
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CHAPERONS, PODS
+from agent.api.names.moves import TARGETS
 from agent.base.metrics import REGISTRY
 from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
@@ -238,7 +239,10 @@ async def test_a_target_full_of_orphans_that_it_does_not_let_go_keeps_no_pod_wai
             # Not how many have been asked to go: those at work wait for ten seconds each, more on a busy machine, and
             # all the while there are more of them.
             await until(lambda: are_stuck(hostile), 60)
-            await create(client, elected("web", namespace), [targets["me"]])
+            pod = elected("web", namespace)
+            # Else it may be claimed by the hostile one, and stays so: that says neither yes nor no to its chaperon.
+            pod["metadata"]["annotations"][names.SHORT_PREFIX + TARGETS] = "me"
+            await create(client, pod, [targets["me"]])
             # On a busy machine the process that is asked for hundreds of orphans is late with everything.
             await pod_where(client, namespace, "web", seconds=60, phase="Running", node=targets["me"].node_name)
             await client.delete(PODS, "web", namespace)

@@ -7,6 +7,7 @@ import pytest
 
 from agent.controllers.mover.decide import decide
 from agent.controllers.mover.view import Action, Evict, Owner, Pod, Restore, Withdraw
+from tests.examples import seeds
 
 LONG_ENOUGH = 3
 """Ticks in which Services have followed."""
@@ -137,7 +138,7 @@ class World:
         return [name for name, each in self.pods.items() if each.pod.withdrawn and not each.pod.deleting]
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_evictions_come_to_their_end_whoever_is_killed_where_and_none_that_stays_is_withdrawn(seed: int) -> None:
     world = World(random.Random(seed))
     views = [world.view()]

@@ -19,6 +19,7 @@ from agent.controllers.mover.view import (
     Tell,
     Together,
 )
+from tests.examples import seeds
 
 LONG_ENOUGH = 3
 """Ticks in which every change has come to where it is heard."""
@@ -261,7 +262,7 @@ class World:
         return not marks and placed and len(pods) == self.replicas
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(100))
 @pytest.mark.parametrize("alone", [True, False], ids=["undisturbed", "disturbed"])
 def test_a_move_comes_to_its_end_whoever_is_killed_where(seed: int, alone: bool) -> None:
     world = World(random.Random(seed), replicas=4 + seed % 5, surge=1 + seed % 4)

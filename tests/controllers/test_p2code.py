@@ -20,7 +20,6 @@ from agent.api.crds import p2code_crds
 from agent.api.kinds import (
     CLUSTER_TARGETS,
     CONFIGMAPS,
-    CRDS,
     DEPLOYMENTS,
     EVENTS,
     MANAGED_CLUSTERS,
@@ -47,7 +46,6 @@ from agent.kube.config import load
 from agent.kube.errors import KubeError, NotFound
 from agent.runtime.controller import Controller
 from agent.sandbox import Cluster
-from agent.sandbox.objects import apply
 from tests.cli.command import Told, flotilla
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
@@ -56,7 +54,7 @@ from tests.docs.pages import DOCS, blocks
 from tests.kube.relay import Relay
 from tests.model.applications import container, manifest, workload
 from tests.ocm import Hub, hub_of
-from tests.waiting import gone, until
+from tests.waiting import defined, gone, until
 
 Raw = dict[str, Any]
 
@@ -194,7 +192,7 @@ async def stage(pair: Pair) -> AsyncIterator[Stage]:
     client, namespace = pair.here, pair.namespace
     async with hub_of(client, namespace) as hub:
         (crd,) = p2code_crds()
-        await apply(client, CRDS, crd)
+        await defined(client, crd)
         stage = Stage(hub, client, namespace)
         for short in ("eu", "us"):
             await hub.make(
@@ -577,10 +575,12 @@ async def test_what_somebody_deletes_or_changes_is_put_right_soon(pair: Pair, st
         front = manifest("Service", "front", where, spec={"selector": {"app": "web"}, "ports": [{"port": 80}]})
         await stage.create([*stage.objects("web"), front], web="eu")
         await stage.become("SchedulingSuccessful", web="eu")
-        for kind, name in ((CONFIGMAPS, "settings"), (SERVICES, "front"), (DEPLOYMENTS, "web")):
-            before = (await stage.get(kind, name))["metadata"]["uid"]
+        objects = ((CONFIGMAPS, "settings"), (SERVICES, "front"), (DEPLOYMENTS, "web"))
+        before = [(await stage.get(kind, name))["metadata"]["uid"] for kind, name in objects]
+        for kind, name in objects:
             await client.delete(kind, name, where)
-            await until(functools.partial(_anew, stage, kind, name, before), forgiven=NotFound)
+        for (kind, name), uid in zip(objects, before, strict=True):
+            await until(functools.partial(_anew, stage, kind, name, uid), forgiven=NotFound)
         await client.patch(CONFIGMAPS, "settings", {"data": {"a": "x"}}, where)
 
         async def right() -> bool:

@@ -22,6 +22,7 @@ from tests.controllers.pair import Pair
 from tests.controllers.test_p2code import CLAIM, Stage, at_work, stage
 from tests.manifestworks import CLEANUP, WorkAgents, install, work_agents
 from tests.model.applications import workload
+from tests.namespaces import end
 from tests.waiting import gone, unserved, until
 
 __all__ = ["stage"]
@@ -49,7 +50,7 @@ async def agents(stage: Stage) -> AsyncIterator[WorkAgents]:
     async with work_agents(client, *clusters) as agents:
         yield agents
     for cluster in clusters:
-        await client.delete(NAMESPACES, cluster)
+        await end(client, cluster)
 
 
 async def works(stage: Stage) -> set[str]:

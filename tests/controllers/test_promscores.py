@@ -28,6 +28,7 @@ from agent.sandbox.certificates import Authority
 from tests.chart import prometheus
 from tests.chart.prometheus import Prometheus
 from tests.controllers.rooms import running
+from tests.namespaces import end
 from tests.ocm import object_of
 from tests.waiting import until
 
@@ -82,8 +83,7 @@ async def clusters(client: Client, namespace: str, placement_kinds: None) -> Asy
     yield names
     for name in names:
         await client.delete(MANAGED_CLUSTERS, name)
-        with contextlib.suppress(NotFound):
-            await client.delete(NAMESPACES, name)
+        await end(client, name)
 
 
 async def managed_cluster(client: Client, name: str) -> None:

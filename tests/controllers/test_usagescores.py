@@ -30,6 +30,7 @@ from tests.controllers.limited import limited
 from tests.controllers.rooms import running
 from tests.controllers.targets import condition, target, tear_away
 from tests.controllers.test_summary import node
+from tests.namespaces import end
 from tests.ocm import object_of
 from tests.waiting import until
 
@@ -51,8 +52,7 @@ async def eu(client: Client, namespace: str, placement_kinds: None) -> AsyncIter
     yield f"{namespace}-eu"
     await tear_away(client, namespace)
     for each in (f"{namespace}-eu", f"{namespace}-new"):
-        with contextlib.suppress(NotFound):
-            await client.delete(NAMESPACES, each)
+        await end(client, each)
     for each in await client.list(NODES, labels=f"made-by={namespace}"):
         await client.delete(NODES, each["metadata"]["name"])
 

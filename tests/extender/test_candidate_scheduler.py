@@ -29,6 +29,7 @@ from tests.extender.candidates import (
     not_reserved,
     reserved,
 )
+from tests.namespaces import end
 from tests.waiting import empty, gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
@@ -76,7 +77,7 @@ async def room(t: Client) -> AsyncIterator[str]:
             with contextlib.suppress(NotFound):
                 await t.delete(kind, each["metadata"]["name"], name, grace=0)
     await until(lambda: empty(t.list(PODS, name)))
-    await t.delete(NAMESPACES, name)
+    await end(t, name)
 
 
 @contextlib.asynccontextmanager

@@ -15,14 +15,7 @@ from tests.scheduler.reserving import Open, Stage, stage
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def reserving_targets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
     """Clusters us and eu with two nodes of 4 CPUs, agents and candidate schedulers; holds last 8 s."""
-    flags = (
-        "--hold=8",
-        "--pod-missing=1",
-        "--lease-duration=3",
-        "--lease-renew=2",
-        "--lease-retry=0.5",
-        "--discovery-interval=1s",
-    )
+    flags = ("--hold=8", "--pod-missing=1", "--discovery-interval=2s")
     async with Sandbox(
         tmp_path_factory.mktemp("reserving") / "two",
         ["us", "eu"],

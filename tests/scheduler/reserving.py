@@ -22,6 +22,7 @@ from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import connected, create, elected
 from tests.controllers.rooms import running
 from tests.kube.relay import Relay
+from tests.namespaces import end
 from tests.scheduler.test_controller import waiting
 from tests.waiting import until
 
@@ -154,7 +155,7 @@ async def stage(
             await stack.enter_async_context(far[each.name].session)
             if each.name not in missing:
                 await add_namespace(far[each.name], namespace)
-                stack.push_async_callback(far[each.name].delete, NAMESPACES, namespace)
+                stack.push_async_callback(end, far[each.name], namespace)
         near = await stack.enter_async_context(Relay.started(load(str(cluster.kubeconfig))))
         relays = {
             each.name: await stack.enter_async_context(Relay.started(load(str(each.kubeconfig))))

@@ -71,16 +71,16 @@ async def test_a_target_known_to_be_slow_gets_no_pod_that_can_go_elsewhere_until
         await until(lambda: far.slow)
         assert gauge(far) == 1
         asked = len(relay.requests)
-        for number in range(20):
+        for number in range(10):
             await create(client, elected(f"away-{number}", namespace), [*targets.values()])
-        assert await bound(client, namespace, "away", 20) == {near.node_name}
+        assert await bound(client, namespace, "away", 10) == {near.node_name}
         assert not [request for request in relay.requests[asked:] if is_post(*request)]
         relay.delay(0.0)
         await until(lambda: not far.slow)
         assert gauge(far) == 0
-        for number in range(10):
+        for number in range(6):
             await create(client, elected(f"back-{number}", namespace), [*targets.values()])
-        assert far.node_name in await bound(client, namespace, "back", 10)
+        assert far.node_name in await bound(client, namespace, "back", 6)
     assert gauge(far) is None
 
 
@@ -97,19 +97,19 @@ async def test_pods_that_wait_for_a_target_that_went_silent_leave_workers_to_the
         far, near = targets["far"], targets["near"]
         # Reads are answered, so that it is not taken for unreachable.
         relay.freeze(is_post)
-        for number in range(30):
+        for number in range(12):
             await create(client, pinned(f"stuck-{number}", namespace, "far"), [*targets.values()])
         await until(lambda: sum(is_post(*request) for request in relay.requests) >= 2)
         await until(lambda: far.slow)
-        for number in range(20):
+        for number in range(10):
             await create(client, elected(f"free-{number}", namespace), [*targets.values()])
-        assert await bound(client, namespace, "free", 20) == {near.node_name}
+        assert await bound(client, namespace, "free", 10) == {near.node_name}
         waiting = [pod for pod in await client.list(PODS, namespace) if pod["metadata"]["name"].startswith("stuck")]
         assert not any(pod["spec"].get("nodeName") for pod in waiting)
         relay.mend()
-        assert await bound(client, namespace, "stuck", 30) == {far.node_name}
+        assert await bound(client, namespace, "stuck", 12) == {far.node_name}
         parents = [each["metadata"]["labels"][names.LABEL_PARENT_UID] for each in await chaperons(client, namespace)]
-        assert len(parents) == len(set(parents)) == 50
+        assert len(parents) == len(set(parents)) == 22
 
 
 async def test_pods_go_to_a_target_that_is_behind_in_the_order_in_which_they_came(
@@ -129,10 +129,10 @@ async def test_pods_go_to_a_target_that_is_behind_in_the_order_in_which_they_cam
         connected(deps, client, namespace, far=relay.connection) as targets,
     ):
         relay.delay(0.25)
-        came = [f"web-{number}" for number in range(24)]
+        came = [f"web-{number}" for number in range(16)]
         for name in came:
             await create(client, elected(name, namespace), [*targets.values()])
-        await bound(client, namespace, "web", 24)
+        await bound(client, namespace, "web", len(came))
     assert sorted(sent) == sorted(came)
     assert max(abs(sent.index(name) - place) for place, name in enumerate(came)) < 4
 

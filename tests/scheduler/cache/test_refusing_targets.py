@@ -63,23 +63,23 @@ async def where(stage: Stage, made: list[str], seconds: float = 60.0) -> set[str
 async def test_pods_that_one_target_does_not_take_run_in_another_and_most_are_spared_the_attempt(opened: Open) -> None:
     async with opened(**RANKED) as at:
         async with dead_webhook(at.far["us"], CHAPERONS, at.namespace) as webhook:
-            first = await pods(at, "first", 8)
+            first = await pods(at, "first", 5)
             assert await where(at, first) == {"eu"}
             # As many as it takes to know; the first of a burst are on their way at once.
-            await pods(at, "second", 8)
+            await pods(at, "second", 5)
             await until(lambda: shut(at, "us"))
             refusal = at.targets["us"].refusal_backoff.refusal
             assert refusal is not None
             assert refusal.reason == "ServerError"
             assert webhook in refusal.words
             asked = posts(at, "us")
-            last = await pods(at, "last", 20)
+            last = await pods(at, "last", 12)
             assert await where(at, last) == {"eu"}
             assert posts(at, "us") - asked <= 4
             events = await at.client.list(EVENTS, at.namespace, fields="reason=FailedScheduling")
             assert any("us: cannot create PodChaperon" in event["message"] for event in events)
         await until(lambda: tried_again(at), 60.0, what="us takes pods again")
-        assert "us" in await where(at, await pods(at, "back", 8))
+        assert "us" in await where(at, await pods(at, "back", 5))
         assert not shut(at, "us")
         parents = [each["metadata"]["labels"][names.LABEL_PARENT_UID] for _, each in await at.chaperons()]
         assert len(parents) == len(set(parents))
@@ -146,7 +146,7 @@ async def test_a_target_that_leaves_chaperons_unanswered_and_answers_reads_loses
 async def test_a_target_in_which_no_pods_can_be_created_loses_them_in_its_own_words(opened: Open) -> None:
     async with opened(**RANKED) as at:
         async with dead_webhook(at.far["us"], PODS, at.namespace) as webhook:
-            made = await pods(at, "web", 8)
+            made = await pods(at, "web", 6)
             assert await where(at, made) == {"eu"}
             tried = [
                 pod["metadata"]["annotations"][names.ANNOTATION_ATTEMPTS]
@@ -176,8 +176,8 @@ async def test_what_a_pod_needs_is_not_taken_either_and_it_runs_elsewhere(
 
 async def test_a_pod_whose_scheduler_is_in_one_target_only_gets_there(opened: Open) -> None:
     async with opened(**RANKED, take_up=3.0) as at, scheduler_by_hand(at.far["eu"], at.namespace, "odd"):
-        made = await pods(at, "web", 6, schedulerName="odd")
-        usual = await pods(at, "usual", 4)
+        made = await pods(at, "web", 4, schedulerName="odd")
+        usual = await pods(at, "usual", 2)
         assert await where(at, made) == {"eu"}
         await where(at, usual)
         events = await at.client.list(EVENTS, at.namespace, fields="reason=FailedScheduling")

@@ -9,7 +9,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-PODS_AT_ONCE = [f"web-{number}" for number in range(8)]
+PODS_AT_ONCE = [f"web-{number}" for number in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def _slow(at: Stage) -> bool:
 
 
 async def test_leave_that_hangs_in_one_target_does_not_keep_workers_from_pods_of_the_other(opened: Open) -> None:
-    many = [f"web-{number}" for number in range(24)]
+    many = [f"web-{number}" for number in range(16)]
     async with opened(max_in_flight=4, request_timeout=20.0) as at:
         at.relays["us"].freeze(lambda asked, path: asked == "PATCH" and "/podchaperons/" in path)
         await at.pods(*many)
