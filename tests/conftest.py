@@ -16,7 +16,7 @@ from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from tests.examples import EXAMPLES
-from tests.namespaces import end, note_writes
+from tests.namespaces import end
 from tests.ocm import install, uninstall
 from tests.waiting import until
 
@@ -58,7 +58,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # Nor do they run on several cores each: a fifth of what a control plane costs goes into handing work from one to
     # another, where all cores are busy anyway. Benchmarks do not come by here.
     os.environ.setdefault("GOMAXPROCS", "1")
-    note_writes()
     asyncio.set_event_loop(None)
 
 
