@@ -1,7 +1,6 @@
 """flotilla sandbox: several real clusters on this machine."""
 
 import asyncio
-import dataclasses
 import json
 import signal
 import sys
@@ -11,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import msgspec
 import typer
 
 from agent.cli.options import run_interruptible
@@ -157,7 +157,7 @@ def status(
     """Show every process, and exit with 1 if one is dead."""
 
     async def run() -> list[dict[str, Any]]:
-        return [dataclasses.asdict(line) for line in Sandbox.open(directory).status()]
+        return [msgspec.structs.asdict(line) for line in Sandbox.open(directory).status()]
 
     lines = _run(run())
     if output is Output.JSON:

@@ -123,6 +123,7 @@ async def test_a_target_comes_and_goes_without_a_question_that_is_asked_twice_or
         # A second deletion would follow within moments.
         await asyncio.sleep(0.5)
         assert in_vain() == before
+    await pair.here.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
     assert {question: count for question, count in found.items() if count > 1} == ASKED_BY_TWO
     assert {question.partition("?")[0].rpartition("/")[2] for question in found} >= REFUSED, "they are asked for once"
     assert len(found) <= MOST, sorted(found)

@@ -113,14 +113,18 @@ class Fleet:
         finally:
             if not await self._reuse.give_back(ours):
                 await self.leave(ours, key.source)
+            await self._leave_rejected()
 
     async def _again(self, key: Key) -> str:
         """A namespace that another test has left as it was, if there is any, else empty."""
         name = await self._reuse.take(key)
-        while self._reuse.rejected:
-            await self.leave(*self._reuse.rejected.pop())
+        await self._leave_rejected()
         self.census.forget(name)
         return name
+
+    async def _leave_rejected(self) -> None:
+        while self._reuse.rejected:
+            await self.leave(*self._reuse.rejected.pop())
 
     async def _make(self, name: str, key: Key) -> None:
         """A namespace in every cluster, with its Targets."""
@@ -157,6 +161,8 @@ class Fleet:
 
     async def nothing_left(self) -> None:
         """The same, but what another test may have stays, and has nothing in it."""
+        overlooked = await self._reuse.overlooked()
+        assert overlooked == [], "tests/e2e/reuse.py does not look for these kinds"
         for source, name in self._leaving[self._seen_gone :]:
             await self.gone(NAMESPACES, name, source=source)
         self._seen_gone = len(self._leaving)

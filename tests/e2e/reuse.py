@@ -1,38 +1,60 @@
-"""Namespaces that one test leaves to the next one, as they were: to join a target again costs ten times as much."""
+"""Namespaces that one test leaves to the next one, as they were: to join targets again costs ten times as much."""
 
 import asyncio
 import contextlib
 import enum
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
 
-from agent.api.kinds import (
-    ENDPOINT_SLICES,
-    EVENTS,
-    NAMESPACES,
-    NETWORK_POLICIES,
-    NODES,
-    PODS,
-    RESOURCE_QUOTAS,
-    TARGETS,
-    Kind,
-)
+from agent.api import kinds
+from agent.api.kinds import EVENTS, NAMESPACES, NODES, TARGETS, Kind
 from agent.api.names import ANNOTATION_FREE, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, virtual_node
-from agent.kube.client import Client, encode
+from agent.kube.client import METADATA_LIST, Client, encode
 from agent.kube.errors import KubeError, NotFound
-from tests.e2e.manifests import DAEMONSETS, DEPLOYMENTS, JOBS, REPLICASETS, STATEFULSETS
+from tests.e2e.manifests import DAEMONSETS
 
 Raw = dict[str, Any]
 
-_WORKLOADS = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS, JOBS, REPLICASETS, PODS)
-_SELDOM = {RESOURCE_QUOTAS, NETWORK_POLICIES, Kind("", "v1", "limitranges", "LimitRange")}
+_WORKLOADS = (
+    kinds.DEPLOYMENTS,
+    kinds.STATEFUL_SETS,
+    DAEMONSETS,
+    kinds.JOBS,
+    kinds.REPLICA_SETS,
+    kinds.PODS,
+)
+_AT_FIRST = (kinds.SECRETS, kinds.SERVICE_ACCOUNTS, kinds.CONFIGMAPS, kinds.SOURCES, kinds.ROLE_BINDINGS)
+"""Of these, a namespace has something before its first test."""
+_LIMITS = (kinds.RESOURCE_QUOTAS, kinds.NETWORK_POLICIES, Kind("", "v1", "limitranges", "LimitRange"))
 """What agents remember for a while after it is gone, since it has kept pods from a target."""
-_GOES_BY_ITSELF = {EVENTS, ENDPOINT_SLICES, Kind("", "v1", "endpoints", "Endpoints")}
-_AT_MOST, _PATIENCE_SECONDS = 4, 20.0
+_ANYWHERE = (
+    *_WORKLOADS,
+    *_AT_FIRST,
+    *_LIMITS,
+    kinds.CHAPERONS,
+    kinds.SERVICES,
+    kinds.PERSISTENT_VOLUME_CLAIMS,
+    kinds.INGRESSES,
+    kinds.ROLES,
+)
+_IN_SOURCES = (
+    TARGETS,
+    kinds.SERVICE_LINKS,
+    kinds.CRON_JOBS,
+    Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+    Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+    kinds.PLACEMENTS,
+    kinds.PLACEMENT_DECISIONS,
+    kinds.MANAGED_CLUSTER_SET_BINDINGS,
+    kinds.SCHEDULING_MANIFESTS,
+)
+_BY_THEMSELVES = {"events", "endpointslices", "endpoints", "controllerrevisions", "leases"}
+"""Kinds whose objects go with others, or stay for a while."""
+_AT_MOST, _PATIENCE_SECONDS = 6, 20.0
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _ACCOUNTS = ("managedFields", "resourceVersion", "generation")
 
@@ -85,8 +107,7 @@ class Reuse:
     async def remember(self, name: str, key: Key) -> None:
         """A namespace has just been made."""
         with contextlib.suppress(KubeError):
-            found = await self._look(name, key)
-            self._used[name] = _Kept(name, key, {each: obj for each, obj in found.items() if each.kind != EVENTS})
+            self._used[name] = _Kept(name, key, await self._look(name, key, _AT_FIRST, (TARGETS,)))
 
     async def take(self, key: Key) -> str:
         """One that is as at first, if there is any, else empty."""
@@ -104,20 +125,22 @@ class Reuse:
         return ""
 
     async def give_back(self, name: str) -> bool:
-        """Empty one of its workloads; False if it is not fit for another test."""
+        """Delete the workloads of one, since nobody uses it any more; False if another test cannot have it."""
         kept = self._used.pop(name, None)
-        if kept is None or len(self._free) >= _AT_MOST:
+        if kept is None:
             return False
         try:
-            found = await self._look(name, kept.key)
-            left = {each: obj for each, obj in found.items() if each not in kept.before and not _is_carried(obj)}
-            if any(each.kind in _SELDOM for each in left) or _changed(kept.before, found, but=NODES):
+            if "deletionTimestamp" in (await self.clients[kept.key.source].get(NAMESPACES, name))["metadata"]:
                 return False
-            await self._delete(name, left)
+            for kind in _WORKLOADS:
+                await self._delete_all(kept.key.source, kind, name)
         except KubeError:
             return False
         kept.since = time.monotonic()
         self._free.append(kept)
+        if len(self._free) > _AT_MOST:
+            oldest = self._free.pop(0)
+            self.rejected.append((oldest.name, oldest.key.source))
         return True
 
     @property
@@ -130,26 +153,41 @@ class Reuse:
         free, self._free = self._free, []
         return [(each.name, each.key.source) for each in free]
 
+    async def overlooked(self) -> list[str]:
+        """Objects in those that are free of kinds that nobody looks for when another test gets one."""
+        found = []
+        for cluster, client in self.clients.items():
+            for kind in await _served(client):
+                if kind not in (*_ANYWHERE, *_IN_SOURCES) and kind.plural not in _BY_THEMSELVES:
+                    _, items = await client.list_raw(kind, accept=METADATA_LIST)
+                    places = [msgspec.json.decode(bytes(each))["metadata"]["namespace"] for each in items]
+                    found += [f"{cluster}: {kind} in {each}" for each in places if each in self.free]
+        return found
+
     async def _state_of(self, kept: _Kept) -> _State:
-        found = await self._look(kept.name, kept.key)
-        if _changed(kept.before, found, but=NODES):
+        found = await self._look(kept.name, kept.key, _ANYWHERE, _IN_SOURCES)
+        changed = _changed(kept.before, found)
+        left = {each: obj for each, obj in found.items() if each not in kept.before}
+        if any(each.kind != NODES for each in changed) or any(each.kind in _LIMITS for each in left):
             return _State.REJECTED
-        left = {each for each in found if each not in kept.before}
-        is_empty = all(each.kind == EVENTS for each in left)
-        if not is_empty or _changed(kept.before, found) or not all(_is_ready(found[each]) for each in _targets(kept)):
+        if left:
+            await self._delete(kept.name, left)
+        if left or changed or not all(_is_ready(found[each]) for each in _targets(kept)):
             return _State.ENDING
-        for cluster in {each.cluster for each in left}:
+        for cluster in self.clients:
             await self._delete_all(cluster, EVENTS, kept.name)
         return _State.AS_BEFORE
 
     async def _delete(self, name: str, left: _Found) -> None:
-        for kind in _WORKLOADS:
-            for cluster in sorted({each.cluster for each in left if each.kind == kind}):
-                await self._delete_all(cluster, kind, name)
+        """But for what goes by itself: with its owner, or with what an agent has made it for."""
         for place, obj in left.items():
-            if place.kind not in (*_WORKLOADS, *_GOES_BY_ITSELF) and "ownerReferences" not in obj["metadata"]:
+            metadata = obj["metadata"]
+            labels = metadata.get("labels", ())
+            if "deletionTimestamp" in metadata or "ownerReferences" in metadata:
+                continue
+            if LABEL_PARENT_UID not in labels and LABEL_PARENT_CLUSTER_UID not in labels:
                 with contextlib.suppress(NotFound):
-                    await self.clients[place.cluster].delete(place.kind, place.name, name)
+                    await self.clients[place.cluster].delete(place.kind, place.name, name, propagation="Background")
 
     async def _delete_all(self, cluster: str, kind: Kind, namespace: str) -> None:
         """But for delegates, which go with their proxy pods."""
@@ -158,40 +196,41 @@ class Reuse:
         session = self.clients[cluster].session
         await session.request("DELETE", kind.path(namespace), params=params, body=body, resource=kind.plural)
 
-    async def _look(self, name: str, key: Key) -> _Found:
-        """All objects of a namespace in all clusters, the namespaces, and the virtual nodes of its Targets."""
-        looks = await asyncio.gather(*(self._look_at(cluster, name) for cluster in self.clients))
-        found = {place: obj for each in looks for place, obj in each.items()}
+    async def _look(self, name: str, key: Key, anywhere: Iterable[Kind], in_source: Iterable[Kind]) -> _Found:
+        """Objects of a namespace in all clusters, the namespaces, and the virtual nodes of its Targets."""
+        looks = [
+            self._look_at(cluster, name, (*anywhere, *(in_source if cluster == key.source else ())))
+            for cluster in self.clients
+        ]
+        found = {place: obj for each in await asyncio.gather(*looks) for place, obj in each.items()}
         for target in key.targets:
             node = virtual_node(name, target)
             found[_Place(key.source, NODES, node)] = await self.clients[key.source].get(NODES, node)
         return found
 
-    async def _look_at(self, cluster: str, name: str) -> _Found:
+    async def _look_at(self, cluster: str, name: str, wanted: Iterable[Kind]) -> _Found:
         client = self.clients[cluster]
         found: _Found = {_Place(cluster, NAMESPACES, name): await client.get(NAMESPACES, name)}
-        kinds = await _kinds(client)
-        listed = await asyncio.gather(*(client.list(each, name) for each in kinds))
-        for kind, objects in zip(kinds, listed, strict=True):
-            found |= {_Place(cluster, kind, each["metadata"]["name"]): each for each in objects}
+        for kind in wanted:
+            with contextlib.suppress(NotFound):
+                listed = await client.list(kind, name)
+                found |= {_Place(cluster, kind, each["metadata"]["name"]): each for each in listed}
         return found
 
 
-async def _kinds(client: Client) -> list[Kind]:
-    """What namespaces of a cluster may have in them, but for what nobody can delete, and Events by their other name."""
-    found = []
+async def _served(client: Client) -> list[Kind]:
+    """Kinds of which namespaces of a cluster may have objects that somebody can delete."""
+    found: dict[tuple[str, str], Kind] = {}
     for root in ("/api", "/apis"):
         answer = msgspec.json.decode(await client.session.request("GET", root, resource="apis", accept=_DISCOVERY))
         for group in answer["items"]:
             name = group["metadata"].get("name", "")
-            version = group["versions"][0]
-            found += [
-                Kind(name, version["version"], each["resource"], each["responseKind"]["kind"])
-                for each in version["resources"]
-                if each["scope"] == "Namespaced" and "deletecollection" in each["verbs"] and "list" in each["verbs"]
-                if name != "events.k8s.io"
-            ]
-    return found
+            for version in group["versions"]:
+                for each in version["resources"]:
+                    if each["scope"] == "Namespaced" and {"list", "deletecollection"} <= {*each["verbs"]}:
+                        kind = Kind(name, version["version"], each["resource"], each["responseKind"]["kind"])
+                        found.setdefault((name, kind.plural), kind)
+    return list(found.values())
 
 
 def _targets(kept: _Kept) -> list[_Place]:
@@ -203,15 +242,9 @@ def _is_ready(target: Raw) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def _is_carried(obj: Raw) -> bool:
-    """Whether an agent has made it for what is in another cluster, and takes it away again."""
-    return any(each in obj["metadata"].get("labels", ()) for each in (LABEL_PARENT_UID, LABEL_PARENT_CLUSTER_UID))
-
-
-def _changed(before: _Found, found: _Found, *, but: Kind | None = None) -> list[_Place]:
-    """What is not as it was, apart from its status; without those of one kind."""
-    places = [each for each in before if each.kind != but]
-    return [each for each in places if each not in found or _wanted(found[each]) != _wanted(before[each])]
+def _changed(before: _Found, found: _Found) -> list[_Place]:
+    """What is not as it was, apart from its status."""
+    return [each for each, obj in before.items() if each not in found or _wanted(found[each]) != _wanted(obj)]
 
 
 def _wanted(obj: Raw) -> Raw:

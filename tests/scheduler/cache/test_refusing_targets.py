@@ -146,7 +146,7 @@ async def test_a_target_that_leaves_chaperons_unanswered_and_answers_reads_loses
 async def test_a_target_in_which_no_pods_can_be_created_loses_them_in_its_own_words(opened: Open) -> None:
     async with opened(**RANKED) as at:
         async with dead_webhook(at.far["us"], PODS, at.namespace) as webhook:
-            made = await pods(at, "web", 6)
+            made = await pods(at, "web", 8)
             assert await where(at, made) == {"eu"}
             tried = [
                 pod["metadata"]["annotations"][names.ANNOTATION_ATTEMPTS]
