@@ -24,6 +24,7 @@ _PARTS = {
 _DEAREST = (
     *(f"{USUAL}: {part}" for part in _PARTS),
     f"{USUAL}: the rest",
+    "tests/controllers: two clusters",
     "reserving",
     "same name",
     "tests/chart/test_on_a_real_node.py",
@@ -31,7 +32,6 @@ _DEAREST = (
     "real",
     "pair",
     "tests/soak",
-    "tests/controllers: two clusters",
     "tests/controllers",
     "tests/scheduler",
     "tests/extender",

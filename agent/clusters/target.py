@@ -254,10 +254,7 @@ class Target:
             self._become(Record(*problem, since))
         elif not self.identified:
             self.identify()
-            if self.chaperons.synced.is_set() and not self.trust.doubted and self.identity.sure:
-                self._believe()
-            else:
-                self._become(Record(State.CONNECTING, "it answers, reading its state", self._clock.now()))
+            self._become(Record(State.CONNECTING, "it answers, reading its state", self._clock.now()))
         elif old.state is State.READY:
             self.record = replace(old, failures=0)
         elif self.chaperons.synced.is_set() and not self.trust.doubted:

@@ -60,6 +60,12 @@ async def where(stage: Stage, made: list[str], seconds: float = 60.0) -> set[str
     return await until(probe, seconds, what=f"{len(made)} pods run")
 
 
+async def told(stage: Stage, words: str) -> bool:
+    """Whether an Event of a pod that waits has these words."""
+    events = await stage.client.list(EVENTS, stage.namespace, fields="reason=FailedScheduling")
+    return any(words in event["message"] for event in events)
+
+
 async def test_pods_that_one_target_does_not_take_run_in_another_and_most_are_spared_the_attempt(opened: Open) -> None:
     async with opened(**RANKED) as at:
         async with dead_webhook(at.far["us"], CHAPERONS, at.namespace) as webhook:
@@ -139,8 +145,7 @@ async def test_a_target_that_leaves_chaperons_unanswered_and_answers_reads_loses
         made = await pods(at, "web", 6)
         assert await where(at, made, 90.0) == {"eu"}
         assert not await at.chaperons("us")
-        events = await at.client.list(EVENTS, at.namespace, fields="reason=FailedScheduling")
-        assert any("us: cannot create PodChaperon: no answer" in event["message"] for event in events)
+        await until(lambda: told(at, "us: cannot create PodChaperon: no answer"), what="why us took none is told")
 
 
 async def test_a_target_in_which_no_pods_can_be_created_loses_them_in_its_own_words(opened: Open) -> None:
