@@ -129,12 +129,18 @@ async def placement_kinds(sandbox: Sandbox) -> AsyncIterator[None]:
 async def alone(cluster: Cluster) -> None:
     """For tests that look at the whole shared cluster: nothing of earlier tests is there any more."""
     client = connect(cluster.kubeconfig, name=cluster.name)
+    ending: list[str] = []
+
+    async def nothing_ends() -> bool:
+        found = [each for each in await client.list(NAMESPACES) if "deletionTimestamp" in each["metadata"]]
+        ending[:] = [f"{each['metadata']['name']}: {each['status'].get('conditions')}" for each in found]
+        return not ending
+
     async with client.session:
-        await until(lambda: _nothing_ends(client), 60.0, what="namespaces of earlier tests are gone")
-
-
-async def _nothing_ends(client: Client) -> bool:
-    return not any(each["metadata"].get("deletionTimestamp") for each in await client.list(NAMESPACES))
+        try:
+            await until(nothing_ends, 60.0, what="namespaces of earlier tests are gone")
+        except AssertionError as error:
+            raise AssertionError("\n".join([str(error), *ending])) from None
 
 
 async def _has_service_account(client: Client, namespace: str) -> bool:

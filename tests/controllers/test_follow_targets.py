@@ -10,8 +10,10 @@ from agent.api.kinds import CONFIGMAPS, NAMESPACES, ROLE_BINDINGS, SECRETS, SERV
 from agent.api.roles import EVERYTHING, rules
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
+from agent.controllers.follow.kinds import copies_in
 from agent.controllers.target import TargetRoom
 from agent.kube.config import Connection, parse
+from agent.kube.errors import Forbidden
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig
@@ -73,9 +75,12 @@ async def test_a_verb_that_is_missing_is_told_and_the_other_kind_follows(pair: P
     await pair.create(SECRETS, "token", data={})
     connection = await restricted(pair, ("secrets", verb))
     async with pair.at_work(FollowRoom, connection=connection) as target:
+        assert pair.deps is not None
+        if verb != "create":
+            copies = copies_in(target, SECRETS, pair.deps.cluster_uid)
+            await until(lambda: isinstance(copies.error, Forbidden), what="what may not be read has been asked for")
         pod = await pair.pod("web", volumes=[volume("files")], imagePullSecrets=[{"name": "token"}])
         await pair.copy(CONFIGMAPS, "files")
-        assert pair.deps is not None
         await pair.deps.prerequisites.ensure(pod, target)
         message = await told(pair, "Pod", "web", "secrets")
         assert "target eu" in message
