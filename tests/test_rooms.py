@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+from agent.model.promscore import PrometheusScore
 from agent.rooms import optional_rooms
 from agent.settings import Settings
 
@@ -19,6 +20,18 @@ def test_a_room_that_is_off_by_default_is_not_imported() -> None:
 
 def test_settings_ask_for_rooms() -> None:
     assert optional_rooms(Settings()) == []
-    asked = Settings(moves=True, service_links=True, mcs=True, p2code=True, ac3_networks=True, gateway=True)
+    scores = (PrometheusScore("scores[0]", "cost", "costs", "http://prometheus", "up", "cluster", 0, 1, 60, None, ""),)
+    on = dict.fromkeys(("moves", "service_links", "mcs", "p2code", "ac3_networks", "gateway"), True)
+    asked = Settings(prometheus_scores=scores, **on)
     packages = {room.__module__.removeprefix("agent.controllers.").split(".")[0] for room in optional_rooms(asked)}
-    assert packages == {"mover", "links", "serviceimports", "p2code", "ac3", "gateways", "targetlife", "fence"}
+    assert packages == {
+        "mover",
+        "links",
+        "serviceimports",
+        "p2code",
+        "ac3",
+        "gateways",
+        "promscores",
+        "targetlife",
+        "fence",
+    }

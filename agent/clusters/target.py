@@ -212,10 +212,16 @@ class Target:
         return self._probing.interval
 
     async def _probe(self) -> KubeError | None:
-        session, path = self.cluster.client.session, CHAPERONS.path(self.namespace or None)
-        seconds = self._probing.timeout
+        path = CHAPERONS.path(self.namespace or None)
         try:
-            await session.request("GET", path, params=PROBE, resource=CHAPERONS.plural, timeout=seconds, at_once=True)
+            await self.cluster.client.session.request(
+                "GET",
+                path,
+                params=PROBE,
+                resource=CHAPERONS.plural,
+                timeout=self._probing.timeout,
+                at_once=True,
+            )
             if not self.identity.sure:
                 await self.identity.ask()
         except KubeError as error:

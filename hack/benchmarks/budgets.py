@@ -116,6 +116,5 @@ def total_cpu(phase: Phase) -> float:
 
 
 def _other_than_leases(writes: Mapping[str, float]) -> float:
-    """Reviews of our own rights are questions, although they are sent by POST: nothing is stored."""
-    apart = ("leases", "selfsubjectaccessreviews", "selfsubjectrulesreviews")
+    apart = ("leases", *counters.OWN_REVIEWS)
     return sum(count for key, count in writes.items() if counters.resource(key) not in apart)

@@ -8,6 +8,8 @@ REQUESTS = "flotilla_api_requests_total"
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
 APART = ("events", "leases")
 """Resources that do not count towards a pod's writes: heartbeats, and what nobody waits for."""
+OWN_REVIEWS = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
+"""Of our own rights: questions, although they are sent by POST; nothing is stored."""
 
 
 def writes(exposition: str, role: str) -> dict[str, float]:

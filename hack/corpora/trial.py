@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.api.kinds import ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, Kind
 from agent.api.names import ANNOTATION_MANIFEST, ANNOTATION_ORIGINAL_SELECTOR
+from agent.base.backoff import Backoff
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from hack.corpora.compare import CONFIGURED, differences, excused, uneven
@@ -25,8 +26,8 @@ QUIET_SECONDS = 5.0
 """A plain cluster that waits for something has come to rest when nothing changes for so long."""
 STEADY_SECONDS = 0.6
 """The same of one that waits for nothing."""
-_PAUSE_SECONDS, _LONGEST_SECONDS, _SLOWER = 0.7, 2.1, 1.25
-"""Between two looks, which become rarer: each reads some hundred lists."""
+_FIRST_SECONDS, _LONGEST_SECONDS = 1.4, 2.1
+"""Between two looks, and half of it at least: they become rarer, since each reads some hundred lists."""
 _MADE_BY_CONTROLLERS = (PODS.plural, "replicasets", "jobs", ENDPOINT_SLICES.plural, PERSISTENT_VOLUME_CLAIMS.plural)
 
 
@@ -106,7 +107,7 @@ class _Trial:
         deadline = time.monotonic() + self._patience
         seen: tuple[View, View] | None = None
         since = time.monotonic()
-        pauses = _pauses()
+        pause = Backoff(_FIRST_SECONDS, _LONGEST_SECONDS)
         while True:
             plain, elected = looked = await self._views(self._watched())
             if seen is None or (plain.objects, elected.objects) != (seen[0].objects, seen[1].objects):
@@ -119,7 +120,7 @@ class _Trial:
                 found = differences(plain, elected)
                 if over or not found:
                     return found, plain.waits
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(pause.next())
 
     def _watched(self) -> frozenset[str]:
         return frozenset((*_MADE_BY_CONTROLLERS, *(obj["kind"] for obj in self._file.objects)))
@@ -163,12 +164,12 @@ class _Trial:
 
     async def _waited(self, look: Callable[[], Awaitable[list[str]]]) -> list[str]:
         deadline = time.monotonic() + self._patience
-        pauses = _pauses()
+        pause = Backoff(_FIRST_SECONDS, _LONGEST_SECONDS)
         while True:
             found = await look()
             if not found or time.monotonic() > deadline:
                 return found
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(pause.next())
 
     async def _unevenly_left(self) -> list[str]:
         plain, elected = await asyncio.gather(*(self._new(place) for place in self._places))
@@ -198,13 +199,6 @@ class _Trial:
             metadata = obj["metadata"]
             with contextlib.suppress(KubeError):
                 await place.client.delete(kind, metadata["name"], metadata.get("namespace"), propagation="Background")
-
-
-def _pauses() -> Iterator[float]:
-    pause = _PAUSE_SECONDS
-    while True:
-        yield pause
-        pause = min(pause * _SLOWER, _LONGEST_SECONDS)
 
 
 def _uid(obj: Raw) -> str:

@@ -13,7 +13,7 @@ import select
 import socket
 import sys
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from agent import cli
@@ -30,7 +30,7 @@ exit "$status"
 
 @contextlib.asynccontextmanager
 async def forking(program: Path) -> AsyncIterator[None]:
-    """Put a program of this name in place of the one that is there, while the process that does its work runs."""
+    """Put a client in the place of a program, and run the process that does its work; the client stays, of no use."""
     pipe = asyncio.subprocess.PIPE
     server = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, cwd=REPOSITORY, stdin=pipe, stdout=pipe
@@ -39,20 +39,17 @@ async def forking(program: Path) -> AsyncIterator[None]:
     assert server.stdout
     try:
         port = int(await server.stdout.readline())
-        with _in_place_of(program, _CLIENT.format(port=port)):
-            yield
+        _replace(program, _CLIENT.format(port=port))
+        yield
     finally:
         server.stdin.close()
         await server.wait()
 
 
-@contextlib.contextmanager
-def _in_place_of(program: Path, script: str) -> Iterator[None]:
-    before = program.rename(program.with_suffix(".before"))
+def _replace(program: Path, script: str) -> None:
+    program.unlink()  # It may be a link.
     program.write_text(script)
     program.chmod(0o755)
-    yield
-    before.replace(program)
 
 
 def serve() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.drivers.driver import Place
-from agent.drivers.handover import KEEP_SECONDS
+from agent.drivers.handover import KEEP_SECONDS, follows
 from agent.drivers.takedown import Takedown
 
 SKUPPER, NEW = "Skupper", {"EndpointSlices"}
@@ -57,3 +57,9 @@ def test_nothing_is_kept_of_services_and_targets_that_are_no_more() -> None:
     assert takedown._had
     takedown.forget_cluster("node")
     assert takedown._had == {}
+
+
+def test_who_takes_over_from_whom() -> None:
+    assert follows("Gateway", "EndpointSlices")
+    assert follows("external/sdwan", "Gateway")
+    assert not any(follows(reason, "Gateway") for reason in ("", "Gateway", "Off"))

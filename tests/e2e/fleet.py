@@ -107,8 +107,8 @@ class Fleet:
         try:
             if not again:
                 await self._make(ours, key)
-            if not again and not name:
-                await self._reuse.remember(ours, key)
+                if not name:
+                    await self._reuse.remember(ours, key)
             yield ours
         finally:
             if not await self._reuse.give_back(ours):

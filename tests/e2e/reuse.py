@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import msgspec
-
 from agent.api import kinds
+from agent.api.conditions import is_true
 from agent.api.kinds import EVENTS, NAMESPACES, NODES, TARGETS, Kind
 from agent.api.names import ANNOTATION_FREE, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, virtual_node
-from agent.kube.client import METADATA_LIST, Client, encode
+from agent.kube.client import Client, encode
 from agent.kube.errors import KubeError, NotFound
+from hack.corpora.contents import Contents
 from tests.e2e.manifests import DAEMONSETS
 
 Raw = dict[str, Any]
@@ -52,10 +52,15 @@ _IN_SOURCES = (
     kinds.MANAGED_CLUSTER_SET_BINDINGS,
     kinds.SCHEDULING_MANIFESTS,
 )
-_BY_THEMSELVES = {"events", "endpointslices", "endpoints", "controllerrevisions", "leases"}
+_BY_THEMSELVES = {
+    "endpoints",
+    "endpointslices.discovery.k8s.io",
+    "controllerrevisions.apps",
+    "leases.coordination.k8s.io",
+    "pods.metrics.k8s.io",
+}
 """Kinds whose objects go with others, or stay for a while."""
 _AT_MOST, _PATIENCE_SECONDS = 6, 20.0
-_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _ACCOUNTS = ("managedFields", "resourceVersion", "generation")
 
 
@@ -156,11 +161,11 @@ class Reuse:
     async def overlooked(self) -> list[str]:
         """Objects in those that are free of kinds that nobody looks for when another test gets one."""
         found = []
+        known = {*_ANYWHERE, *_IN_SOURCES}
         for cluster, client in self.clients.items():
-            for kind in await _served(client):
-                if kind not in (*_ANYWHERE, *_IN_SOURCES) and kind.plural not in _BY_THEMSELVES:
-                    _, items = await client.list_raw(kind, accept=METADATA_LIST)
-                    places = [msgspec.json.decode(bytes(each))["metadata"]["namespace"] for each in items]
+            for kind in await Contents(client).kinds():
+                if kind.namespaced and kind not in known and str(kind) not in _BY_THEMSELVES:
+                    places = [each["metadata"]["namespace"] for each in await client.list(kind)]
                     found += [f"{cluster}: {kind} in {each}" for each in places if each in self.free]
         return found
 
@@ -172,7 +177,8 @@ class Reuse:
             return _State.REJECTED
         if left:
             await self._delete(kept.name, left)
-        if left or changed or not all(_is_ready(found[each]) for each in _targets(kept)):
+        targets = [found[_Place(kept.key.source, TARGETS, each)] for each in kept.key.targets]
+        if left or changed or not all(map(_is_ready, targets)):
             return _State.ENDING
         for cluster in self.clients:
             await self._delete_all(cluster, EVENTS, kept.name)
@@ -218,28 +224,8 @@ class Reuse:
         return found
 
 
-async def _served(client: Client) -> list[Kind]:
-    """Kinds of which namespaces of a cluster may have objects that somebody can delete."""
-    found: dict[tuple[str, str], Kind] = {}
-    for root in ("/api", "/apis"):
-        answer = msgspec.json.decode(await client.session.request("GET", root, resource="apis", accept=_DISCOVERY))
-        for group in answer["items"]:
-            name = group["metadata"].get("name", "")
-            for version in group["versions"]:
-                for each in version["resources"]:
-                    if each["scope"] == "Namespaced" and {"list", "deletecollection"} <= {*each["verbs"]}:
-                        kind = Kind(name, version["version"], each["resource"], each["responseKind"]["kind"])
-                        found.setdefault((name, kind.plural), kind)
-    return list(found.values())
-
-
-def _targets(kept: _Kept) -> list[_Place]:
-    return [_Place(kept.key.source, TARGETS, each) for each in kept.key.targets]
-
-
 def _is_ready(target: Raw) -> bool:
-    conditions = target.get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return is_true((target.get("status") or {}).get("conditions"), "Ready")
 
 
 def _changed(before: _Found, found: _Found) -> list[_Place]:

@@ -93,7 +93,7 @@ class VirtualNodeRoom(Controller[Key]):
             if node is None:
                 self._retired.pop(key, None)
                 return None
-            return self._kept_for(key, node) or self._is_gone_in(key, node) or await self._retire(key, node)
+            return self._kept_for(key, node) or self._rest_after_deletion(key, node) or await self._retire(key, node)
         self._anothers_since.pop(key, None)
         self._retired.pop(key, None)
         connected = self._deps.targets.get(key)
@@ -218,8 +218,8 @@ class VirtualNodeRoom(Controller[Key]):
         self._retired[key] = (node.uid, time.monotonic())
         return _TOLD_SECONDS
 
-    def _is_gone_in(self, key: Key, node: Object) -> float:
-        """In how many seconds to look again at a node that was just deleted; 0 for one that was not."""
+    def _rest_after_deletion(self, key: Key, node: Object) -> float:
+        """Seconds to wait for the watch to tell of a node's deletion; 0 for one that was not deleted, or long ago."""
         uid, at = self._retired.get(key, ("", 0.0))
         return max(0.0, at + _TOLD_SECONDS - time.monotonic()) if uid == node.uid else 0.0
 
