@@ -11,7 +11,7 @@ from agent.kube.errors import AlreadyExists, KubeError, NotFound
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 _FIRST_SECONDS, _LONGEST_SECONDS, _SLOWER = 0.02, 0.3, 1.25
 
 

@@ -291,7 +291,8 @@ async def always_led(client: Client, namespace: str) -> AsyncIterator[None]:
 async def test_from_addresses_to_gateways_and_back_there_is_always_a_way(
     shared: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "KEEP_SECONDS", 12.0)
+    # Two Envoys start meanwhile.
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 60.0)
     pair, mine, theirs = shared, address(), address()
     mirrored, by_gateways = {names.SLICE_MANAGER: True}, {GATEWAY_SLICE_MANAGER: True}
 
@@ -315,6 +316,7 @@ async def test_from_addresses_to_gateways_and_back_there_is_always_a_way(
             await until(lambda: _some(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told")
             await started(stack, pair, far, mine, theirs)
             await become(mirrored | by_gateways, by_gateways)
+            monkeypatch.setattr(handover, "KEEP_SECONDS", 8.0)
             await choose("endpointslices")
             # Who calls gateways still goes on, and nobody is sent there any more.
             await become(by_gateways | mirrored, {GATEWAY_SLICE_MANAGER: False} | mirrored, mirrored)
