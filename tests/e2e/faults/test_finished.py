@@ -96,7 +96,7 @@ async def over(fleet: Fleet, namespace: str, kind: str) -> Raw:
     [
         pytest.param(target_away, "delegates", id="the link, and the delegates go"),
         pytest.param(target_away, "chaperons", id="the link, and the chaperons go", marks=pytest.mark.seldom),
-        pytest.param(agent_away, "delegates", id="the agent, and the delegates go"),
+        pytest.param(agent_away, "delegates", id="the agent, and the delegates go", marks=pytest.mark.seldom),
     ],
 )
 async def test_a_job_whose_pods_end_and_go_while_nobody_hears_of_it_runs_once(

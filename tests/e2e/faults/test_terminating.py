@@ -82,7 +82,10 @@ async def everywhere_at_us(fleet: Fleet, home: str, name: str) -> AsyncIterator[
     await fleet.clients["us"].delete(CLUSTER_SOURCES, name)
 
 
-@pytest.mark.parametrize("everywhere", [False, True], ids=["by a Source", "by a ClusterSource"])
+@pytest.mark.parametrize(
+    "everywhere",
+    [pytest.param(False, id="by a Source"), pytest.param(True, id="by a ClusterSource", marks=pytest.mark.seldom)],
+)
 async def test_a_target_whose_namespace_is_going_is_passed_by_says_so_and_takes_pods_when_it_is_there_again(
     fleet: Fleet, everywhere: bool
 ) -> None:
