@@ -1,7 +1,6 @@
 """The loop that keeps us callable: certificate in the Secret, certificate served, API server told to trust it."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -13,6 +12,7 @@ from agent.base import certificates
 from agent.base.backoff import Backoff
 from agent.base.certificates import Pair
 from agent.base.clock import Clock
+from agent.base.events import set_within
 from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
@@ -92,9 +92,7 @@ class CertificateLoop:
             else:
                 self._problem = None
                 self._backoff.reset()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._interval):
-                        await self._changed.wait()
+                await set_within(self._changed, self._interval)
 
     async def check(self) -> None:
         """Bring Secret, served certificate and registration up to date. Raises what `run` survives."""

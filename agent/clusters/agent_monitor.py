@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from agent.api import names
@@ -44,6 +45,7 @@ class AgentMonitor:
         """Namespaces there that have a lease of an agent."""
         self.replicas: frozenset[str] = frozenset()
         """Those that lead there, by these leases."""
+        self._heard_at = -math.inf
         self._connected = asyncio.Event()
         self._pulse = Pulse(interval / 3)
         self._pulse_record = self.record
@@ -64,6 +66,10 @@ class AgentMonitor:
             self._connected.set()
         else:
             self._connected.clear()
+
+    def heard_for(self, seconds: float) -> float:
+        """How long from now the last answer about the lease will not be older than that; 0 if it is."""
+        return max(self._heard_at + seconds - asyncio.get_running_loop().time(), 0.0)
 
     async def run(self) -> None:
         """Read the lease until cancelled."""
@@ -92,9 +98,10 @@ class AgentMonitor:
             log.debug("lease of the agent of target %s: %s", self._title, error)
             return
         else:
+            self._heard_at = asyncio.get_running_loop().time()
             self.homes = tuple(lease.metadata.namespace for lease in leases)
             self.replicas = frozenset(lease.spec.holder_identity or "" for lease in leases) - {""}
-            self._pulse_record = self._pulse.read(leases, asyncio.get_running_loop().time()) or self._pulse_record
+            self._pulse_record = self._pulse.read(leases, self._heard_at) or self._pulse_record
         self._judge()
 
     def _judge(self) -> None:

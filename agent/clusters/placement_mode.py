@@ -6,7 +6,6 @@ there are no Placements, nothing is watched.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from functools import cached_property
@@ -16,6 +15,7 @@ import msgspec
 
 from agent.api.kinds import CLUSTER_MANAGERS, CRDS, MANAGED_CLUSTERS, PLACEMENT_DECISIONS, PLACEMENTS, Kind
 from agent.api.names.ocm import OURS
+from agent.base.events import set_within
 from agent.base.listeners import tell
 from agent.clusters.cluster import Cluster
 from agent.clusters.optional_watch import Watched
@@ -105,9 +105,7 @@ class PlacementMode:
             except KubeError as error:
                 log.debug("who evaluates Placements is not known: %s", error)
                 pause = min(pause, _NO_ANSWER_SECONDS)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._again.wait()
+            await set_within(self._again, pause)
             self._again.clear()
 
     def _become(self, mode: Mode) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, Kind
 from agent.base.clock import Clock
+from agent.base.events import set_within
 from agent.clusters.agent_monitor import AgentMonitor
 from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.cluster import Cluster
@@ -187,11 +188,10 @@ class Target:
             self._probe_asked.clear()
             self._conclude(await self._probe() or self._unread())
             self._look_for_flaws()
-            try:
-                async with asyncio.timeout(self._pause()):
-                    await self._probe_asked.wait()
-            except TimeoutError:
-                pass
+            asked = await set_within(self._probe_asked, self._pause())
+            if not asked and self.ready and not (self.slow or self.record.failures):
+                # That its lease was read meanwhile spares one probe.
+                await set_within(self._probe_asked, self._agent.heard_for(self._probing.interval))
 
     def _look_for_flaws(self) -> None:
         unreadable = self.cluster.informers.flaws()

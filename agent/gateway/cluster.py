@@ -15,6 +15,7 @@ import msgspec
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES
 from agent.base import wholefile
+from agent.base.events import set_within
 from agent.gateway.loop import Loop
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
@@ -73,11 +74,7 @@ class FromCluster:
                     written = told
             await self._tell()
             await asyncio.sleep(INTERVAL_SECONDS)
-            try:
-                async with asyncio.timeout(_LOOK_SECONDS - INTERVAL_SECONDS):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
+            await set_within(self._changed, _LOOK_SECONDS - INTERVAL_SECONDS)
 
     def _notice(self, old: Object | None, new: Object | None) -> None:
         self._changed.set()

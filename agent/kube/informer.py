@@ -9,7 +9,6 @@ for that it cannot be read does not mean that it is gone. What fails at an objec
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable
 
 from agent.api.kinds import Kind
 from agent.base.backoff import Backoff
+from agent.base.events import set_within
 from agent.base.listeners import tell
 from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
 from agent.kube.budget import Budget
@@ -294,7 +294,5 @@ class Informer:
 
     async def _pause(self, backoff: Backoff | None) -> None:
         if backoff is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(backoff.next()):
-                    await self._interrupt.wait()
+            await set_within(self._interrupt, backoff.next())
         self._interrupt.clear()

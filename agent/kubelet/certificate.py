@@ -19,6 +19,7 @@ from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import CERTIFICATE_REQUESTS
 from agent.base import certificates
 from agent.base.certificates import Pair, PrivateKey
+from agent.base.events import set_within
 from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import NO_CERTIFICATE, SERVING, Served
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
@@ -160,10 +161,7 @@ async def _wait(informer: Informer, name: str, patience: float, impatient: Calla
             outcome = outcome_of(informer.store.get(("", name)))
             if outcome is not None:
                 return outcome
-            try:
-                async with asyncio.timeout(None if told else patience):
-                    await changed.wait()
-            except TimeoutError:
+            if not await set_within(changed, None if told else patience):
                 told = True
                 impatient()
     finally:

@@ -1,11 +1,12 @@
 """The agent of a target, as seen through a real API server with the rights of a source."""
 
+import asyncio
 import dataclasses
 from typing import Any
 
 import pytest
 
-from agent.api.kinds import CLUSTER_ROLE_BINDINGS, LEASES, SERVICE_ACCOUNTS
+from agent.api.kinds import CHAPERONS, CLUSTER_ROLE_BINDINGS, LEASES, SERVICE_ACCOUNTS
 from agent.api.names import LEASE_CONTROLLERS
 from agent.base.clock import SystemClock
 from agent.clusters.agenthealth import AgentState
@@ -16,7 +17,7 @@ from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster as SandboxCluster
 from tests.clusters.test_target import PROBING, registry
-from tests.kube.relay import trusting
+from tests.kube.relay import Relay, trusting
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -36,6 +37,22 @@ def connection(cluster: SandboxCluster) -> Connection:
 
 async def forever() -> None:
     await until(lambda: False, 3600)
+
+
+async def test_a_lease_that_was_read_spares_a_probe_but_not_two_in_a_row(
+    connection: Connection, client: Client, namespace: str
+) -> None:
+    probing = dataclasses.replace(PROBING, interval=0.5, timeout=30.0, agent_interval=0.05)
+    lease = LeaderLease(client, SystemClock(), namespace, LEASE_CONTROLLERS, "one", TIMES)
+    async with Relay.started(connection) as relay, registry(connection, probing) as targets, Supervisor("agent") as led:
+        led.spawn("agent", lambda: lease.run(forever))
+        target = await targets.connect((namespace, "eu"), relay.connection, "1")
+        await until(agent_state(target, AgentState.READY))
+        now = asyncio.get_running_loop().time
+        began = now()
+        relay.requests.clear()
+        await until(lambda: relay.requests.count(("GET", CHAPERONS.path(namespace))) >= 6)
+    assert now() - began > 1.5 * 6 * probing.interval
 
 
 async def test_an_agent_is_alive_while_it_leads_and_silent_when_it_has_stopped(
