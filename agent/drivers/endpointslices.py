@@ -16,9 +16,8 @@ from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from agent.kube.store import Key, Object
 from agent.model.endpoints import Shelf, is_mirror, outside, ready
-from agent.model.flatness import ANSWERS
 from agent.model.podranges import ANYWHERE, PodRanges, shown
-from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding
+from agent.model.servicelinks import PROGRAMMED, Finding
 
 VERBS = ("list", "watch", "create", "patch", "delete")
 
@@ -28,6 +27,7 @@ class EndpointSlices:
 
     name: ClassVar[str] = names.ENDPOINT_SLICES_DRIVER
     reason: ClassVar[str] = BY_ADDRESSES
+    tells_sources: ClassVar[bool] = True
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
@@ -58,15 +58,9 @@ class EndpointSlices:
         """Slices are read where they are."""
         return Finding("True", PROGRAMMED)
 
-    async def connected(self, place: Place) -> Finding:
-        """As it was measured between this cluster and its targets; nobody can ask from one target for another."""
-        linked = self._linked(place)
-        if not linked:
-            return Finding("False", "NoPath", "there is no other cluster whose pods are reached at their addresses")
-        unasked = sorted(node or "this cluster" for node in linked if not self._sharing.is_measured(place.node, node))
-        if unasked:
-            return Finding("Unknown", UNVERIFIED, f"nobody has answered from the pods of {', '.join(unasked)}")
-        return Finding("True", CONNECTED, ANSWERS)
+    async def connected(self, place: Place, source: str) -> Finding:
+        """Whether it was measured."""
+        return self._sharing.measured(place.node, source)
 
     async def teardown(self, place: Place) -> float | None:
         """Delete the mirrors that this driver has made in a cluster, unless another driver is about to lead there."""
