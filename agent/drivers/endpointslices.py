@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
+from agent.api.names.links import LOCAL_FIRST
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
@@ -15,7 +16,7 @@ from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from agent.kube.store import Key, Object
-from agent.model.endpoints import Shelf, is_mirror, outside, ready
+from agent.model.endpoints import Shelf, count_ready, is_mirror, outside
 from agent.model.podranges import ANYWHERE, PodRanges, shown
 from agent.model.servicelinks import PROGRAMMED, Finding
 
@@ -113,16 +114,14 @@ class EndpointSlices:
         """Everything that the mirrors depend on, and they themselves, by their versions."""
         mirrors = frozenset((obj.name, obj.version) for obj in self._mirrors(place))
         own: frozenset[tuple[str, str]] | None = None
-        if self._sharing.rule(place.service).affinity == "local":
+        if self._sharing.rule(place.service).affinity == LOCAL_FIRST:
             own = frozenset((obj.name, obj.version) for obj in self._own(place))
         return (place.uid, tuple(each.seen for each in sources), mirrors, own)
 
     def _is_standby(self, place: Place, away: Collection[str]) -> bool:
         """Whether endpoints of other clusters wait until the cluster has none that is ready itself."""
-        if self._sharing.rule(place.service).affinity != "local":
-            return False
-        nodes = (node for obj in self._own(place) for node in ready(obj.decode()))
-        return any(node not in away for node in nodes)
+        own = (obj.decode() for obj in self._own(place))
+        return self._sharing.rule(place.service).affinity == LOCAL_FIRST and count_ready(own, away) > 0
 
     def _own(self, place: Place) -> list[Object]:
         return self._sharing.own_slices(place.node, place.service)

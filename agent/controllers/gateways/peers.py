@@ -24,6 +24,7 @@ from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.model import gatewayaffinity
 from agent.model.diff import merge_patch
 from agent.model.endpoints import is_mirror
 from agent.model.gatewaylink import manifest
@@ -91,6 +92,9 @@ class GatewayPeersRoom(Controller[At]):
             return busy - now
         existing = {obj.name: obj for obj in written.store if obj.namespace == namespace}
         wanted, unknown = self._wanted(node, namespace)
+        affinity = gatewayaffinity.told(self._offers.own_first(namespace))
+        for each in wanted.values():
+            each["spec"] |= affinity
         try:
             wrote = await self._write(key, written, existing, wanted, unknown)
         except Forbidden as error:
