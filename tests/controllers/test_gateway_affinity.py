@@ -1,5 +1,6 @@
 """Affinity `local` of Services that are called through gateways, on real API servers; no gateway runs."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,10 +9,11 @@ import pytest
 import pytest_asyncio
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, GATEWAY_PEERS, NODES, SERVICES
+from agent.api.kinds import CLUSTER_SUMMARIES, CRDS, ENDPOINT_SLICES, GATEWAY_PEERS, NODES, SERVICES
 from agent.api.names.links import ANNOTATION_GATEWAY, GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
 from agent.clusters.deps import Deps
 from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom
+from agent.controllers.gateways.peers import WRITE_SECONDS
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom
 from agent.kube.client import Client
@@ -180,3 +182,68 @@ async def test_what_waits_waits_while_the_agent_is_away_and_afterwards(gateways:
         await led(here, namespace, ready=False)
         await here.patch(ENDPOINT_SLICES, "web-own", {"metadata": mirror}, namespace)
         await led(here, namespace, ready=True)
+
+
+@contextlib.asynccontextmanager
+async def older(client: Client, namespace: str) -> AsyncIterator[None]:
+    """A CRD of GatewayPeers that knows no affinity."""
+    crd = f"{GATEWAY_PEERS.plural}.{GATEWAY_PEERS.group}"
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties"
+    known = (await client.get(CRDS, crd))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+
+    async def keeps() -> bool:
+        made = await client.create(GATEWAY_PEERS, probe, namespace)
+        await client.delete(GATEWAY_PEERS, "probe", namespace)
+        return "localAffinity" in made["spec"]
+
+    async def drops() -> bool:
+        return not await keeps()
+
+    head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name, "metadata": {"name": "probe"}}
+    probe = {**head, "spec": {"uid": "u", "ca": "c", "localAffinity": ["web"]}}
+    field = {"path": f"{path}/localAffinity"}
+    await client.patch(CRDS, crd, [{"op": "remove", **field}], style="json")
+    try:
+        await until(drops)
+        yield
+    finally:
+        body = [{"op": "add", "value": known["properties"]["localAffinity"], **field}]
+        await client.patch(CRDS, crd, body, style="json")
+        await until(keeps)
+
+
+async def test_an_older_crd_drops_all_of_it_and_is_not_asked_again_and_again(
+    gateways: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, clients, asked = gateways, (gateways.here, gateways.there), list[str]()
+    async with contextlib.AsyncExitStack() as stack:
+        start = stack.enter_async_context
+        await start(older(pair.there, pair.namespace))
+        await start(shared_with_eu(pair))
+        await start(running(pair.clusters[1], GatewaySlicesRoom, gateway=True))
+        target = await start(pair.at_work(GatewaySlicesRoom, GatewayPeersRoom, GlobalServices, gateway=True))
+        patch = target.port.patch_raw
+
+        async def counted(kind: Any, name: str, *args: Any, **options: Any) -> bytes:
+            if kind == GATEWAY_PEERS:
+                asked.append(name)
+            return await patch(kind, name, *args, **options)
+
+        monkeypatch.setattr(target.port, "patch_raw", counted)
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.annotate(affinity="local")
+        await links.shared_by("True", "Gateway")
+        await pair.copy(SERVICES, "web")
+        for client in clients:
+            await links.offer(client, "10.9.0.1")
+        for client in clients:
+            await answers(client, pair.namespace)
+        await led(pair.here, pair.namespace, ready=False)
+        await led(pair.there, pair.namespace, ready=True)
+        await asyncio.sleep(2 * WRITE_SECONDS)
+        before = len(asked)
+        for number in range(4):
+            await links.annotate(said=str(number))
+            await asyncio.sleep(2 * WRITE_SECONDS)
+        assert len(asked) <= before + 1
