@@ -22,7 +22,7 @@ class Cilium(Nothing):
         """Whether Cilium's own kinds are served."""
         return pair.both_serve(_CILIUMS_GROUP)
 
-    async def connected(self, place: Place) -> Finding:
+    async def connected(self, place: Place, source: str) -> Finding:
         """Its agents know, and tell nobody."""
         return Finding("Unknown", UNVERIFIED, "Cilium does not tell whether its clusters reach each other")
 

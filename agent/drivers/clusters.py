@@ -15,6 +15,7 @@ from agent.model import podranges
 from agent.model.flatness import ANSWERS, Networks, overlap, read
 from agent.model.links import HERE as LOCAL
 from agent.model.links import told_by
+from agent.model.servicelinks import CONNECTED, UNVERIFIED, Finding
 
 CONDITION = "ServicesShared"
 
@@ -165,10 +166,13 @@ class Clusters:
             known = self._networks[node] = (*versions, found)
         return known[2]
 
-    def is_measured(self, one: str, other: str) -> bool:
+    def measured(self, one: str, other: str) -> Finding:
         """Whether an agent has answered from among the pods of the other of two clusters, one of which is this one."""
         said = self.said(other or one) if HERE in (one, other) else {}
-        return said.get("status") == "True" and ANSWERS in str(said.get("message", ""))
+        message = str(said.get("message", ""))
+        if said.get("status") == "True" and ANSWERS in message:
+            return Finding("True", CONNECTED, message)
+        return Finding("Unknown", UNVERIFIED, "nobody has measured whether pods are reached at their addresses")
 
     @staticmethod
     def reason(obj: Object) -> str:

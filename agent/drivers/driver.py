@@ -59,6 +59,8 @@ class Driver(Protocol):
     """As the annotation `network-driver` of a Target has it."""
     reason: ClassVar[str]
     """As the condition ServicesShared has it."""
+    tells_sources: ClassVar[bool]
+    """Whether `connected` says of each source by itself whether it is reached, from what has been read before."""
 
     def detect(self, pair: Pair) -> bool:
         """Whether both clusters have what the driver needs."""
@@ -80,8 +82,10 @@ class Driver(Protocol):
         """What has become of the endpoints that a cluster offers to others."""
         ...
 
-    async def connected(self, place: Place) -> Finding:
-        """Whether callers in one cluster reach the endpoints that others offer."""
+    async def connected(self, place: Place, source: str) -> Finding:
+        """Whether callers in one cluster reach the endpoints that another one, the source, offers; that all others do
+        where sources are not told apart.
+        """
         ...
 
     async def teardown(self, place: Place) -> float | None:

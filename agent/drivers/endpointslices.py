@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
+from agent.api.names.links import LOCAL_FIRST
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
@@ -15,10 +16,9 @@ from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from agent.kube.store import Key, Object
-from agent.model.endpoints import Shelf, is_mirror, outside, ready
-from agent.model.flatness import ANSWERS
+from agent.model.endpoints import Shelf, count_ready, is_mirror, outside
 from agent.model.podranges import ANYWHERE, PodRanges, shown
-from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding
+from agent.model.servicelinks import PROGRAMMED, Finding
 
 VERBS = ("list", "watch", "create", "patch", "delete")
 
@@ -28,6 +28,7 @@ class EndpointSlices:
 
     name: ClassVar[str] = names.ENDPOINT_SLICES_DRIVER
     reason: ClassVar[str] = BY_ADDRESSES
+    tells_sources: ClassVar[bool] = True
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
@@ -58,15 +59,9 @@ class EndpointSlices:
         """Slices are read where they are."""
         return Finding("True", PROGRAMMED)
 
-    async def connected(self, place: Place) -> Finding:
-        """As it was measured between this cluster and its targets; nobody can ask from one target for another."""
-        linked = self._linked(place)
-        if not linked:
-            return Finding("False", "NoPath", "there is no other cluster whose pods are reached at their addresses")
-        unasked = sorted(node or "this cluster" for node in linked if not self._sharing.is_measured(place.node, node))
-        if unasked:
-            return Finding("Unknown", UNVERIFIED, f"nobody has answered from the pods of {', '.join(unasked)}")
-        return Finding("True", CONNECTED, ANSWERS)
+    async def connected(self, place: Place, source: str) -> Finding:
+        """Whether it was measured."""
+        return self._sharing.measured(place.node, source)
 
     async def teardown(self, place: Place) -> float | None:
         """Delete the mirrors that this driver has made in a cluster, unless another driver is about to lead there."""
@@ -119,16 +114,14 @@ class EndpointSlices:
         """Everything that the mirrors depend on, and they themselves, by their versions."""
         mirrors = frozenset((obj.name, obj.version) for obj in self._mirrors(place))
         own: frozenset[tuple[str, str]] | None = None
-        if self._sharing.rule(place.service).affinity == "local":
+        if self._sharing.rule(place.service).affinity == LOCAL_FIRST:
             own = frozenset((obj.name, obj.version) for obj in self._own(place))
         return (place.uid, tuple(each.seen for each in sources), mirrors, own)
 
     def _is_standby(self, place: Place, away: Collection[str]) -> bool:
         """Whether endpoints of other clusters wait until the cluster has none that is ready itself."""
-        if self._sharing.rule(place.service).affinity != "local":
-            return False
-        nodes = (node for obj in self._own(place) for node in ready(obj.decode()))
-        return any(node not in away for node in nodes)
+        own = (obj.decode() for obj in self._own(place))
+        return self._sharing.rule(place.service).affinity == LOCAL_FIRST and count_ready(own, away) > 0
 
     def _own(self, place: Place) -> list[Object]:
         return self._sharing.own_slices(place.node, place.service)

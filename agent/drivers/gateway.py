@@ -22,6 +22,7 @@ class Gateway(Nothing):
 
     name: ClassVar[str] = "gateway"
     reason: ClassVar[str] = BY_GATEWAY
+    tells_sources: ClassVar[bool] = True
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
@@ -41,11 +42,7 @@ class Gateway(Nothing):
         target = self._sharing.deps.targets.by_node(node)
         return target is None or target.summary is None or read(target.summary.annotations) is not None
 
-    async def connected(self, place: Place) -> Finding:
-        """Asked for each cluster by `between`."""
-        return Finding("Unknown", "Pending", "it is asked for each pair of clusters")
-
-    def between(self, place: Place, source: str) -> Finding:
+    async def connected(self, place: Place, source: str) -> Finding:
         """Whether the gateways of one cluster reach those of another one, as its GatewayPeer there says."""
         if place.node != HERE and self._sharing.deps.targets.by_node(place.node) is None:
             return Finding("Unknown", "TargetUnreachable", "it is not connected")

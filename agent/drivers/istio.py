@@ -29,7 +29,7 @@ class Istio(Nothing):
         """Whether istiod here reads the other cluster, and Istio's own kinds are served in both."""
         return pair.both_serve(_GROUP) and self.name in pair.meshes
 
-    async def connected(self, place: Place) -> Finding:
+    async def connected(self, place: Place, source: str) -> Finding:
         """Its proxies know, and tell nobody."""
         return Finding("Unknown", UNVERIFIED, "Istio does not tell whether its clusters reach each other")
 

@@ -30,11 +30,12 @@ class Linkerd(Nothing):
 
     name: ClassVar[str] = "linkerd"
     reason: ClassVar[str] = "Linkerd"
+    tells_sources: ClassVar[bool] = True
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
         self._deps = sharing.deps
-        self._links: dict[str, tuple[float, list[Raw]]] = {}
+        self._links: dict[str, tuple[float, list[Raw] | Finding]] = {}
 
     def detect(self, pair: Pair) -> bool:
         """Whether either cluster has a Link to the other; federated Services are for networks that are flat."""
@@ -84,25 +85,27 @@ class Linkerd(Nothing):
             )
         return Finding("False", "Pending", f"it is not labelled {LABEL_FEDERATED}: {_MEMBER} yet")
 
-    async def between(self, place: Place, source: str) -> Finding:
+    async def connected(self, place: Place, source: str) -> Finding:
         """What the Link to the source says of the Service where the callers are. Raises KubeError."""
-        try:
-            links = await self._of(place)
-        except Forbidden as error:
-            return Finding("Unknown", UNVERIFIED, f"what became of it may not be looked at: {error}")
-        except NotFound:
-            return Finding(
-                "Unknown", UNVERIFIED, f"no Links of {LINKERD_LINKS.api_version} are served there, which tell"
-            )
+        links = await self._of(place)
+        if isinstance(links, Finding):
+            return links
         called = self._sharing.called(source)
         wanted = called[0] if source else called[-1]
         return mirrored([each for each in links if target_of(each) in called], wanted, place.service)
 
-    async def _of(self, place: Place) -> list[Raw]:
+    async def _of(self, place: Place) -> list[Raw] | Finding:
+        """The Links of a cluster, or why there are none to be seen."""
         now = asyncio.get_running_loop().time()
         until, links = self._links.get(place.node, (0.0, []))
         if now >= until:
-            links = await place.port.list(LINKERD_LINKS)
+            try:
+                links = await place.port.list(LINKERD_LINKS)
+            except Forbidden as error:
+                links = Finding("Unknown", UNVERIFIED, f"what became of it may not be looked at: {error}")
+            except NotFound:
+                message = f"no Links of {LINKERD_LINKS.api_version} are served there, which tell"
+                links = Finding("Unknown", UNVERIFIED, message)
             self._links[place.node] = (now + BELIEVED_SECONDS, links)
         return links
 

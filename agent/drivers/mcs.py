@@ -30,6 +30,7 @@ class McsExports:
 
     name: ClassVar[str] = "mcs"
     reason: ClassVar[str] = "MCS"
+    tells_sources: ClassVar[bool] = False
 
     def __init__(self, sharing: Sharing) -> None:
         self._deps = sharing.deps
@@ -83,7 +84,7 @@ class McsExports:
         """What the implementation says of the export in a cluster."""
         return exported(await _find(place, SERVICE_EXPORTS))
 
-    async def connected(self, place: Place) -> Finding:
+    async def connected(self, place: Place, source: str) -> Finding:
         """Whether what is exported has come to a cluster, and without conflict; whether packets do nobody tells."""
         conflict = conflicting(await _find(place, SERVICE_EXPORTS))
         if conflict is not None:

@@ -13,6 +13,7 @@ class Nothing:
 
     name: ClassVar[str] = "none"
     reason: ClassVar[str] = "Off"
+    tells_sources: ClassVar[bool] = False
 
     def detect(self, pair: Pair) -> bool:
         """Never by itself."""
@@ -33,7 +34,7 @@ class Nothing:
         """Nothing more is known than that it has been asked for."""
         return Finding("True", PROGRAMMED)
 
-    async def connected(self, place: Place) -> Finding:
+    async def connected(self, place: Place, source: str) -> Finding:
         """Nothing leads to the others."""
         return Finding("False", "NoPath", "the driver is none: choose another one, or remove the annotation")
 

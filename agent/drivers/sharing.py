@@ -36,12 +36,20 @@ def _service_of_own(slice: Object) -> list[str]:
 def slices_in(deps: Deps, target: Target | None) -> Informer:
     """Slices of shared Services, and no others: slices inherit the labels of their Service, and ours have them, too."""
     if target is None:
-        informer = deps.local.informer(ENDPOINT_SLICES, labels=f"{names.LABEL_GLOBAL}=true")
-    else:
-        informer = target.informer(ENDPOINT_SLICES, labels=names.children_of(deps.cluster_uid))
+        return slices_by_service(deps.local.informer(ENDPOINT_SLICES, labels=f"{names.LABEL_GLOBAL}=true"))
+    return slices_by_service(target.informer(ENDPOINT_SLICES, labels=names.children_of(deps.cluster_uid)))
+
+
+def slices_by_service(informer: Informer) -> Informer:
+    """EndpointSlices that are found by their Service from now on."""
     informer.store.index(_BY_SERVICE, _service_of)
     informer.store.index(_OWN, _service_of_own)
     return informer
+
+
+def own_slices(informer: Informer, service: Key) -> list[Object]:
+    """Those of a Service, without ours."""
+    return informer.store.by_index(_OWN, "/".join(service))
 
 
 class Sharing(Clusters):
@@ -128,7 +136,7 @@ class Sharing(Clusters):
     def own_slices(self, node: str, service: Key) -> list[Object]:
         """The same without ours."""
         informer = self._slices.get(node)
-        return informer.store.by_index(_OWN, "/".join(service)) if informer is not None else []
+        return own_slices(informer, service) if informer is not None else []
 
     def may_offer(self, node: str, service: Key) -> bool:
         """Whether a cluster has slices of its own of a Service, or is not known yet to have none."""

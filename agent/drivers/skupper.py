@@ -40,6 +40,7 @@ class Skupper:
 
     name: ClassVar[str] = names.SKUPPER_DRIVER
     reason: ClassVar[str] = "Skupper"
+    tells_sources: ClassVar[bool] = False
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
@@ -103,7 +104,7 @@ class Skupper:
             return Finding("False", "Pending", "the driver skupper is off: set --skupper of the agent")
         return skupper.configured(await self._find(place, CONNECTORS), "Connector")
 
-    async def connected(self, place: Place) -> Finding:
+    async def connected(self, place: Place, source: str) -> Finding:
         """What it says of the Site and the Listeners, and of the link where we have asked for one."""
         namespace = place.service[0]
         if not self._deps.settings.skupper:

@@ -162,6 +162,6 @@ async def test_who_cannot_know_whether_callers_reach_the_others_says_so(
     driver: Driver, status: str, reason: str
 ) -> None:
     place: Any = None
-    connected = await driver.connected(place)
+    connected = await driver.connected(place, "us")
     assert (connected.status, connected.reason) == (status, reason)
     assert connected.message

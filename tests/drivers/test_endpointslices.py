@@ -12,7 +12,7 @@ from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import Sharing
 from agent.kube.client import encode
 from agent.kube.store import Object, Store
-from agent.model.flatness import Networks
+from agent.model.flatness import ANSWERS, Networks
 from agent.model.service import rerouted, shared
 from agent.model.servicerule import ANYTHING, Rule, Wish
 
@@ -103,23 +103,24 @@ def test_two_targets_have_a_driver_if_it_is_the_same(one: str, other: str, drive
 
 
 @pytest.mark.parametrize(
-    ("measured", "driver", "status", "reason"),
+    ("one", "other", "status", "reason", "message"),
     [
-        ({HERE, "us"}, "", "False", "NoPath"),
-        ({HERE, "us"}, EndpointSlices.reason, "Unknown", "Unverified"),
-        ({HERE, "us", "eu"}, EndpointSlices.reason, "True", "Connected"),
+        (HERE, "eu", "True", "Connected", f"pods are flat; {ANSWERS}"),
+        ("eu", HERE, "True", "Connected", f"pods are flat; {ANSWERS}"),
+        (HERE, "us", "Unknown", "Unverified", "nobody has measured"),
+        ("us", "eu", "Unknown", "Unverified", "nobody has measured"),
     ],
 )
-async def test_callers_reach_the_others_if_every_path_is_measured(
-    measured: set[str], driver: str, status: str, reason: str
+async def test_callers_reach_the_others_if_that_is_measured(
+    one: str, other: str, status: str, reason: str, message: str
 ) -> None:
     sharing = Everywhere(BY_USER)
-    sharing.driver = lambda one, other, service=None: driver  # type: ignore[method-assign]
-    sharing.is_measured = lambda one, other: {one, other} <= measured  # type: ignore[method-assign]
+    said = {"eu": {"status": "True", "message": f"pods are flat; {ANSWERS}"}}
+    sharing.said = lambda node: said.get(node, {})  # type: ignore[method-assign]
     cluster: Any = None
-    connected = await EndpointSlices(sharing).connected(Place(HERE, cluster, KEY, "u"))
+    connected = await EndpointSlices(sharing).connected(Place(one, cluster, KEY, "u"), other)
     assert (connected.status, connected.reason) == (status, reason)
-    assert "from the pods of eu" in connected.message or status != "Unknown"
+    assert message in connected.message
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_a_path_is_measured_where_an_agent_has_answered_this_cluster(fleet: Flee
     fleet.set("eu", "10.2.0.0/16", message=f"endpoints of shared Services: ...; {ANSWERS}")
 
     def measured(one: str, other: str) -> bool:
-        return fleet.sharing.is_measured(node(one), node(other))
+        return fleet.sharing.measured(node(one), node(other)).status == "True"
 
     assert measured(HERE, "eu")
     assert measured("eu", HERE)

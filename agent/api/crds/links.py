@@ -126,6 +126,15 @@ _PORTS: Schema = items(
     minItems=1,
     maxItems=100,
 )
+_LOCAL_AFFINITY: Schema = items(
+    "Services whose callers are sent to no other cluster while this one has ready endpoints of them.",
+    text("Name of the Service, in this namespace.", **_SERVICE_NAME),
+    **{"x-kubernetes-list-type": "set"},
+)
+_GATEWAY_PEER = (
+    "Another cluster, for the gateways of this one, in one namespace. Who may create one decides who reaches the"
+    " Services of the namespace that are shared by the same source."
+)
 _MAP_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
@@ -160,12 +169,12 @@ def _gateway_peer() -> Schema:
                 fields("A Service.", {"name": name, "ports": _PORTS}, required=["name", "ports"]),
                 **_MAP_BY_NAME,
             ),
+            "localAffinity": _LOCAL_AFFINITY,
         },
         required=["uid", "ca"],
     )
     return resource(
-        "Another cluster, for the gateways of this one, in one namespace. Who may create one decides who reaches the"
-        " Services of the namespace that are shared by the same source.",
+        _GATEWAY_PEER,
         {"spec": spec, "status": _peer_status()},
         required=["spec"],
     )

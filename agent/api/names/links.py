@@ -14,7 +14,8 @@ OWN_GROUP = "multicluster.flotilla"
 """Of the kinds that Admiralty does not have."""
 AFFINITY = "affinity"
 """Annotation of a Service (suffix): whose endpoints callers prefer, as `service.cilium.io/affinity` has it."""
-AFFINITIES = ("local", "remote", "none")
+LOCAL_FIRST = "local"
+AFFINITIES = (LOCAL_FIRST, "remote", "none")
 ANNOTATION_CILIUM_AFFINITY = "service.cilium.io/affinity"
 
 LABEL_LINK_OF = SHORT_PREFIX + "link-of"

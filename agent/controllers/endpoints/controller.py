@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from agent.api import names
 from agent.api.kinds import SERVICES
+from agent.api.names.links import LOCAL_FIRST
 from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import State, Target
@@ -198,7 +199,7 @@ class EndpointsRoom(Controller[At]):
         if is_mirror(slice.labels):
             return ((node, *service),)
         # Where callers prefer endpoints of their own cluster, these decide there, too.
-        near = self._sharing.rule(service).affinity == "local"
+        near = self._sharing.rule(service).affinity == LOCAL_FIRST
         return self._everywhere(service, but=None if near else node)
 
     def _rule_changed(self, service: Key) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agent.api.names.links import BY_GATEWAY
+from agent.api.names.links import BY_GATEWAY, LOCAL_FIRST
 from agent.drivers.driver import BY_ADDRESSES
 from agent.drivers.handover import Handover, HandoverStage, Route, follows, has_mirrors, lists_service
 from agent.drivers.sharing import Sharing
@@ -58,6 +58,11 @@ class Offers:
             if some := tuple(each for each in ports if allowed is None or each[1] in allowed):
                 found.append(Shared(key[1], some, count))
         return found
+
+    def own_first(self, namespace: str) -> list[str]:
+        """Services of a namespace whose callers prefer endpoints of their own cluster."""
+        known = self._sharing.known(namespace)
+        return [key[1] for key in known if self._sharing.rule(key).affinity == LOCAL_FIRST]
 
     def _told_ready(self, route: Route) -> int | None:
         """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""

@@ -1,8 +1,10 @@
 """Slices of gateways: Services of other clusters are reached here through this cluster's own gateways.
 
-Watches  GatewayPeers here, the slices of the gateways' Service, Services, and slices that this room has made.
+Watches  GatewayPeers here, the slices of the gateways' Service, Services, and slices that this room has made; those of
+         shared Services once affinity asks for it.
 Writes   the status of GatewayPeers: which ports stand for their Services, conditions; EndpointSlices of the own
-         gateways at these ports, ready where a gateway has said that it listens and that the peer answers it.
+         gateways at these ports, ready where a gateway has said that it listens and that the peer answers it, and
+         affinity does not have callers stay in this cluster.
 Absent target: nothing here concerns any: this goes on while a source is away.
 """
 
@@ -16,6 +18,7 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.clusters.deps import Deps
+from agent.controllers.gateways.ownfirst import OwnFirst
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
 from agent.model.abridged import abridged
@@ -29,6 +32,7 @@ Raw = dict[str, Any]
 
 GONE_SECONDS = 30.0
 """What a gateway pod has said is kept so long after it was seen last: it may only just have started."""
+_UNKNOWN_SECONDS = 0.5
 _NAMESPACE, _PEER = "namespace", "peer"
 _SHOWN = 5
 
@@ -54,8 +58,9 @@ class GatewaySlicesRoom(Controller[Key]):
         made = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
         self._made = deps.local.informer(ENDPOINT_SLICES, labels=made)
         self._made.store.index(_PEER, lambda each: (f"{each.namespace}/{each.labels.get(LABEL_GATEWAY_PEER)}",))
+        self._own_first = OwnFirst(deps, self._reconsider)
         self.watch(self._peers, lambda peer: (peer.key,))
-        self.watch(self._services, self._in_namespace)
+        self.watch(self._services, lambda service: self._in_namespace(service.namespace))
         self.watch(self._own, lambda slice: self._peers.store.keys())
         self.watch(self._made, lambda slice: ((slice.namespace, slice.labels.get(LABEL_GATEWAY_PEER, "")),))
 
@@ -84,7 +89,9 @@ class GatewaySlicesRoom(Controller[Key]):
         }
         every = [pod for found in pods.values() for pod in found]
         again = await self._status(obj, peer, every, self._programmed(problem, left_out))
-        await self._make(key, wanted)
+        if (held := self._own_first.held_back(peer, wanted)) is None:
+            return _UNKNOWN_SECONDS
+        await self._make(key, held)
         return again
 
     async def _status(self, obj: Object, peer: Raw, pods: list[Pod], programmed: Finding) -> float | None:
@@ -202,5 +209,9 @@ class GatewaySlicesRoom(Controller[Key]):
     def _slices(self, key: Key) -> list[Object]:
         return self._made.store.by_index(_PEER, "/".join(key))
 
-    def _in_namespace(self, service: Object) -> Iterable[Key]:
-        return [peer.key for peer in self._peers.store.by_index(_NAMESPACE, service.namespace)]
+    def _reconsider(self, namespace: str) -> None:
+        for key in self._in_namespace(namespace):
+            self.queue.add(key)
+
+    def _in_namespace(self, namespace: str) -> Iterable[Key]:
+        return [peer.key for peer in self._peers.store.by_index(_NAMESPACE, namespace)]

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from agent.drivers.driver import BY_ADDRESSES, HERE, Driver, Place
-from agent.drivers.linkerd import Linkerd
+from agent.drivers.driver import BY_ADDRESSES, Driver, Place
 from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key
 from agent.model.servicelinks import Finding
@@ -18,7 +17,7 @@ SILENT_SECONDS = 30.0
 
 
 class ServiceFindings:
-    """Findings of one Service: each driver is asked once about each cluster.
+    """Findings of one Service: each driver is asked once about each cluster, of sources that it tells apart each time.
 
     A cluster that gives no answer in time is not asked for a while: others do not wait for it.
     """
@@ -27,35 +26,36 @@ class ServiceFindings:
         self.until = until
         self._drivers = drivers
         self._silent = silent
-        self._known: dict[tuple[str, bool, Place, str], Finding] = {}
+        self._known: dict[tuple[str, bool, Place], Finding] = {}
 
-    async def connected(self, reason: str, place: Place | None, source: str = HERE) -> Finding | None:
-        """Whether callers in one cluster reach endpoints in others by this driver; in the source, if it tells."""
-        return await self._of(reason, place, source, offers=False) if reason != BY_ADDRESSES else None
+    async def connected(self, reason: str, place: Place | None, source: str) -> Finding | None:
+        """Whether callers in one cluster reach endpoints in the source by this driver; of addresses none is asked."""
+        return await self._of(reason, place, source) if reason != BY_ADDRESSES else None
 
     async def offered(self, reason: str, place: Place | None) -> Finding | None:
         """What has become of the endpoints that one cluster offers by this driver."""
-        return await self._of(reason, place, HERE, offers=True)
+        return await self._of(reason, place, None)
 
-    async def _of(self, reason: str, place: Place | None, source: str, *, offers: bool) -> Finding | None:
+    async def _of(self, reason: str, place: Place | None, source: str | None) -> Finding | None:
+        """With a source, whether its endpoints are reached in a place; without, what that offers."""
         if place is None or reason not in self._drivers:
             return None
-        driver = self._drivers[reason]
-        if (key := (reason, offers, place, source if isinstance(driver, Linkerd) else HERE)) not in self._known:
-            self._known[key] = await self._ask(driver, place, source, offers=offers)
+        driver, key = self._drivers[reason], (reason, source is None, place)
+        if source is not None and driver.tells_sources:
+            return await self._ask(driver, place, source)
+        if key not in self._known:
+            self._known[key] = await self._ask(driver, place, source)
         return self._known[key]
 
-    async def _ask(self, driver: Driver, place: Place, source: str, *, offers: bool) -> Finding:
+    async def _ask(self, driver: Driver, place: Place, source: str | None) -> Finding:
         now = asyncio.get_running_loop().time()
         if self._silent.get(place.node, now) > now:
             return Finding("Unknown", AWAY, f"{place.title}: no answer")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                if isinstance(driver, Linkerd) and not offers:
-                    return await driver.between(place, source)
-                return await (driver.offered(place) if offers else driver.connected(place))
+                return await (driver.offered(place) if source is None else driver.connected(place, source))
         except Forbidden as error:
-            return Finding("False" if offers else "Unknown", "Forbidden", str(error))
+            return Finding("False" if source is None else "Unknown", "Forbidden", str(error))
         except (TimeoutError, KubeError) as error:
             self._silent[place.node] = now + SILENT_SECONDS
             return Finding("Unknown", AWAY, f"{place.title}: {str(error) or 'no answer'}")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.api.conditions import find_condition
-from agent.api.names.links import BY_GATEWAY, external
+from agent.api.names.links import external
 from agent.base.turns import take_turn
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS
@@ -13,12 +13,11 @@ from agent.controllers.links.findings import AWAY, DriverFindings
 from agent.controllers.links.topology import Callers, Cluster, Offer, ServiceTopology
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
-from agent.drivers.gateway import Gateway
 from agent.drivers.handover import Route, has_mirrors
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
 from agent.model.links import REASONS, Link, Peer, link, peer
-from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding, Pair, said_by
+from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding, Pair, said_by
 from agent.model.servicerule import Rule
 
 _OFF = REASONS["none"]
@@ -37,7 +36,6 @@ class Gather:
         self._sharing = sharing
         self._topology = topology
         self._elsewhere = elsewhere
-        self._gateway = Gateway(sharing)
         self.findings = DriverFindings({driver.reason: driver for driver in all_drivers(sharing)})
         self._links: dict[tuple[str, str], tuple[object, Link]] = {}
 
@@ -65,10 +63,7 @@ class Gather:
             for source in sources:
                 offer = offers[source.node]
                 reason = self._reason(callers, source, service)
-                if reason == BY_GATEWAY and place is not None:
-                    said: Finding | None = self._gateway.between(place, source.node)
-                else:
-                    said = await findings.connected(reason, place, source.node)
+                said = await findings.connected(reason, place, source.node)
                 programmed = away or self._programmed(consumer, source, place, reason, offer)
                 if programmed.status == "True":
                     programmed = await findings.offered(reason, self._sharing.place(source.node, service)) or programmed
@@ -138,11 +133,7 @@ class Gather:
         if callers.elsewhere and reason != BY_ADDRESSES and not external(reason):
             message = f"the driver {_NAMES.get(reason, reason)} shares a Service in its own namespace alone"
             return Finding("False", "NoPath", f"{message}: name the driver endpointslices")
-        if said is not None:
-            return said
-        if self._sharing.is_measured(consumer.node, source.node):
-            return Finding("True", CONNECTED, self._between(consumer.node, source.node).message)
-        return Finding("Unknown", UNVERIFIED, "nobody has measured whether pods are reached at their addresses")
+        return said if said is not None else self._sharing.measured(consumer.node, source.node)
 
     def forget_node(self, node: str) -> None:
         """A target is no more."""
