@@ -11,6 +11,8 @@ from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.handover import Route, peer_of
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
+from agent.model.gatewaylink import ports_of
+from agent.model.gatewaypeer import TCP, UDP
 from agent.model.gatewaytold import read
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 
@@ -53,6 +55,10 @@ class Gateway(Nothing):
         if lacking := [node for node in (place.node, source) if not self._has_gateway(node)]:
             who = self._sharing.called(lacking[0])[-1]
             return Finding("False", "NoGateway", f"{who} has no gateway: install the chart there with gateway.enabled")
+        tcp, udp = self._ports(place)
+        left_out = udp and not self._sharing.deps.settings.gateway_udp
+        if left_out and not tcp:
+            return Finding("False", "NoPort", "all its ports are UDP, which gateways leave out without --gateway-udp")
         if peer is None:
             return Finding("Unknown", "Pending", "its gateways have not been told yet")
         conditions = (peer.decode().get("status") or {}).get("conditions")
@@ -62,4 +68,11 @@ class Gateway(Nothing):
                 return Finding("Unknown", "Pending", "the agent there has not said yet how its gateways are")
             if said["status"] != "True":
                 return Finding(said["status"], said["reason"], said["message"])
-        return Finding("True", CONNECTED, "its gateways answer")
+        more = "; UDP ports are left out without --gateway-udp" if left_out else ""
+        return Finding("True", CONNECTED, f"its gateways answer{more}")
+
+    def _ports(self, place: Place) -> tuple[bool, bool]:
+        """Whether a Service has ports of TCP, and of UDP."""
+        original = self._sharing.services.store.get(self._sharing.original(place.service))
+        spec = original.decode()["spec"] if original is not None else {}
+        return bool(ports_of(spec, TCP)), bool(ports_of(spec, UDP))

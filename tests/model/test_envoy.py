@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import envoy
-from agent.model.envoy import Place, Resources
+from agent.model.envoyparts import Place, Resources
 from agent.model.gatewaypeer import Called, Gateway, Offered, Peer, Service, health_name, server_name
 
 PLACE = Place("/run/gateway", 15443)

@@ -26,7 +26,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.diff import merge_patch
 from agent.model.endpoints import is_mirror
-from agent.model.gatewaylink import manifest
+from agent.model.gatewaylink import drops_udp, manifest, without_udp
 from agent.model.gatewaytold import Told, read
 from agent.runtime.controller import Controller
 
@@ -56,6 +56,8 @@ class GatewayPeersRoom(Controller[At]):
         self._written: dict[str, Informer] = {}
         self._offers = Offers(self._sharing, self._written)
         self._refused: set[At] = set()
+        self._no_udp: set[str] = set()
+        """Clusters whose CRD knows of no UDP: what it drops is written once."""
         self._mine = names.children_of(deps.cluster_uid)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self.watch(self._summaries, lambda summary: ())
@@ -124,15 +126,27 @@ class GatewayPeersRoom(Controller[At]):
             if name not in existing:
                 wrote = True
                 try:
-                    written.absorb(await port.create_raw(GATEWAY_PEERS, each))
+                    raw = await port.create_raw(GATEWAY_PEERS, each)
                 except AlreadyExists:
                     # Its label, by which we would know it, has been taken away.
                     await port.delete(GATEWAY_PEERS, name, namespace)
-                    written.absorb(await port.create_raw(GATEWAY_PEERS, each))
+                    raw = await port.create_raw(GATEWAY_PEERS, each)
             elif body := merge_patch({"spec": existing[name].decode()["spec"]}, {"spec": each["spec"]}):
                 wrote = True
-                written.absorb(await port.patch_raw(GATEWAY_PEERS, name, body, namespace))
+                raw = await port.patch_raw(GATEWAY_PEERS, name, body, namespace)
+            else:
+                continue
+            self._look_for_udp(node, each, written.absorb(raw).decode())
         return wrote
+
+    def _look_for_udp(self, node: str, wanted: Raw, got: Raw) -> None:
+        """An API server drops fields that its CRD does not have."""
+        if drops_udp(wanted, got) and node not in self._no_udp:
+            self._no_udp.add(node)
+            where = f"target {node}" if node else "this cluster"
+            log.warning(
+                "gateways of %s pass no UDP: its CRD of GatewayPeers is older; apply that of this version", where
+            )
 
     def _wanted(self, node: str, namespace: str) -> tuple[dict[str, Raw], set[str]]:
         """What is to be told in a cluster by name, and what stays as it is, for the other cluster is not known yet."""
@@ -152,6 +166,8 @@ class GatewayPeersRoom(Controller[At]):
             if told is None or not uid or uid in seen:
                 continue
             services, offered = self._offers.between(node, other, shared), self._offers.between(other, node, shared)
+            if node in self._no_udp:
+                services, offered = (without_udp(each) for each in (services, offered))
             if services or offered:
                 seen.add(uid)
                 found[name] = manifest(name, namespace, self._deps.cluster_uid, uid, told, services, offered)
@@ -214,6 +230,7 @@ class GatewayPeersRoom(Controller[At]):
         now = (there, target.ready, self._sharing.is_synced(node), told, self._uid(node) if there else "")
         if self._known.get(target) != now:
             self._known[target] = now
+            self._no_udp.discard(node)
             self._all(target.namespace)
 
     def _attached(self, target: Target) -> None:
