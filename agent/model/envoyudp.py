@@ -14,6 +14,8 @@ from agent.model.gatewaypeer import UDP, Called, Offered, Peer, server_name
 
 IDLE_SECONDS = 60
 """A session in which nothing is said for so long ends."""
+SESSIONS = 16384
+"""With a port of a Service at most, in one gateway pod: each takes 20 KiB, and a client has as many as it has ports."""
 _DATAGRAM_BYTES = 65535
 _EARLY_BYTES = 2 * _DATAGRAM_BYTES
 """Kept for a session until the peer has taken it; what is more is lost."""
@@ -122,7 +124,7 @@ def peers_cluster(peer: Peer, called: Called, own: str, place: Place) -> Raw:
     name = server_name(peer.namespace, called.name, called.port, own, peer.uid, UDP)
     check = {"http_health_check": {"path": _HEALTH_PATH, "host": name, "codec_client_type": "HTTP2"}}
     made = peer_cluster(name_of(peer, called), peer, place, name, check, ["h2"])
-    made["circuit_breakers"]["thresholds"][0]["max_requests"] = MANY
+    made["circuit_breakers"]["thresholds"][0] |= {"max_connections": SESSIONS, "max_requests": SESSIONS}
     # A connection on which nobody answers any more ends with its sessions, and others begin.
     pings = {"connection_keepalive": {"interval": f"{_PING_SECONDS}s", "timeout": "5s"}}
     options = {

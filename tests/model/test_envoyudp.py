@@ -79,6 +79,8 @@ def test_a_port_that_is_called_has_a_cluster_of_the_peer_with_its_own_server_nam
     tls = cluster["transport_socket"]["typed_config"]
     assert tls["sni"] == server_name("shop", "dns", 53, "uid-here", "uid-a", UDP)
     assert tls["common_tls_context"]["validation_context"]["trusted_ca"] == {"inline_string": "CA a"}
+    (limits,) = cluster["circuit_breakers"]["thresholds"]
+    assert limits["max_connections"] == limits["max_requests"] == envoyudp.SESSIONS
 
 
 def test_what_is_offered_of_a_service_that_is_none_has_no_chain() -> None:
