@@ -11,7 +11,7 @@ from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.handover import Route, peer_of
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
-from agent.model.gatewaylink import ports_of
+from agent.model.gatewaylink import ports_of, udp_taken
 from agent.model.gatewaypeer import TCP, UDP
 from agent.model.gatewaytold import read
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
@@ -68,11 +68,28 @@ class Gateway(Nothing):
                 return Finding("Unknown", "Pending", "the agent there has not said yet how its gateways are")
             if said["status"] != "True":
                 return Finding(said["status"], said["reason"], said["message"])
-        more = "; UDP ports are left out without --gateway-udp" if left_out else ""
-        return Finding("True", CONNECTED, f"its gateways answer{more}")
+        if left_out:
+            return Finding("True", CONNECTED, "its gateways answer; UDP ports are left out without --gateway-udp")
+        taken = udp_taken(peer.decode(), place.service[1]) if udp else True
+        return _by_udp(taken, alone=udp and not tcp)
 
     def _ports(self, place: Place) -> tuple[bool, bool]:
         """Whether a Service has ports of TCP, and of UDP."""
         original = self._sharing.services.store.get(self._sharing.original(place.service))
         spec = original.decode()["spec"] if original is not None else {}
         return bool(ports_of(spec, TCP)), bool(ports_of(spec, UDP))
+
+
+def _by_udp(taken: bool | None, *, alone: bool) -> Finding:
+    """What answers, where gateways answer; `alone`: a Service has no other ports than UDP."""
+    if taken is False:
+        untaken = "not take its UDP ports: they may be older"
+        return (
+            Finding("False", "NotAdmitted", f"its gateways do {untaken}")
+            if alone
+            else Finding("True", CONNECTED, f"its gateways answer; they do {untaken}")
+        )
+    if taken is None and alone:
+        lasts = "where that lasts, the CRD of GatewayPeers there is older"
+        return Finding("Unknown", "Pending", f"its gateways have not been told of UDP ports yet: {lasts}")
+    return Finding("True", CONNECTED, "its gateways answer")

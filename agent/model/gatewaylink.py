@@ -145,6 +145,20 @@ def leads_to(peer: Mapping[str, Any], name: str) -> bool:
     return any(each.get("healthy") and wanted <= set(each.get("listens") or ()) for each in says)
 
 
+def udp_taken(peer: Mapping[str, Any], name: str) -> bool | None:
+    """Whether a gateway has said that a peer takes UDP ports of a Service; None where they are not called there."""
+    if name not in {each["name"] for protocol, each in called(peer) if protocol == UDP}:
+        return None
+    wanted = {
+        each
+        for (service, _, protocol), found in locals_of(peer).items()
+        for each in found
+        if (service, protocol) == (name, UDP)
+    }
+    says = ((peer.get("status") or {}).get("gateways") or {}).values()
+    return bool(wanted) and any(wanted <= set(each.get("listens") or ()) for each in says)
+
+
 def document(own: str, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:
     """What the gateways of a cluster do, by all GatewayPeers there and the slices of shared Services.
 

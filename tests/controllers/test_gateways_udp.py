@@ -198,7 +198,7 @@ async def test_a_target_whose_crd_is_older_goes_on_with_tcp_and_is_named(
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": [HTTP, DNS]})
     async with older_crd(pair.there), contextlib.AsyncExitStack() as stack:
         await until(lambda: drops_udp(pair.there, pair.namespace), what="the older CRD counts")
-        far = await rooms(stack, pair, mine, theirs, gateway_udp=True)
+        far = await rooms(stack, pair, mine, theirs, ServiceLinksRoom, service_links=True, gateway_udp=True)
         await pair.copy(SERVICES, "web")
         await stack.enter_async_context(backend(pair))
         await started(stack, pair, far, mine, theirs)
@@ -208,5 +208,7 @@ async def test_a_target_whose_crd_is_older_goes_on_with_tcp_and_is_named(
         (there,) = await pair.there.list(GATEWAY_PEERS, pair.namespace)
         assert [each["name"] for each in there["spec"]["offered"]] == ["web"]
         assert not UDP_FIELDS & there["spec"].keys()
+        message = "its gateways answer; they do not take its UDP ports: they may be older"
+        await until(lambda: _says(pair, "Connected", message), what="the link says so")
         assert "its CRD of GatewayPeers is older" in caplog.text
         assert caplog.text.count("pass no UDP") == 1
