@@ -82,14 +82,14 @@ class Gateway(Nothing):
 
 def _by_udp(taken: bool | None, *, alone: bool) -> Finding:
     """What answers, where gateways answer; `alone`: a Service has no other ports than UDP."""
-    if taken is False:
-        untaken = "not take its UDP ports: they may be older"
-        return (
-            Finding("False", "NotAdmitted", f"its gateways do {untaken}")
-            if alone
-            else Finding("True", CONNECTED, f"its gateways answer; they do {untaken}")
-        )
-    if taken is None and alone:
+    untaken = "do not take its UDP ports: they may be older"
+    if not alone:
+        return Finding("True", CONNECTED, "its gateways answer" + (f"; they {untaken}" if taken is False else ""))
+    if taken is None:
         lasts = "where that lasts, the CRD of GatewayPeers there is older"
         return Finding("Unknown", "Pending", f"its gateways have not been told of UDP ports yet: {lasts}")
-    return Finding("True", CONNECTED, "its gateways answer")
+    return (
+        Finding("True", CONNECTED, "its gateways answer")
+        if taken
+        else Finding("False", "NotAdmitted", f"its gateways {untaken}")
+    )

@@ -186,7 +186,8 @@ async def drops_udp(client: Client, namespace: str) -> bool:
     """Whether an API server has taken in that its CRD is older."""
     services = [{"name": "x", "ports": [{"port": 1}]}]
     spec = {"uid": "x", "ca": "x", "udpServices": services}
-    made = await client.create(GATEWAY_PEERS, {"metadata": {"name": "probe"}, "spec": spec}, namespace)
+    head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name}
+    made = await client.create(GATEWAY_PEERS, {**head, "metadata": {"name": "probe"}, "spec": spec}, namespace)
     await client.delete(GATEWAY_PEERS, "probe", namespace)
     return "udpServices" not in made["spec"]
 
