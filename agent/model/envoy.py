@@ -40,11 +40,12 @@ _NO_PORT = 1
 def resources(gateway: Gateway, place: Place) -> Resources:
     """All of a gateway."""
     endpoints = {(each.namespace, each.name, each.port, each.protocol): each.endpoints for each in gateway.services}
-    clusters, chains = list[Raw](), list[Raw]()
+    # Envoy takes no listener in which two chains have one server name: of ports that are named twice one counts.
+    clusters, chains = list[Raw](), dict[str, Raw]()
     listeners = [_health_listener(place)]
     for peer in gateway.peers:
         clusters.append(static_cluster(health_name(peer.namespace, peer.uid, gateway.cluster), [place.health]))
-        chains.append(_chain(peer, gateway.cluster, place))
+        chains[peer.key] = _chain(peer, gateway.cluster, place)
         for each in peer.offered:
             found = endpoints.get((peer.namespace, each.name, each.port, each.protocol))
             if found is None:
@@ -54,7 +55,7 @@ def resources(gateway: Gateway, place: Place) -> Resources:
                 clusters.append(static_cluster(name, found))
             else:
                 clusters.append(envoyudp.service_cluster(name, found))
-                chains.append(envoyudp.chain(peer, each, name, place))
+                chains[name] = envoyudp.chain(peer, each, name, place)
         if peer.addresses:
             clusters.append(_peer_cluster(peer, gateway.cluster, place))
             for called in peer.services:
@@ -63,7 +64,7 @@ def resources(gateway: Gateway, place: Place) -> Resources:
                 else:
                     clusters.append(envoyudp.peers_cluster(peer, called, gateway.cluster, place))
                     listeners += [envoyudp.egress(peer, called, port, place) for port in called.locals]
-    listeners.insert(1, _ingress(chains, place))
+    listeners.insert(1, _ingress(list(chains.values()), place))
     return Resources({each["name"]: each for each in clusters}, {each["name"]: each for each in listeners})
 
 

@@ -83,6 +83,14 @@ def test_a_port_that_is_called_has_a_cluster_of_the_peer_with_its_own_server_nam
     assert limits["max_connections"] == limits["max_requests"] == envoyudp.SESSIONS
 
 
+def test_a_port_that_is_offered_twice_has_one_chain() -> None:
+    offered = (Offered("dns", 53, UDP), Offered("dns", 53, UDP))
+    peer = Peer("a", "shop", "uid-a", "CA a", (), (), offered)
+    own = (Service("shop", "dns", 53, (ONE,), UDP),)
+    found = envoy.resources(Gateway("uid-here", (peer,), own), PLACE)
+    assert [each["name"] for each in found.listeners["gateway"]["filter_chains"]] == ["shop/a", "shop/a/dns/53/udp"]
+
+
 def test_what_is_offered_of_a_service_that_is_none_has_no_chain() -> None:
     assert chains(resources(services=False)).keys() == {"shop/a"}
 
