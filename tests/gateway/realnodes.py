@@ -232,13 +232,31 @@ async def answering(pid: int, port: int, name: str) -> AsyncIterator[None]:
 
 async def ask_by_udp(fleet: Fleet, namespace: str, service: str, count: int, clients: int = 1) -> Raw:
     """Who answers the frontend of cd by UDP at a Service's address there, and how many datagrams are lost."""
-    own = await fleet.clients["cd"].get(PODS, FRONTEND, namespace)
-    there = await fleet.clients["cd"].get(SERVICES, service, namespace)
-    at = there["spec"]["clusterIP"], str(there["spec"]["ports"][0]["port"])
-    pid = pids(fleet, "cd", "sleep", own["metadata"]["uid"])[0]
-    output, _ = await (await in_network_of(pid, "ask", *at, str(count), str(clients))).communicate()
+    pid, *at = await _frontend_and(fleet, namespace, service)
+    output, _ = await (await in_network_of(int(pid), "ask", *at, str(count), str(clients))).communicate()
     found: Raw = json.loads(output)
     return found
+
+
+async def _frontend_and(fleet: Fleet, namespace: str, service: str) -> tuple[str, str, str]:
+    """A process in the frontend of cd, and host and port of a Service there."""
+    own = await fleet.clients["cd"].get(PODS, FRONTEND, namespace)
+    there = await fleet.clients["cd"].get(SERVICES, service, namespace)
+    pid = pids(fleet, "cd", "sleep", own["metadata"]["uid"])[0]
+    return str(pid), there["spec"]["clusterIP"], str(there["spec"]["ports"][0]["port"])
+
+
+@contextlib.asynccontextmanager
+async def asking_by_udp(fleet: Fleet, namespace: str, service: str) -> AsyncIterator[list[tuple[float, bool]]]:
+    """The frontend of cd asks from one port until the end of the block; then it is told when, and what was answered."""
+    pid, *at = await _frontend_and(fleet, namespace, service)
+    client = await in_network_of(int(pid), "go-on", *at, stdin=asyncio.subprocess.PIPE)
+    told = list[tuple[float, bool]]()
+    try:
+        yield told
+    finally:
+        output, _ = await client.communicate(b"\n")
+    told += json.loads(output)
 
 
 def answers(asked: Traffic) -> set[str]:

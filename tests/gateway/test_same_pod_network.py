@@ -141,7 +141,9 @@ async def delegate(fleet: Fleet, namespace: str, app: str) -> Raw:
     return await fleet.until(f"{app} is ready", probe, about=namespace, seconds=realnodes.PATIENCE_SECONDS)
 
 
-async def test_datagrams_are_answered_by_the_other_cluster(fleet: Fleet, place: str) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def dns(fleet: Fleet, place: str) -> AsyncIterator[str]:
+    """A Service with a UDP port, whose pod in us answers."""
     ports = [{"name": "dns", "port": 53, "targetPort": 5353, "protocol": "UDP"}]
     await fleet.source.create(SERVICES, shared.service("dns", ports=ports), place)
     await fleet.source.create(DEPLOYMENTS, realnodes.serving("dns", 1, elect=True), place)
@@ -150,11 +152,35 @@ async def test_datagrams_are_answered_by_the_other_cluster(fleet: Fleet, place: 
     async with realnodes.answering(process, 5353, "us"):
         await led(fleet, "cd", place, "dns", 2)
         await passed(SETTLE_SECONDS)
-        one = await realnodes.ask_by_udp(fleet, place, "dns", 200)
-        many = await realnodes.ask_by_udp(fleet, place, "dns", 2, clients=100)
+        yield "dns"
+
+
+async def test_datagrams_are_answered_by_the_other_cluster(fleet: Fleet, place: str, dns: str) -> None:
+    one = await realnodes.ask_by_udp(fleet, place, dns, 200)
+    many = await realnodes.ask_by_udp(fleet, place, dns, 2, clients=100)
     print(f"200 datagrams: {one}; 100 clients: {many}")
     assert (one["answered"], one["lost"]) == ({"us": 200}, 0)
     assert (many["answered"], many["lost"]) == ({"us": 200}, 0)
+
+
+async def test_a_client_that_keeps_its_port_is_answered_after_both_gateways_have_been_replaced(
+    fleet: Fleet, place: str, dns: str
+) -> None:
+    async with realnodes.asking_by_udp(fleet, place, dns) as told:
+        await passed(2)
+        for pod in await gateway_pods(fleet, "cd"):
+            await fleet.clients["cd"].delete(PODS, pod["metadata"]["name"], NAMESPACE)
+            await fleet.gone(PODS, pod["metadata"]["name"], NAMESPACE, source="cd")
+            await gateway_pods(fleet, "cd")
+            await led(fleet, "cd", place, dns, 2)
+        await passed(SETTLE_SECONDS)
+        settled = time.time()
+        await passed(5)
+    lost = [round(at - told[0][0], 1) for at, answered in told if not answered]
+    print(f"both gateways of cd replaced: {len(lost)} of {len(told)} datagrams lost: {lost}")
+    after = [answered for at, answered in told if at > settled]
+    assert len(after) > 10
+    assert all(after)
 
 
 async def refused(fleet: Fleet) -> Counter[str]:
