@@ -11,6 +11,8 @@ from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.handover import Route, peer_of
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
+from agent.model.gatewaylink import ports_of, udp_taken
+from agent.model.gatewaypeer import TCP, UDP
 from agent.model.gatewaytold import read
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 
@@ -50,6 +52,10 @@ class Gateway(Nothing):
         if lacking := [node for node in (place.node, source) if not self._has_gateway(node)]:
             who = self._sharing.called(lacking[0])[-1]
             return Finding("False", "NoGateway", f"{who} has no gateway: install the chart there with gateway.enabled")
+        tcp, udp = self._ports(place)
+        left_out = udp and not self._sharing.deps.settings.gateway_udp
+        if left_out and not tcp:
+            return Finding("False", "NoPort", "all its ports are UDP, which gateways leave out without --gateway-udp")
         if peer is None:
             return Finding("Unknown", "Pending", "its gateways have not been told yet")
         conditions = (peer.decode().get("status") or {}).get("conditions")
@@ -59,4 +65,28 @@ class Gateway(Nothing):
                 return Finding("Unknown", "Pending", "the agent there has not said yet how its gateways are")
             if said["status"] != "True":
                 return Finding(said["status"], said["reason"], said["message"])
-        return Finding("True", CONNECTED, "its gateways answer")
+        if left_out:
+            return Finding("True", CONNECTED, "its gateways answer; UDP ports are left out without --gateway-udp")
+        taken = udp_taken(peer.decode(), place.service[1]) if udp else True
+        return _by_udp(taken, alone=udp and not tcp)
+
+    def _ports(self, place: Place) -> tuple[bool, bool]:
+        """Whether a Service has ports of TCP, and of UDP."""
+        original = self._sharing.services.store.get(self._sharing.original(place.service))
+        spec = original.decode()["spec"] if original is not None else {}
+        return bool(ports_of(spec, TCP)), bool(ports_of(spec, UDP))
+
+
+def _by_udp(taken: bool | None, *, alone: bool) -> Finding:
+    """What answers, where gateways answer; `alone`: a Service has no other ports than UDP."""
+    untaken = "do not take its UDP ports: they may be older"
+    if not alone:
+        return Finding("True", CONNECTED, "its gateways answer" + (f"; they {untaken}" if taken is False else ""))
+    if taken is None:
+        lasts = "where that lasts, the CRD of GatewayPeers there is older"
+        return Finding("Unknown", "Pending", f"its gateways have not been told of UDP ports yet: {lasts}")
+    return (
+        Finding("True", CONNECTED, "its gateways answer")
+        if taken
+        else Finding("False", "NotAdmitted", f"its gateways {untaken}")
+    )

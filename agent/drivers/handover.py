@@ -15,7 +15,7 @@ from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
 from agent.model.flatness import NOT_REACHED
-from agent.model.gatewaylink import leads_to
+from agent.model.gatewaylink import called, leads_to
 from agent.model.gatewaytold import read
 from agent.model.links import REASONS
 
@@ -102,8 +102,8 @@ def peer_of(sharing: Sharing, route: Route) -> Object | None:
 
 def lists_service(peer: Object | None, name: str) -> bool:
     """Whether a GatewayPeer names a Service among those that gateways may call."""
-    services = peer.decode()["spec"].get("services") or () if peer is not None else ()
-    return any(each["name"] == name for each in services)
+    services = called(peer.decode()) if peer is not None else ()
+    return any(each["name"] == name for _, each in services)
 
 
 def follows(reason: str, old: str) -> bool:

@@ -18,7 +18,7 @@ from agent.kube.config import load
 from agent.kube.errors import InvalidConfig
 from agent.kube.session import Session
 from agent.model import envoy, hostport
-from agent.model.envoy import Place
+from agent.model.envoyparts import Place
 from agent.runtime.health import Health, heartbeat
 from agent.runtime.process import run_until_signal
 from agent.runtime.supervisor import Supervisor

@@ -10,8 +10,8 @@ import msgspec
 
 from agent.base import wholefile
 from agent.gateway.admin import Admin
-from agent.model import envoy
-from agent.model.envoy import Place, Resources
+from agent.model import envoy, envoyudp
+from agent.model.envoyparts import CERTIFICATE, Place, Resources
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
@@ -30,13 +30,13 @@ class Files:
         self._admin = admin
         # Envoy may have run on for long: what it was told last is in the files.
         self._have = Resources(self._read(envoy.CLUSTERS), self._read(envoy.LISTENERS))
-        self._certificate: Mapping[str, Any] = self._read(envoy.CERTIFICATE)
+        self._certificate: Mapping[str, Any] = self._read(CERTIFICATE)
 
     def certificate(self, chain: bytes, key: bytes) -> None:
         """Have Envoy show a certificate, from the next connection on. Raises OSError."""
         wanted = envoy.certificate(chain, key)
         if wanted != self._certificate:
-            self._write(envoy.CERTIFICATE, envoy.file(wanted)[1])
+            self._write(CERTIFICATE, envoy.file(wanted)[1])
             self._certificate = wanted
 
     async def bring(self, wanted: Resources) -> str:
@@ -44,7 +44,7 @@ class Files:
 
         Raises OSError, NotTaken.
         """
-        problem = ""
+        problem, wanted = "", envoyudp.renewed(self._have, wanted)
         for name, content in envoy.steps(self._have, wanted):
             problem = await self._step(name, content) or problem
         self._have = wanted

@@ -17,9 +17,9 @@ from agent.base.certificates import Pair
 from agent.base.metrics import REGISTRY
 from agent.gateway.admin import Admin
 from agent.gateway.files import Files, NotTaken
-from agent.model import envoy, envoycounters, gatewaypeer
-from agent.model.envoy import Place
-from agent.model.gatewaypeer import Gateway, InvalidGateway, Judged
+from agent.model import envoy, envoycounters, envoyudp, gatewaypeer
+from agent.model.envoyparts import Place
+from agent.model.gatewaypeer import TCP, Called, Gateway, InvalidGateway, Judged, Peer
 
 INTERVAL_SECONDS = 0.25
 STATUS = "status.json"
@@ -64,6 +64,7 @@ class Loop:
         self.problems: dict[str, str] = {}
         """Of peers that cannot be used, by peer."""
         self._answers = self._takes = False
+        self._counters: envoycounters.Counters = {}
 
     async def run(self, pulse: Callable[[], None]) -> None:
         """Go on until cancelled; `pulse` is called each time."""
@@ -106,6 +107,7 @@ class Loop:
         gateway = self._gateway
         if stats is None or gateway is None:
             return
+        self._counters = stats.counters
         peers = {each.key: len(each.addresses) for each in gateway.peers}
         health = envoycounters.health(stats.counters, peers, self.health)
         self._forget(self.health.keys() - health.keys())
@@ -131,9 +133,16 @@ class Loop:
         return None if self._takes else "Envoy takes no connections yet: it loads its files, and asks its peers"
 
     def listens(self, peer: str) -> list[int]:
-        """Local ports that stand for Services of a peer, and at which Envoy takes connections."""
+        """Local ports that stand for Services of a peer, and at which Envoy takes connections.
+
+        Those for UDP only once the peer says that it takes it: an older gateway does not know of UDP.
+        """
         found = self._gateway.peers if self._gateway is not None and self._takes else ()
-        return sorted(port for each in found if each.key == peer for called in each.services for port in called.locals)
+        these = ((each, called) for each in found if each.key == peer for called in each.services)
+        return sorted(port for each, called in these if self._is_taken(each, called) for port in called.locals)
+
+    def _is_taken(self, peer: Peer, called: Called) -> bool:
+        return called.protocol == TCP or envoycounters.takes_udp(self._counters, envoyudp.name_of(peer, called))
 
     def _forget(self, peers: Collection[str]) -> None:
         self.health = {peer: found for peer, found in self.health.items() if peer not in peers}

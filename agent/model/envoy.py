@@ -5,78 +5,66 @@ in the clusters: a file of their own would cost an inotify instance each. Pure.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from agent.model import hostport
+from agent.model import envoyudp, hostport
 from agent.model.envoycounters import COUNTERS, INGRESS, PEER
-from agent.model.gatewaypeer import (
-    Called,
-    Gateway,
-    Peer,
-    callers_suffix,
-    health_name,
-    identity,
-    is_ip,
-    server_name,
+from agent.model.envoyparts import (
+    EXTENSIONS,
+    KEEPALIVE_SECONDS,
+    OWN,
+    Place,
+    Raw,
+    Resources,
+    from_file,
+    peer_chain,
+    peer_cluster,
+    static_cluster,
 )
-
-Raw = dict[str, Any]
+from agent.model.gatewaypeer import TCP, Called, Gateway, Peer, callers_suffix, health_name, server_name
 
 ADMIN = "admin.sock"
-BOOTSTRAP, CLUSTERS, LISTENERS, CERTIFICATE = "bootstrap.json", "clusters.json", "listeners.json", "certificate.json"
+BOOTSTRAP, CLUSTERS, LISTENERS = "bootstrap.json", "clusters.json", "listeners.json"
 DRAIN_SECONDS = 8
 """How long connections of what is gone go on: with the time that files take, they have ended after 10 s."""
 HEALTH = "health"
-_OWN = "own"
 _NOTHING = "refused"
-_KEEPALIVE_SECONDS = 60
-_EXTENSIONS = "type.googleapis.com/envoy.extensions."
 _SOL_SOCKET, _SO_KEEPALIVE, _IPPROTO_TCP, _TCP_KEEPIDLE = 1, 9, 6, 4
-_MANY, _EARLY_BYTES = 1_000_000, 65536
+_EARLY_BYTES = 65536
 _NO_PORT = 1
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Where a gateway listens, and where its files are."""
-
-    directory: str
-    port: int
-    host: str = "0.0.0.0"
-    health: str = "127.0.0.1:19903"
-    """On loopback: answers peers that ask whether they are admitted."""
-
-
-@dataclass(frozen=True)
-class Resources:
-    """Clusters and listeners by name."""
-
-    clusters: Mapping[str, Raw] = field(default_factory=dict)
-    listeners: Mapping[str, Raw] = field(default_factory=dict)
 
 
 def resources(gateway: Gateway, place: Place) -> Resources:
     """All of a gateway."""
-    endpoints = {(each.namespace, each.name, each.port): each.endpoints for each in gateway.services}
-    clusters = list[Raw]()
-    listeners = [_health_listener(place), _ingress(gateway, place)]
+    endpoints = {(each.namespace, each.name, each.port, each.protocol): each.endpoints for each in gateway.services}
+    # Envoy takes no listener in which two chains have one server name: of ports that are named twice one counts.
+    clusters, chains = list[Raw](), dict[str, Raw]()
+    listeners = [_health_listener(place)]
     for peer in gateway.peers:
-        clusters.append(_static(health_name(peer.namespace, peer.uid, gateway.cluster), [place.health]))
+        clusters.append(static_cluster(health_name(peer.namespace, peer.uid, gateway.cluster), [place.health]))
+        chains[peer.key] = _chain(peer, gateway.cluster, place)
         for each in peer.offered:
-            found = endpoints.get((peer.namespace, each.name, each.port))
-            if found is not None:
-                name = server_name(peer.namespace, each.name, each.port, peer.uid, gateway.cluster)
-                clusters.append(_static(name, found))
+            found = endpoints.get((peer.namespace, each.name, each.port, each.protocol))
+            if found is None:
+                continue
+            name = server_name(peer.namespace, each.name, each.port, peer.uid, gateway.cluster, each.protocol)
+            if each.protocol == TCP:
+                clusters.append(static_cluster(name, found))
+            else:
+                clusters.append(envoyudp.service_cluster(name, found))
+                chains[name] = envoyudp.chain(peer, each, name, place)
         if peer.addresses:
             clusters.append(_peer_cluster(peer, gateway.cluster, place))
-            listeners += [
-                _egress(peer, called, port, gateway.cluster, place)
-                for called in peer.services
-                for port in called.locals
-            ]
+            for called in peer.services:
+                if called.protocol == TCP:
+                    listeners += [_egress(peer, called, port, gateway.cluster, place) for port in called.locals]
+                else:
+                    clusters.append(envoyudp.peers_cluster(peer, called, gateway.cluster, place))
+                    listeners += [envoyudp.egress(peer, called, port, place) for port in called.locals]
+    listeners.insert(1, _ingress(list(chains.values()), place))
     return Resources({each["name"]: each for each in clusters}, {each["name"]: each for each in listeners})
 
 
@@ -104,7 +92,7 @@ def file(content: Mapping[str, Raw]) -> tuple[str, bytes]:
 def certificate(chain: bytes, key: bytes) -> Mapping[str, Raw]:
     """The file of the gateway's own certificate."""
     found = {"certificate_chain": {"inline_string": chain.decode()}, "private_key": {"inline_string": key.decode()}}
-    return {_OWN: {"@type": _EXTENSIONS + "transport_sockets.tls.v3.Secret", "name": _OWN, "tls_certificate": found}}
+    return {OWN: {"@type": EXTENSIONS + "transport_sockets.tls.v3.Secret", "name": OWN, "tls_certificate": found}}
 
 
 def bootstrap(place: Place, node: str) -> Raw:
@@ -114,8 +102,8 @@ def bootstrap(place: Place, node: str) -> Raw:
         "node": {"id": node, "cluster": "flotilla-gateway"},
         "admin": {"address": {"pipe": {"path": f"{directory}/{ADMIN}", "mode": 0o600}}},
         "dynamic_resources": {
-            "cds_config": _from_file(f"{directory}/{CLUSTERS}"),
-            "lds_config": _from_file(f"{directory}/{LISTENERS}"),
+            "cds_config": from_file(f"{directory}/{CLUSTERS}"),
+            "lds_config": from_file(f"{directory}/{LISTENERS}"),
         },
         # Two thousand Services have a hundred counters each, of which nobody asks for more than these.
         "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": [{"safe_regex": {"regex": COUNTERS}}]}}},
@@ -132,80 +120,11 @@ def arguments(directory: str, concurrency: int = 2, drain_seconds: int = DRAIN_S
     ]
 
 
-def _from_file(path: str) -> Raw:
-    return {"path_config_source": {"path": path}, "resource_api_version": "V3"}
-
-
-def _address(text: str) -> Raw:
-    host, port = hostport.split(text)
-    return {"socket_address": {"address": host, "port_value": port}}
-
-
-def _endpoints(name: str, addresses: Iterable[str]) -> Raw:
-    found = [{"endpoint": {"address": _address(each)}} for each in addresses]
-    return {"cluster_name": name, "endpoints": [{"lb_endpoints": found}] if found else []}
-
-
-def _cluster(name: str, kind: str, addresses: Iterable[str]) -> Raw:
-    return {
-        "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
-        "name": name,
-        "type": kind,
-        "connect_timeout": "2s",
-        "lb_policy": "LEAST_REQUEST",
-        "load_assignment": _endpoints(name, addresses),
-        # Envoy's own limit is 1,024 connections.
-        "circuit_breakers": {"thresholds": [{"max_connections": _MANY, "max_pending_requests": _MANY}]},
-        "upstream_connection_options": {"tcp_keepalive": {"keepalive_time": _KEEPALIVE_SECONDS}},
-    }
-
-
-def _static(name: str, addresses: Iterable[str]) -> Raw:
-    return _cluster(name, "STATIC", addresses)
-
-
 def _peer_cluster(peer: Peer, own: str, place: Place) -> Raw:
-    name = PEER + peer.key
-    hosts = (hostport.split(each)[0] for each in peer.addresses)
-    made = _cluster(name, "STATIC" if all(map(is_ip, hosts)) else "STRICT_DNS", peer.addresses)
-    tls = {
-        "@type": _EXTENSIONS + "transport_sockets.tls.v3.UpstreamTlsContext",
-        # Of checks of health; connections of clients bring names of their own.
-        "sni": health_name(peer.namespace, own, peer.uid),
-        "common_tls_context": _tls(peer, place),
-        "max_session_keys": 16,
-    }
-    return made | {
-        "transport_socket": {"name": "tls", "typed_config": tls},
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
-        "health_checks": [
-            {
-                "timeout": "2s",
-                "interval": "5s",
-                "unhealthy_interval": "2s",
-                "no_traffic_interval": "5s",
-                "unhealthy_threshold": 2,
-                "healthy_threshold": 1,
-                "reuse_connection": False,
-                # With TLS 1.3 a client's handshake is over before its certificate is looked at: only an answer tells.
-                "tcp_health_check": {"receive": [{"text": HEALTH.encode().hex()}]},
-            }
-        ],
-    }
-
-
-def _tls(peer: Peer, place: Place) -> Raw:
-    """TLS 1.3 with a peer: this gateway's certificate, and only that peer's CA and name."""
-    return {
-        "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
-        "tls_certificate_sds_secret_configs": [
-            {"name": _OWN, "sds_config": _from_file(f"{place.directory}/{CERTIFICATE}")}
-        ],
-        "validation_context": {
-            "trusted_ca": {"inline_string": peer.ca},
-            "match_typed_subject_alt_names": [{"san_type": "URI", "matcher": {"exact": identity(peer.uid)}}],
-        },
-    }
+    # With TLS 1.3 a client's handshake is over before its certificate is looked at: only an answer tells.
+    check = {"reuse_connection": False, "tcp_health_check": {"receive": [{"text": HEALTH.encode().hex()}]}}
+    # The server name of checks of health; connections of clients bring names of their own.
+    return peer_cluster(PEER + peer.key, peer, place, health_name(peer.namespace, own, peer.uid), check)
 
 
 def _listener(name: str, host: str, port: int, chains: list[Raw]) -> Raw:
@@ -216,16 +135,15 @@ def _listener(name: str, host: str, port: int, chains: list[Raw]) -> Raw:
         "filter_chains": chains,
         "socket_options": [
             {"level": _SOL_SOCKET, "name": _SO_KEEPALIVE, "int_value": 1, "state": "STATE_LISTENING"},
-            {"level": _IPPROTO_TCP, "name": _TCP_KEEPIDLE, "int_value": _KEEPALIVE_SECONDS, "state": "STATE_LISTENING"},
+            {"level": _IPPROTO_TCP, "name": _TCP_KEEPIDLE, "int_value": KEEPALIVE_SECONDS, "state": "STATE_LISTENING"},
         ],
     }
 
 
-def _ingress(gateway: Gateway, place: Place) -> Raw:
+def _ingress(chains: list[Raw], place: Place) -> Raw:
     """What peers call. A chain stays as it is when links come and go: what changes in it ends its connections."""
-    chains = [_chain(peer, gateway.cluster, place) for peer in gateway.peers] or [_nobody()]
-    made = _listener(INGRESS, place.host, place.port, chains)
-    inspector = {"@type": _EXTENSIONS + "filters.listener.tls_inspector.v3.TlsInspector"}
+    made = _listener(INGRESS, place.host, place.port, chains or [_nobody()])
+    inspector = {"@type": EXTENSIONS + "filters.listener.tls_inspector.v3.TlsInspector"}
     return made | {
         "stat_prefix": INGRESS,
         "listener_filters": [{"name": "tls_inspector", "typed_config": inspector}],
@@ -240,27 +158,17 @@ def _nobody() -> Raw:
 
 
 def _chain(peer: Peer, own: str, place: Place) -> Raw:
-    tls = {
-        "@type": _EXTENSIONS + "transport_sockets.tls.v3.DownstreamTlsContext",
-        "require_client_certificate": True,
-        "common_tls_context": _tls(peer, place),
-    }
-    by_server_name = {"@type": _EXTENSIONS + "filters.network.sni_cluster.v3.SniCluster"}
-    return {
-        "name": peer.key,
-        "filter_chain_match": {"server_names": [f"*.{callers_suffix(peer.namespace, peer.uid, own)}"]},
-        "transport_socket": {"name": "tls", "typed_config": tls},
-        "transport_socket_connect_timeout": "10s",
-        "filters": [
-            {"name": "sni_cluster", "typed_config": by_server_name},
-            _proxy(
-                f"in/{peer.key}",
-                _NOTHING,
-                # Nothing is opened for whoever has not shown a certificate.
-                {"upstream_connect_mode": "ON_DOWNSTREAM_TLS_HANDSHAKE", "max_early_data_bytes": _EARLY_BYTES},
-            ),
-        ],
-    }
+    by_server_name = {"@type": EXTENSIONS + "filters.network.sni_cluster.v3.SniCluster"}
+    filters = [
+        {"name": "sni_cluster", "typed_config": by_server_name},
+        _proxy(
+            f"in/{peer.key}",
+            _NOTHING,
+            # Nothing is opened for whoever has not shown a certificate.
+            {"upstream_connect_mode": "ON_DOWNSTREAM_TLS_HANDSHAKE", "max_early_data_bytes": _EARLY_BYTES},
+        ),
+    ]
+    return peer_chain(peer.key, peer, place, f"*.{callers_suffix(peer.namespace, peer.uid, own)}", filters)
 
 
 def _egress(peer: Peer, called: Called, port: int, own: str, place: Place) -> Raw:
@@ -271,7 +179,7 @@ def _egress(peer: Peer, called: Called, port: int, own: str, place: Place) -> Ra
         "shared_with_upstream": "ONCE",
     }
     naming = {
-        "@type": _EXTENSIONS + "filters.network.set_filter_state.v3.Config",
+        "@type": EXTENSIONS + "filters.network.set_filter_state.v3.Config",
         "on_new_connection": [value],
     }
     filters = [{"name": "server_name", "typed_config": naming}, _proxy(f"out/{peer.key}", PEER + peer.key)]
@@ -280,7 +188,7 @@ def _egress(peer: Peer, called: Called, port: int, own: str, place: Place) -> Ra
 
 def _proxy(counters: str, cluster: str, more: Mapping[str, Any] | None = None) -> Raw:
     config = {
-        "@type": _EXTENSIONS + "filters.network.tcp_proxy.v3.TcpProxy",
+        "@type": EXTENSIONS + "filters.network.tcp_proxy.v3.TcpProxy",
         "stat_prefix": counters,
         "cluster": cluster,
         "idle_timeout": "0s",
@@ -292,7 +200,7 @@ def _proxy(counters: str, cluster: str, more: Mapping[str, Any] | None = None) -
 
 def _health_listener(place: Place) -> Raw:
     answer = {
-        "@type": _EXTENSIONS + "filters.network.direct_response.v3.Config",
+        "@type": EXTENSIONS + "filters.network.direct_response.v3.Config",
         "response": {"inline_string": HEALTH},
     }
     filters = [{"name": "health", "typed_config": answer}]

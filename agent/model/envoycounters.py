@@ -8,6 +8,8 @@ INGRESS = "gateway"
 """The listener that peers call, and what its counters begin with."""
 PEER = "peer/"
 """What clusters of Envoy begin with that stand for peers."""
+UDP_PEER = "udp/"
+"""And those that stand for a UDP port of a peer's Service."""
 _NOT_LINKED = "NotLinked"
 _REFUSALS = {
     "no_filter_chain_match": "UnknownPeer",
@@ -23,7 +25,8 @@ COUNTERS = (
     rf"listener\.{INGRESS}\.(no_filter_chain_match|ssl\..*|downstream_cx_.*)|"
     r"tcp\.(in|out)/.*\.downstream_cx_(no_route|total|[rt]x_bytes_total)|"
     rf"cluster\.{PEER}.*\.(membership_(healthy|total)|health_check\.attempt|"
-    r"ssl\.(fail_verify_.*|handshake|session_reused)|upstream_cx_(active|total|connect_fail))"
+    r"ssl\.(fail_verify_.*|handshake|session_reused)|upstream_cx_(active|total|connect_fail))|"
+    rf"cluster\.{UDP_PEER}.*\.membership_healthy"
 )
 """Those that are kept; others would only take memory."""
 
@@ -57,6 +60,11 @@ def refusals(counters: Counters) -> dict[str, int]:
         if name.startswith("tcp.in/") and name.endswith(".downstream_cx_no_route")
     )
     return found
+
+
+def takes_udp(counters: Counters, cluster: str) -> bool:
+    """Whether a peer answers for a UDP port of a Service: it has such ports, and admits us to this one."""
+    return counters.get(f"cluster.{cluster}.membership_healthy", 0) > 0
 
 
 def health(counters: Counters, peers: Mapping[str, int], before: Mapping[str, PeerHealth]) -> dict[str, PeerHealth]:

@@ -5,7 +5,7 @@ A GatewayPeer is in the namespace whose Services are reached through it, in the 
 shared: those that are its copies, or in its own cluster those that are marked as shared. Pure.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.api import names
@@ -14,12 +14,15 @@ from agent.api.kinds import GATEWAY_PEERS
 from agent.api.names.links import GATEWAY_SLICE_MANAGER
 from agent.model import hostport
 from agent.model.endpoints import is_mirror
-from agent.model.gatewaypeer import Called, Gateway, Offered, Peer, Service
+from agent.model.gatewaypeer import TCP, UDP, Called, Gateway, Offered, Peer, Protocol, Service
 from agent.model.gatewaytold import Told
 from agent.model.servicelinks import PROGRAMMED
 
 Raw = dict[str, Any]
 _STEPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+CALLED: dict[Protocol, str] = {TCP: "services", UDP: "udpServices"}
+"""Fields of spec and status of what is called, by protocol. UDP has its own: a CRD of before drops the whole of it."""
+OFFERED: dict[Protocol, str] = {TCP: "offered", UDP: "udpOffered"}
 _VIRTUAL = names.virtual_node("", "")
 """What names of virtual nodes begin with."""
 
@@ -32,6 +35,20 @@ class Shared(NamedTuple):
     """Names and numbers."""
     ready: int = 0
     """How many endpoints the other cluster has."""
+    udp: tuple[tuple[str, int], ...] = ()
+    """Names and numbers of its UDP ports."""
+
+    def of(self, protocol: Protocol) -> tuple[tuple[str, int], ...]:
+        """Names and numbers of its ports of a protocol."""
+        return self.ports if protocol == TCP else self.udp
+
+
+def ports_of(service: Mapping[str, Any], protocol: Protocol) -> tuple[tuple[str, int], ...]:
+    """Names and numbers of a Service's ports of a protocol, by its spec; none where it has no cluster IP."""
+    if service.get("clusterIP") == "None":
+        return ()
+    ports = service.get("ports") or ()
+    return tuple((each.get("name") or "", each["port"]) for each in ports if each.get("protocol", TCP) == protocol)
 
 
 def step(ready: int) -> int:
@@ -55,14 +72,22 @@ def manifest(
             "uid": uid,
             "ca": told.ca,
             "addresses": list(told.addresses),
-            "services": [{**_written(each), "ready": step(each.ready)} for each in sorted(services)],
-            "offered": [_written(each) for each in sorted(offered)],
+            **_written(services, offered, TCP),
+            **{field: found for field, found in _written(services, offered, UDP).items() if found},
         },
     }
 
 
-def _written(shared: Shared) -> Raw:
-    return {"name": shared.name, "ports": [{"name": name, "port": port} for name, port in shared.ports]}
+def _written(services: Sequence[Shared], offered: Sequence[Shared], protocol: Protocol) -> Raw:
+    called = (each for each in sorted(services) if each.of(protocol))
+    return {
+        CALLED[protocol]: [{**_service(each, protocol), "ready": step(each.ready)} for each in called],
+        OFFERED[protocol]: [_service(each, protocol) for each in sorted(offered) if each.of(protocol)],
+    }
+
+
+def _service(shared: Shared, protocol: Protocol) -> Raw:
+    return {"name": shared.name, "ports": [{"name": name, "port": port} for name, port in shared.of(protocol)]}
 
 
 def writer(peer: Mapping[str, Any]) -> str:
@@ -80,11 +105,21 @@ def is_shared_by(labels: Mapping[str, str], source: str, own: str) -> bool:
     return bool(source) and labels.get(names.LABEL_PARENT_CLUSTER_UID) == source
 
 
-def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Local ports that stand for ports of a peer's Services, by Service and port."""
-    told = (peer.get("status") or {}).get("services") or ()
+def called(peer: Mapping[str, Any]) -> Iterator[tuple[Protocol, Mapping[str, Any]]]:
+    """Services that are called there, as the spec has them, by protocol: one may be there twice."""
+    for protocol, field in CALLED.items():
+        for each in peer["spec"].get(field) or ():
+            yield protocol, each
+
+
+def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int, Protocol], tuple[int, ...]]:
+    """Local ports that stand for ports of a peer's Services, by Service, port and protocol."""
+    status = peer.get("status") or {}
     return {
-        (each["name"], port["port"]): tuple(port.get("locals") or ()) for each in told for port in each.get("ports", ())
+        (each["name"], port["port"], protocol): tuple(port.get("locals") or ())
+        for protocol, field in CALLED.items()
+        for each in status.get(field) or ()
+        for port in each.get("ports", ())
     }
 
 
@@ -92,12 +127,26 @@ def leads_to(peer: Mapping[str, Any], name: str) -> bool:
     """Whether a gateway has said that it listens at the ports of a Service of a peer, and that the peer answers it."""
     status = peer.get("status") or {}
     programmed = find_condition(status.get("conditions"), PROGRAMMED) or {}
-    ports = [found for (service, _), found in locals_of(peer).items() if service == name]
+    ports = [found for (service, *_), found in locals_of(peer).items() if service == name]
     wanted = {each for found in ports for each in found}
     if programmed.get("status") != "True" or not ports or not all(ports):
         return False
     says = (status.get("gateways") or {}).values()
     return any(each.get("healthy") and wanted <= set(each.get("listens") or ()) for each in says)
+
+
+def udp_taken(peer: Mapping[str, Any], name: str) -> bool | None:
+    """Whether a gateway has said that a peer takes UDP ports of a Service; None where they are not called there."""
+    if name not in {each["name"] for protocol, each in called(peer) if protocol == UDP}:
+        return None
+    wanted = {
+        each
+        for (service, _, protocol), found in locals_of(peer).items()
+        for each in found
+        if (service, protocol) == (name, UDP)
+    }
+    says = ((peer.get("status") or {}).get("gateways") or {}).values()
+    return bool(wanted) and any(wanted <= set(each.get("listens") or ()) for each in says)
 
 
 def document(own: str, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:
@@ -107,26 +156,33 @@ def document(own: str, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapp
     """
     listed = sorted(peers, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
     known = _by_service(slices)
-    found, wanted = list[Peer](), dict[tuple[str, str, int], Service]()
+    found, wanted = list[Peer](), dict[tuple[str, str, int, Protocol], Service]()
     for peer in listed:
         namespace, offered = peer["metadata"]["namespace"], list[Offered]()
-        for service in peer["spec"].get("offered") or ():
+        for protocol, service in _offered(peer):
             own_slices = known.get((namespace, service["name"]), [])
             if not all(is_shared_by(_labels(each), writer(peer), own) for each in own_slices):
                 continue
             for port in service["ports"]:
-                offered.append(Offered(service["name"], port["port"]))
+                offered.append(Offered(service["name"], port["port"], protocol))
                 at = (namespace, service["name"], port["port"])
-                wanted.setdefault(at, Service(*at, _endpoints(own_slices, port.get("name") or "")))
+                endpoints = _endpoints(own_slices, port.get("name") or "", protocol)
+                wanted.setdefault((*at, protocol), Service(*at, endpoints, protocol))
         found.append(_peer(peer, tuple(offered)))
     return Gateway(own, tuple(found), tuple(wanted[each] for each in sorted(wanted)))
 
 
+def _offered(peer: Mapping[str, Any]) -> Iterator[tuple[Protocol, Mapping[str, Any]]]:
+    for protocol, field in OFFERED.items():
+        for each in peer["spec"].get(field) or ():
+            yield protocol, each
+
+
 def _peer(peer: Mapping[str, Any], offered: tuple[Offered, ...]) -> Peer:
     metadata, spec, locals_ = peer["metadata"], peer["spec"], locals_of(peer)
-    called = (
-        Called(each["name"], port["port"], locals_.get((each["name"], port["port"]), ()))
-        for each in spec.get("services") or ()
+    services = (
+        Called(each["name"], port["port"], locals_.get((each["name"], port["port"], protocol), ()), protocol)
+        for protocol, each in called(peer)
         for port in each["ports"]
     )
     return Peer(
@@ -135,7 +191,7 @@ def _peer(peer: Mapping[str, Any], offered: tuple[Offered, ...]) -> Peer:
         spec["uid"],
         spec["ca"],
         tuple(spec.get("addresses") or ()),
-        tuple(each for each in called if each.locals),
+        tuple(each for each in services if each.locals),
         offered,
     )
 
@@ -156,11 +212,12 @@ def _by_service(slices: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], li
     return found
 
 
-def _endpoints(slices: Iterable[Mapping[str, Any]], port: str) -> tuple[str, ...]:
-    """Ready endpoints on nodes of this cluster, at the port of this name."""
+def _endpoints(slices: Iterable[Mapping[str, Any]], port: str, protocol: Protocol) -> tuple[str, ...]:
+    """Ready endpoints on nodes of this cluster, at the port of this name and protocol."""
     found = set[str]()
     for each in slices:
-        number = next((p.get("port") for p in each.get("ports") or () if (p.get("name") or "") == port), None)
+        numbers = {(p.get("name") or "", p.get("protocol") or TCP): p.get("port") for p in each.get("ports") or ()}
+        number = numbers.get((port, protocol))
         if number is None or each["addressType"] == "FQDN":
             continue
         for endpoint in each.get("endpoints") or ():

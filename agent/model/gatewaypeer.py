@@ -8,6 +8,7 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Collection
+from typing import Literal
 
 import msgspec
 
@@ -16,6 +17,9 @@ from agent.model import hostport
 FIRST_PORT, LAST_PORT = 20000, 59999
 """Ports of a gateway pod that may stand for a port of another cluster's Service."""
 SUFFIX = "gateway.flotilla"
+Protocol = Literal["TCP", "UDP"]
+TCP: Protocol = "TCP"
+UDP: Protocol = "UDP"
 _HEALTH = "health"
 _DIGITS = 16
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
@@ -28,6 +32,7 @@ class Called(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     port: int
     locals: tuple[int, ...] = ()
+    protocol: Protocol = TCP
 
 
 class Offered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,6 +40,7 @@ class Offered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     port: int
+    protocol: Protocol = TCP
 
 
 class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +67,7 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     port: int
     endpoints: tuple[str, ...] = ()
+    protocol: Protocol = TCP
 
 
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,9 +198,10 @@ def callers_suffix(namespace: str, uid: str, own: str) -> str:
     return f"{caller(namespace, uid)}.{_digest(own)}.{SUFFIX}"
 
 
-def server_name(namespace: str, service: str, port: int, uid: str, own: str) -> str:
+def server_name(namespace: str, service: str, port: int, uid: str, own: str, protocol: Protocol = TCP) -> str:
     """The server name by which the cluster `uid` calls a port of a Service of the cluster `own`."""
-    return f"{_digest(f'{namespace}/{service}/{port}')}.{callers_suffix(namespace, uid, own)}"
+    what = f"{namespace}/{service}/{port}" + ("" if protocol == TCP else f"/{protocol}")
+    return f"{_digest(what)}.{callers_suffix(namespace, uid, own)}"
 
 
 def health_name(namespace: str, uid: str, own: str) -> str:

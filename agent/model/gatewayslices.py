@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
-from agent.model.gatewaylink import locals_of
-from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
+from agent.model.gatewaylink import CALLED, called, locals_of
+from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT, TCP, Protocol
 from agent.model.servicelinks import CONNECTED, Finding
 
 Raw = dict[str, Any]
@@ -36,20 +36,23 @@ def weight(ready: int, gateways: int) -> int:
     return min(WEIGHT_LIMIT, max(1, -(-ready // max(gateways, 1))))
 
 
-def allot(peer: Mapping[str, Any], taken: Collection[int], gateways: int) -> list[Raw]:
+def allot(peer: Mapping[str, Any], taken: Collection[int], gateways: int, protocol: Protocol = TCP) -> list[Raw]:
     """Local ports for every port of a peer's Services, as the status has them: those that it has, and new ones.
+
+    Those of one protocol: a number stands for one of them alone.
 
     A port that is too many stays, as connections through it do, until the Service is not called any more.
 
     :param taken: what stands for something else
     :raises Full: when none is free
     """
-    had, used = locals_of(peer), set(taken)
-    kept = dict[tuple[str, int], list[int]]()
-    wanted = [(each["name"], port["port"], each.get("ready", 0)) for each in _services(peer) for port in each["ports"]]
+    had = locals_of(peer)
+    used = {*taken, *(port for (*_, other), found in had.items() if other != protocol for port in found)}
+    kept, services = dict[tuple[str, int], list[int]](), peer["spec"].get(CALLED[protocol]) or ()
+    wanted = [(each["name"], port["port"], each.get("ready", 0)) for each in services for port in each["ports"]]
     for name, port, _ in wanted:
         kept[name, port] = []
-        for each in had.get((name, port), ()):
+        for each in had.get((name, port, protocol), ()):
             if FIRST_PORT <= each <= LAST_PORT and each not in used:
                 kept[name, port].append(each)
                 used.add(each)
@@ -64,31 +67,32 @@ def allot(peer: Mapping[str, Any], taken: Collection[int], gateways: int) -> lis
             "name": each["name"],
             "ports": [{"port": port["port"], "locals": kept[each["name"], port["port"]]} for port in each["ports"]],
         }
-        for each in _services(peer)
+        for each in services
     ]
 
 
 def slices(peer: Mapping[str, Any], pods: Sequence[Pod], family: str, services: Collection[str]) -> list[Raw]:
     """The slices of a peer's Services at the own gateways.
 
-    A gateway's endpoint is ready when it has said that it listens there, and that the peer answers it.
+    A gateway's endpoint is ready when it has said that it listens there, and that the peer answers it. UDP ports are in
+    slices of their own: a peer may take TCP alone.
 
     :param family: address type of the gateways' own slices
     :param services: names of those whose callers may be sent there
     """
     found, allotted = list[Raw](), locals_of(peer)
     says = (peer.get("status") or {}).get("gateways") or {}
-    for each in _services(peer) if pods else ():
+    for protocol, each in called(peer) if pods else ():
         if each["name"] not in services:
             continue
         for number in range(weight(each.get("ready", 0), len(pods))):
             ports = [
-                (port.get("name") or "", allotted[each["name"], port["port"]][number])
+                (port.get("name") or "", allotted[each["name"], port["port"], protocol][number])
                 for port in each["ports"]
-                if len(allotted.get((each["name"], port["port"]), ())) > number
+                if len(allotted.get((each["name"], port["port"], protocol), ())) > number
             ]
             if ports:
-                found.append(_slice(peer, each, number, ports, pods, says, family))
+                found.append(_slice(peer, each, number, ports, pods, says, family, protocol))
     return found
 
 
@@ -100,14 +104,15 @@ def _slice(
     pods: Sequence[Pod],
     says: Mapping[str, Any],
     family: str,
+    protocol: Protocol,
 ) -> Raw:
-    metadata = peer["metadata"]
+    metadata, apart = peer["metadata"], "" if protocol == TCP else f"-{protocol.lower()}"
     owner = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name, "controller": True}
     return {
         "apiVersion": ENDPOINT_SLICES.api_version,
         "kind": ENDPOINT_SLICES.name,
         "metadata": {
-            "name": names.mirror(f"{service['name']}-gateway", f"{metadata['name']}/{family}", number),
+            "name": names.mirror(f"{service['name']}-gateway{apart}", f"{metadata['name']}/{family}", number),
             "namespace": metadata["namespace"],
             "labels": {
                 names.LABEL_SERVICE_NAME: service["name"],
@@ -117,7 +122,7 @@ def _slice(
             "ownerReferences": [{**owner, "name": metadata["name"], "uid": metadata["uid"]}],
         },
         "addressType": family,
-        "ports": [{"name": name, "port": port, "protocol": "TCP"} for name, port in ports],
+        "ports": [{"name": name, "port": port, "protocol": protocol} for name, port in ports],
         "endpoints": [
             {
                 "addresses": [pod.address],
@@ -156,8 +161,3 @@ _REMEDIES = {
     "NotAdmitted": "the peer does not let this cluster in: see the GatewayPeer of this cluster there",
     "NotExposed": "the peer's gateways have no address from outside: give their Service one, or set gateway.address",
 }
-
-
-def _services(peer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    found: Sequence[Mapping[str, Any]] = peer["spec"].get("services") or ()
-    return found

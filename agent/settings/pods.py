@@ -114,3 +114,8 @@ class Followers:
     gateway_address: tuple[str, ...] = repeated(
         ADDRESS, "HOST:PORT where gateways of other clusters call those here; not set: what the Service tells"
     )
+    gateway_udp: bool = flag(
+        SWITCH,
+        "false",
+        "UDP ports of Services reach other clusters through gateways as TCP ports do, in all clusters of this source",
+    )

@@ -1,7 +1,7 @@
 """The gateway benchmark: one stream and short connections through two gateways, beside the same directly.
 
 Both gateways, client and server share this machine's processors. Then the gateways are told of 2,000 Services, and
-their Envoys' memory is looked at.
+their Envoys' memory is looked at; and other gateways pass datagrams.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from agent.sandbox.progress import Progress
 from hack.benchmarks import procfs, report
 from hack.benchmarks.budgets import Budget
 from hack.benchmarks.errors import BenchError
+from hack.benchmarks.gatewayudp import datagrams
 from hack.benchmarks.lab import Phase
 from hack.benchmarks.stats import Spread
 
@@ -63,6 +64,7 @@ async def gateway(mib: int, progress: Progress) -> tuple[list[str], dict[str, An
     with progress, _serving(f"{first}3") as server:
         async with GatewayPod("uid-a", f"{first}1") as a, GatewayPod("uid-b", f"{first}2") as b:
             found = await _measure(a, b, server, mib, progress)
+        udp = await datagrams(first, progress)
     budgets = gateway_budgets(found)
     figures = {
         "benchmark": "gateway",
@@ -76,9 +78,13 @@ async def gateway(mib: int, progress: Progress) -> tuple[list[str], dict[str, An
         "strangers_cpu_seconds": found.phase.strangers,
         "envoy_rss_kib": found.rss,
         "change_seconds": found.change,
+        "datagram_direct_p50": udp.answers[0].p50,
+        "datagram_gateway_p50": udp.answers[1].p50,
+        "datagram_gateway_p99": udp.answers[1].p99,
+        "udp_session_kib": udp.session_kib,
         "budgets": report.budget_figures(budgets),
     }
-    lines = [*gateway_lines(found), *report.disturbance([found.phase]), *report.budget_lines(budgets)]
+    lines = [*gateway_lines(found), *udp.lines(), *report.disturbance([found.phase]), *report.budget_lines(budgets)]
     return lines, figures
 
 

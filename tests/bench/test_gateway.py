@@ -7,6 +7,7 @@ import pytest
 from agent.sandbox.progress import default
 from hack.benchmarks import gateway
 from hack.benchmarks.gateway import Measured, gateway_budgets, gateway_lines
+from hack.benchmarks.gatewayudp import Datagrams
 from hack.benchmarks.lab import Phase
 from hack.benchmarks.stats import Spread
 
@@ -45,3 +46,10 @@ async def test_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     lines, figures = await gateway.gateway(8, default())
     assert len(figures["stream_gateway_seconds"]) == gateway.ROUNDS
     assert "budget" in "\n".join(lines)
+
+
+def test_datagrams_are_told_beside_those_that_go_directly() -> None:
+    spreads = (Spread(0.00005, 0.0001, 0.001), Spread(0.0004, 0.002, 0.003))
+    text = "\n".join(Datagrams(spreads, 21.4).lines())
+    assert "200 of 200: p50 0.05 ms, p99 0.10 ms directly, p50 0.40 ms, p99 2.00 ms through gateways" in text
+    assert "memory of a UDP session, 1000 at once: 21 KiB" in text

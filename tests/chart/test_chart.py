@@ -530,10 +530,17 @@ def test_gateways_come_with_the_rights_of_their_table_and_without_the_key_of_the
     arguments_of_agent = dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"]
     told = {"--gateway", "--gateway-service=flotilla-gateway", "--gateway-address=gw.example.org:443"}
     assert told <= set(arguments_of_agent)
+    assert "--gateway-udp" not in arguments_of_agent
+    asked = dict(pods(template("gateway.enabled=true", "gateway.udp=true")))["flotilla-agent"]
+    assert "--gateway-udp" in asked["spec"]["containers"][0]["args"]
     (port,) = of(objects, "Service", "flotilla-gateway")["spec"]["ports"]
     assert (port["name"], port["targetPort"]) == (PORT_NAME, "gateway")
     called, metrics = of(objects, "NetworkPolicy", "flotilla-gateway")["spec"]["ingress"]
-    assert [(each["port"], each.get("endPort")) for each in called["ports"]] == [(15443, None), (FIRST_PORT, LAST_PORT)]
+    assert [(each["port"], each.get("endPort"), each["protocol"]) for each in called["ports"]] == [
+        (15443, None, "TCP"),
+        (FIRST_PORT, LAST_PORT, "TCP"),
+        (FIRST_PORT, LAST_PORT, "UDP"),
+    ]
     assert [each["port"] for each in metrics["ports"]] == [8080]
 
 

@@ -1,9 +1,12 @@
 """Two clusters on real nodes with gateways as the chart installs them, and frontends that ask from within pods."""
 
+import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +25,7 @@ from tests.e2e.fleets import AGENT_FLAGS
 from tests.e2e.installed import Installed
 from tests.e2e.manifests import ELECT
 from tests.e2e.traffic import Traffic
+from tests.gateway import datagrammer
 
 Raw = dict[str, Any]
 
@@ -44,8 +48,11 @@ GATEWAY_PODS = "app.kubernetes.io/component=gateway"
 
 
 @contextlib.asynccontextmanager
-async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"]) -> AsyncIterator[Fleet]:
-    """Source cd and target us, with the chart in each."""
+async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"], *values: str) -> AsyncIterator[Fleet]:
+    """Source cd and target us, with the chart in each.
+
+    :param values: of the chart, as KEY=VALUE
+    """
     images = directory / "images"
     images.mkdir()
     sandbox = Installed(
@@ -56,6 +63,7 @@ async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"]) -> 
         gateways=True,
         pod_network=pod_network,
         agent_flags=AGENT_FLAGS,
+        chart_values=values,
     )
     try:
         async with sandbox:
@@ -200,6 +208,55 @@ async def asking(fleet: Fleet, namespace: str, service: str, cluster: str = "cd"
         await found.end()
     finally:
         found.kill()
+
+
+async def in_network_of(pid: int, *arguments: str, **more: Any) -> asyncio.subprocess.Process:
+    """The program `datagrammer.py` in the network of a process."""
+    program = ("nsenter", f"--net=/proc/{pid}/ns/net", "--", sys.executable, datagrammer.__file__)
+    return await asyncio.create_subprocess_exec(*program, *arguments, stdout=asyncio.subprocess.PIPE, **more)
+
+
+@contextlib.asynccontextmanager
+async def answering(pid: int, port: int, name: str) -> AsyncIterator[None]:
+    """Whoever sends a datagram to a pod, given by a process in it, is answered by this name."""
+    server = await in_network_of(pid, "serve", str(port), name, stdin=asyncio.subprocess.PIPE)
+    assert server.stdout is not None
+    assert server.stdin is not None
+    try:
+        assert await server.stdout.readline() == b"ready\n"
+        yield
+    finally:
+        server.stdin.close()
+        await server.wait()
+
+
+async def ask_by_udp(fleet: Fleet, namespace: str, service: str, count: int, clients: int = 1) -> Raw:
+    """Who answers the frontend of cd by UDP at a Service's address there, and how many datagrams are lost."""
+    pid, *at = await _frontend_and(fleet, namespace, service)
+    output, _ = await (await in_network_of(int(pid), "ask", *at, str(count), str(clients))).communicate()
+    found: Raw = json.loads(output)
+    return found
+
+
+async def _frontend_and(fleet: Fleet, namespace: str, service: str) -> tuple[str, str, str]:
+    """A process in the frontend of cd, and host and port of a Service there."""
+    own = await fleet.clients["cd"].get(PODS, FRONTEND, namespace)
+    there = await fleet.clients["cd"].get(SERVICES, service, namespace)
+    pid = pids(fleet, "cd", "sleep", own["metadata"]["uid"])[0]
+    return str(pid), there["spec"]["clusterIP"], str(there["spec"]["ports"][0]["port"])
+
+
+@contextlib.asynccontextmanager
+async def asking_by_udp(fleet: Fleet, namespace: str, service: str) -> AsyncIterator[list[tuple[float, bool]]]:
+    """The frontend of cd asks from one port until the end of the block; then it is told when, and what was answered."""
+    pid, *at = await _frontend_and(fleet, namespace, service)
+    client = await in_network_of(int(pid), "go-on", *at, stdin=asyncio.subprocess.PIPE)
+    told = list[tuple[float, bool]]()
+    try:
+        yield told
+    finally:
+        output, _ = await client.communicate(b"\n")
+    told += json.loads(output)
 
 
 def answers(asked: Traffic) -> set[str]:

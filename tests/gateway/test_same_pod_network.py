@@ -9,6 +9,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -29,6 +30,8 @@ from tests.sandbox.realnode.conftest import why_not
 
 pytestmark = realnodes.MARKS
 
+Raw = dict[str, Any]
+
 STRANGER = "stranger"
 BACKENDS = 2
 FAILOVER_SECONDS = 12.0
@@ -42,7 +45,7 @@ SETTLE_SECONDS = 5.0
 async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     if reason := why_not():
         pytest.skip(reason)
-    async with realnodes.fleet_of_two(tmp_path_factory.mktemp("gateways"), "same") as fleet:
+    async with realnodes.fleet_of_two(tmp_path_factory.mktemp("gateways"), "same", "gateway.udp=true") as fleet:
         yield fleet
 
 
@@ -124,6 +127,60 @@ async def test_a_frontend_calls_backends_in_the_other_cluster_by_the_services_ow
     for cluster in CLUSTERS:
         (peer,) = await fleet.clients[cluster].list(GATEWAY_PEERS, place)
         assert condition(peer, "Programmed")["status"] == condition(peer, "Connected")["status"] == "True"
+
+
+async def delegate(fleet: Fleet, namespace: str, app: str) -> Raw:
+    """The pod in us of an app that has one, once it is ready."""
+
+    async def probe() -> Raw:
+        proxies = {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, app)}
+        found = await fleet.delegates(namespace)
+        ready = [pod for uid, (_, pod) in found.items() if uid in proxies and shared.is_ready(pod)]
+        return ready[0] if len(ready) == 1 else {}
+
+    return await fleet.until(f"{app} is ready", probe, about=namespace, seconds=realnodes.PATIENCE_SECONDS)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def dns(fleet: Fleet, place: str) -> AsyncIterator[str]:
+    """A Service with a UDP port, whose pod in us answers."""
+    ports = [{"name": "dns", "port": 53, "targetPort": 5353, "protocol": "UDP"}]
+    await fleet.source.create(SERVICES, shared.service("dns", ports=ports), place)
+    await fleet.source.create(DEPLOYMENTS, realnodes.serving("dns", 1, elect=True), place)
+    pod = await delegate(fleet, place, "dns")
+    process = pids(fleet, "us", "httpd", pod["metadata"]["uid"])[0]
+    async with realnodes.answering(process, 5353, "us"):
+        await led(fleet, "cd", place, "dns", 2)
+        await passed(SETTLE_SECONDS)
+        yield "dns"
+
+
+async def test_datagrams_are_answered_by_the_other_cluster(fleet: Fleet, place: str, dns: str) -> None:
+    one = await realnodes.ask_by_udp(fleet, place, dns, 200)
+    many = await realnodes.ask_by_udp(fleet, place, dns, 2, clients=100)
+    print(f"200 datagrams: {one}; 100 clients: {many}")
+    assert (one["answered"], one["lost"]) == ({"us": 200}, 0)
+    assert (many["answered"], many["lost"]) == ({"us": 200}, 0)
+
+
+async def test_a_client_that_keeps_its_port_is_answered_after_both_gateways_have_been_replaced(
+    fleet: Fleet, place: str, dns: str
+) -> None:
+    async with realnodes.asking_by_udp(fleet, place, dns) as told:
+        await passed(2)
+        for pod in await gateway_pods(fleet, "cd"):
+            await fleet.clients["cd"].delete(PODS, pod["metadata"]["name"], NAMESPACE)
+            await fleet.gone(PODS, pod["metadata"]["name"], NAMESPACE, source="cd")
+            await gateway_pods(fleet, "cd")
+            await led(fleet, "cd", place, dns, 2)
+        await passed(SETTLE_SECONDS)
+        settled = time.time()
+        await passed(5)
+    lost = [round(at - told[0][0], 1) for at, answered in told if not answered]
+    print(f"both gateways of cd replaced: {len(lost)} of {len(told)} datagrams lost: {lost}")
+    after = [answered for at, answered in told if at > settled]
+    assert len(after) > 10
+    assert all(after)
 
 
 async def refused(fleet: Fleet) -> Counter[str]:

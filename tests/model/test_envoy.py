@@ -6,20 +6,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import envoy
-from agent.model.envoy import Place, Resources
-from agent.model.gatewaypeer import Called, Gateway, Offered, Peer, Service, health_name, server_name
+from agent.model.envoyparts import Place, Resources
+from agent.model.gatewaypeer import (
+    TCP,
+    UDP,
+    Called,
+    Gateway,
+    Offered,
+    Peer,
+    Protocol,
+    Service,
+    health_name,
+    server_name,
+)
 
 PLACE = Place("/run/gateway", 15443)
 
 
-def peer(name: str, calls: int = 0, offers: int = 0, *, address: str = "203.0.113.1:15443") -> Peer:
+def peer(
+    name: str, calls: int = 0, offers: int = 0, protocol: Protocol = TCP, *, address: str = "203.0.113.1:15443"
+) -> Peer:
     first = 20000 + 100 * ord(name[0])
-    called = tuple(Called(f"their-{n}", 80, (first + n,)) for n in range(calls))
-    offered = tuple(Offered(f"own-{n}", 80) for n in range(offers))
+    called = tuple(Called(f"their-{n}", 80, (first + n,), protocol) for n in range(calls))
+    offered = tuple(Offered(f"own-{n}", 80, protocol) for n in range(offers))
     return Peer(name, "shop", f"uid-{name}", f"CA {name}", (address,) if address else (), called, offered)
 
 
-SERVICES = tuple(Service("shop", f"own-{n}", 80, (f"10.0.0.{n + 1}:8080",)) for n in range(3))
+SERVICES = tuple(
+    Service("shop", f"own-{n}", 80, (f"10.0.0.{n + 1}:8080",), each) for n in range(3) for each in (TCP, UDP)
+)
 
 
 def resources(*peers: Peer, services: tuple[Service, ...] = SERVICES) -> Resources:
@@ -27,12 +42,14 @@ def resources(*peers: Peer, services: tuple[Service, ...] = SERVICES) -> Resourc
 
 
 def named(listener: dict[str, Any]) -> set[str]:
-    """The clusters of peers that a listener leads to."""
-    return set(re.findall(r'"cluster":"(peer/[^"]+)"', msgspec.json.encode(listener).decode()))
+    """The clusters that a listener leads to."""
+    found = set(re.findall(r'"cluster":"([^"]+)"', msgspec.json.encode(listener).decode()))
+    return found - {"refused"}
 
 
 gateways = st.lists(
-    st.builds(peer, st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 3)), unique_by=lambda each: each.name
+    st.builds(peer, st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 3), st.sampled_from([TCP, UDP])),
+    unique_by=lambda each: each.name,
 ).map(lambda peers: resources(*peers))
 
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from agent.model.envoycounters import COUNTERS, PeerHealth, health, refusals
+from agent.model.envoycounters import COUNTERS, PeerHealth, health, refusals, takes_udp
 
 PEER = "shop/us"
 
@@ -64,3 +64,11 @@ def test_refusals_are_told_by_reason() -> None:
         "NotLinked": 11,
     }
     assert all(re.fullmatch(COUNTERS, name) for name in found)
+
+
+@pytest.mark.parametrize(("healthy", "takes"), [(0, False), (1, True)])
+def test_a_peer_takes_udp_where_it_answers_for_that_port(healthy: int, takes: bool) -> None:
+    name = "cluster.udp/shop/us/dns/53.membership_healthy"
+    assert re.fullmatch(COUNTERS, name)
+    assert takes_udp({name: healthy}, "udp/shop/us/dns/53") is takes
+    assert not takes_udp({}, "udp/shop/us/dns/53")

@@ -6,8 +6,18 @@ import pytest
 
 from agent.api import names
 from agent.model import gatewaypeer
-from agent.model.gatewaylink import Shared, document, is_shared_by, leads_to, manifest, step
-from agent.model.gatewaypeer import Called, Offered
+from agent.model.gatewaylink import (
+    Shared,
+    document,
+    is_shared_by,
+    leads_to,
+    locals_of,
+    manifest,
+    ports_of,
+    step,
+    udp_taken,
+)
+from agent.model.gatewaypeer import TCP, UDP, Called, Offered, Protocol
 from agent.model.gatewaytold import Told
 
 Raw = dict[str, Any]
@@ -58,6 +68,61 @@ def test_a_peer_says_who_is_called_and_who_may_call() -> None:
         "services": [{"name": "web", "ports": [{"name": "http", "port": 80}], "ready": 4}],
         "offered": [{"name": "db", "ports": [{"name": "", "port": 5432}]}],
     }
+
+
+DNS = (("dns", 53),)
+DNS_PORT = [{"name": "dns", "port": 53}]
+
+
+def test_udp_ports_are_told_apart_from_tcp_ports_and_not_at_all_where_there_are_none() -> None:
+    both, alone = Shared("both", DNS, 5, DNS), Shared("alone", (), 1, DNS)
+    spec = peer(services=[both, alone], offered=[alone])["spec"]
+    assert spec["services"] == [{"name": "both", "ports": DNS_PORT, "ready": 4}]
+    assert spec["udpServices"] == [
+        {"name": "alone", "ports": DNS_PORT, "ready": 1},
+        {"name": "both", "ports": DNS_PORT, "ready": 4},
+    ]
+    assert (spec["offered"], spec["udpOffered"]) == ([], [{"name": "alone", "ports": DNS_PORT}])
+    assert not {"udpServices", "udpOffered"} & peer(services=[Shared("web", HTTP)])["spec"].keys()
+
+
+def test_a_gateway_calls_udp_ports_at_local_ports_of_their_own() -> None:
+    status = {
+        "services": [{"name": "dns", "ports": [{"port": 53, "locals": [20000]}]}],
+        "udpServices": [{"name": "dns", "ports": [{"port": 53, "locals": [20001]}]}],
+    }
+    given = peer(services=[Shared("dns", DNS, 1, DNS)], status=status)
+    assert locals_of(given) == {("dns", 53, TCP): (20000,), ("dns", 53, UDP): (20001,)}
+    (found,) = document(OWN, [given], []).peers
+    assert found.services == (Called("dns", 53, (20000,)), Called("dns", 53, (20001,), UDP))
+
+
+def test_offered_udp_ports_have_the_endpoints_of_theirs() -> None:
+    ports = [{"name": "dns", "port": 5353, "protocol": "UDP"}, {"name": "dns-tcp", "port": 5300}]
+    offered = [Shared("web", (("dns-tcp", 53),), 0, DNS)]
+    found = document(OWN, [peer(offered=offered)], [slice(ports=ports)])
+    assert found.peers[0].offered == (Offered("web", 53), Offered("web", 53, UDP))
+    assert {(each.protocol, each.endpoints) for each in found.services} == {
+        (TCP, ("10.1.0.5:5300",)),
+        (UDP, ("10.1.0.5:5353",)),
+    }
+    # A port of that name that is of another protocol is none.
+    found = document(OWN, [peer(offered=offered)], [slice(ports=[{"name": "dns", "port": 5353}])])
+    assert {each.endpoints for each in found.services} == {()}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "spec", "ports"),
+    [
+        (TCP, {"ports": [{"port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]}, (("", 80),)),
+        (UDP, {"ports": [{"port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]}, DNS),
+        (UDP, {"ports": [{"port": 80, "protocol": "SCTP"}]}, ()),
+        (UDP, {"clusterIP": "None", "ports": [{"port": 53, "protocol": "UDP"}]}, ()),
+        (TCP, {}, ()),
+    ],
+)
+def test_ports_of_a_service_are_told_by_protocol(protocol: Protocol, spec: Raw, ports: Any) -> None:
+    assert ports_of(spec, protocol) == ports
 
 
 def test_a_gateway_calls_what_has_local_ports() -> None:
@@ -149,6 +214,37 @@ def test_gateways_lead_to_a_service_once_one_of_them_listens_for_it_and_the_peer
     }
     assert leads_to(peer(services=[Shared("web", HTTP, 1)], status=status), "web") is leads
     assert not leads_to(peer(status=status), "db")
+
+
+@pytest.mark.parametrize(("listens", "leads"), [([20000, 20001], True), ([20000], False)])
+def test_gateways_lead_to_a_service_once_they_do_by_tcp_and_udp(listens: list[int], leads: bool) -> None:
+    status = {
+        "services": [{"name": "dns", "ports": [{"port": 53, "locals": [20000]}]}],
+        "udpServices": [{"name": "dns", "ports": [{"port": 53, "locals": [20001]}]}],
+        "conditions": [{"type": "Programmed", "status": "True"}],
+        "gateways": {"one": {"healthy": 1, "listens": listens}},
+    }
+    assert leads_to(peer(services=[Shared("dns", DNS, 1, DNS)], status=status), "dns") is leads
+
+
+@pytest.mark.parametrize(
+    ("udp", "locals_", "listens", "taken"),
+    [
+        (DNS, [20001], [20000, 20001], True),
+        (DNS, [20001], [20000], False),
+        (DNS, [], [20000], False),
+        ((), [20001], [20000, 20001], None),
+    ],
+)
+def test_udp_is_taken_where_a_gateway_listens_for_it(
+    udp: Any, locals_: list[int], listens: list[int], taken: Any
+) -> None:
+    status = {
+        "services": [{"name": "dns", "ports": [{"port": 53, "locals": [20000]}]}],
+        "udpServices": [{"name": "dns", "ports": [{"port": 53, "locals": locals_}]}],
+        "gateways": {"one": {"healthy": 1, "listens": listens}},
+    }
+    assert udp_taken(peer(services=[Shared("dns", DNS, 1, udp)], status=status), "dns") is taken
 
 
 def test_gateways_that_have_said_nothing_lead_nowhere() -> None:

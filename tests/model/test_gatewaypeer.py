@@ -28,6 +28,10 @@ def test_what_is_right_is_taken_as_it_is() -> None:
         (b"[" * 100_000, "not the JSON of a gateway"),
         (b'{"cluster": 1}', "cluster"),
         (b'{"cluster": "x", "peer": []}', "unknown field `peer`"),
+        (
+            b'{"cluster": "x", "services": [{"namespace": "a", "name": "b", "port": 1, "protocol": "SCTP"}]}',
+            "Invalid enum value 'SCTP' - at `$.services[0].protocol`",
+        ),
         (b'{"cluster": ""}', "cluster: '' is no UID of a cluster: take that of namespace kube-system"),
         (b'{"cluster": "a/b"}', "no UID of a cluster"),
     ],

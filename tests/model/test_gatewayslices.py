@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.model.gatewaylink import Shared
-from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
+from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT, TCP, UDP, Protocol
 from agent.model.gatewayslices import Full, Pod, allot, connected, slices, weight
 from tests.model.test_gatewaylink import HTTP, peer
 
@@ -60,6 +60,22 @@ def test_what_is_not_called_any_more_has_no_port() -> None:
     assert allot(peer(services=[], status=allotted(20000)), (), 1) == []
 
 
+@pytest.mark.parametrize(
+    ("protocol", "status", "want"),
+    [
+        (TCP, {}, [20000]),
+        (UDP, {}, [20000]),
+        # A number stands for one protocol, whichever has it already.
+        (TCP, {"udpServices": [{"name": "web", "ports": [{"port": 80, "locals": [20000]}]}]}, [20001]),
+        (UDP, allotted(20000), [20001]),
+        (UDP, {"udpServices": [{"name": "web", "ports": [{"port": 80, "locals": [20007]}]}]}, [20007]),
+    ],
+)
+def test_ports_for_udp_are_of_the_same_range(protocol: Protocol, status: Raw, want: list[int]) -> None:
+    given = peer(services=[Shared("web", HTTP, 1, HTTP)], status=status)
+    assert allot(given, (), 1, protocol) == [{"name": "web", "ports": [{"port": 80, "locals": want}]}]
+
+
 def test_no_free_port_is_an_error_with_a_remedy() -> None:
     with pytest.raises(Full, match="share fewer Services"):
         allot(peer(services=[Shared("web", HTTP, 1)]), range(FIRST_PORT, LAST_PORT + 1), 1)
@@ -77,6 +93,19 @@ def test_a_slice_leads_to_the_own_gateways() -> None:
         # It does not listen there yet.
         {"addresses": ["10.9.0.2"], "conditions": {"ready": False}},
     ]
+
+
+def test_udp_ports_are_in_slices_of_their_own_that_may_be_not_ready_alone() -> None:
+    udp = {"udpServices": [{"name": "web", "ports": [{"port": 80, "locals": [20001]}]}]}
+    # The peer answers, and does not take UDP.
+    status = {**allotted(20000), **udp, "gateways": {"gw-1": says(20000)}}
+    found = slices(peer(services=[Shared("web", HTTP, 1, HTTP)], status=status), [ONE], "IPv4", {"web"})
+    told = [(each["ports"], each["endpoints"][0]["conditions"]["ready"]) for each in found]
+    assert told == [
+        ([{"name": "http", "port": 20000, "protocol": "TCP"}], True),
+        ([{"name": "http", "port": 20001, "protocol": "UDP"}], False),
+    ]
+    assert len({each["metadata"]["name"] for each in found}) == 2
 
 
 @pytest.mark.parametrize(

@@ -138,8 +138,21 @@ _GATEWAY_PEER = (
 _MAP_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
+_PEER_SERVICE = text("Name of the Service, in this namespace.", **_SERVICE_NAME)
+
+
+def _called(what: str) -> Schema:
+    ready = whole("How many ready endpoints it has there.", minimum=0)
+    one = fields("A Service.", {"name": _PEER_SERVICE, "ports": _PORTS, "ready": ready}, required=["name", "ports"])
+    return items(what, one, **_MAP_BY_NAME)
+
+
+def _offered(what: str) -> Schema:
+    one = fields("A Service.", {"name": _PEER_SERVICE, "ports": _PORTS}, required=["name", "ports"])
+    return items(what, one, **_MAP_BY_NAME)
+
+
 def _gateway_peer() -> Schema:
-    name = text("Name of the Service, in this namespace.", **_SERVICE_NAME)
     spec = fields(
         "What the gateways of this cluster call there, and let it call here.",
         {
@@ -151,24 +164,10 @@ def _gateway_peer() -> Schema:
                 maxItems=16,
                 **{"x-kubernetes-list-type": "atomic"},
             ),
-            "services": items(
-                "Services that are called there.",
-                fields(
-                    "A Service.",
-                    {
-                        "name": name,
-                        "ports": _PORTS,
-                        "ready": whole("How many ready endpoints it has there.", minimum=0),
-                    },
-                    required=["name", "ports"],
-                ),
-                **_MAP_BY_NAME,
-            ),
-            "offered": items(
-                "Services of this cluster that it may call.",
-                fields("A Service.", {"name": name, "ports": _PORTS}, required=["name", "ports"]),
-                **_MAP_BY_NAME,
-            ),
+            "services": _called("Services that are called there, with their TCP ports."),
+            "offered": _offered("Services of this cluster that it may call, with their TCP ports."),
+            "udpServices": _called("Services that are called there, with their UDP ports."),
+            "udpOffered": _offered("Services of this cluster that it may call, with their UDP ports."),
             "localAffinity": _LOCAL_AFFINITY,
         },
         required=["uid", "ca"],
@@ -186,6 +185,7 @@ def _peer_status() -> Schema:
         {"port": _PORT, "locals": items("Ports of the own gateways that stand for it.", whole("A port."))},
         required=["port"],
     )
+    service = fields("A Service.", {"name": text("Its name."), "ports": items("Its ports.", local)}, required=["name"])
     says = fields(
         "What a pod of the own gateways says.",
         {
@@ -199,13 +199,8 @@ def _peer_status() -> Schema:
     return fields(
         "What the agent of this cluster and its gateways see.",
         {
-            "services": items(
-                "What stands for the Services.",
-                fields(
-                    "A Service.", {"name": text("Its name."), "ports": items("Its ports.", local)}, required=["name"]
-                ),
-                **_MAP_BY_NAME,
-            ),
+            "services": items("What stands for the Services.", service, **_MAP_BY_NAME),
+            "udpServices": items("What stands for UDP ports of the Services.", service, **_MAP_BY_NAME),
             "gateways": {"type": "object", "description": "By pod of the own gateways.", "additionalProperties": says},
             **STATUS["properties"],
         },

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agent.api.names.links import BY_GATEWAY, LOCAL_FIRST
 from agent.drivers.driver import BY_ADDRESSES
@@ -11,7 +11,8 @@ from agent.drivers.sharing import Sharing
 from agent.kube.informer import Informer
 from agent.kube.store import Key
 from agent.model.endpoints import count_ready
-from agent.model.gatewaylink import Shared
+from agent.model.gatewaylink import Shared, ports_of
+from agent.model.gatewaypeer import TCP, UDP
 
 
 class Offered(NamedTuple):
@@ -21,6 +22,8 @@ class Offered(NamedTuple):
     """Clusters that share it."""
     ports: tuple[tuple[str, int], ...]
     """Those that can be called, by name."""
+    udp: tuple[tuple[str, int], ...]
+    """And its UDP ports, where gateways are to pass these on."""
     at_home: bool
     """Whether its pods are here alone."""
 
@@ -40,14 +43,15 @@ class Offers:
         for key in self._sharing.known(namespace):
             service = self._sharing.services.store.get(key)
             if service is not None and self._sharing.is_shared(key) and self._sharing.may_be_exported(key):
-                ports = _ports(service.decode()["spec"])
-                found[key] = Offered(frozenset(self._sharing.nodes_of(key)), ports, self._sharing.is_at_home(key))
+                spec, nodes = service.decode()["spec"], frozenset(self._sharing.nodes_of(key))
+                udp = ports_of(spec, UDP) if self._sharing.deps.settings.gateway_udp else ()
+                found[key] = Offered(nodes, ports_of(spec, TCP), udp, self._sharing.is_at_home(key))
         return found
 
     def between(self, consumer: str, source: str, shared: Mapping[Key, Offered]) -> list[Shared]:
         """Services that callers in one cluster reach in another one by gateways."""
         found, here, there = [], self._sharing.called(consumer), self._sharing.called(source)
-        for key, (nodes, ports, at_home) in shared.items():
+        for key, (nodes, ports, udp, at_home) in shared.items():
             if consumer not in nodes or source not in nodes or (source and at_home):
                 continue
             count = self._told_ready(Route(consumer, source, key))
@@ -55,8 +59,11 @@ class Offers:
                 continue
             rule = self._sharing.rule(key)
             allowed = rule.ports(there, here) if rule.allows(there, here) else ()
-            if some := tuple(each for each in ports if allowed is None or each[1] in allowed):
-                found.append(Shared(key[1], some, count))
+            some, datagrams = (
+                tuple(each for each in every if allowed is None or each[1] in allowed) for every in (ports, udp)
+            )
+            if some or datagrams:
+                found.append(Shared(key[1], some, count, datagrams))
         return found
 
     def own_first(self, namespace: str) -> list[str]:
@@ -81,11 +88,3 @@ class Offers:
         """How many endpoints of its own a cluster has that are ready."""
         own = (each.decode() for each in self._sharing.own_slices(node, key))
         return count_ready(own, self._sharing.away)
-
-
-def _ports(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """None where it has no cluster IP."""
-    if spec.get("clusterIP") == "None":
-        return ()
-    ports = spec.get("ports") or ()
-    return tuple((each.get("name") or "", each["port"]) for each in ports if each.get("protocol", "TCP") == "TCP")

@@ -17,8 +17,8 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, TARGET_KINDS
 from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.clusters.deps import Deps
-from agent.clusters.port import Port
 from agent.clusters.target import Target
+from agent.controllers.gateways.dropped import DroppedFields
 from agent.controllers.gateways.offers import Offers
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
@@ -41,7 +41,6 @@ log = logging.getLogger(__name__)
 WRITE_SECONDS = 0.5
 """GatewayPeers of a namespace are written at most this often in a cluster."""
 _FORBIDDEN_SECONDS = 60.0
-_DROPPED_SECONDS = 60.0
 _UNKNOWN_SECONDS = 0.5
 
 
@@ -55,12 +54,12 @@ class GatewayPeersRoom(Controller[At]):
         self._deps = deps
         self._sharing = Sharing(deps)
         self._busy_until: dict[At, float] = {}
-        self._asked: dict[tuple[str, str, str], tuple[object, float]] = {}
-        """What of a GatewayPeer was last to be changed, and until when it is not asked for again."""
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
         self._written: dict[str, Informer] = {}
         self._offers = Offers(self._sharing, self._written)
         self._refused: set[At] = set()
+        self._dropped = DroppedFields()
+        """Clusters whose CRD knows of no UDP: what it drops is written once."""
         self._mine = names.children_of(deps.cluster_uid)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self.watch(self._summaries, lambda summary: ())
@@ -99,6 +98,7 @@ class GatewayPeersRoom(Controller[At]):
         affinity = gatewayaffinity.told(self._offers.own_first(namespace))
         for each in wanted.values():
             each["spec"] |= affinity
+        wanted = self._dropped.without(node, wanted, now)
         try:
             wrote = await self._write(key, written, existing, wanted, unknown)
         except Forbidden as error:
@@ -120,41 +120,29 @@ class GatewayPeersRoom(Controller[At]):
     async def _write(
         self, key: At, written: Informer, existing: dict[str, Object], wanted: dict[str, Raw], unknown: set[str]
     ) -> bool:
-        port, namespace, wrote = self._port(key[0]), key[1], False
+        node, namespace = key
+        target = self._deps.targets.by_node(node) if node else None
+        port, wrote = target.port if target is not None else self._deps.local.port, False
         for name, obj in existing.items():
             if name not in wanted and name not in unknown and not obj.deleting:
                 wrote = True
-                self._asked.pop((*key, name), None)
                 with contextlib.suppress(NotFound):
                     await port.delete(GATEWAY_PEERS, name, namespace, uid=obj.uid)
         for name, each in wanted.items():
             if name not in existing:
-                wrote = True
                 try:
-                    written.absorb(await port.create_raw(GATEWAY_PEERS, each))
+                    raw = await port.create_raw(GATEWAY_PEERS, each)
                 except AlreadyExists:
                     # Its label, by which we would know it, has been taken away.
                     await port.delete(GATEWAY_PEERS, name, namespace)
-                    written.absorb(await port.create_raw(GATEWAY_PEERS, each))
-            elif await self._change(key, written, existing[name], each):
-                wrote = True
+                    raw = await port.create_raw(GATEWAY_PEERS, each)
+            elif body := merge_patch({"spec": existing[name].decode()["spec"]}, {"spec": each["spec"]}):
+                raw = await port.patch_raw(GATEWAY_PEERS, name, body, namespace)
+            else:
+                continue
+            wrote = True
+            self._dropped.look(node, each, written.absorb(raw).decode(), asyncio.get_running_loop().time())
         return wrote
-
-    async def _change(self, key: At, written: Informer, peer: Object, wanted: Raw) -> bool:
-        """Whether it was asked for: what an older CRD drops, so that nothing changes, is not at once again."""
-        live, now = peer.decode(), asyncio.get_running_loop().time()
-        body = merge_patch({"spec": live["spec"]}, {"spec": wanted["spec"]})
-        asked = (peer.uid, live["metadata"]["generation"], body)
-        before, until = self._asked.get((*key, peer.name), (None, 0.0))
-        if not body or (asked == before and now < until):
-            return False
-        written.absorb(await self._port(key[0]).patch_raw(GATEWAY_PEERS, peer.name, body, peer.namespace))
-        self._asked[*key, peer.name] = (asked, now + _DROPPED_SECONDS)
-        return True
-
-    def _port(self, node: str) -> Port:
-        target = self._deps.targets.by_node(node) if node else None
-        return target.port if target is not None else self._deps.local.port
 
     def _wanted(self, node: str, namespace: str) -> tuple[dict[str, Raw], set[str]]:
         """What is to be told in a cluster by name, and what stays as it is, for the other cluster is not known yet."""
@@ -236,6 +224,7 @@ class GatewayPeersRoom(Controller[At]):
         now = (there, target.ready, self._sharing.is_synced(node), told, self._uid(node) if there else "")
         if self._known.get(target) != now:
             self._known[target] = now
+            self._dropped.forget(node)
             self._all(target.namespace)
 
     def _attached(self, target: Target) -> None:
@@ -257,7 +246,6 @@ class GatewayPeersRoom(Controller[At]):
     def _detached(self, target: Target) -> None:
         self._sharing.detach(target)
         self._written.pop(target.node_name, None)
-        self._asked = {at: asked for at, asked in self._asked.items() if at[0] != target.node_name}
         self._all(target.namespace)
 
     def _all(self, namespace: str) -> None:

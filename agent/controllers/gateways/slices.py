@@ -23,7 +23,7 @@ from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
 from agent.model.abridged import abridged
 from agent.model.diff import merge_patch, same
-from agent.model.gatewaylink import is_shared_by, locals_of, writer
+from agent.model.gatewaylink import CALLED, called, is_shared_by, locals_of, writer
 from agent.model.gatewayslices import Full, Pod, allot, connected, slices
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 from agent.runtime.controller import Controller
@@ -77,11 +77,13 @@ class GatewaySlicesRoom(Controller[Key]):
         most = max(map(len, pods.values()), default=0)
         peer, problem = obj.decode(), ""
         services, left_out = self._usable(peer)
-        try:
-            allotted = allot(peer, self._taken(key), most)
-        except Full as full:
-            allotted, problem = (peer.get("status") or {}).get("services") or [], str(full)
-        peer["status"] = {**(peer.get("status") or {}), "services": allotted}
+        taken = self._taken(key)
+        peer["status"] = dict(peer.get("status") or {})
+        for protocol, field in CALLED.items():
+            try:
+                peer["status"][field] = allot(peer, taken, most, protocol)
+            except Full as full:
+                problem = str(full)
         wanted = {
             each["metadata"]["name"]: each
             for family, found in pods.items()
@@ -101,7 +103,8 @@ class GatewaySlicesRoom(Controller[Key]):
         for type, found in ((PROGRAMMED, programmed), (CONNECTED, connected(peer, pods))):
             conditions = set_condition(conditions, type, found.status, found.reason, found.message, now)
         over, again = self._over(obj.key, set(status.get("gateways") or {}) - {pod.name for pod in pods})
-        new = {"services": status["services"], "conditions": conditions}
+        told = {field: status.get(field) or None for field in CALLED.values()}
+        new = {**told, "services": told["services"] or [], "conditions": conditions}
         had = {field: (obj.decode().get("status") or {}).get(field) for field in new}
         if over or not same(had, new):
             body = {"status": {**new, **({"gateways": dict.fromkeys(over)} if over else {})}}
@@ -132,12 +135,12 @@ class GatewaySlicesRoom(Controller[Key]):
     def _usable(self, peer: Raw) -> tuple[set[str], list[str]]:
         """Services of the peer whose callers may be sent there, and why others may not."""
         found, left_out = set[str](), list[str]()
-        for each in peer["spec"].get("services") or ():
-            problem = self._flaw(peer, each["name"])
+        for name in dict.fromkeys(each["name"] for _, each in called(peer)):
+            problem = self._flaw(peer, name)
             if problem:
-                left_out.append(f"{each['name']} ({problem})")
+                left_out.append(f"{name} ({problem})")
             else:
-                found.add(each["name"])
+                found.add(name)
         return found, left_out
 
     def _flaw(self, peer: Raw, name: str) -> str:

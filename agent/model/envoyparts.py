@@ -1,0 +1,131 @@
+"""What Envoy's files are made of, whatever passes: addresses, clusters, listeners, TLS with a peer. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from agent.model import hostport
+from agent.model.gatewaypeer import Peer, identity, is_ip
+
+Raw = dict[str, Any]
+
+CERTIFICATE = "certificate.json"
+OWN = "own"
+EXTENSIONS = "type.googleapis.com/envoy.extensions."
+KEEPALIVE_SECONDS = 60
+MANY = 1_000_000
+"""Of connections and of streams there is no limit; Envoy's own is 1,024 for each cluster."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a gateway listens, and where its files are."""
+
+    directory: str
+    port: int
+    host: str = "0.0.0.0"
+    health: str = "127.0.0.1:19903"
+    """On loopback: answers peers that ask whether they are admitted."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Clusters and listeners by name."""
+
+    clusters: Mapping[str, Raw] = field(default_factory=dict)
+    listeners: Mapping[str, Raw] = field(default_factory=dict)
+
+
+def from_file(path: str) -> Raw:
+    """Where Envoy reads a kind of resources."""
+    return {"path_config_source": {"path": path}, "resource_api_version": "V3"}
+
+
+def socket_address(text: str) -> Raw:
+    """HOST:PORT."""
+    host, port = hostport.split(text)
+    return {"socket_address": {"address": host, "port_value": port}}
+
+
+def make_cluster(name: str, kind: str, addresses: Iterable[str]) -> Raw:
+    """A cluster with its endpoints."""
+    found = [{"endpoint": {"address": socket_address(each)}} for each in addresses]
+    return {
+        "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+        "name": name,
+        "type": kind,
+        "connect_timeout": "2s",
+        "lb_policy": "LEAST_REQUEST",
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": found}] if found else []},
+        "circuit_breakers": {"thresholds": [{"max_connections": MANY, "max_pending_requests": MANY}]},
+        "upstream_connection_options": {"tcp_keepalive": {"keepalive_time": KEEPALIVE_SECONDS}},
+    }
+
+
+def static_cluster(name: str, addresses: Iterable[str]) -> Raw:
+    """A cluster whose endpoints are IP addresses."""
+    return make_cluster(name, "STATIC", addresses)
+
+
+def peer_cluster(name: str, peer: Peer, place: Place, sni: str, check: Raw, alpn: Iterable[str] = ()) -> Raw:
+    """A peer's gateways, called by TLS with a server name, and asked whether they are well.
+
+    :param check: how they are asked
+    """
+    hosts = (hostport.split(each)[0] for each in peer.addresses)
+    made = make_cluster(name, "STATIC" if all(map(is_ip, hosts)) else "STRICT_DNS", peer.addresses)
+    tls = {
+        "@type": EXTENSIONS + "transport_sockets.tls.v3.UpstreamTlsContext",
+        "sni": sni,
+        "common_tls_context": tls_with(peer, place, alpn),
+        "max_session_keys": 16,
+    }
+    return made | {
+        "transport_socket": {"name": "tls", "typed_config": tls},
+        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "health_checks": [
+            {
+                "timeout": "2s",
+                "interval": "5s",
+                "unhealthy_interval": "2s",
+                "no_traffic_interval": "5s",
+                "unhealthy_threshold": 2,
+                "healthy_threshold": 1,
+                **check,
+            }
+        ],
+    }
+
+
+def tls_with(peer: Peer, place: Place, alpn: Iterable[str] = ()) -> Raw:
+    """TLS 1.3 with a peer: this gateway's certificate, and only that peer's CA and name."""
+    found: Raw = {
+        "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
+        "tls_certificate_sds_secret_configs": [
+            {"name": OWN, "sds_config": from_file(f"{place.directory}/{CERTIFICATE}")}
+        ],
+        "validation_context": {
+            "trusted_ca": {"inline_string": peer.ca},
+            "match_typed_subject_alt_names": [{"san_type": "URI", "matcher": {"exact": identity(peer.uid)}}],
+        },
+    }
+    return found | ({"alpn_protocols": list(alpn)} if alpn else {})
+
+
+def peer_chain(
+    name: str, peer: Peer, place: Place, server_name: str, filters: list[Raw], alpn: Iterable[str] = ()
+) -> Raw:
+    """What takes a peer's connections by a server name, once it has shown its certificate."""
+    tls = {
+        "@type": EXTENSIONS + "transport_sockets.tls.v3.DownstreamTlsContext",
+        "require_client_certificate": True,
+        "common_tls_context": tls_with(peer, place, alpn),
+    }
+    return {
+        "name": name,
+        "filter_chain_match": {"server_names": [server_name]},
+        "transport_socket": {"name": "tls", "typed_config": tls},
+        "transport_socket_connect_timeout": "10s",
+        "filters": filters,
+    }
