@@ -60,15 +60,15 @@ class Resources:
 
 def resources(gateway: Gateway, place: Place) -> Resources:
     """All of a gateway."""
-    endpoints = {(each.namespace, each.name, each.port): each.endpoints for each in gateway.services}
+    endpoints = {(each.namespace, each.name, each.port, each.host): each.endpoints for each in gateway.services}
     clusters = list[Raw]()
     listeners = [_health_listener(place), _ingress(gateway, place)]
     for peer in gateway.peers:
         clusters.append(_static(health_name(peer.namespace, peer.uid, gateway.cluster), [place.health]))
         for each in peer.offered:
-            found = endpoints.get((peer.namespace, each.name, each.port))
+            found = endpoints.get((peer.namespace, each.name, each.port, each.host))
             if found is not None:
-                name = server_name(peer.namespace, each.name, each.port, peer.uid, gateway.cluster)
+                name = server_name(peer.namespace, each.name, each.port, peer.uid, gateway.cluster, each.host)
                 clusters.append(_static(name, found))
         if peer.addresses:
             clusters.append(_peer_cluster(peer, gateway.cluster, place))
@@ -264,7 +264,7 @@ def _chain(peer: Peer, own: str, place: Place) -> Raw:
 
 
 def _egress(peer: Peer, called: Called, port: int, own: str, place: Place) -> Raw:
-    name = server_name(peer.namespace, called.name, called.port, own, peer.uid)
+    name = server_name(peer.namespace, called.name, called.port, own, peer.uid, called.host)
     value = {
         "object_key": "envoy.network.upstream_server_name",
         "format_string": {"text_format_source": {"inline_string": name}},

@@ -28,6 +28,8 @@ class Called(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     port: int
     locals: tuple[int, ...] = ()
+    host: str | None = None
+    """Of a headless Service, which pods: those of this host name, or (empty) those that have none."""
 
 
 class Offered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,6 +37,7 @@ class Offered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     port: int
+    host: str | None = None
 
 
 class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +64,7 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     port: int
     endpoints: tuple[str, ...] = ()
+    host: str | None = None
 
 
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,9 +195,10 @@ def callers_suffix(namespace: str, uid: str, own: str) -> str:
     return f"{caller(namespace, uid)}.{_digest(own)}.{SUFFIX}"
 
 
-def server_name(namespace: str, service: str, port: int, uid: str, own: str) -> str:
-    """The server name by which the cluster `uid` calls a port of a Service of the cluster `own`."""
-    return f"{_digest(f'{namespace}/{service}/{port}')}.{callers_suffix(namespace, uid, own)}"
+def server_name(namespace: str, service: str, port: int, uid: str, own: str, host: str | None = None) -> str:
+    """The server name by which the cluster `uid` calls a port of a Service of the cluster `own`, or of a host of it."""
+    called = f"{namespace}/{service}/{port}" + (f"/{host}" if host is not None else "")
+    return f"{_digest(called)}.{callers_suffix(namespace, uid, own)}"
 
 
 def health_name(namespace: str, uid: str, own: str) -> str:

@@ -4,8 +4,8 @@ kube-proxy weighs endpoints alike and tells them apart by address and port: a Se
 several ports at each gateway. Pure.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS
@@ -15,6 +15,7 @@ from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 from agent.model.servicelinks import CONNECTED, Finding
 
 Raw = dict[str, Any]
+_K = TypeVar("_K", bound=Hashable)
 WEIGHT_LIMIT = 8
 """Endpoints that one gateway pod has for one Service of a peer."""
 
@@ -44,21 +45,12 @@ def allot(peer: Mapping[str, Any], taken: Collection[int], gateways: int) -> lis
     :param taken: what stands for something else
     :raises Full: when none is free
     """
-    had, used = locals_of(peer), set(taken)
-    kept = dict[tuple[str, int], list[int]]()
-    wanted = [(each["name"], port["port"], each.get("ready", 0)) for each in _services(peer) for port in each["ports"]]
-    for name, port, _ in wanted:
-        kept[name, port] = []
-        for each in had.get((name, port), ()):
-            if FIRST_PORT <= each <= LAST_PORT and each not in used:
-                kept[name, port].append(each)
-                used.add(each)
-    free = (each for each in range(FIRST_PORT, LAST_PORT + 1) if each not in used)
-    for name, port, ready in wanted:
-        while len(kept[name, port]) < weight(ready, gateways):
-            if (number := next(free, None)) is None:
-                raise Full(f"all ports from {FIRST_PORT} to {LAST_PORT} are taken: share fewer Services by gateways")
-            kept[name, port].append(number)
+    wanted = {
+        (each["name"], port["port"]): weight(each.get("ready", 0), gateways)
+        for each in _services(peer)
+        for port in each["ports"]
+    }
+    kept = keep_and_add(wanted, locals_of(peer), taken)
     return [
         {
             "name": each["name"],
@@ -66,6 +58,26 @@ def allot(peer: Mapping[str, Any], taken: Collection[int], gateways: int) -> lis
         }
         for each in _services(peer)
     ]
+
+
+def keep_and_add(
+    wanted: Mapping[_K, int], had: Mapping[_K, Collection[int]], taken: Collection[int]
+) -> dict[_K, list[int]]:
+    """So many local ports at least for each: those that it has, and new ones. Raises Full."""
+    used, kept = set(taken), dict[_K, list[int]]()
+    for key in wanted:
+        kept[key] = []
+        for each in had.get(key, ()):
+            if FIRST_PORT <= each <= LAST_PORT and each not in used:
+                kept[key].append(each)
+                used.add(each)
+    free = (each for each in range(FIRST_PORT, LAST_PORT + 1) if each not in used)
+    for key, count in wanted.items():
+        while len(kept[key]) < count:
+            if (number := next(free, None)) is None:
+                raise Full(f"all ports from {FIRST_PORT} to {LAST_PORT} are taken: share fewer Services by gateways")
+            kept[key].append(number)
+    return kept
 
 
 def slices(peer: Mapping[str, Any], pods: Sequence[Pod], family: str, services: Collection[str]) -> list[Raw]:
@@ -77,7 +89,6 @@ def slices(peer: Mapping[str, Any], pods: Sequence[Pod], family: str, services: 
     :param services: names of those whose callers may be sent there
     """
     found, allotted = list[Raw](), locals_of(peer)
-    says = (peer.get("status") or {}).get("gateways") or {}
     for each in _services(peer) if pods else ():
         if each["name"] not in services:
             continue
@@ -88,21 +99,20 @@ def slices(peer: Mapping[str, Any], pods: Sequence[Pod], family: str, services: 
                 if len(allotted.get((each["name"], port["port"]), ())) > number
             ]
             if ports:
-                found.append(_slice(peer, each, number, ports, pods, says, family))
+                found.append(at_gateways(peer, each, number, ports, pods, family))
     return found
 
 
-def _slice(
+def at_gateways(
     peer: Mapping[str, Any],
     service: Mapping[str, Any],
     number: int,
-    ports: list[tuple[str, int]],
+    ports: Sequence[tuple[str, int]],
     pods: Sequence[Pod],
-    says: Mapping[str, Any],
     family: str,
 ) -> Raw:
-    metadata = peer["metadata"]
-    owner = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name, "controller": True}
+    """A slice of a Service (its `name`, and how many are `ready` there) that leads to local ports of the gateways."""
+    metadata, says = peer["metadata"], (peer.get("status") or {}).get("gateways") or {}
     return {
         "apiVersion": ENDPOINT_SLICES.api_version,
         "kind": ENDPOINT_SLICES.name,
@@ -114,7 +124,7 @@ def _slice(
                 names.LABEL_SLICE_MANAGED_BY: GATEWAY_SLICE_MANAGER,
                 LABEL_GATEWAY_PEER: metadata["name"],
             },
-            "ownerReferences": [{**owner, "name": metadata["name"], "uid": metadata["uid"]}],
+            "ownerReferences": [owner(peer)],
         },
         "addressType": family,
         "ports": [{"name": name, "port": port, "protocol": "TCP"} for name, port in ports],
@@ -130,6 +140,13 @@ def _slice(
             for pod in pods
         ],
     }
+
+
+def owner(peer: Mapping[str, Any]) -> Raw:
+    """The reference to a GatewayPeer of what goes with it."""
+    metadata = peer["metadata"]
+    head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name, "controller": True}
+    return {**head, "name": metadata["name"], "uid": metadata["uid"]}
 
 
 def _reaches(says: Mapping[str, Any] | None, ports: Iterable[int]) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agent.api.crds import gatewayhosts
 from agent.api.crds.definition import AGE, MESSAGE, READY, column, crd
 from agent.api.crds.schema import STATUS, Schema, fields, items, resource, text, whole
 from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS
@@ -160,6 +161,7 @@ def _gateway_peer() -> Schema:
                 fields("A Service.", {"name": name, "ports": _PORTS}, required=["name", "ports"]),
                 **_MAP_BY_NAME,
             ),
+            **gatewayhosts.fields_of_spec(name),
         },
         required=["uid", "ca"],
     )
@@ -197,6 +199,7 @@ def _peer_status() -> Schema:
                 ),
                 **_MAP_BY_NAME,
             ),
+            **gatewayhosts.FIELDS_OF_STATUS,
             "gateways": {"type": "object", "description": "By pod of the own gateways.", "additionalProperties": says},
             **STATUS["properties"],
         },

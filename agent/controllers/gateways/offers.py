@@ -23,6 +23,8 @@ class Offered(NamedTuple):
     """Those that can be called, by name."""
     at_home: bool
     """Whether its pods are here alone."""
+    headless: tuple[tuple[str, int], ...] = ()
+    """The ports of a headless Service, which cannot be called."""
 
 
 class Offers:
@@ -40,17 +42,19 @@ class Offers:
         for key in self._sharing.known(namespace):
             service = self._sharing.services.store.get(key)
             if service is not None and self._sharing.is_shared(key) and self._sharing.may_be_exported(key):
-                ports = _ports(service.decode()["spec"])
-                found[key] = Offered(frozenset(self._sharing.nodes_of(key)), ports, self._sharing.is_at_home(key))
+                spec = service.decode()["spec"]
+                ports, nodes, at_home = _ports(spec), self._sharing.nodes_of(key), self._sharing.is_at_home(key)
+                shown, hidden = ((), ports) if spec.get("clusterIP") == "None" else (ports, ())
+                found[key] = Offered(frozenset(nodes), shown, at_home, hidden)
         return found
 
     def between(self, consumer: str, source: str, shared: Mapping[Key, Offered]) -> list[Shared]:
         """Services that callers in one cluster reach in another one by gateways."""
         found, here, there = [], self._sharing.called(consumer), self._sharing.called(source)
-        for key, (nodes, ports, at_home) in shared.items():
+        for key, (nodes, ports, at_home, _) in shared.items():
             if consumer not in nodes or source not in nodes or (source and at_home):
                 continue
-            count = self._told_ready(Route(consumer, source, key))
+            count = self.told_ready(Route(consumer, source, key))
             if count is None:
                 continue
             rule = self._sharing.rule(key)
@@ -59,7 +63,7 @@ class Offers:
                 found.append(Shared(key[1], some, count))
         return found
 
-    def _told_ready(self, route: Route) -> int | None:
+    def told_ready(self, route: Route) -> int | None:
         """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""
         driver, written = self._sharing.driver(*route), self._written.get(route.consumer)
         peer = (route.service[0], self._sharing.gateway_peer(route.source))
@@ -79,8 +83,5 @@ class Offers:
 
 
 def _ports(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """None where it has no cluster IP."""
-    if spec.get("clusterIP") == "None":
-        return ()
     ports = spec.get("ports") or ()
     return tuple((each.get("name") or "", each["port"]) for each in ports if each.get("protocol", "TCP") == "TCP")
