@@ -44,8 +44,8 @@ GATEWAY_PODS = "app.kubernetes.io/component=gateway"
 
 
 @contextlib.asynccontextmanager
-async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"]) -> AsyncIterator[Fleet]:
-    """Source cd and target us, with the chart in each."""
+async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"], *values: str) -> AsyncIterator[Fleet]:
+    """Source cd and target us, with the chart in each. `values` are KEY=VALUE for it."""
     images = directory / "images"
     images.mkdir()
     sandbox = Installed(
@@ -54,6 +54,7 @@ async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"]) -> 
         "real:1",
         images=images,
         gateways=True,
+        chart_values=values,
         pod_network=pod_network,
         agent_flags=AGENT_FLAGS,
     )
