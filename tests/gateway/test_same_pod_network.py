@@ -155,14 +155,15 @@ async def test_pods_of_a_statefulset_in_the_other_cluster_are_called_by_their_ho
     told = await fleet.until("hosts have addresses", known, about=place, seconds=realnodes.PATIENCE_SECONDS)
     await fleet.until("each host answers at its own", functools.partial(answers, told), about=place)
 
-    # One that is made anew has another address, the other one keeps its own.
+    # One that is made anew may have another address, the other one keeps its own.
+    before = (await fleet.source.get(PODS, "db-0", place))["metadata"]["uid"]
     await fleet.source.delete(PODS, "db-0", place)
 
     async def again() -> dict[str, str]:
-        found = await known()
-        return found if found and found["db-0"] != told["db-0"] else {}
+        pod = await fleet.source.get(PODS, "db-0", place)
+        return await known() if pod["metadata"]["uid"] != before and shared.is_ready(pod) else {}
 
-    later = await fleet.until("db-0 has another address", again, about=place, seconds=realnodes.PATIENCE_SECONDS)
+    later = await fleet.until("db-0 is back", again, about=place, seconds=realnodes.PATIENCE_SECONDS)
     assert later["db-1"] == told["db-1"]
     await fleet.until("each host answers at its own", functools.partial(answers, later), about=place)
 
