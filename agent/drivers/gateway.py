@@ -11,7 +11,7 @@ from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.handover import Route, peer_of
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
-from agent.model.gatewayhosts import SWITCH_ON, unreached
+from agent.model.gatewayhosts import SWITCH_ON, UNTOLD, unreached
 from agent.model.gatewaytold import read
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 
@@ -54,10 +54,11 @@ class Gateway(Nothing):
         if lacking := [node for node in (place.node, source) if not self._has_gateway(node)]:
             who = self._sharing.called(lacking[0])[-1]
             return Finding("False", "NoGateway", f"{who} has no gateway: install the chart there with gateway.enabled")
-        if self._is_headless(place) and not self._sharing.deps.settings.gateway_headless:
+        headless = self._is_headless(place)
+        if headless and not self._sharing.deps.settings.gateway_headless:
             return Finding("False", "NoService", f"it is headless: {SWITCH_ON} here and where its callers are")
         if peer is None:
-            return Finding("Unknown", "Pending", "its gateways have not been told yet")
+            return UNTOLD if headless else Finding("Unknown", "Pending", "its gateways have not been told yet")
         conditions = (peer.decode().get("status") or {}).get("conditions")
         for type in (PROGRAMMED, CONNECTED):
             said = find_condition(conditions, type)
@@ -65,9 +66,8 @@ class Gateway(Nothing):
                 return Finding("Unknown", "Pending", "the agent there has not said yet how its gateways are")
             if said["status"] != "True":
                 return Finding(said["status"], said["reason"], said["message"])
-        if self._is_headless(place) and (hosts := unreached(peer.decode(), place.service[1])) is not None:
-            return hosts
-        return Finding("True", CONNECTED, "its gateways answer")
+        lacking_hosts = unreached(peer.decode(), place.service[1]) if headless else None
+        return lacking_hosts or Finding("True", CONNECTED, "its gateways answer")
 
     def _is_headless(self, place: Place) -> bool:
         original = self._sharing.services.store.get(place.service)

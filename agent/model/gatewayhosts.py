@@ -27,6 +27,12 @@ At = tuple[str, str]
 HEADLESS, OFFERED = "headless", "offeredHeadless"
 """Fields of a GatewayPeer's spec: what is called there, and what it may call here."""
 SWITCH_ON = "set --gateway-headless of the agent"
+UNTOLD = Finding(
+    "Unknown",
+    "Pending",
+    "its hosts have not been told yet; where that stays so, the CRD of GatewayPeers is older than this agent in one of"
+    " the clusters: upgrade the chart there",
+)
 HOSTS_LIMIT = 100
 """Hosts of one Service that are told of."""
 
@@ -166,10 +172,9 @@ def lead_to(peer: Mapping[str, Any], service: str) -> bool:
 def unreached(peer: Mapping[str, Any], service: str) -> Finding | None:
     """Why callers do not reach the hosts of a headless Service by a GatewayPeer, None where each has an address."""
     wanted = {(service, host.name) for each in told(peer) if each.service == service for host in each.hosts}
-    if not wanted:
-        old = "where that stays so, the CRD of GatewayPeers is older than this agent in one of the clusters"
-        return Finding("Unknown", "Pending", f"its hosts have not been told yet; {old}: upgrade the chart there")
     status = peer.get("status") or {}
+    if not wanted:
+        return UNTOLD
     if wanted <= {(each["name"], each["host"]) for each in status.get(HEADLESS) or ()}:
         return None
     said = (find_condition(status.get("conditions"), PROGRAMMED) or {}).get("message")

@@ -187,7 +187,7 @@ async def test_where_callers_have_not_switched_it_on_their_gatewaypeer_and_the_l
         far = await at_work(stack, pair, mine, theirs, gateway_headless=True)
         await host(pair, pair.here, "db-0", "203.0.113.5:5432")
         await started(stack, pair, far, mine, theirs)
-        wanted = "db (it is headless: set --gateway-headless of the agent here)"
+        wanted = "db (it is headless: set --gateway-headless of the agent where its callers are)"
 
         async def told() -> bool:
             (peer,) = await pair.there.list(GATEWAY_PEERS, pair.namespace)

@@ -1,7 +1,8 @@
 """Services that stand for hosts of headless Services in other clusters: made, kept and deleted for each GatewayPeer."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agent.api.kinds import SERVICES
@@ -24,7 +25,7 @@ class Hosts(NamedTuple):
     """What stands for the hosts of a peer."""
 
     fronts: Sequence[Front] = ()
-    addresses: dict[str, list[str]] = {}  # noqa: RUF012
+    addresses: Mapping[str, Sequence[str]] = MappingProxyType({})
     """Their cluster IPs."""
     left_out: Sequence[str] = ()
     """What has none, and why."""
@@ -50,7 +51,11 @@ class HostServices:
     async def make(self, peer: Raw) -> Hosts:
         """Bring the Services of a peer's hosts in line."""
         if not self._deps.settings.gateway_headless:
-            return Hosts(left_out=[f"{name} (it is headless: {SWITCH_ON} here)" for name in sorted(names_told(peer))])
+            return Hosts(
+                left_out=[
+                    f"{name} (it is headless: {SWITCH_ON} where its callers are)" for name in sorted(names_told(peer))
+                ]
+            )
         flaws = {name: self._flaw_of(peer, name) for name in names_told(peer)}
         left_out = [f"{name} ({problem})" for name, problem in sorted(flaws.items()) if problem]
         for name, more in sorted({each.service: each.left_out for each in told(peer) if each.left_out}.items()):
