@@ -530,6 +530,9 @@ def test_gateways_come_with_the_rights_of_their_table_and_without_the_key_of_the
     arguments_of_agent = dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"]
     told = {"--gateway", "--gateway-service=flotilla-gateway", "--gateway-address=gw.example.org:443"}
     assert told <= set(arguments_of_agent)
+    with_hosts = dict(pods(template("gateway.enabled=true", "gateway.headless=true")))["flotilla-agent"]
+    added = set(with_hosts["spec"]["containers"][0]["args"]) - set(arguments_of_agent)
+    assert added == {"--gateway-headless"}
     (port,) = of(objects, "Service", "flotilla-gateway")["spec"]["ports"]
     assert (port["name"], port["targetPort"]) == (PORT_NAME, "gateway")
     called, metrics = of(objects, "NetworkPolicy", "flotilla-gateway")["spec"]["ingress"]
