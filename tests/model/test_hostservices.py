@@ -11,7 +11,7 @@ from agent.model.gatewayhosts import Headless, Host
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 from agent.model.gatewayslices import Full
 from agent.model.hostservices import allot, fronts, manifest, slices
-from agent.model.service import is_shared
+from agent.model.service import is_shared, shared
 from tests.model.test_gatewayhosts import DB, TCP, allotted, telling
 from tests.model.test_gatewayslices import ONE, TWO, says
 
@@ -39,7 +39,8 @@ def test_a_host_has_a_service_that_selects_nothing_and_is_shared_with_nobody() -
         LABEL_GATEWAY_HOST: "db-0",
     }
     assert found["metadata"]["ownerReferences"][0]["uid"] == "uid-of-it"
-    assert not is_shared(found["metadata"].get("annotations"))
+    # Not even where its namespace shares all of its Services.
+    assert not is_shared(shared(found)["metadata"].get("annotations"))
     ports = [{"name": "tcp", "port": 5432, "protocol": "TCP", "targetPort": 5432}]
     assert found["spec"] == {"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack", "ports": ports}
     assert fronts(peer, {"web"}) == []
