@@ -63,7 +63,7 @@ def hosts_of(
     :param away: names of nodes that stand for other clusters
     :param ports: names of the Service's ports that are told of
     """
-    numbers, pods, ready = defaultdict[str, set[tuple[int, str]]](set), defaultdict[str, set[str]](set), set[str]()
+    numbers, ready = defaultdict[str, set[tuple[int, str]]](set), defaultdict[str, set[str]](set)
     for slice in slices:
         told = [(number, name) for name, number in tcp_ports(slice) if name in ports]
         for endpoint in slice.get("endpoints") or () if told else ():
@@ -72,12 +72,12 @@ def hosts_of(
             host = endpoint.get("hostname") or ""
             pod = str((endpoint.get("targetRef") or {}).get("uid") or endpoint["addresses"][0])
             numbers[host].update(told)
-            pods[host].add(pod)
-            ready |= {pod} if is_ready(endpoint) else set()
+            if is_ready(endpoint):
+                ready[host].add(pod)
     names = sorted(numbers, key=_in_order)
     found = defaultdict[Ports, list[Host]](list)
     for name in names[:HOSTS_LIMIT]:
-        found[_once(numbers[name])].append(Host(name, len(pods[name] & ready)))
+        found[_once(numbers[name])].append(Host(name, len(ready[name])))
     left = max(0, len(names) - HOSTS_LIMIT)
     return [Headless(service, told_ports, tuple(hosts), left) for told_ports, hosts in sorted(found.items())]
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
+from agent.api.names.derived import gateway_host
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_HOST, LABEL_GATEWAY_PEER, LABEL_HEADLESS_OF
 from agent.model.endpoints import HEADLESS_LABEL
 from agent.model.gatewayhosts import At, Host, Ports, locals_of, told
@@ -43,7 +44,7 @@ def fronts(peer: Mapping[str, Any], services: Collection[str]) -> list[Front]:
 
 def front_name(peer: Mapping[str, Any], service: str, host: Host) -> str:
     """What the Service of a host is called."""
-    return names.gateway_host(service, host.name, peer["metadata"]["name"])
+    return gateway_host(service, host.name, peer["metadata"]["name"])
 
 
 def manifest(peer: Mapping[str, Any], front: Front) -> Raw:

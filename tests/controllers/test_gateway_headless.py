@@ -14,6 +14,7 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.crds import crds
 from agent.api.kinds import CRDS, ENDPOINT_SLICES, GATEWAY_PEERS, SERVICE_LINKS, SERVICES
+from agent.api.names.derived import gateway_host
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_HOST, LABEL_HEADLESS_OF
 from agent.clusters.deps import Deps
 from agent.controllers.links import ServiceLinksRoom
@@ -290,7 +291,7 @@ async def message(pair: Pair, part: str) -> None:
 
 
 async def test_a_service_that_is_in_the_way_is_left_alone_and_named(pair: Pair, told: Callable[..., Any]) -> None:
-    name = names.gateway_host("db", "db-0", "us")
+    name = gateway_host("db", "db-0", "us")
     await pair.create(SERVICES, name, spec={"ports": [{"port": 80}]})
     async with running(pair.clusters[0], *EVERYWHERE[-1:], gateway=True, gateway_headless=True):
         await told("db-0", "db-1", leftOut=7)

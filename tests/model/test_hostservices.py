@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
+from agent.api.names.derived import gateway_host
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_HOST, LABEL_GATEWAY_PEER, LABEL_HEADLESS_OF
 from agent.model.endpoints import HEADLESS_LABEL
 from agent.model.gatewayhosts import Headless, Host
@@ -17,7 +18,7 @@ from tests.model.test_gatewayslices import ONE, TWO, says
 
 Raw = dict[str, Any]
 
-NAME = names.gateway_host("db", "db-0", "eu")
+NAME = gateway_host("db", "db-0", "eu")
 ADDRESSES = {NAME: ["10.96.0.7", "fd00:96::7"]}
 
 
@@ -48,10 +49,10 @@ def test_a_host_has_a_service_that_selects_nothing_and_is_shared_with_nobody() -
 
 def test_names_of_such_services_are_names_of_services_and_all_different() -> None:
     every = [(service, host, peer) for service in ("a", "a" * 63) for host in ("", "b-0", "b" * 63) for peer in "xy"]
-    found = {names.gateway_host(*each) for each in every}
+    found = {gateway_host(*each) for each in every}
     assert len(found) == len(every)
     assert all(len(each) <= 63 and each[0].isalpha() and "--" not in each for each in found)
-    assert names.gateway_host("db", "db-0", "eu").startswith("db-db-0-")
+    assert gateway_host("db", "db-0", "eu").startswith("db-db-0-")
 
 
 def test_a_service_of_a_host_leads_to_the_own_gateways_and_its_address_stands_under_the_hosts_name() -> None:
@@ -98,7 +99,7 @@ def test_a_host_that_is_not_reached_is_not_ready_and_keeps_its_address(ready: in
 def test_pods_without_a_host_name_have_one_address_together_and_as_many_endpoints_as_they_weigh() -> None:
     given = Headless("db", TCP, (Host("", 4),))
     status = {"headless": [allotted(20000, 20001, host="")], "gateways": {"gw-1": says(20000, 20001)}}
-    name = names.gateway_host("db", "", "eu")
+    name = gateway_host("db", "", "eu")
     found = made(telling(given, status=status), addresses={name: ["10.96.0.9"]})
     assert [each["ports"][0]["port"] for each in found[name]] == [20000, 20001]
     assert found["db"][0]["endpoints"] == [{"addresses": ["10.96.0.9"], "conditions": {"ready": True}}]
@@ -106,7 +107,7 @@ def test_pods_without_a_host_name_have_one_address_together_and_as_many_endpoint
 
 def test_hosts_with_other_ports_are_in_a_slice_of_their_own() -> None:
     other = Headless("db", (("tcp", 6000),), (Host("db-1", 1),))
-    addresses = {**ADDRESSES, names.gateway_host("db", "db-1", "eu"): ["10.96.0.8"]}
+    addresses = {**ADDRESSES, gateway_host("db", "db-1", "eu"): ["10.96.0.8"]}
     found = made(telling(DB, other), addresses=addresses)["db"]
     assert [each["ports"][0]["port"] for each in found] == [5432, 6000]
     assert len({each["metadata"]["name"] for each in found}) == 2
