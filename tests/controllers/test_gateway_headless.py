@@ -239,7 +239,8 @@ async def settled(client: Client, *, knows: bool) -> None:
 
     async def probe() -> bool:
         spec = {"uid": "u", "ca": "c", "headless": [{"name": "x", "ports": [{"port": 1}], "hosts": [{"name": "x"}]}]}
-        made = await client.create(GATEWAY_PEERS, {"metadata": {"name": "probe"}, "spec": spec}, "default")
+        head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name, "metadata": {"name": "probe"}}
+        made = await client.create(GATEWAY_PEERS, {**head, "spec": spec}, "default")
         await client.delete(GATEWAY_PEERS, "probe", "default")
         return ("headless" in made["spec"]) is knows
 

@@ -130,8 +130,10 @@ _PORTS: Schema = items(
 _MAP_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
+_SERVICE: Schema = text("Name of the Service, in this namespace.", **_SERVICE_NAME)
+
+
 def _gateway_peer() -> Schema:
-    name = text("Name of the Service, in this namespace.", **_SERVICE_NAME)
     spec = fields(
         "What the gateways of this cluster call there, and let it call here.",
         {
@@ -148,7 +150,7 @@ def _gateway_peer() -> Schema:
                 fields(
                     "A Service.",
                     {
-                        "name": name,
+                        "name": _SERVICE,
                         "ports": _PORTS,
                         "ready": whole("How many ready endpoints it has there.", minimum=0),
                     },
@@ -158,10 +160,10 @@ def _gateway_peer() -> Schema:
             ),
             "offered": items(
                 "Services of this cluster that it may call.",
-                fields("A Service.", {"name": name, "ports": _PORTS}, required=["name", "ports"]),
+                fields("A Service.", {"name": _SERVICE, "ports": _PORTS}, required=["name", "ports"]),
                 **_MAP_BY_NAME,
             ),
-            **gatewayhosts.fields_of_spec(name),
+            **gatewayhosts.fields_of_spec(_SERVICE),
         },
         required=["uid", "ca"],
     )
