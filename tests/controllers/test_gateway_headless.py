@@ -13,11 +13,12 @@ import pytest_asyncio
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.crds import crds
-from agent.api.kinds import CRDS, ENDPOINT_SLICES, GATEWAY_PEERS, SERVICE_LINKS, SERVICES
+from agent.api.kinds import CRDS, ENDPOINT_SLICES, GATEWAY_PEERS, SERVICE_LINKS, SERVICES, TARGETS
 from agent.api.names.derived import gateway_host
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_HOST, LABEL_HEADLESS_OF
 from agent.clusters.deps import Deps
 from agent.controllers.links import ServiceLinksRoom
+from agent.drivers import handover
 from agent.kube.client import Client
 from tests.controllers import test_gateways
 from tests.controllers.pair import Pair
@@ -91,18 +92,18 @@ async def port_of(client: Client, namespace: str, service: Raw) -> int:
     return int(slice["ports"][0]["port"])
 
 
-async def link_says(pair: Pair, reason: str, *, consumer: str = "here", source: str = "eu") -> str:
-    """The message of the ServiceLink of `db` about callers in one cluster, once it has this reason."""
+async def link_says(pair: Pair, reason: str, part: str = "", *, consumer: str = "here", source: str = "eu") -> None:
+    """Wait until the ServiceLink of `db` has this reason, and this in its message, for callers in one cluster."""
 
-    async def probe() -> str:
+    async def probe() -> bool:
         link = await pair.here.get(SERVICE_LINKS, "db", pair.namespace)
         last[:] = (link.get("status") or {}).get("clusters") or ()
         fits = (row for row in last if (row["cluster"], row["from"], row["reason"]) == (consumer, [source], reason))
-        return next((row.get("message", "") or "-" for row in fits), "")
+        return any(part in row.get("message", "") for row in fits)
 
     last: list[Raw] = []
     try:
-        return await until(probe, what=f"the link says {reason}") or ""
+        await until(probe, what=f"the link says {reason}: {part}")
     except AssertionError as error:
         raise AssertionError(f"{error}: {last}") from None
 
@@ -177,7 +178,7 @@ async def test_without_the_flag_nothing_is_made_and_the_link_names_it(joined: Pa
     async with contextlib.AsyncExitStack() as stack:
         await at_work(stack, pair, mine, theirs)
         await host(pair, pair.there, "db-0", "203.0.113.5:5432")
-        assert "set --gateway-headless of the agent here" in await link_says(pair, "NoService")
+        await link_says(pair, "NoService", "set --gateway-headless of the agent here")
         for client in (pair.here, pair.there):
             assert await client.list(GATEWAY_PEERS, pair.namespace) == []
 
@@ -197,9 +198,63 @@ async def test_where_callers_have_not_switched_it_on_their_gatewaypeer_and_the_l
             return found.get("status") == "True" and wanted in found.get("message", "")
 
         await until(told, what="the GatewayPeer names the flag")
-        assert wanted in await link_says(pair, "NoService", consumer="eu", source="here")
+        await link_says(pair, "NoService", wanted, consumer="eu", source="here")
         assert await fronts(pair.there, pair.namespace) == {}
         assert await listed(pair.there, pair.namespace) == {}
+
+
+async def ready_by(client: Client, namespace: str) -> dict[str, bool]:
+    """Who manages the slices of `db` that name a host, and whether that is ready in them."""
+    found = await client.list(ENDPOINT_SLICES, namespace, labels=f"{names.LABEL_SERVICE_NAME}=db")
+    ours = {each["metadata"]["labels"].get(names.LABEL_SLICE_MANAGED_BY): each for each in found}
+    return {
+        manager: any(endpoint["conditions"]["ready"] for endpoint in each.get("endpoints") or ())
+        for manager, each in ours.items()
+        if manager in (names.SLICE_MANAGER, GATEWAY_SLICE_MANAGER)
+    }
+
+
+async def test_from_addresses_to_gateways_and_back_a_host_always_has_an_address(
+    joined: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 12.0)
+    pair, mine, theirs = joined, address(), address()
+    seen: list[dict[str, bool]] = []
+
+    async def choose(driver: str) -> None:
+        annotations = {"multicluster/network-driver": driver}
+        await pair.here.patch(TARGETS, "eu", {"metadata": {"annotations": annotations}}, pair.namespace)
+
+    async def become(**wanted: bool) -> None:
+        managers = {"mirrored": names.SLICE_MANAGER, "by_gateways": GATEWAY_SLICE_MANAGER}
+
+        async def probe() -> bool:
+            seen.append(await ready_by(pair.here, pair.namespace))
+            return seen[-1] == {managers[each]: ready for each, ready in wanted.items()}
+
+        await until(probe, what=f"there is {wanted}")
+
+    async with contextlib.AsyncExitStack() as stack:
+        await choose("endpointslices")
+        far = await at_work(stack, pair, mine, theirs, gateway_headless=True)
+        await host(pair, pair.there, "db-0", "203.0.113.5:5432")
+        await become(mirrored=True)
+        seen.clear()
+        await choose("gateway")
+        await until(lambda: _some(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told")
+        await started(stack, pair, far, mine, theirs)
+        await become(mirrored=True, by_gateways=True)
+        await become(by_gateways=True)
+        await choose("endpointslices")
+        await become(mirrored=True, by_gateways=True)
+        await become(mirrored=True, by_gateways=False)
+        await become(mirrored=True)
+        assert [each for each in seen if not any(each.values())] == []
+        await until(lambda: none(pair.here, SERVICES, pair.namespace, LABEL_HEADLESS_OF), what="its Service is gone")
+
+
+async def _some(client: Client, kind: Any, namespace: str) -> bool:
+    return bool(await client.list(kind, namespace))
 
 
 @contextlib.asynccontextmanager
@@ -255,7 +310,7 @@ async def test_a_crd_from_before_drops_all_of_it(joined: Pair, old: str) -> None
         far = await at_work(stack, pair, mine, theirs, gateway_headless=True)
         await host(pair, pair.there, "db-0", "203.0.113.5:5432")
         await started(stack, pair, far, mine, theirs)
-        assert "upgrade the chart there" in await link_says(pair, "Pending")
+        await link_says(pair, "Pending", "upgrade the chart there")
         (peer,) = await pair.here.list(GATEWAY_PEERS, pair.namespace) or [{"spec": {}}]
         assert "headless" not in peer["spec"]
         assert await fronts(pair.here, pair.namespace) == {}
