@@ -203,6 +203,21 @@ async def test_where_callers_have_not_switched_it_on_their_gatewaypeer_and_the_l
         assert await listed(pair.there, pair.namespace) == {}
 
 
+async def test_addresses_stay_when_agents_start_again(joined: Pair) -> None:
+    pair, mine, theirs = joined, address(), address()
+    async with contextlib.AsyncExitStack() as stack:
+        await at_work(stack, pair, mine, theirs, gateway_headless=True)
+        await gateway_pod(pair.here, mine)
+        await host(pair, pair.there, "db-0", "203.0.113.5:5432")
+        await become(pair.here, pair.namespace, db_0=False)
+        before = (await fronts(pair.here, pair.namespace))["db-0"]["metadata"]["uid"]
+    async with contextlib.AsyncExitStack() as stack:
+        await rooms(stack, pair, mine, theirs, gateway_headless=True)
+        await host(pair, pair.there, "db-1", "203.0.113.6:5432")
+        await become(pair.here, pair.namespace, db_0=False, db_1=False)
+        assert (await fronts(pair.here, pair.namespace))["db-0"]["metadata"]["uid"] == before
+
+
 async def ready_by(client: Client, namespace: str) -> dict[str, bool]:
     """Who manages the slices of `db` that name a host, and whether that is ready in them."""
     found = await client.list(ENDPOINT_SLICES, namespace, labels=f"{names.LABEL_SERVICE_NAME}=db")

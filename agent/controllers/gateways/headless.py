@@ -23,30 +23,28 @@ class HeadlessOffers:
         """GatewayPeers of ours, by cluster."""
 
     def told(self, node: str, other: str, namespace: str, shared: Mapping[Key, Offered]) -> Raw:
-        """What the GatewayPeer in a cluster tells of another one.
-
-        Callers hear of a Service once the other cluster has taken in that it is to let them in: a CRD that does not
-        know that field keeps nothing of it.
-        """
+        """What the GatewayPeer in a cluster tells of another one, in fields of its spec."""
         if not self._sharing.deps.settings.gateway_headless:
             return {}
-        made = self._made.get(other)
-        theirs = made.store.get((namespace, self._sharing.gateway_peer(node))) if made is not None else None
-        let_in = names_told(theirs.decode(), OFFERED) if theirs is not None else set[str]()
+        let_in = self._let_in(node, other, namespace)
         called = [each for each in self._between(node, other, shared) if each.service in let_in]
         return written(HEADLESS, called) | written(OFFERED, self._between(other, node, shared))
 
-    def is_known(self, other: str) -> bool:
-        """Whether what a cluster has taken in may be believed; otherwise nothing changes."""
-        made = self._made.get(other)
-        return not self._sharing.deps.settings.gateway_headless or (made is not None and made.synced.is_set())
+    def _let_in(self, node: str, other: str, namespace: str) -> set[str]:
+        """Services of which the other cluster has kept that it is to let callers in, which an older CRD does not.
 
-    def waits(self) -> bool:
-        """Whether any cluster is about to tell what it has taken in."""
-        return not all(map(self.is_known, self._made))
+        As long as that is not known again, those that callers have been told of.
+        """
+        made = self._made.get(other)
+        known = made is not None and made.synced.is_set()
+        at, of, field = (other, node, OFFERED) if known else (node, other, HEADLESS)
+        found = self._made[at].store.get((namespace, self._sharing.gateway_peer(of)))
+        return names_told(found.decode(), field) if found is not None else set()
 
     def changed(self, old: Object | None, new: Object | None) -> bool:
         """Whether a cluster lets in other headless Services than before."""
+        if not self._sharing.deps.settings.gateway_headless:
+            return False
         had, has = (names_told(each.decode(), OFFERED) if each is not None else set[str]() for each in (old, new))
         return had != has
 

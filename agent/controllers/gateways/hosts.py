@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from agent.api.kinds import SERVICES
-from agent.api.names.links import LABEL_GATEWAY_PEER
+from agent.api.kinds import GATEWAY_PEERS, SERVICES
 from agent.clusters.deps import Deps
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound
 from agent.kube.store import Key, Object
@@ -44,18 +43,13 @@ class HostServices:
         self._deps = deps
         self._flaw = flaw
         self._services = deps.local.informer(SERVICES)
-        self._services.store.index(
-            _PEER, lambda each: (f"{each.namespace}/{each.labels[LABEL_GATEWAY_PEER]}",) if _is_ours(each) else ()
-        )
+        self._services.store.index(_PEER, _peer_of)
 
     async def make(self, peer: Raw) -> Hosts:
         """Bring the Services of a peer's hosts in line."""
         if not self._deps.settings.gateway_headless:
-            return Hosts(
-                left_out=[
-                    f"{name} (it is headless: {SWITCH_ON} where its callers are)" for name in sorted(names_told(peer))
-                ]
-            )
+            remedy = f"it is headless: {SWITCH_ON} where its callers are"
+            return Hosts(left_out=[f"{name} ({remedy})" for name in sorted(names_told(peer))])
         flaws = {name: self._flaw_of(peer, name) for name in names_told(peer)}
         left_out = [f"{name} ({problem})" for name, problem in sorted(flaws.items()) if problem]
         for name, more in sorted({each.service: each.left_out for each in told(peer) if each.left_out}.items()):
@@ -95,12 +89,12 @@ class HostServices:
         """Cluster IPs of a host's Service."""
         namespace, client = peer["metadata"]["namespace"], self._deps.local.client
         obj = self._services.store.get((namespace, front.name))
-        if obj is None or obj.deleting or (_is_ours(obj) and not _is_of(obj, peer["metadata"]["uid"])):
+        if obj is None or obj.deleting or (_peer_of(obj) and not _is_of(obj, peer["metadata"]["uid"])):
             try:
                 self._services.absorb(await client.create_raw(SERVICES, manifest(peer, front)))
             except AlreadyExists as error:
                 raise _InTheWay("another one of that name is in the way: delete it") from error
-        elif not _is_ours(obj):
+        elif not _peer_of(obj):
             raise _InTheWay("another one of that name is in the way: delete it")
         elif body := _changes(obj, front):
             self._services.absorb(await client.patch_raw(SERVICES, front.name, body, namespace))
@@ -123,8 +117,10 @@ def _changes(obj: Object, front: Front) -> Raw:
     return merge_patch({"spec": had}, {"spec": {"ports": ports_of(front)}})
 
 
-def _is_ours(obj: Object) -> bool:
-    return LABEL_GATEWAY_PEER in obj.labels
+def _peer_of(obj: Object) -> list[str]:
+    """The GatewayPeer that a Service goes with, by its owner: labels may be anybody's."""
+    owner = obj.controller
+    return [f"{obj.namespace}/{owner.name}"] if owner is not None and owner.kind == GATEWAY_PEERS.name else []
 
 
 def _is_of(obj: Object, uid: str) -> bool:

@@ -107,9 +107,7 @@ class GatewayPeersRoom(Controller[At]):
             self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
         return (
             _UNKNOWN_SECONDS
-            if unknown - existing.keys()
-            or self._headless.waits()
-            or self._offers.handover.concerns(node, namespace, now)
+            if unknown - existing.keys() or self._offers.handover.concerns(node, namespace, now)
             else None
         )
 
@@ -154,9 +152,6 @@ class GatewayPeersRoom(Controller[At]):
                 continue
             told, uid = self._told(other), self._uid(other)
             if told is None or not uid or uid in seen:
-                continue
-            if not self._headless.is_known(other):
-                unknown.add(name)
                 continue
             services, offered = self._offers.between(node, other, shared), self._offers.between(other, node, shared)
             headless = self._headless.told(node, other, namespace, shared)
