@@ -68,7 +68,7 @@ def resources(gateway: Gateway, place: Place) -> Resources:
         for each in peer.offered:
             found = endpoints.get((peer.namespace, each.name, each.port, each.host))
             if found is not None:
-                name = server_name(peer.namespace, each.name, each.port, peer.uid, gateway.cluster, each.host)
+                name = server_name(peer.namespace, each.name, each.port, peer.uid, gateway.cluster, host=each.host)
                 clusters.append(_static(name, found))
         if peer.addresses:
             clusters.append(_peer_cluster(peer, gateway.cluster, place))
@@ -264,7 +264,7 @@ def _chain(peer: Peer, own: str, place: Place) -> Raw:
 
 
 def _egress(peer: Peer, called: Called, port: int, own: str, place: Place) -> Raw:
-    name = server_name(peer.namespace, called.name, called.port, own, peer.uid, called.host)
+    name = server_name(peer.namespace, called.name, called.port, own, peer.uid, host=called.host)
     value = {
         "object_key": "envoy.network.upstream_server_name",
         "format_string": {"text_format_source": {"inline_string": name}},

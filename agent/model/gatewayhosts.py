@@ -195,9 +195,9 @@ def with_hosts(gateway: Gateway, peers: Iterable[Mapping[str, Any]], slices: Ite
                 continue
             for host in each.hosts:
                 for _, port in each.ports:
-                    offered.append(Offered(each.service, port, host.name))
+                    offered.append(Offered(each.service, port, host=host.name))
                     at = (peer.namespace, each.service, port, host.name)
-                    wanted.setdefault(at, Service(*at[:3], _endpoints(own, port, host.name), host.name))
+                    wanted.setdefault(at, Service(*at[:3], _endpoints(own, port, host.name), host=host.name))
         made.append(replace(peer, services=(*peer.services, *_called(raw)), offered=(*peer.offered, *offered)))
     more = tuple(wanted[each] for each in sorted(wanted))
     return replace(gateway, peers=tuple(made), services=(*gateway.services, *more))
@@ -206,7 +206,7 @@ def with_hosts(gateway: Gateway, peers: Iterable[Mapping[str, Any]], slices: Ite
 def _called(peer: Mapping[str, Any]) -> list[Called]:
     locals_ = locals_of(peer)
     return [
-        Called(each.service, port, ports, host.name)
+        Called(each.service, port, ports, host=host.name)
         for each in told(peer)
         for host in each.hosts
         for _, port in each.ports

@@ -25,13 +25,13 @@ async def test_every_host_has_a_name_of_its_own_by_which_its_pods_alone_are_reac
         serving(saying("this is db-1"), b.address) as second,
         serving(saying("this is "), b.address) as others,
     ):
-        services = tuple(Called(DB, PORT, (local,), host) for host, local in PORTS.items())
+        services = tuple(Called(DB, PORT, (local,), host=host) for host, local in PORTS.items())
         a.tell([msgspec.structs.replace(peer(b), services=services)])
-        offered = tuple(Offered(DB, PORT, host) for host in HOSTS)
+        offered = tuple(Offered(DB, PORT, host=host) for host in HOSTS)
         pods = zip(HOSTS, (first, second, others), strict=True)
         b.tell(
             [msgspec.structs.replace(peer(a), offered=offered)],
-            [Service(SPACE, DB, PORT, (at,), host) for host, at in pods],
+            [Service(SPACE, DB, PORT, (at,), host=host) for host, at in pods],
         )
         await until(lambda: a.is_ready(f"{SPACE}/{b.uid}"), what="a's gateway reaches b's")
         for host, local in PORTS.items():
@@ -42,7 +42,7 @@ async def test_every_host_has_a_name_of_its_own_by_which_its_pods_alone_are_reac
             await until(answers, what=f"the pod of {host or 'no host'} answers")
         # Nobody comes in by the name that a Service with a cluster IP would have, or by another host's.
         name = functools.partial(server_name, SPACE, DB, PORT, a.uid, b.uid)
-        for refused in (name(), name("db-2")):
+        for refused in (name(), name(host="db-2")):
             assert await dial(b, refused, a.issue()) == b""
-        assert await dial(b, name("db-1"), a.issue()) != b""
+        assert await dial(b, name(host="db-1"), a.issue()) != b""
         await until(lambda: b.status()["refused"].get("NotLinked") == 2, what="they are counted")

@@ -130,8 +130,8 @@ def test_gateways_call_hosts_that_have_local_ports_and_let_peers_in_to_their_pod
     given = telling(Headless("db", TCP, (Host("db-0", 1), Host("db-1", 1))), status={"headless": [allotted(20000)]})
     slices = [db(endpoint("db-0"), endpoint("db-1", "10.1.0.6", ready=False), endpoint("", "10.1.0.7"))]
     found = with_hosts(document(OWN, [given], slices), [given], slices)
-    assert found.peers[0].services == (Called("db", 5432, (20000,), "db-0"),)
-    assert found.peers[0].offered == (Offered("db", 5432, "db-0"), Offered("db", 5432, "db-1"))
+    assert found.peers[0].services == (Called("db", 5432, (20000,), host="db-0"),)
+    assert found.peers[0].offered == (Offered("db", 5432, host="db-0"), Offered("db", 5432, host="db-1"))
     assert [(each.host, each.endpoints) for each in found.services] == [("db-0", ("10.1.0.5:5432",)), ("db-1", ())]
 
 
