@@ -146,8 +146,17 @@ def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, str, int], tuple[int, 
 
 def every_local(peer: Mapping[str, Any]) -> set[int]:
     """Local ports that stand for anything of a peer."""
-    found = (*gatewaylink.locals_of(peer).values(), *locals_of(peer).values())
-    return {port for ports in found for port in ports}
+    return locals_of_services(peer) | locals_of_hosts(peer)
+
+
+def locals_of_services(peer: Mapping[str, Any]) -> set[int]:
+    """Those that stand for Services."""
+    return {port for ports in gatewaylink.locals_of(peer).values() for port in ports}
+
+
+def locals_of_hosts(peer: Mapping[str, Any]) -> set[int]:
+    """Those that stand for hosts."""
+    return {port for ports in locals_of(peer).values() for port in ports}
 
 
 def lead_to(peer: Mapping[str, Any], service: str) -> bool:

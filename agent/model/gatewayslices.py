@@ -63,7 +63,10 @@ def allot(peer: Mapping[str, Any], taken: Collection[int], gateways: int) -> lis
 def keep_and_add(
     wanted: Mapping[_K, int], had: Mapping[_K, Collection[int]], taken: Collection[int]
 ) -> dict[_K, list[int]]:
-    """So many local ports at least for each: those that it has, and new ones. Raises Full."""
+    """So many local ports at least for each: those that it has, and new ones. Raises Full.
+
+    None is taken from one for another at once: gateways may still listen there for the one.
+    """
     used, kept = set(taken), dict[_K, list[int]]()
     for key in wanted:
         kept[key] = []
@@ -71,6 +74,7 @@ def keep_and_add(
             if FIRST_PORT <= each <= LAST_PORT and each not in used:
                 kept[key].append(each)
                 used.add(each)
+    used.update(each for found in had.values() for each in found)
     free = (each for each in range(FIRST_PORT, LAST_PORT + 1) if each not in used)
     for key, count in wanted.items():
         while len(kept[key]) < count:

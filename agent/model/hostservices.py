@@ -73,7 +73,10 @@ def ports_of(front: Front) -> list[Raw]:
 
 
 def allot(peer: Mapping[str, Any], found: Sequence[Front], taken: Collection[int], gateways: int) -> list[Raw]:
-    """Local ports for every port of every host, as the status has them. Raises Full."""
+    """Local ports for every port of every host, as the status has them. Raises Full.
+
+    :param taken: what stands for something else, Services of this peer included
+    """
     wanted = {(*each.at, port): weight(each.ready, gateways) for each in found for _, port in each.ports}
     kept = keep_and_add(wanted, locals_of(peer), taken)
     return [

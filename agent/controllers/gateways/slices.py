@@ -23,7 +23,7 @@ from agent.kube.store import Key, Object
 from agent.model import hostservices
 from agent.model.abridged import abridged
 from agent.model.diff import merge_patch, same
-from agent.model.gatewayhosts import HEADLESS, every_local
+from agent.model.gatewayhosts import HEADLESS, every_local, locals_of_hosts, locals_of_services
 from agent.model.gatewaylink import is_shared_by, writer
 from agent.model.gatewayslices import Full, Pod, allot, connected, slices
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
@@ -96,10 +96,11 @@ class GatewaySlicesRoom(Controller[Key]):
     def _allot(self, key: Key, peer: Raw, hosts: Hosts, gateways: int) -> str:
         """Put into the status which ports stand for what; returns why there are not enough of them."""
         status, taken, problem = peer.get("status") or {}, self._taken(key), ""
-        services, of_hosts = status.get("services") or [], status.get(HEADLESS)
+        services, of_hosts, had = status.get("services") or [], status.get(HEADLESS), locals_of_services(peer)
         try:
-            services = allot(peer, taken, gateways)
-            taken |= {port for each in services for ports in each["ports"] for port in ports["locals"]}
+            services = allot(peer, taken | locals_of_hosts(peer), gateways)
+            peer["status"] = {**status, "services": services}
+            taken |= had | locals_of_services(peer)
             of_hosts = hostservices.allot(peer, hosts.fronts, taken, gateways) or None
         except Full as full:
             problem = str(full)
