@@ -1,15 +1,17 @@
 """What gateways, and the agent because of them, may do in their cluster (see `ownroles`)."""
 
 from agent.api.accounts import Account, grants
-from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, SECRETS
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, SECRETS, SERVICES
 
 KEEP_GATEWAYS = "this cluster's gateways, and what those of others are told"
+GATEWAY_HOSTS = "hosts of headless Services in other clusters have addresses here"
 CALL = "whom it calls, and whom it lets in"
 SAY = "how peers are seen from it"
 
 AGENT_GRANTS = (
     *grants(GATEWAY_PEERS, "list watch create patch delete", KEEP_GATEWAYS),
     *grants(GATEWAY_PEERS, "patch", KEEP_GATEWAYS, sub="status"),
+    *grants(SERVICES, "create delete", GATEWAY_HOSTS),
 )
 AGENT_AT_HOME = grants(SECRETS, "create", KEEP_GATEWAYS)
 

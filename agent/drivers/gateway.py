@@ -1,6 +1,6 @@
 """Driver `gateway`: Services reach other clusters through gateways, where pods do not reach each other."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from agent.api.conditions import find_condition
 from agent.api.kinds import GATEWAY_PEERS
@@ -11,6 +11,7 @@ from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.handover import Route, peer_of
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
+from agent.model.gatewayhosts import SWITCH_ON, UNTOLD, unreached
 from agent.model.gatewaylink import ports_of, udp_taken
 from agent.model.gatewaypeer import TCP, UDP
 from agent.model.gatewaytold import read
@@ -52,12 +53,15 @@ class Gateway(Nothing):
         if lacking := [node for node in (place.node, source) if not self._has_gateway(node)]:
             who = self._sharing.called(lacking[0])[-1]
             return Finding("False", "NoGateway", f"{who} has no gateway: install the chart there with gateway.enabled")
-        tcp, udp = self._ports(place)
+        spec = self._spec(place)
+        if (headless := spec.get("clusterIP") == "None") and not self._sharing.deps.settings.gateway_headless:
+            return Finding("False", "NoService", f"it is headless: {SWITCH_ON} here and where its callers are")
+        tcp, udp = bool(ports_of(spec, TCP)), bool(ports_of(spec, UDP))
         left_out = udp and not self._sharing.deps.settings.gateway_udp
         if left_out and not tcp:
             return Finding("False", "NoPort", "all its ports are UDP, which gateways leave out without --gateway-udp")
         if peer is None:
-            return Finding("Unknown", "Pending", "its gateways have not been told yet")
+            return UNTOLD if headless else Finding("Unknown", "Pending", "its gateways have not been told yet")
         conditions = (peer.decode().get("status") or {}).get("conditions")
         for type in (PROGRAMMED, CONNECTED):
             said = find_condition(conditions, type)
@@ -65,16 +69,16 @@ class Gateway(Nothing):
                 return Finding("Unknown", "Pending", "the agent there has not said yet how its gateways are")
             if said["status"] != "True":
                 return Finding(said["status"], said["reason"], said["message"])
+        if headless:
+            return unreached(peer.decode(), place.service[1]) or Finding("True", CONNECTED, "its gateways answer")
         if left_out:
             return Finding("True", CONNECTED, "its gateways answer; UDP ports are left out without --gateway-udp")
         taken = udp_taken(peer.decode(), place.service[1]) if udp else True
         return _by_udp(taken, alone=udp and not tcp)
 
-    def _ports(self, place: Place) -> tuple[bool, bool]:
-        """Whether a Service has ports of TCP, and of UDP."""
+    def _spec(self, place: Place) -> dict[str, Any]:
         original = self._sharing.services.store.get(self._sharing.original(place.service))
-        spec = original.decode()["spec"] if original is not None else {}
-        return bool(ports_of(spec, TCP)), bool(ports_of(spec, UDP))
+        return original.decode()["spec"] if original is not None else {}
 
 
 def _by_udp(taken: bool | None, *, alone: bool) -> Finding:

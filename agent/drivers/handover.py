@@ -15,6 +15,7 @@ from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
 from agent.model.flatness import NOT_REACHED
+from agent.model.gatewayhosts import HEADLESS, lead_to
 from agent.model.gatewaylink import called, leads_to
 from agent.model.gatewaytold import read
 from agent.model.links import REASONS
@@ -101,9 +102,10 @@ def peer_of(sharing: Sharing, route: Route) -> Object | None:
 
 
 def lists_service(peer: Object | None, name: str) -> bool:
-    """Whether a GatewayPeer names a Service among those that gateways may call."""
-    services = called(peer.decode()) if peer is not None else ()
-    return any(each["name"] == name for _, each in services)
+    """Whether a GatewayPeer names a Service, headless or not, among those that gateways may call."""
+    told = peer.decode() if peer is not None else {"spec": {}}
+    services = (*(each for _, each in called(told)), *(told["spec"].get(HEADLESS) or ()))
+    return any(each["name"] == name for each in services)
 
 
 def follows(reason: str, old: str) -> bool:
@@ -114,7 +116,10 @@ def follows(reason: str, old: str) -> bool:
 def leads_by_gateway(sharing: Sharing, route: Route) -> bool:
     """Whether gateways lead callers to the source; where the driver is another one, that is not asked."""
     peer = peer_of(sharing, route) if sharing.driver(*route) == BY_GATEWAY else None
-    return peer is not None and leads_to(peer.decode(), route.service[1])
+    if peer is None:
+        return False
+    found, name = peer.decode(), route.service[1]
+    return leads_to(found, name) or lead_to(found, name)
 
 
 def may_stay(sharing: Sharing, route: Route) -> bool:

@@ -21,6 +21,7 @@ from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.model.gatewayhosts import with_hosts
 from agent.model.gatewaylink import document
 
 INTERVAL_SECONDS = 0.25
@@ -81,8 +82,9 @@ class FromCluster:
 
     def _document(self, uid: str) -> bytes:
         slices = {obj.key: obj for informer in self._slices for obj in informer.store}
-        peers = (obj.decode() for obj in self._peers.store if not obj.deleting)
-        return msgspec.json.encode(document(uid, peers, (obj.decode() for obj in slices.values())))
+        peers = [obj.decode() for obj in self._peers.store if not obj.deleting]
+        found = [obj.decode() for obj in slices.values()]
+        return msgspec.json.encode(with_hosts(document(uid, peers, found), peers, found))
 
     async def _tell(self) -> None:
         """Say on each peer how it is; one that cannot be written keeps no other from being."""

@@ -17,7 +17,8 @@ from agent.model.podranges import ANYWHERE, PodRanges
 Raw = dict[str, Any]
 
 ENDPOINTS_LIMIT = 100
-_HEADLESS = "service.kubernetes.io/headless"
+HEADLESS_LABEL = "service.kubernetes.io/headless"
+"""By it kube-proxy leaves EndpointSlices of headless Services alone."""
 _COPIED = ("addresses", "hostname", "zone")
 
 
@@ -52,7 +53,7 @@ def mirrors(
     found = [each for each in slice.get("endpoints") or () if each.get("nodeName") not in away]
     endpoints = [_mirrored(each) for each in _inside(found, ranges)]
     own = slice["metadata"].get("labels") or {}
-    kept = {key: own[key] for key in (_HEADLESS, *MCS_LABELS) if key in own}
+    kept = {key: own[key] for key in (HEADLESS_LABEL, *MCS_LABELS) if key in own}
     labels = {
         **dict(shelf.labels),
         names.LABEL_SERVICE_NAME: shelf.service,

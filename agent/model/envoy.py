@@ -39,7 +39,9 @@ _NO_PORT = 1
 
 def resources(gateway: Gateway, place: Place) -> Resources:
     """All of a gateway."""
-    endpoints = {(each.namespace, each.name, each.port, each.protocol): each.endpoints for each in gateway.services}
+    endpoints = {
+        (each.namespace, each.name, each.port, each.protocol, each.host): each.endpoints for each in gateway.services
+    }
     # Envoy takes no listener in which two chains have one server name: of ports that are named twice one counts.
     clusters, chains = list[Raw](), dict[str, Raw]()
     listeners = [_health_listener(place)]
@@ -47,10 +49,11 @@ def resources(gateway: Gateway, place: Place) -> Resources:
         clusters.append(static_cluster(health_name(peer.namespace, peer.uid, gateway.cluster), [place.health]))
         chains[peer.key] = _chain(peer, gateway.cluster, place)
         for each in peer.offered:
-            found = endpoints.get((peer.namespace, each.name, each.port, each.protocol))
+            found = endpoints.get((peer.namespace, each.name, each.port, each.protocol, each.host))
             if found is None:
                 continue
-            name = server_name(peer.namespace, each.name, each.port, peer.uid, gateway.cluster, protocol=each.protocol)
+            to = (peer.namespace, each.name, each.port, peer.uid, gateway.cluster, each.host)
+            name = server_name(*to, protocol=each.protocol)
             if each.protocol == TCP:
                 clusters.append(static_cluster(name, found))
             else:
@@ -172,7 +175,7 @@ def _chain(peer: Peer, own: str, place: Place) -> Raw:
 
 
 def _egress(peer: Peer, called: Called, port: int, own: str, place: Place) -> Raw:
-    name = server_name(peer.namespace, called.name, called.port, own, peer.uid)
+    name = server_name(peer.namespace, called.name, called.port, own, peer.uid, host=called.host)
     value = {
         "object_key": "envoy.network.upstream_server_name",
         "format_string": {"text_format_source": {"inline_string": name}},

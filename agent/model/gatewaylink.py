@@ -6,6 +6,7 @@ shared: those that are its copies, or in its own cluster those that are marked a
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agent.api import names
@@ -44,9 +45,7 @@ class Shared(NamedTuple):
 
 
 def ports_of(service: Mapping[str, Any], protocol: Protocol) -> tuple[tuple[str, int], ...]:
-    """Names and numbers of a Service's ports of a protocol, by its spec; none where it has no cluster IP."""
-    if service.get("clusterIP") == "None":
-        return ()
+    """Names and numbers of a Service's ports of a protocol, by its spec."""
     ports = service.get("ports") or ()
     return tuple((each.get("name") or "", each["port"]) for each in ports if each.get("protocol", TCP) == protocol)
 
@@ -57,12 +56,20 @@ def step(ready: int) -> int:
 
 
 def manifest(
-    name: str, namespace: str, source: str, uid: str, told: Told, services: Sequence[Shared], offered: Sequence[Shared]
+    name: str,
+    namespace: str,
+    source: str,
+    uid: str,
+    told: Told,
+    services: Sequence[Shared],
+    offered: Sequence[Shared],
+    headless: Mapping[str, Any] = MappingProxyType({}),
 ) -> Raw:
     """The GatewayPeer that stands for another cluster.
 
     :param source: UID of the cluster that writes it
     :param uid: of the other cluster
+    :param headless: what of the spec is about headless Services (see `gatewayhosts`)
     """
     return {
         "apiVersion": GATEWAY_PEERS.api_version,
@@ -74,6 +81,7 @@ def manifest(
             "addresses": list(told.addresses),
             **_written(services, offered, TCP),
             **{field: found for field, found in _written(services, offered, UDP).items() if found},
+            **headless,
         },
     }
 
@@ -103,6 +111,11 @@ def is_shared_by(labels: Mapping[str, str], source: str, own: str) -> bool:
     if source == own:
         return labels.get(names.LABEL_GLOBAL) == "true"
     return bool(source) and labels.get(names.LABEL_PARENT_CLUSTER_UID) == source
+
+
+def are_shared_by(slices: Iterable[Mapping[str, Any]], source: str, own: str) -> bool:
+    """Whether none of the slices of a Service is another source's."""
+    return all(is_shared_by(_labels(each), source, own) for each in slices)
 
 
 def called(peer: Mapping[str, Any]) -> Iterator[tuple[Protocol, Mapping[str, Any]]]:
@@ -155,13 +168,13 @@ def document(own: str, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapp
     :param own: UID of the cluster
     """
     listed = sorted(peers, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
-    known = _by_service(slices)
+    known = by_service(slices)
     found, wanted = list[Peer](), dict[tuple[str, str, int, Protocol], Service]()
     for peer in listed:
         namespace, offered = peer["metadata"]["namespace"], list[Offered]()
         for protocol, service in _offered(peer):
             own_slices = known.get((namespace, service["name"]), [])
-            if not all(is_shared_by(_labels(each), writer(peer), own) for each in own_slices):
+            if not are_shared_by(own_slices, writer(peer), own):
                 continue
             for port in service["ports"]:
                 offered.append(Offered(service["name"], port["port"], protocol=protocol))
@@ -201,7 +214,7 @@ def _labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
     return found
 
 
-def _by_service(slices: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+def by_service(slices: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
     """A cluster's own slices: what leads to other clusters is handed on to none."""
     found = dict[tuple[str, str], list[Mapping[str, Any]]]()
     for each in slices:
@@ -221,7 +234,16 @@ def _endpoints(slices: Iterable[Mapping[str, Any]], port: str, protocol: Protoco
         if number is None or each["addressType"] == "FQDN":
             continue
         for endpoint in each.get("endpoints") or ():
-            ready = (endpoint.get("conditions") or {}).get("ready") is not False
-            if ready and not str(endpoint.get("nodeName") or "").startswith(_VIRTUAL + "-"):
+            if is_ready(endpoint) and not is_elsewhere(endpoint):
                 found.update(hostport.join(address, number) for address in endpoint["addresses"][:1])
     return tuple(sorted(found))
+
+
+def is_ready(endpoint: Mapping[str, Any]) -> bool:
+    """Whether an endpoint of an EndpointSlice is ready."""
+    return (endpoint.get("conditions") or {}).get("ready") is not False
+
+
+def is_elsewhere(endpoint: Mapping[str, Any]) -> bool:
+    """Whether it is on a virtual node: its containers are in another cluster."""
+    return str(endpoint.get("nodeName") or "").startswith(_VIRTUAL + "-")

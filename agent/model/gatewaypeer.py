@@ -33,6 +33,8 @@ class Called(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int
     locals: tuple[int, ...] = ()
     protocol: Protocol = TCP
+    host: str | None = None
+    """Of a headless Service, which pods: those of this host name, or (empty) those that have none."""
 
 
 class Offered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,6 +43,7 @@ class Offered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     port: int
     protocol: Protocol = TCP
+    host: str | None = None
 
 
 class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +71,7 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int
     endpoints: tuple[str, ...] = ()
     protocol: Protocol = TCP
+    host: str | None = None
 
 
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -198,9 +202,12 @@ def callers_suffix(namespace: str, uid: str, own: str) -> str:
     return f"{caller(namespace, uid)}.{_digest(own)}.{SUFFIX}"
 
 
-def server_name(namespace: str, service: str, port: int, uid: str, own: str, *, protocol: Protocol = TCP) -> str:
-    """The server name by which the cluster `uid` calls a port of a Service of the cluster `own`."""
+def server_name(
+    namespace: str, service: str, port: int, uid: str, own: str, host: str | None = None, *, protocol: Protocol = TCP
+) -> str:
+    """The server name by which the cluster `uid` calls a port of a Service of the cluster `own`, or of a host of it."""
     what = f"{namespace}/{service}/{port}" + ("" if protocol == TCP else f"/{protocol}")
+    what += f"/{host}" if host is not None else ""
     return f"{_digest(what)}.{callers_suffix(namespace, uid, own)}"
 
 

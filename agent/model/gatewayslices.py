@@ -4,8 +4,8 @@ kube-proxy weighs endpoints alike and tells them apart by address and port: a Se
 several ports at each gateway. Pure.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS
@@ -15,6 +15,7 @@ from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT, TCP, Protocol
 from agent.model.servicelinks import CONNECTED, Finding
 
 Raw = dict[str, Any]
+_K = TypeVar("_K", bound=Hashable)
 WEIGHT_LIMIT = 8
 """Endpoints that one gateway pod has for one Service of a peer."""
 
@@ -46,29 +47,47 @@ def allot(peer: Mapping[str, Any], taken: Collection[int], gateways: int, protoc
     :param taken: what stands for something else
     :raises Full: when none is free
     """
-    had = locals_of(peer)
-    used = {*taken, *(port for (*_, other), found in had.items() if other != protocol for port in found)}
-    kept, services = dict[tuple[str, int], list[int]](), peer["spec"].get(CALLED[protocol]) or ()
-    wanted = [(each["name"], port["port"], each.get("ready", 0)) for each in services for port in each["ports"]]
-    for name, port, _ in wanted:
-        kept[name, port] = []
-        for each in had.get((name, port, protocol), ()):
-            if FIRST_PORT <= each <= LAST_PORT and each not in used:
-                kept[name, port].append(each)
-                used.add(each)
-    free = (each for each in range(FIRST_PORT, LAST_PORT + 1) if each not in used)
-    for name, port, ready in wanted:
-        while len(kept[name, port]) < weight(ready, gateways):
-            if (number := next(free, None)) is None:
-                raise Full(f"all ports from {FIRST_PORT} to {LAST_PORT} are taken: share fewer Services by gateways")
-            kept[name, port].append(number)
+    had, services = locals_of(peer), peer["spec"].get(CALLED[protocol]) or ()
+    wanted = {
+        (each["name"], port["port"], protocol): weight(each.get("ready", 0), gateways)
+        for each in services
+        for port in each["ports"]
+    }
+    of_others = {port for (*_, other), found in had.items() if other != protocol for port in found}
+    kept = keep_and_add(wanted, had, {*taken, *of_others})
     return [
         {
             "name": each["name"],
-            "ports": [{"port": port["port"], "locals": kept[each["name"], port["port"]]} for port in each["ports"]],
+            "ports": [
+                {"port": port["port"], "locals": kept[each["name"], port["port"], protocol]} for port in each["ports"]
+            ],
         }
         for each in services
     ]
+
+
+def keep_and_add(
+    wanted: Mapping[_K, int], had: Mapping[_K, Collection[int]], taken: Collection[int]
+) -> dict[_K, list[int]]:
+    """So many local ports at least for each: those that it has, and new ones. Raises Full.
+
+    None is taken from one for another at once: gateways may still listen there for the one.
+    """
+    used, kept = set(taken), dict[_K, list[int]]()
+    for key in wanted:
+        kept[key] = []
+        for each in had.get(key, ()):
+            if FIRST_PORT <= each <= LAST_PORT and each not in used:
+                kept[key].append(each)
+                used.add(each)
+    used.update(each for found in had.values() for each in found)
+    free = (each for each in range(FIRST_PORT, LAST_PORT + 1) if each not in used)
+    for key, count in wanted.items():
+        while len(kept[key]) < count:
+            if (number := next(free, None)) is None:
+                raise Full(f"all ports from {FIRST_PORT} to {LAST_PORT} are taken: share fewer Services by gateways")
+            kept[key].append(number)
+    return kept
 
 
 def slices(peer: Mapping[str, Any], pods: Sequence[Pod], family: str, services: Collection[str]) -> list[Raw]:
@@ -81,7 +100,6 @@ def slices(peer: Mapping[str, Any], pods: Sequence[Pod], family: str, services: 
     :param services: names of those whose callers may be sent there
     """
     found, allotted = list[Raw](), locals_of(peer)
-    says = (peer.get("status") or {}).get("gateways") or {}
     for protocol, each in called(peer) if pods else ():
         if each["name"] not in services:
             continue
@@ -92,22 +110,22 @@ def slices(peer: Mapping[str, Any], pods: Sequence[Pod], family: str, services: 
                 if len(allotted.get((each["name"], port["port"], protocol), ())) > number
             ]
             if ports:
-                found.append(_slice(peer, each, number, ports, pods, says, family, protocol))
+                found.append(at_gateways(peer, each, number, ports, pods, family, protocol))
     return found
 
 
-def _slice(
+def at_gateways(
     peer: Mapping[str, Any],
     service: Mapping[str, Any],
     number: int,
-    ports: list[tuple[str, int]],
+    ports: Sequence[tuple[str, int]],
     pods: Sequence[Pod],
-    says: Mapping[str, Any],
     family: str,
-    protocol: Protocol,
+    protocol: Protocol = TCP,
 ) -> Raw:
-    metadata, apart = peer["metadata"], "" if protocol == TCP else f"-{protocol.lower()}"
-    owner = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name, "controller": True}
+    """A slice of a Service (its `name`, and how many are `ready` there) that leads to local ports of the gateways."""
+    metadata, says = peer["metadata"], (peer.get("status") or {}).get("gateways") or {}
+    apart = "" if protocol == TCP else f"-{protocol.lower()}"
     return {
         "apiVersion": ENDPOINT_SLICES.api_version,
         "kind": ENDPOINT_SLICES.name,
@@ -119,7 +137,7 @@ def _slice(
                 names.LABEL_SLICE_MANAGED_BY: GATEWAY_SLICE_MANAGER,
                 LABEL_GATEWAY_PEER: metadata["name"],
             },
-            "ownerReferences": [{**owner, "name": metadata["name"], "uid": metadata["uid"]}],
+            "ownerReferences": [owner(peer)],
         },
         "addressType": family,
         "ports": [{"name": name, "port": port, "protocol": protocol} for name, port in ports],
@@ -135,6 +153,13 @@ def _slice(
             for pod in pods
         ],
     }
+
+
+def owner(peer: Mapping[str, Any]) -> Raw:
+    """The reference to a GatewayPeer of what goes with it."""
+    metadata = peer["metadata"]
+    head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name, "controller": True}
+    return {**head, "name": metadata["name"], "uid": metadata["uid"]}
 
 
 def _reaches(says: Mapping[str, Any] | None, ports: Iterable[int]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.names.links import AFFINITIES, AFFINITY, ANNOTATION_CILIUM_AFFINITY
+from agent.api.names.links import AFFINITIES, AFFINITY, ANNOTATION_CILIUM_AFFINITY, LABEL_HEADLESS_OF
 from agent.model.relabel import relabel
 
 Raw = dict[str, Any]
@@ -134,11 +134,12 @@ def can_be_rerouted(service: Mapping[str, Any]) -> bool:
 
 
 def can_be_shared(service: Mapping[str, Any]) -> bool:
-    """Whether it may have copies: not one that is a copy itself, of us or of others, or that every cluster has."""
+    """Whether it may have copies: not one that stands for another cluster's, ours or not, or that every cluster has."""
     metadata, annotations = service["metadata"], _annotations(service)
     imported = any(owner["kind"] == "ServiceImport" for owner in metadata.get("ownerReferences") or ())
+    elsewhere = imported or is_copy(annotations) or LABEL_HEADLESS_OF in (metadata.get("labels") or {})
     everywhere = (metadata.get("namespace"), metadata.get("name")) == API_SERVER
-    return not imported and not everywhere and not is_copy(annotations) and not is_left_alone(annotations)
+    return not elsewhere and not everywhere and not is_left_alone(annotations)
 
 
 def is_switched(service: Mapping[str, Any]) -> bool:

@@ -111,6 +111,12 @@ class Followers:
     gateway_service: str = flag(
         NAME, GATEWAY_SERVICE, "Service of the gateways, in the agent's namespace, with a port named gateway"
     )
+    gateway_headless: bool = flag(
+        SWITCH,
+        "false",
+        "headless Services reach other clusters through gateways, too: for each host of theirs elsewhere a Service with"
+        " an address is made here",
+    )
     gateway_address: tuple[str, ...] = repeated(
         ADDRESS, "HOST:PORT where gateways of other clusters call those here; not set: what the Service tells"
     )

@@ -4,6 +4,7 @@ import pytest
 
 from agent.api.accounts import HOME, Account, blocks
 from agent.api.accounts import role_objects as objects
+from agent.api.gatewayroles import GATEWAY_HOSTS
 from agent.api.hookroles import ACCOUNTS as OF_HOOKS
 from agent.api.kinds import CLUSTER_ROLES, SECRETS
 from agent.api.ownroles import (
@@ -27,7 +28,7 @@ EVERY = pytest.mark.parametrize("account", [*ACCOUNTS, *OF_HOOKS], ids=lambda ac
 
 @EVERY
 def test_no_verb_is_granted_twice_but_to_what_is_switched_on_by_itself(account: Account) -> None:
-    alone = {MOVES, P2CODE, AC3_NETWORKS, LINK_NAMESPACES, SERVE_MCS}
+    alone = {MOVES, P2CODE, AC3_NETWORKS, LINK_NAMESPACES, SERVE_MCS, GATEWAY_HOSTS}
     for grants in account.grants.values():
         features = defaultdict(list)
         for grant in grants:

@@ -16,7 +16,7 @@ from agent.api import ownroles
 from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
 from agent.api.crds import ac3_crds, crds, p2code_crds, placement_crds
-from agent.api.gatewayroles import GATEWAY, KEEP_GATEWAYS
+from agent.api.gatewayroles import GATEWAY, GATEWAY_HOSTS, KEEP_GATEWAYS
 from agent.api.hookroles import UNINSTALL
 from agent.api.names.links import GATEWAY_SECRET
 from agent.api.ownroles import (
@@ -238,7 +238,7 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"it registers itself", SOURCE_API, USED, MOVES, SERVICE_LINKS_KEPT, KEEP_GATEWAYS}
     without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES, P2CODE, SHARE_BY_SKUPPER, LINK_NAMESPACES}
-    without |= {AC3_NETWORKS, P2CODE_WORKS, SHARE_BY_LINKERD, SERVE_MCS}
+    without |= {AC3_NETWORKS, P2CODE_WORKS, SHARE_BY_LINKERD, SERVE_MCS, GATEWAY_HOSTS}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 
@@ -533,6 +533,9 @@ def test_gateways_come_with_the_rights_of_their_table_and_without_the_key_of_the
     assert "--gateway-udp" not in arguments_of_agent
     asked = dict(pods(template("gateway.enabled=true", "gateway.udp=true")))["flotilla-agent"]
     assert "--gateway-udp" in asked["spec"]["containers"][0]["args"]
+    with_hosts = dict(pods(template("gateway.enabled=true", "gateway.headless=true")))["flotilla-agent"]
+    added = set(with_hosts["spec"]["containers"][0]["args"]) - set(arguments_of_agent)
+    assert added == {"--gateway-headless"}
     (port,) = of(objects, "Service", "flotilla-gateway")["spec"]["ports"]
     assert (port["name"], port["targetPort"]) == (PORT_NAME, "gateway")
     called, metrics = of(objects, "NetworkPolicy", "flotilla-gateway")["spec"]["ingress"]

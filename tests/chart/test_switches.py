@@ -4,7 +4,7 @@ import pytest
 
 from agent.api import ownroles, placementroles
 from agent.api.accounts import Account, role_objects
-from agent.api.gatewayroles import KEEP_GATEWAYS
+from agent.api.gatewayroles import GATEWAY_HOSTS, KEEP_GATEWAYS
 from agent.api.ownroles import AGENT, WEBHOOK
 from tests.chart.helm import NAMESPACE, template
 from tests.chart.test_chart import SCORED, granted, roles_of
@@ -27,6 +27,7 @@ ON = {
     "agent.settings.linkerd=true": {ownroles.SHARE_BY_LINKERD},
     "agent.settings.mcs=true": {ownroles.SERVE_MCS},
     "gateway.enabled=true": {KEEP_GATEWAYS},
+    "gateway.enabled=true,gateway.headless=true": {KEEP_GATEWAYS, GATEWAY_HOSTS},
     "agent.summaryUsed=true": {ownroles.USED},
     "agent.placement.crds=true": SERVED | {placementroles.PLACEMENT_SCORES},
     "agent.placement.mode=serve": SERVED | {placementroles.PLACEMENT_SCORES},

@@ -95,10 +95,11 @@ def test_whether_others_admit_us_is_told_only_where_it_was_asked() -> None:
 
 
 def test_what_is_called_and_has_no_address_is_not_exposed() -> None:
-    def peer(services: list[Any], addresses: list[str]) -> dict[str, Any]:
-        return told("eu", "Connected") | {"spec": {"services": services, "addresses": addresses}}
+    def peer(services: list[Any], addresses: list[str], **more: Any) -> dict[str, Any]:
+        return told("eu", "Connected") | {"spec": {"services": services, "addresses": addresses, **more}}
 
-    (finding,) = dialed.exposed(view(peers=(peer([{"name": "web"}], []),)))
-    assert "not exposed" in finding.what
-    assert "gateway.addresses" in finding.remedy
+    for called in (peer([{"name": "web"}], []), peer([], [], headless=[{"name": "db"}])):
+        (finding,) = dialed.exposed(view(peers=(called,)))
+        assert "not exposed" in finding.what
+        assert "gateway.addresses" in finding.remedy
     assert list(dialed.exposed(view(peers=(peer([], []), peer([{"name": "web"}], ["192.0.2.1:15443"]))))) == []

@@ -67,6 +67,17 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         await writer.drain()
 
 
+def saying(name: str) -> Handler:
+    """A pod that says its name to whoever says something."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.read(65536):
+            writer.write(name.encode())
+            await writer.drain()
+
+    return answer
+
+
 async def ask(host: str, port: int, text: bytes, tls: ssl.SSLContext | None = None, name: str | None = None) -> bytes:
     """Say something and nothing more; gives all that comes back, nothing where that is refused."""
     try:

@@ -4,6 +4,7 @@ The chart is installed with `gateway.enabled` by Helm. Pods here that have the a
 """
 
 import asyncio
+import functools
 import re
 import signal
 import time
@@ -14,16 +15,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, NAMESPACES, PODS, SERVICES
-from agent.api.names import SHORT_PREFIX, SUMMARY_NAME
-from agent.api.names.links import BY_GATEWAY
+from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, PODS, SERVICES
+from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, SHORT_PREFIX, SUMMARY_NAME
+from agent.api.names.links import BY_GATEWAY, GATEWAY_SLICE_MANAGER, LABEL_HEADLESS_OF
 from agent.model import gatewaytold, hostport
 from agent.model.gatewaypeer import server_name
 from agent.sandbox.gateways import GatewayPod
 from tests.chart.helm import NAMESPACE
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet, condition
-from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
 from tests.gateway import lab, realnodes
 from tests.gateway.realnodes import CLUSTERS, asking, gateway_pods, led, pids
 from tests.sandbox.realnode.conftest import why_not
@@ -45,7 +46,8 @@ SETTLE_SECONDS = 5.0
 async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     if reason := why_not():
         pytest.skip(reason)
-    async with realnodes.fleet_of_two(tmp_path_factory.mktemp("gateways"), "same", "gateway.udp=true") as fleet:
+    values = ("gateway.udp=true", "gateway.headless=true")
+    async with realnodes.fleet_of_two(tmp_path_factory.mktemp("gateways"), "same", *values) as fleet:
         yield fleet
 
 
@@ -181,6 +183,56 @@ async def test_a_client_that_keeps_its_port_is_answered_after_both_gateways_have
     after = [answered for at, answered in told if at > settled]
     assert len(after) > 10
     assert all(after)
+
+
+async def addresses(fleet: Fleet, namespace: str) -> dict[str, str]:
+    """What DNS of cd would answer for host names of the Service `db`: there is none, so the EndpointSlices are read."""
+    labels = f"{LABEL_SERVICE_NAME}=db,{LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
+    found = await fleet.source.list(ENDPOINT_SLICES, namespace, labels=labels)
+    every = [each for slice in found for each in slice.get("endpoints") or ()]
+    return {each["hostname"]: each["addresses"][0] for each in every if each["conditions"]["ready"]}
+
+
+async def test_pods_of_a_statefulset_in_the_other_cluster_are_called_by_their_host_names(
+    fleet: Fleet, place: str
+) -> None:
+    await fleet.source.create(SERVICES, shared.service("db", clusterIP="None"), place)
+    db = realnodes.serving("db", 2, elect=True)
+    db["spec"] |= {"serviceName": "db", "podManagementPolicy": "Parallel"}
+    await fleet.source.create(STATEFULSETS, db, place)
+
+    async def known() -> dict[str, str]:
+        found = await addresses(fleet, place)
+        return found if found.keys() == {"db-0", "db-1"} else {}
+
+    async def answers(told: dict[str, str]) -> bool:
+        # At the port of the pods, for a headless Service has none of its own.
+        said = {name: await realnodes.ask(fleet, place, "cd", f"{at}:8080") for name, at in told.items()}
+        return said == {name: name for name in told}
+
+    told = await fleet.until("hosts have addresses", known, about=place, seconds=realnodes.PATIENCE_SECONDS)
+    await fleet.until("each host answers at its own", functools.partial(answers, told), about=place)
+
+    # One that is made anew may have another address, the other one keeps its own.
+    before = (await fleet.source.get(PODS, "db-0", place))["metadata"]["uid"]
+    await fleet.source.delete(PODS, "db-0", place)
+
+    async def again() -> dict[str, str]:
+        pod = await fleet.source.get(PODS, "db-0", place)
+        return await known() if pod["metadata"]["uid"] != before and shared.is_ready(pod) else {}
+
+    later = await fleet.until("db-0 is back", again, about=place, seconds=realnodes.PATIENCE_SECONDS)
+    assert later["db-1"] == told["db-1"]
+    await fleet.until("each host answers at its own", functools.partial(answers, later), about=place)
+
+    await fleet.source.delete(STATEFULSETS, "db", place)
+
+    async def nothing() -> bool:
+        made = await fleet.source.list(SERVICES, place, labels=LABEL_HEADLESS_OF)
+        return not made and not await addresses(fleet, place)
+
+    await fleet.until("no Service is left of any host", nothing, about=place, seconds=realnodes.PATIENCE_SECONDS)
+    await fleet.source.delete(SERVICES, "db", place)
 
 
 async def refused(fleet: Fleet) -> Counter[str]:

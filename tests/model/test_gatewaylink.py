@@ -117,7 +117,6 @@ def test_offered_udp_ports_have_the_endpoints_of_theirs() -> None:
         (TCP, {"ports": [{"port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]}, (("", 80),)),
         (UDP, {"ports": [{"port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]}, DNS),
         (UDP, {"ports": [{"port": 80, "protocol": "SCTP"}]}, ()),
-        (UDP, {"clusterIP": "None", "ports": [{"port": 53, "protocol": "UDP"}]}, ()),
         (TCP, {}, ()),
     ],
 )

@@ -90,7 +90,7 @@ def test_endpoints_are_addresses_that_pods_can_have(endpoint: str, in_pods: bool
         assert bool(judge(gateway, loopback=loopback).gateway.services[0].endpoints) is taken
 
 
-def test_server_names_tell_namespaces_services_ports_callers_and_clusters_apart() -> None:
+def test_server_names_tell_namespaces_services_ports_hosts_callers_and_clusters_apart() -> None:
     names = {
         gatewaypeer.server_name(*each)
         for each in (
@@ -101,8 +101,8 @@ def test_server_names_tell_namespaces_services_ports_callers_and_clusters_apart(
             ("shop", "web", 80, "c", "b"),
             ("shop", "web", 80, "a", "c"),
         )
-    }
-    assert len(names) == 6
+    } | {gatewaypeer.server_name("shop", "web", 80, "a", "b", host=host) for host in ("", "web-0", "web-1")}
+    assert len(names) == 9
     assert all(len(label) <= 63 for name in names for label in name.split("."))
     assert gatewaypeer.health_name("shop", "a", "b").endswith(gatewaypeer.callers_suffix("shop", "a", "b"))
 
@@ -110,6 +110,9 @@ def test_server_names_tell_namespaces_services_ports_callers_and_clusters_apart(
 def test_names_are_part_of_the_wire_and_do_not_change() -> None:
     assert gatewaypeer.server_name("shop", "web", 80, "uid-a", "uid-b") == (
         "5b8d761afd2b5df0.56f3e3400cf0741f.482010b2fa2049d7.gateway.flotilla"
+    )
+    assert gatewaypeer.server_name("shop", "db", 5432, "uid-a", "uid-b", host="db-0") == (
+        "5efcd739f316f303.56f3e3400cf0741f.482010b2fa2049d7.gateway.flotilla"
     )
     assert gatewaypeer.identity("uid-a") == "spiffe://uid-a/gateway"
 

@@ -50,6 +50,11 @@ def test_ports_stay_while_there_is_a_service(
     assert allot(given, taken, 1) == [{"name": "web", "ports": [{"port": 80, "locals": want}]}]
 
 
+def test_a_port_is_not_taken_from_one_service_for_another_at_once() -> None:
+    given = peer(services=[Shared("db", HTTP, 1)], status=allotted(20000))
+    assert [port["locals"] for service in allot(given, (), 1) for port in service["ports"]] == [[20001]]
+
+
 def test_every_port_has_its_own() -> None:
     given = peer(services=[Shared("web", (("a", 80), ("b", 81)), 2), Shared("db", (("", 5432),), 1)])
     found = [port["locals"] for service in allot(given, (), 1) for port in service["ports"]]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agent.api.crds import gatewayhosts
 from agent.api.crds.definition import AGE, MESSAGE, READY, column, crd
 from agent.api.crds.schema import STATUS, Schema, fields, items, resource, text, whole
 from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS
@@ -138,17 +139,17 @@ _GATEWAY_PEER = (
 _MAP_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
-_PEER_SERVICE = text("Name of the Service, in this namespace.", **_SERVICE_NAME)
+_SERVICE: Schema = text("Name of the Service, in this namespace.", **_SERVICE_NAME)
 
 
 def _called(what: str) -> Schema:
     ready = whole("How many ready endpoints it has there.", minimum=0)
-    one = fields("A Service.", {"name": _PEER_SERVICE, "ports": _PORTS, "ready": ready}, required=["name", "ports"])
+    one = fields("A Service.", {"name": _SERVICE, "ports": _PORTS, "ready": ready}, required=["name", "ports"])
     return items(what, one, **_MAP_BY_NAME)
 
 
 def _offered(what: str) -> Schema:
-    one = fields("A Service.", {"name": _PEER_SERVICE, "ports": _PORTS}, required=["name", "ports"])
+    one = fields("A Service.", {"name": _SERVICE, "ports": _PORTS}, required=["name", "ports"])
     return items(what, one, **_MAP_BY_NAME)
 
 
@@ -169,6 +170,7 @@ def _gateway_peer() -> Schema:
             "udpServices": _called("Services that are called there, with their UDP ports."),
             "udpOffered": _offered("Services of this cluster that it may call, with their UDP ports."),
             "localAffinity": _LOCAL_AFFINITY,
+            **gatewayhosts.fields_of_spec(_SERVICE),
         },
         required=["uid", "ca"],
     )
@@ -201,6 +203,7 @@ def _peer_status() -> Schema:
         {
             "services": items("What stands for the Services.", service, **_MAP_BY_NAME),
             "udpServices": items("What stands for UDP ports of the Services.", service, **_MAP_BY_NAME),
+            **gatewayhosts.FIELDS_OF_STATUS,
             "gateways": {"type": "object", "description": "By pod of the own gateways.", "additionalProperties": says},
             **STATUS["properties"],
         },

@@ -71,6 +71,13 @@ def gateway_peer(cluster: str, source_uid: str, origin: str) -> str:
     return f"{base}-{digest}" if base else f"peer-{digest}"
 
 
+def gateway_host(service: str, host: str, peer: str) -> str:
+    """Name of the Service that stands for a host of a headless Service that a GatewayPeer tells of."""
+    digest = hashlib.sha256(f"{service}/{host}/{peer}".encode()).hexdigest()[:_HASH_LENGTH]
+    base = (f"{service}-{host}" if host else service)[: SHORT_LIMIT - _HASH_LENGTH - 1].rstrip("-")
+    return f"{base}-{digest}"
+
+
 def sign(cluster_uid: str) -> str:
     """Annotation by which a source says that it lives, on the Lease of sources."""
     return f"{SHORT_PREFIX}source-{cluster_uid}"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agent.api import ownroles
-from agent.api.gatewayroles import KEEP_GATEWAYS
+from agent.api.gatewayroles import GATEWAY_HOSTS, KEEP_GATEWAYS
 from agent.api.kinds import PLACEMENTS, SIGNERS
 from agent.api.names.ocm import OURS
 from agent.api.placementroles import AGENT_GRANTS, EVALUATE_PLACEMENTS, SERVE_PLACEMENTS
@@ -48,6 +48,7 @@ _SWITCHED = frozenset(
         ownroles.SHARE_BY_LINKERD,
         ownroles.SERVE_MCS,
         ownroles.STAND_INS,
+        GATEWAY_HOSTS,
         KEEP_GATEWAYS,
     }
 )

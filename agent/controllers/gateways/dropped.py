@@ -4,13 +4,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from agent.model import gatewayhosts
 from agent.model.gatewaylink import CALLED, OFFERED
 
 Raw = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
-TELLING = (*CALLED.values(), *OFFERED.values())
+TELLING = (*CALLED.values(), *OFFERED.values(), gatewayhosts.HEADLESS, gatewayhosts.OFFERED)
 """Fields that name Services."""
 RETRY_SECONDS = 300.0
 """After so long a field is written once more: the CRD may be of this version by then."""

@@ -26,6 +26,8 @@ class Offered(NamedTuple):
     """And its UDP ports, where gateways are to pass these on."""
     at_home: bool
     """Whether its pods are here alone."""
+    headless: tuple[tuple[str, int], ...] = ()
+    """The ports of a headless Service, which cannot be called."""
 
 
 class Offers:
@@ -44,17 +46,21 @@ class Offers:
             service = self._sharing.services.store.get(key)
             if service is not None and self._sharing.is_shared(key) and self._sharing.may_be_exported(key):
                 spec, nodes = service.decode()["spec"], frozenset(self._sharing.nodes_of(key))
+                tcp, at_home = ports_of(spec, TCP), self._sharing.is_at_home(key)
+                if spec.get("clusterIP") == "None":
+                    found[key] = Offered(nodes, (), (), at_home, tcp)
+                    continue
                 udp = ports_of(spec, UDP) if self._sharing.deps.settings.gateway_udp else ()
-                found[key] = Offered(nodes, ports_of(spec, TCP), udp, self._sharing.is_at_home(key))
+                found[key] = Offered(nodes, tcp, udp, at_home)
         return found
 
     def between(self, consumer: str, source: str, shared: Mapping[Key, Offered]) -> list[Shared]:
         """Services that callers in one cluster reach in another one by gateways."""
         found, here, there = [], self._sharing.called(consumer), self._sharing.called(source)
-        for key, (nodes, ports, udp, at_home) in shared.items():
+        for key, (nodes, ports, udp, at_home, _) in shared.items():
             if consumer not in nodes or source not in nodes or (source and at_home):
                 continue
-            count = self._told_ready(Route(consumer, source, key))
+            count = self.told_ready(Route(consumer, source, key))
             if count is None:
                 continue
             rule = self._sharing.rule(key)
@@ -71,7 +77,7 @@ class Offers:
         known = self._sharing.known(namespace)
         return [key[1] for key in known if self._sharing.rule(key).affinity == LOCAL_FIRST]
 
-    def _told_ready(self, route: Route) -> int | None:
+    def told_ready(self, route: Route) -> int | None:
         """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""
         driver, written = self._sharing.driver(*route), self._written.get(route.consumer)
         peer = (route.service[0], self._sharing.gateway_peer(route.source))

@@ -19,6 +19,7 @@ from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.gateways.dropped import DroppedFields
+from agent.controllers.gateways.headless import HeadlessOffers
 from agent.controllers.gateways.offers import Offers
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
@@ -57,6 +58,7 @@ class GatewayPeersRoom(Controller[At]):
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
         self._written: dict[str, Informer] = {}
         self._offers = Offers(self._sharing, self._written)
+        self._headless = HeadlessOffers(self._sharing, self._offers, self._written)
         self._refused: set[At] = set()
         self._dropped = DroppedFields()
         """Clusters whose CRD knows of no UDP: what it drops is written once."""
@@ -162,9 +164,10 @@ class GatewayPeersRoom(Controller[At]):
             if told is None or not uid or uid in seen:
                 continue
             services, offered = self._offers.between(node, other, shared), self._offers.between(other, node, shared)
-            if services or offered:
+            headless = self._headless.told(node, other, namespace, shared)
+            if services or offered or headless:
                 seen.add(uid)
-                found[name] = manifest(name, namespace, self._deps.cluster_uid, uid, told, services, offered)
+                found[name] = manifest(name, namespace, self._deps.cluster_uid, uid, told, services, offered, headless)
         return found, unknown
 
     def _is_known(self, node: str) -> bool:
@@ -195,7 +198,10 @@ class GatewayPeersRoom(Controller[At]):
         def changed(old: Object | None, new: Object | None) -> None:
             generations = {each.decode()["metadata"]["generation"] for each in (old, new) if each is not None}
             if old is None or new is None or len(generations) == 2:
-                self.queue.add((node, (new or old).namespace))  # type: ignore[union-attr]
+                namespace = (new or old).namespace  # type: ignore[union-attr]
+                self.queue.add((node, namespace))
+                if self._headless.changed(old, new):
+                    self._of(namespace)
 
         self._written[node] = informer
         informer.subscribe(changed)

@@ -4,7 +4,8 @@ Watches  GatewayPeers here, the slices of the gateways' Service, Services, and s
          shared Services once affinity asks for it.
 Writes   the status of GatewayPeers: which ports stand for their Services, conditions; EndpointSlices of the own
          gateways at these ports, ready where a gateway has said that it listens and that the peer answers it, and
-         affinity does not have callers stay in this cluster.
+         affinity does not have callers stay in this cluster; where that is asked for, a Service for each host of a
+         headless Service.
 Absent target: nothing here concerns any: this goes on while a source is away.
 """
 
@@ -18,12 +19,15 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.clusters.deps import Deps
+from agent.controllers.gateways.hosts import Hosts, HostServices
 from agent.controllers.gateways.ownfirst import OwnFirst
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
+from agent.model import hostservices
 from agent.model.abridged import abridged
 from agent.model.diff import merge_patch, same
-from agent.model.gatewaylink import CALLED, called, is_shared_by, locals_of, writer
+from agent.model.gatewayhosts import HEADLESS, every_local, locals_of_hosts, locals_of_services
+from agent.model.gatewaylink import CALLED, called, is_shared_by, writer
 from agent.model.gatewayslices import Full, Pod, allot, connected, slices
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 from agent.runtime.controller import Controller
@@ -53,6 +57,7 @@ class GatewaySlicesRoom(Controller[Key]):
         self._peers.subscribe(self._peer_changed)
         self._peers.store.index(_NAMESPACE, lambda peer: (peer.namespace,))
         self._services = deps.local.informer(SERVICES)
+        self._hosts = HostServices(deps, self._not_meant)
         own = f"{names.LABEL_SERVICE_NAME}={deps.settings.gateway_service}"
         self._own = deps.local.informer(ENDPOINT_SLICES, deps.home, labels=own)
         made = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
@@ -72,29 +77,44 @@ class GatewaySlicesRoom(Controller[Key]):
             self._over(key, set())
             for slice in self._slices(key):
                 await self._delete(slice)
+            await self._hosts.forget(key)
             return None
         pods = self._pods()
         most = max(map(len, pods.values()), default=0)
-        peer, problem = obj.decode(), ""
+        peer = obj.decode()
         services, left_out = self._usable(peer)
-        taken = self._taken(key)
-        peer["status"] = dict(peer.get("status") or {})
-        for protocol, field in CALLED.items():
-            try:
-                peer["status"][field] = allot(peer, taken, most, protocol)
-            except Full as full:
-                problem = str(full)
+        hosts = await self._hosts.make(peer)
+        problem = self._allot(key, peer, hosts, most)
         wanted = {
             each["metadata"]["name"]: each
             for family, found in pods.items()
-            for each in slices(peer, found, family, services)
+            for each in (
+                *slices(peer, found, family, services),
+                *hostservices.slices(peer, hosts.fronts, found, family, hosts.addresses),
+            )
         }
         every = [pod for found in pods.values() for pod in found]
-        again = await self._status(obj, peer, every, self._programmed(problem, left_out))
+        again = await self._status(obj, peer, every, self._programmed(problem, left_out, hosts.message))
         if (held := self._own_first.held_back(peer, wanted)) is None:
             return _UNKNOWN_SECONDS
         await self._make(key, held)
         return again
+
+    def _allot(self, key: Key, peer: Raw, hosts: Hosts, gateways: int) -> str:
+        """Put into the status which ports stand for what; returns why there are not enough of them."""
+        taken, problem, had = self._taken(key), "", locals_of_services(peer)
+        peer["status"] = dict(peer.get("status") or {})
+        for protocol, field in CALLED.items():
+            try:
+                peer["status"][field] = allot(peer, taken | locals_of_hosts(peer), gateways, protocol)
+            except Full as full:
+                problem = str(full)
+        try:
+            taken |= had | locals_of_services(peer)
+            peer["status"][HEADLESS] = hostservices.allot(peer, hosts.fronts, taken, gateways)
+        except Full as full:
+            problem = str(full)
+        return problem
 
     async def _status(self, obj: Object, peer: Raw, pods: list[Pod], programmed: Finding) -> float | None:
         """Write the status; returns when to look again for what gateway pods that are gone have said."""
@@ -103,7 +123,7 @@ class GatewaySlicesRoom(Controller[Key]):
         for type, found in ((PROGRAMMED, programmed), (CONNECTED, connected(peer, pods))):
             conditions = set_condition(conditions, type, found.status, found.reason, found.message, now)
         over, again = self._over(obj.key, set(status.get("gateways") or {}) - {pod.name for pod in pods})
-        told = {field: status.get(field) or None for field in CALLED.values()}
+        told = {field: status.get(field) or None for field in (*CALLED.values(), HEADLESS)}
         new = {**told, "services": told["services"] or [], "conditions": conditions}
         had = {field: (obj.decode().get("status") or {}).get(field) for field in new}
         if over or not same(had, new):
@@ -125,12 +145,12 @@ class GatewaySlicesRoom(Controller[Key]):
             (each for each in left.values() if each > 0), default=None
         )
 
-    def _programmed(self, problem: str, left_out: list[str]) -> Finding:
+    def _programmed(self, problem: str, left_out: list[str], of_hosts: str) -> Finding:
         if problem:
             return Finding("False", "NoPort", problem)
         if left_out:
             return Finding("False", "NoService", f"Services that cannot be called: {abridged(left_out, _SHOWN)}")
-        return Finding("True", PROGRAMMED)
+        return Finding("True", PROGRAMMED, of_hosts)
 
     def _usable(self, peer: Raw) -> tuple[set[str], list[str]]:
         """Services of the peer whose callers may be sent there, and why others may not."""
@@ -144,34 +164,39 @@ class GatewaySlicesRoom(Controller[Key]):
         return found, left_out
 
     def _flaw(self, peer: Raw, name: str) -> str:
+        if problem := self._not_meant(peer, name):
+            return problem
+        service = self._services.store.get((peer["metadata"]["namespace"], name))
+        spec = service.decode()["spec"] if service is not None else {}
+        if spec.get("clusterIP") == "None":
+            return "it has no cluster IP, for it is headless here and not there"
+        return "it has no cluster IP" if spec.get("type") == "ExternalName" else ""
+
+    def _not_meant(self, peer: Raw, name: str) -> str:
+        """Why a Service is none that a GatewayPeer is about, empty where it is one."""
         service = self._services.store.get((peer["metadata"]["namespace"], name))
         if service is None:
             return "there is none of that name"
         if not is_shared_by(service.labels, writer(peer), self._deps.cluster_uid):
             return "it is not shared by who has written this object"
-        spec = service.decode()["spec"]
-        if spec.get("clusterIP") == "None" or spec.get("type") == "ExternalName":
-            return "it has no cluster IP"
         return ""
 
     def _peer_changed(self, old: Object | None, new: Object | None) -> None:
         """Ports are free again only after a while: what gateway pods have said of them would count for others."""
-        had, has = ((each.decode() if each is not None else {}) for each in (old, new))
-        ports = [{port for found in locals_of(each).values() for port in found} for each in (had, has)]
+        ports = [every_local(each.decode()) if each is not None else set[int]() for each in (old, new)]
         self._freed.update(dict.fromkeys(ports[0] - ports[1], time.monotonic()))
 
     def _taken(self, but: Key) -> set[int]:
         """Local ports of all peers but one, and those that were free only just now."""
         self._freed = {port: at for port, at in self._freed.items() if at > time.monotonic() - GONE_SECONDS}
         own = self._peers.store.get(but)
-        kept = locals_of(own.decode()).values() if own is not None else ()
-        taken = self._freed.keys() - {port for found in kept for port in found}
+        taken = self._freed.keys() - (every_local(own.decode()) if own is not None else set())
         for obj in self._peers.store:
             if obj.key == but:
                 continue
             version, ports = self._ports.get(obj.key, ("", frozenset[int]()))
             if version != obj.version:
-                ports = frozenset(each for found in locals_of(obj.decode()).values() for each in found)
+                ports = frozenset(every_local(obj.decode()))
                 self._ports[obj.key] = (obj.version, ports)
             taken |= ports
         return taken

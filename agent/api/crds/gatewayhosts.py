@@ -1,0 +1,71 @@
+"""Fields of GatewayPeers that are about hosts of headless Services, as structural schemas."""
+
+from agent.api.crds.schema import Schema, fields, items, text, whole
+
+_ATOMIC = {"x-kubernetes-list-type": "atomic"}
+_PORT: Schema = whole("Number of a port of its pods.", minimum=1, maximum=65535)
+_HOST: Schema = text(
+    "What pods are called by, as their `hostname`; empty: all pods that have none.",
+    maxLength=63,
+    pattern="^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$",
+)
+_PORTS: Schema = items(
+    "Ports of its pods, which are those that callers use.",
+    fields("A port.", {"name": text("Its name.", maxLength=63), "port": _PORT}, required=["port"]),
+    minItems=1,
+    maxItems=100,
+    **_ATOMIC,
+)
+
+
+def fields_of_spec(service: Schema) -> dict[str, Schema]:
+    """:param service: schema of the name of a Service"""
+    ready = whole("How many of its pods are ready there.", minimum=0)
+    left = whole("How many hosts of the Service are not told of.", minimum=0)
+    return {
+        "headless": _hosts("Hosts of headless Services that are called there.", service, {"ready": ready}, left),
+        "offeredHeadless": _hosts("Hosts of headless Services of this cluster that it may call.", service, {}, None),
+    }
+
+
+def _hosts(what: str, service: Schema, more: dict[str, Schema], left: Schema | None) -> Schema:
+    host = fields("Pods that are called by one name.", {"name": _HOST, **more}, required=["name"])
+    entry = {
+        "name": service,
+        "ports": _PORTS,
+        "hosts": items("Hosts that have these ports.", host, minItems=1, maxItems=100, **_ATOMIC),
+        **({"leftOut": left} if left is not None else {}),
+    }
+    one = fields(
+        "Hosts of a Service that have the same ports.",
+        entry,
+        required=["name", "ports", "hosts"],
+    )
+    return items(what, one, **_ATOMIC)
+
+
+FIELDS_OF_STATUS: dict[str, Schema] = {
+    "headless": items(
+        "What stands for hosts of headless Services.",
+        fields(
+            "A host.",
+            {
+                "name": text("Name of the headless Service."),
+                "host": text("Name of the host; empty: all pods that have none."),
+                "ports": items(
+                    "Its ports.",
+                    fields(
+                        "A port.",
+                        {
+                            "port": _PORT,
+                            "locals": items("Ports of the own gateways that stand for it.", whole("A port.")),
+                        },
+                        required=["port"],
+                    ),
+                ),
+            },
+            required=["name", "host"],
+        ),
+        **_ATOMIC,
+    ),
+}

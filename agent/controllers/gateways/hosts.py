@@ -1,0 +1,128 @@
+"""Services that stand for hosts of headless Services in other clusters: made, kept and deleted for each GatewayPeer."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from agent.api.kinds import GATEWAY_PEERS, SERVICES
+from agent.clusters.deps import Deps
+from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound
+from agent.kube.store import Key, Object
+from agent.model.abridged import abridged
+from agent.model.diff import merge_patch
+from agent.model.gatewayhosts import HOSTS_LIMIT, SWITCH_ON, names_told, told
+from agent.model.hostservices import Front, fronts, manifest, ports_of
+
+Raw = dict[str, Any]
+
+_PEER = "gateway peer"
+_SHOWN = 5
+
+
+class Hosts(NamedTuple):
+    """What stands for the hosts of a peer."""
+
+    fronts: Sequence[Front] = ()
+    addresses: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """Their cluster IPs."""
+    left_out: Sequence[str] = ()
+    """What has none, and why."""
+
+    @property
+    def message(self) -> str:
+        """The same for people."""
+        return f"hosts of headless Services are left out: {abridged(self.left_out, _SHOWN)}" if self.left_out else ""
+
+
+class HostServices:
+    """Off unless asked for: then what GatewayPeers tell of headless Services changes nothing."""
+
+    def __init__(self, deps: Deps, flaw: Callable[[Raw, str], str]) -> None:
+        """:param flaw: why a Service is none that a GatewayPeer is about, empty where it is one"""
+        self._deps = deps
+        self._flaw = flaw
+        self._services = deps.local.informer(SERVICES)
+        self._services.store.index(_PEER, _peer_of)
+
+    async def make(self, peer: Raw) -> Hosts:
+        """Bring the Services of a peer's hosts in line."""
+        if not self._deps.settings.gateway_headless:
+            remedy = f"it is headless: {SWITCH_ON} where its callers are"
+            return Hosts(left_out=[f"{name} ({remedy})" for name in sorted(names_told(peer))])
+        flaws = {name: self._flaw_of(peer, name) for name in names_told(peer)}
+        left_out = [f"{name} ({problem})" for name, problem in sorted(flaws.items()) if problem]
+        for name, more in sorted({each.service: each.left_out for each in told(peer) if each.left_out}.items()):
+            left_out.append(f"{name} ({more} of its hosts: {HOSTS_LIMIT} are told of)")
+        wanted = fronts(peer, {name for name, problem in flaws.items() if not problem})
+        await self.keep(peer, {each.name for each in wanted})
+        made, addresses = list[Front](), dict[str, list[str]]()
+        for front in wanted:
+            try:
+                addresses[front.name] = await self._made(peer, front)
+                made.append(front)
+            except (Forbidden, Invalid, _InTheWay) as error:
+                left_out.append(f"{front.at[1] or front.at[0]} (Service {front.name} cannot be made: {error})")
+        return Hosts(made, addresses, left_out)
+
+    async def keep(self, peer: Raw, wanted: set[str]) -> None:
+        """Delete the Services of a peer's hosts but those of these names."""
+        metadata = peer["metadata"]
+        for obj in self._services.store.by_index(_PEER, f"{metadata['namespace']}/{metadata['name']}"):
+            if obj.name not in wanted or not _is_of(obj, metadata["uid"]):
+                await self._delete(obj)
+
+    async def forget(self, key: Key) -> None:
+        """Delete those of a peer that is no more, unless its owner's deletion does."""
+        if self._deps.settings.gateway_headless:
+            for obj in self._services.store.by_index(_PEER, "/".join(key)):
+                await self._delete(obj)
+
+    def _flaw_of(self, peer: Raw, name: str) -> str:
+        if problem := self._flaw(peer, name):
+            return problem
+        service = self._services.store.get((peer["metadata"]["namespace"], name))
+        is_headless = service is not None and service.decode()["spec"].get("clusterIP") == "None"
+        return "" if is_headless else "it is not headless here"
+
+    async def _made(self, peer: Raw, front: Front) -> list[str]:
+        """Cluster IPs of a host's Service."""
+        namespace, client = peer["metadata"]["namespace"], self._deps.local.client
+        obj = self._services.store.get((namespace, front.name))
+        if obj is None or obj.deleting or (_peer_of(obj) and not _is_of(obj, peer["metadata"]["uid"])):
+            try:
+                self._services.absorb(await client.create_raw(SERVICES, manifest(peer, front)))
+            except AlreadyExists as error:
+                raise _InTheWay("another one of that name is in the way: delete it") from error
+        elif not _peer_of(obj):
+            raise _InTheWay("another one of that name is in the way: delete it")
+        elif body := _changes(obj, front):
+            self._services.absorb(await client.patch_raw(SERVICES, front.name, body, namespace))
+        made = self._services.store.get((namespace, front.name))
+        return list(made.decode()["spec"].get("clusterIPs") or ()) if made is not None else []
+
+    async def _delete(self, obj: Object) -> None:
+        with contextlib.suppress(NotFound, Conflict, Forbidden):
+            await self._deps.local.client.delete(SERVICES, obj.name, obj.namespace, uid=obj.uid)
+
+
+class _InTheWay(KubeError):
+    """A Service of that name is there, and is not ours."""
+
+
+def _changes(obj: Object, front: Front) -> Raw:
+    """What makes a Service of ours what it should be."""
+    spec = obj.decode()["spec"]
+    had = {field: spec[field] for field in ("ports", "selector") if spec.get(field)}
+    return merge_patch({"spec": had}, {"spec": {"ports": ports_of(front)}})
+
+
+def _peer_of(obj: Object) -> list[str]:
+    """The GatewayPeer that a Service goes with, by its owner: labels may be anybody's."""
+    owner = obj.controller
+    return [f"{obj.namespace}/{owner.name}"] if owner is not None and owner.kind == GATEWAY_PEERS.name else []
+
+
+def _is_of(obj: Object, uid: str) -> bool:
+    """Whether it goes with this very GatewayPeer, and not with an earlier one of its name."""
+    return obj.controller is not None and obj.controller.uid == uid

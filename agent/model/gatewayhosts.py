@@ -1,0 +1,238 @@
+"""Hosts of headless Services by gateways: what a source tells of them in GatewayPeers, and what gateways read of that.
+
+A host is what pods of a headless Service are called by, the `hostname` of its endpoints, which each pod of a
+StatefulSet has for itself; the empty one stands for all endpoints without. Callers use the pods' own ports, which are
+told, and not those of the Service. All of it is in fields of its own: where the CRD is older there is none of it. Pure.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from agent.api.conditions import find_condition
+from agent.model import gatewaylink, hostport
+from agent.model.gatewaylink import are_shared_by, by_service, is_elsewhere, is_ready, step, writer
+from agent.model.gatewaypeer import Called, Gateway, Offered, Peer, Service
+from agent.model.servicelinks import PROGRAMMED, Finding
+
+Raw = dict[str, Any]
+Ports = tuple[tuple[str, int], ...]
+"""Names and numbers, each once."""
+At = tuple[str, str]
+"""A headless Service and a host of it."""
+
+HEADLESS, OFFERED = "headless", "offeredHeadless"
+"""Fields of a GatewayPeer's spec: what is called there, and what it may call here."""
+SWITCH_ON = "set --gateway-headless of the agent"
+UNTOLD = Finding(
+    "Unknown",
+    "Pending",
+    "its hosts have not been told yet; where that stays so, the CRD of GatewayPeers is older than this agent in one of"
+    " the clusters: upgrade the chart there",
+)
+HOSTS_LIMIT = 100
+"""Hosts of one Service that are told of."""
+
+
+class Host(NamedTuple):
+    """Pods that are called by one name."""
+
+    name: str
+    ready: int = 0
+    """How many of them are ready."""
+
+
+class Headless(NamedTuple):
+    """Hosts of a headless Service that have the same ports."""
+
+    service: str
+    ports: Ports
+    hosts: tuple[Host, ...]
+    left_out: int = 0
+    """How many hosts of the Service are not told of."""
+
+
+def hosts_of(
+    service: str, slices: Iterable[Mapping[str, Any]], away: Collection[str], ports: Collection[str]
+) -> list[Headless]:
+    """The hosts that a cluster has itself, by its own slices of a headless Service.
+
+    :param away: names of nodes that stand for other clusters
+    :param ports: names of the Service's ports that are told of
+    """
+    numbers, ready = defaultdict[str, set[tuple[int, str]]](set), defaultdict[str, set[str]](set)
+    for slice in slices:
+        told = [(number, name) for name, number in tcp_ports(slice) if name in ports]
+        for endpoint in slice.get("endpoints") or () if told else ():
+            if endpoint.get("nodeName") in away or is_elsewhere(endpoint):
+                continue
+            host = endpoint.get("hostname") or ""
+            pod = str((endpoint.get("targetRef") or {}).get("uid") or endpoint["addresses"][0])
+            numbers[host].update(told)
+            if is_ready(endpoint):
+                ready[host].add(pod)
+    names = sorted(numbers, key=_in_order)
+    found = defaultdict[Ports, list[Host]](list)
+    for name in names[:HOSTS_LIMIT]:
+        found[_once(numbers[name])].append(Host(name, len(ready[name])))
+    left = max(0, len(names) - HOSTS_LIMIT)
+    return [Headless(service, told_ports, tuple(hosts), left) for told_ports, hosts in sorted(found.items())]
+
+
+def tcp_ports(slice: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Names and numbers of the ports of an EndpointSlice at which pods take TCP."""
+    if slice["addressType"] == "FQDN":
+        return []
+    ports = (each for each in slice.get("ports") or () if each.get("port") and each.get("protocol", "TCP") == "TCP")
+    return [(each.get("name") or "", each["port"]) for each in ports]
+
+
+def _once(ports: Iterable[tuple[int, str]]) -> Ports:
+    """Every number and every name once: a Service cannot have two ports that agree in one of them."""
+    found = dict[int, str]()
+    for number, name in sorted(ports):
+        if name not in found.values():
+            found.setdefault(number, name)
+    return tuple((name, number) for number, name in found.items())
+
+
+def _in_order(host: str) -> tuple[str, int, str]:
+    """db-9 before db-10: of those that are too many, the last pods of a StatefulSet are left out."""
+    base, ordinal = re.fullmatch(r"(.*?)(\d{0,9})", host, re.DOTALL).groups()  # type: ignore[union-attr]
+    return base, int(ordinal or -1), host
+
+
+def written(field: str, found: Sequence[Headless]) -> Raw:
+    """The field of a GatewayPeer's spec that tells it; nothing where there is nothing to be told."""
+    return {field: [_written(each, field == HEADLESS) for each in found]} if found else {}
+
+
+def _written(each: Headless, called: bool) -> Raw:
+    hosts = [{"name": host.name, **({"ready": step(host.ready)} if called else {})} for host in each.hosts]
+    ports = [{"name": name, "port": port} for name, port in each.ports]
+    left = {"leftOut": each.left_out} if called and each.left_out else {}
+    return {"name": each.service, "ports": ports, "hosts": hosts, **left}
+
+
+def told(peer: Mapping[str, Any], field: str = HEADLESS) -> Iterator[Headless]:
+    """What a GatewayPeer tells, of each host and Service once and of no more hosts than are told of."""
+    seen = defaultdict[str, set[str]](set)
+    for each in peer["spec"].get(field) or ():
+        hosts, of_service = list[Host](), seen[each["name"]]
+        for host in each["hosts"]:
+            if host["name"] not in of_service and len(of_service) < HOSTS_LIMIT:
+                of_service.add(host["name"])
+                hosts.append(Host(host["name"], host.get("ready", 0)))
+        ports = _once((port["port"], port.get("name") or "") for port in each["ports"])
+        yield Headless(each["name"], ports, tuple(hosts), each.get("leftOut", 0))
+
+
+def names_told(peer: Mapping[str, Any], field: str = HEADLESS) -> set[str]:
+    """Headless Services that a GatewayPeer names."""
+    return {each["name"] for each in peer["spec"].get(field) or ()}
+
+
+def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, str, int], tuple[int, ...]]:
+    """Local ports that stand for ports of hosts, by Service, host and port."""
+    return {
+        (each["name"], each["host"], port["port"]): tuple(port.get("locals") or ())
+        for each in (peer.get("status") or {}).get(HEADLESS) or ()
+        for port in each.get("ports", ())
+    }
+
+
+def every_local(peer: Mapping[str, Any]) -> set[int]:
+    """Local ports that stand for anything of a peer."""
+    return locals_of_services(peer) | locals_of_hosts(peer)
+
+
+def locals_of_services(peer: Mapping[str, Any]) -> set[int]:
+    """Those that stand for Services."""
+    return {port for ports in gatewaylink.locals_of(peer).values() for port in ports}
+
+
+def locals_of_hosts(peer: Mapping[str, Any]) -> set[int]:
+    """Those that stand for hosts."""
+    return {port for ports in locals_of(peer).values() for port in ports}
+
+
+def lead_to(peer: Mapping[str, Any], service: str) -> bool:
+    """Whether a gateway has said that it listens for every host of a Service, and that the peer answers it."""
+    status = peer.get("status") or {}
+    programmed = find_condition(status.get("conditions"), PROGRAMMED) or {}
+    wanted = {
+        (service, host.name, port)
+        for each in told(peer)
+        if each.service == service
+        for host in each.hosts
+        for _, port in each.ports
+    }
+    ports = {at: found for at, found in locals_of(peer).items() if at in wanted and found}
+    if programmed.get("status") != "True" or not wanted or ports.keys() != wanted:
+        return False
+    every = {port for found in ports.values() for port in found}
+    says = (status.get("gateways") or {}).values()
+    return any(each.get("healthy") and every <= set(each.get("listens") or ()) for each in says)
+
+
+def unreached(peer: Mapping[str, Any], service: str) -> Finding | None:
+    """Why callers do not reach the hosts of a headless Service by a GatewayPeer, None where each has an address."""
+    wanted = {(service, host.name) for each in told(peer) if each.service == service for host in each.hosts}
+    status = peer.get("status") or {}
+    if not wanted:
+        return UNTOLD
+    if wanted <= {(each["name"], each["host"]) for each in status.get(HEADLESS) or ()}:
+        return None
+    said = (find_condition(status.get("conditions"), PROGRAMMED) or {}).get("message")
+    return Finding("False", "NoService", said or f"its hosts have no Services there: {SWITCH_ON} there")
+
+
+def with_hosts(gateway: Gateway, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:
+    """What the gateways of a cluster do, hosts of headless Services included."""
+    known = by_service(slices)
+    found = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in peers}
+    made, wanted = list[Peer](), dict[tuple[str, str, int, str], Service]()
+    for peer in gateway.peers:
+        raw = found[peer.namespace, peer.name]
+        offered = list[Offered]()
+        for each in told(raw, OFFERED):
+            own = known.get((peer.namespace, each.service), [])
+            if not are_shared_by(own, writer(raw), gateway.cluster):
+                continue
+            for host in each.hosts:
+                for _, port in each.ports:
+                    offered.append(Offered(each.service, port, host=host.name))
+                    at = (peer.namespace, each.service, port, host.name)
+                    wanted.setdefault(at, Service(*at[:3], _endpoints(own, port, host.name), host=host.name))
+        made.append(replace(peer, services=(*peer.services, *_called(raw)), offered=(*peer.offered, *offered)))
+    more = tuple(wanted[each] for each in sorted(wanted))
+    return replace(gateway, peers=tuple(made), services=(*gateway.services, *more))
+
+
+def _called(peer: Mapping[str, Any]) -> list[Called]:
+    locals_ = locals_of(peer)
+    return [
+        Called(each.service, port, ports, host=host.name)
+        for each in told(peer)
+        for host in each.hosts
+        for _, port in each.ports
+        if (ports := locals_.get((each.service, host.name, port), ()))
+    ]
+
+
+def _endpoints(slices: Iterable[Mapping[str, Any]], port: int, host: str) -> tuple[str, ...]:
+    """Ready endpoints of a host on nodes of this cluster."""
+    return tuple(
+        sorted(
+            {
+                hostport.join(endpoint["addresses"][0], port)
+                for each in slices
+                if any(number == port for _, number in tcp_ports(each))
+                for endpoint in each.get("endpoints") or ()
+                if (endpoint.get("hostname") or "") == host and is_ready(endpoint) and not is_elsewhere(endpoint)
+            }
+        )
+    )
