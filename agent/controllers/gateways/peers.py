@@ -61,7 +61,6 @@ class GatewayPeersRoom(Controller[At]):
         self._headless = HeadlessOffers(self._sharing, self._offers, self._written)
         self._refused: set[At] = set()
         self._dropped = DroppedFields()
-        """Clusters whose CRD knows of no UDP: what it drops is written once."""
         self._mine = names.children_of(deps.cluster_uid)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self.watch(self._summaries, lambda summary: ())
