@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, PODS, SERVICES
 from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, SHORT_PREFIX, SUMMARY_NAME
-from agent.api.names.links import BY_GATEWAY, GATEWAY_SLICE_MANAGER, LABEL_HEADLESS_OF
+from agent.api.names.links import AFFINITY, BY_GATEWAY, GATEWAY_SLICE_MANAGER, LABEL_HEADLESS_OF
 from agent.model import gatewaytold, hostport
 from agent.model.gatewaypeer import server_name
 from agent.sandbox.gateways import GatewayPod
@@ -233,6 +233,45 @@ async def test_pods_of_a_statefulset_in_the_other_cluster_are_called_by_their_ho
 
     await fleet.until("no Service is left of any host", nothing, about=place, seconds=realnodes.PATIENCE_SECONDS)
     await fleet.source.delete(SERVICES, "db", place)
+
+
+async def test_callers_stay_in_a_cluster_that_has_pods_of_its_own_where_affinity_is_local(
+    fleet: Fleet, place: str
+) -> None:
+    async def prefer(affinity: str | None) -> None:
+        annotations = {SHORT_PREFIX + AFFINITY: affinity}
+        await fleet.source.patch(SERVICES, "both", {"metadata": {"annotations": annotations}}, place)
+
+    async def answers(seconds: float = 10) -> set[str]:
+        await passed(SETTLE_SECONDS)
+        async with asking(fleet, place, "both") as asked:
+            await passed(seconds)
+        asked.none_failed(seconds)
+        return realnodes.answers(asked)
+
+    async def scale(replicas: int, gateways: int) -> None:
+        await fleet.source.patch(DEPLOYMENTS, "both", {"spec": {"replicas": replicas}}, place)
+        await led(fleet, "cd", place, "both", gateways)
+
+    assert await answers() == set(CLUSTERS)
+    await prefer("local")
+    for cluster in CLUSTERS:
+        await led(fleet, cluster, place, "both", 0)
+    assert await answers() == {"cd"}
+    async with asking(fleet, place, "both") as asked:
+        ended = time.time()
+        await scale(0, 2)
+        noticed = time.time() - ended
+        assert await answers() == {"us"}
+        await scale(1, 0)
+        assert await answers() == {"cd"}
+    failed = realnodes.failed_since(asked, ended)
+    print(f"no pod of its own any more: {len(failed)} requests failed in {noticed:.1f} s: {failed}")
+    assert max(failed, default=0) < noticed + SETTLE_SECONDS, "requests fail after callers are led elsewhere"
+    await prefer(None)
+    for cluster in CLUSTERS:
+        await led(fleet, cluster, place, "both", 2)
+    assert await answers() == set(CLUSTERS)
 
 
 async def refused(fleet: Fleet) -> Counter[str]:
