@@ -50,7 +50,7 @@ def resources(gateway: Gateway, place: Place) -> Resources:
             found = endpoints.get((peer.namespace, each.name, each.port, each.protocol))
             if found is None:
                 continue
-            name = server_name(peer.namespace, each.name, each.port, peer.uid, gateway.cluster, each.protocol)
+            name = server_name(peer.namespace, each.name, each.port, peer.uid, gateway.cluster, protocol=each.protocol)
             if each.protocol == TCP:
                 clusters.append(static_cluster(name, found))
             else:

@@ -121,7 +121,7 @@ def _endpoints(resources: Resources, cluster: str) -> set[str]:
 
 def peers_cluster(peer: Peer, called: Called, own: str, place: Place) -> Raw:
     """A peer's gateways, called for a port of a Service: a server name belongs to a cluster, and not to a session."""
-    name = server_name(peer.namespace, called.name, called.port, own, peer.uid, UDP)
+    name = server_name(peer.namespace, called.name, called.port, own, peer.uid, protocol=UDP)
     check = {"http_health_check": {"path": _HEALTH_PATH, "host": name, "codec_client_type": "HTTP2"}}
     made = peer_cluster(name_of(peer, called), peer, place, name, check, ["h2"])
     made["circuit_breakers"]["thresholds"][0] |= {"max_connections": SESSIONS, "max_requests": SESSIONS}

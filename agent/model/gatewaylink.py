@@ -164,10 +164,10 @@ def document(own: str, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapp
             if not all(is_shared_by(_labels(each), writer(peer), own) for each in own_slices):
                 continue
             for port in service["ports"]:
-                offered.append(Offered(service["name"], port["port"], protocol))
+                offered.append(Offered(service["name"], port["port"], protocol=protocol))
                 at = (namespace, service["name"], port["port"])
                 endpoints = _endpoints(own_slices, port.get("name") or "", protocol)
-                wanted.setdefault((*at, protocol), Service(*at, endpoints, protocol))
+                wanted.setdefault((*at, protocol), Service(*at, endpoints, protocol=protocol))
         found.append(_peer(peer, tuple(offered)))
     return Gateway(own, tuple(found), tuple(wanted[each] for each in sorted(wanted)))
 
@@ -181,7 +181,7 @@ def _offered(peer: Mapping[str, Any]) -> Iterator[tuple[Protocol, Mapping[str, A
 def _peer(peer: Mapping[str, Any], offered: tuple[Offered, ...]) -> Peer:
     metadata, spec, locals_ = peer["metadata"], peer["spec"], locals_of(peer)
     services = (
-        Called(each["name"], port["port"], locals_.get((each["name"], port["port"], protocol), ()), protocol)
+        Called(each["name"], port["port"], locals_.get((each["name"], port["port"], protocol), ()), protocol=protocol)
         for protocol, each in called(peer)
         for port in each["ports"]
     )

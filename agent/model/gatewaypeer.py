@@ -198,7 +198,7 @@ def callers_suffix(namespace: str, uid: str, own: str) -> str:
     return f"{caller(namespace, uid)}.{_digest(own)}.{SUFFIX}"
 
 
-def server_name(namespace: str, service: str, port: int, uid: str, own: str, protocol: Protocol = TCP) -> str:
+def server_name(namespace: str, service: str, port: int, uid: str, own: str, *, protocol: Protocol = TCP) -> str:
     """The server name by which the cluster `uid` calls a port of a Service of the cluster `own`."""
     what = f"{namespace}/{service}/{port}" + ("" if protocol == TCP else f"/{protocol}")
     return f"{_digest(what)}.{callers_suffix(namespace, uid, own)}"

@@ -63,11 +63,11 @@ async def datagrams(first: str, progress: Progress) -> Datagrams:
 
 def _link(a: GatewayPod, b: GatewayPod, server: Address) -> None:
     """`a` calls a UDP port of a Service of `b`."""
-    called, offered = (Called(_NAME, _PORT, (FIRST_PORT,), UDP),), (Offered(_NAME, _PORT, UDP),)
+    called, offered = (Called(_NAME, _PORT, (FIRST_PORT,), protocol=UDP),), (Offered(_NAME, _PORT, protocol=UDP),)
     a.tell([Peer("b", _SPACE, b.uid, b.ca, (b.at,), called)])
     b.tell(
         [Peer("a", _SPACE, a.uid, a.ca, (a.at,), (), offered)],
-        [Service(_SPACE, _NAME, _PORT, (f"{server[0]}:{server[1]}",), UDP)],
+        [Service(_SPACE, _NAME, _PORT, (f"{server[0]}:{server[1]}",), protocol=UDP)],
     )
 
 

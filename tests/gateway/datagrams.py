@@ -21,13 +21,15 @@ Address = tuple[str, int]
 
 def peer(of: GatewayPod, *, calls: bool = False, offered: bool = False, ca: str = "") -> Peer:
     """A gateway as its peers are told of it."""
-    called = (Called(DNS, NUMBER, (LOCAL,), UDP),) if calls else ()
-    return Peer(of.uid, SPACE, of.uid, ca or of.ca, (of.at,), called, (Offered(DNS, NUMBER, UDP),) if offered else ())
+    called = (Called(DNS, NUMBER, (LOCAL,), protocol=UDP),) if calls else ()
+    return Peer(
+        of.uid, SPACE, of.uid, ca or of.ca, (of.at,), called, (Offered(DNS, NUMBER, protocol=UDP),) if offered else ()
+    )
 
 
 def dns(*endpoints: str) -> Service:
     """The UDP port of the Service `dns` with ready endpoints."""
-    return Service(SPACE, DNS, NUMBER, endpoints, UDP)
+    return Service(SPACE, DNS, NUMBER, endpoints, protocol=UDP)
 
 
 @dataclass

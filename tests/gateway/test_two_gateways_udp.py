@@ -39,7 +39,7 @@ class Pairs:
         self.b.tell([peer(self.a, offered=True)], [dns(*(each.at for each in pods or (self.pod,)))])
 
     def name(self, service: str = DNS) -> str:
-        return server_name(SPACE, service, NUMBER, self.a.uid, self.b.uid, UDP)
+        return server_name(SPACE, service, NUMBER, self.a.uid, self.b.uid, protocol=UDP)
 
     async def answers(self, wanted: bytes = b"") -> bool:
         """Whether a new client is answered, by a pod of this name."""
@@ -128,8 +128,8 @@ async def test_more_clients_than_a_connection_has_streams_for_are_answered(pair:
 async def test_one_number_is_one_port_for_tcp_and_another_for_udp(pair: Pairs) -> None:
     async with serving(echo, pair.b.address) as at:
         mine, theirs = peer(pair.b, calls=True), peer(pair.a, offered=True)
-        called = (*mine.services, Called(DNS, NUMBER, (TCP_LOCAL,), TCP))
-        offered = (*theirs.offered, Offered(DNS, NUMBER, TCP))
+        called = (*mine.services, Called(DNS, NUMBER, (TCP_LOCAL,), protocol=TCP))
+        offered = (*theirs.offered, Offered(DNS, NUMBER, protocol=TCP))
         pair.a.tell([msgspec.structs.replace(mine, services=called)])
         pair.b.tell(
             [msgspec.structs.replace(theirs, offered=offered)],
@@ -142,7 +142,7 @@ async def test_one_number_is_one_port_for_tcp_and_another_for_udp(pair: Pairs) -
 
 async def test_what_is_not_linked_is_refused_and_counted(pair: Pairs) -> None:
     before = pair.counted("NotLinked")
-    another = (Called("another", NUMBER, (LOCAL + 2,), UDP),)
+    another = (Called("another", NUMBER, (LOCAL + 2,), protocol=UDP),)
     pair.a.tell([msgspec.structs.replace(peer(pair.b), services=another)])
 
     async def refused() -> bool:
@@ -183,7 +183,7 @@ async def test_where_tcp_is_linked_the_same_port_of_its_pods_is_not_reached_by_u
     offered = lab.peer(pair.a, offered=True)
     pair.b.tell([offered], [lab.web(pair.pod.at)])
     name, shown = server_name(SPACE, lab.WEB, 80, pair.a.uid, pair.b.uid), pair.a.issue()
-    udp = server_name(SPACE, lab.WEB, 80, pair.a.uid, pair.b.uid, UDP)
+    udp = server_name(SPACE, lab.WEB, 80, pair.a.uid, pair.b.uid, protocol=UDP)
     await until(lambda: _is(pair.answers(), False), what="the old link is gone")
     for each in (name, udp):
         assert not await is_taken(pair.b, each, shown, REQUESTS["CONNECT-UDP"])
@@ -214,7 +214,7 @@ async def test_a_peer_whose_ca_is_not_trusted_is_not_answered(pair: Pairs) -> No
 async def test_another_peer_does_not_reach_what_only_one_may(pair: Pairs) -> None:
     third = GatewayPod("uid-c", address())
     pair.b.tell([peer(pair.a, offered=True), peer(third)], [dns(pair.pod.at)])
-    its_own = server_name(SPACE, DNS, NUMBER, third.uid, pair.b.uid, UDP)
+    its_own = server_name(SPACE, DNS, NUMBER, third.uid, pair.b.uid, protocol=UDP)
     mine = health_name(SPACE, third.uid, pair.b.uid)
     await until(lambda: _is(dial(pair.b, mine, third.issue()), b"healt"), what="the third is a peer")
     before = pair.counted("NotLinked")
@@ -254,9 +254,9 @@ async def test_sessions_go_on_while_other_links_and_pods_come_and_links_go(pair:
     async with caller(pair.a.address) as client, pod(pair.b.address, b"second ") as second:
         said = b"the same session"
         assert await client.ask(said) == said
-        more, other = peer(pair.a, offered=True), Offered("other", NUMBER, UDP)
+        more, other = peer(pair.a, offered=True), Offered("other", NUMBER, protocol=UDP)
         both = msgspec.structs.replace(more, offered=(*more.offered, other))
-        endpoints = dns(pair.pod.at, second.at), Service(SPACE, "other", NUMBER, (pair.pod.at,), UDP)
+        endpoints = dns(pair.pod.at, second.at), Service(SPACE, "other", NUMBER, (pair.pod.at,), protocol=UDP)
         pair.b.tell([both], endpoints)
         name, shown = pair.name("other"), pair.a.issue()
         await until(lambda: is_taken(pair.b, name, shown, REQUESTS["CONNECT-UDP"]), what="the new link works")

@@ -27,13 +27,13 @@ def peer(
     name: str, calls: int = 0, offers: int = 0, protocol: Protocol = TCP, *, address: str = "203.0.113.1:15443"
 ) -> Peer:
     first = 20000 + 100 * ord(name[0])
-    called = tuple(Called(f"their-{n}", 80, (first + n,), protocol) for n in range(calls))
-    offered = tuple(Offered(f"own-{n}", 80, protocol) for n in range(offers))
+    called = tuple(Called(f"their-{n}", 80, (first + n,), protocol=protocol) for n in range(calls))
+    offered = tuple(Offered(f"own-{n}", 80, protocol=protocol) for n in range(offers))
     return Peer(name, "shop", f"uid-{name}", f"CA {name}", (address,) if address else (), called, offered)
 
 
 SERVICES = tuple(
-    Service("shop", f"own-{n}", 80, (f"10.0.0.{n + 1}:8080",), each) for n in range(3) for each in (TCP, UDP)
+    Service("shop", f"own-{n}", 80, (f"10.0.0.{n + 1}:8080",), protocol=each) for n in range(3) for each in (TCP, UDP)
 )
 
 

@@ -13,15 +13,15 @@ Raw = dict[str, Any]
 
 PLACE = Place("/run/gateway", 15443)
 ONE, TWO, THREE = "10.0.0.1:5353", "10.0.0.2:5353", "10.0.0.3:5353"
-NAME = server_name("shop", "dns", 53, "uid-a", "uid-here", UDP)
+NAME = server_name("shop", "dns", 53, "uid-a", "uid-here", protocol=UDP)
 
 
 def resources(*endpoints: str, services: bool = True, protocols: tuple[Protocol, ...] = (UDP,)) -> Resources:
     """The Service `dns` is called in the cluster `a`, and offered to it."""
-    called = tuple(Called("dns", 53, (20000 + n,), each) for n, each in enumerate(protocols))
-    offered = tuple(Offered("dns", 53, each) for each in protocols)
+    called = tuple(Called("dns", 53, (20000 + n,), protocol=each) for n, each in enumerate(protocols))
+    offered = tuple(Offered("dns", 53, protocol=each) for each in protocols)
     peer = Peer("a", "shop", "uid-a", "CA a", ("203.0.113.1:15443",), called, offered)
-    own = tuple(Service("shop", "dns", 53, endpoints, each) for each in protocols)
+    own = tuple(Service("shop", "dns", 53, endpoints, protocol=each) for each in protocols)
     return envoy.resources(Gateway("uid-here", (peer,), own if services else ()), PLACE)
 
 
@@ -77,16 +77,16 @@ def test_one_number_is_a_port_of_tcp_and_another_of_udp() -> None:
 def test_a_port_that_is_called_has_a_cluster_of_the_peer_with_its_own_server_name() -> None:
     cluster = resources(ONE).clusters["udp/shop/a/dns/53"]
     tls = cluster["transport_socket"]["typed_config"]
-    assert tls["sni"] == server_name("shop", "dns", 53, "uid-here", "uid-a", UDP)
+    assert tls["sni"] == server_name("shop", "dns", 53, "uid-here", "uid-a", protocol=UDP)
     assert tls["common_tls_context"]["validation_context"]["trusted_ca"] == {"inline_string": "CA a"}
     (limits,) = cluster["circuit_breakers"]["thresholds"]
     assert limits["max_connections"] == limits["max_requests"] == envoyudp.SESSIONS
 
 
 def test_a_port_that_is_offered_twice_has_one_chain() -> None:
-    offered = (Offered("dns", 53, UDP), Offered("dns", 53, UDP))
+    offered = (Offered("dns", 53, protocol=UDP), Offered("dns", 53, protocol=UDP))
     peer = Peer("a", "shop", "uid-a", "CA a", (), (), offered)
-    own = (Service("shop", "dns", 53, (ONE,), UDP),)
+    own = (Service("shop", "dns", 53, (ONE,), protocol=UDP),)
     found = envoy.resources(Gateway("uid-here", (peer,), own), PLACE)
     assert [each["name"] for each in found.listeners["gateway"]["filter_chains"]] == ["shop/a", "shop/a/dns/53/udp"]
 

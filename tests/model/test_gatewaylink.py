@@ -94,14 +94,14 @@ def test_a_gateway_calls_udp_ports_at_local_ports_of_their_own() -> None:
     given = peer(services=[Shared("dns", DNS, 1, DNS)], status=status)
     assert locals_of(given) == {("dns", 53, TCP): (20000,), ("dns", 53, UDP): (20001,)}
     (found,) = document(OWN, [given], []).peers
-    assert found.services == (Called("dns", 53, (20000,)), Called("dns", 53, (20001,), UDP))
+    assert found.services == (Called("dns", 53, (20000,)), Called("dns", 53, (20001,), protocol=UDP))
 
 
 def test_offered_udp_ports_have_the_endpoints_of_theirs() -> None:
     ports = [{"name": "dns", "port": 5353, "protocol": "UDP"}, {"name": "dns-tcp", "port": 5300}]
     offered = [Shared("web", (("dns-tcp", 53),), 0, DNS)]
     found = document(OWN, [peer(offered=offered)], [slice(ports=ports)])
-    assert found.peers[0].offered == (Offered("web", 53), Offered("web", 53, UDP))
+    assert found.peers[0].offered == (Offered("web", 53), Offered("web", 53, protocol=UDP))
     assert {(each.protocol, each.endpoints) for each in found.services} == {
         (TCP, ("10.1.0.5:5300",)),
         (UDP, ("10.1.0.5:5353",)),
