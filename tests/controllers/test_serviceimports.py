@@ -200,6 +200,27 @@ async def test_slices_say_which_service_they_are_of_and_from_where(hello: Export
         await hello.slices(client)
 
 
+async def test_a_port_that_lost_a_conflict_has_no_callers(hello: Exported, pair: Pair) -> None:
+    """They call the port of the oldest export: behind that of another number is something else."""
+    await hello.deploy(pair.there, ports=[{**PORTS[0], "targetPort": 9090}])
+    await hello.run(pair.there)
+    await hello.export(pair.there)
+    for client in hello.clients:
+        await hello.slices(client, "eu")
+    await asyncio.sleep(1.1)
+    more = {"name": "more", "port": 44, "targetPort": 8081}
+    await hello.deploy(pair.here, ports=[{**PORTS[0], "port": 43, "targetPort": 8080}, more])
+    await hello.run(pair.here)
+    await hello.export(pair.here)
+    await hello.told(pair.here, "Conflict", "True", "PortConflict")
+    for client in hello.clients:
+        found = {
+            each["metadata"]["labels"][mcs.LABEL_SOURCE_CLUSTER]: [port["port"] for port in each["ports"]]
+            for each in await hello.slices(client, "eu", "here")
+        }
+        assert found == {"eu": [9090], "here": [8081]}
+
+
 async def test_what_is_not_exported_is_nowhere_and_what_is_missing_is_told(hello: Exported, pair: Pair) -> None:
     await hello.export(pair.there)
     assert "create it" in await hello.told(pair.there, "Valid", "False", "NoService")

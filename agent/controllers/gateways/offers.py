@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agent.api.names.links import BY_GATEWAY
+from agent.api.names.mcs import LABEL_DERIVED
 from agent.drivers.driver import BY_ADDRESSES
 from agent.drivers.handover import Handover, HandoverStage, Route, follows, has_mirrors, lists_service
 from agent.drivers.sharing import Sharing
@@ -12,6 +13,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key
 from agent.model.endpoints import count_ready
 from agent.model.gatewaylink import Shared
+from agent.model.serviceimports import ports_exported
 
 
 class Offered(NamedTuple):
@@ -56,8 +58,16 @@ class Offers:
             rule = self._sharing.rule(key)
             allowed = rule.ports(there, here) if rule.allows(there, here) else ()
             if some := tuple(each for each in ports if allowed is None or each[1] in allowed):
-                found.append(Shared(key[1], some, count))
-        return found
+                found.append(self._exported(source, key, Shared(key[1], some, count)))
+        return [each for each in found if each.ports]
+
+    def _exported(self, source: str, key: Key, shared: Shared) -> Shared:
+        """A Service without those ports at which the other cluster has nothing: callers would find nobody there."""
+        service = self._sharing.services.store.get(key)
+        if service is None or LABEL_DERIVED not in service.labels:
+            return shared
+        exported = ports_exported(service.decode(), source)
+        return shared._replace(ports=tuple(each for each in shared.ports if exported is None or each[0] in exported))
 
     def _told_ready(self, route: Route) -> int | None:
         """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""
