@@ -103,6 +103,7 @@ async def test_ports_of_two_clusters_are_united(hello: Exported, pair: Pair) -> 
     want = ports({"spec": {"ports": [*PORTS, sctp]}})
     for client in hello.clients:
         await hello.imported(client, lambda found: ports(found) == want)
+        await hello.told(client, "Conflict", "True", "PortConflict")
 
 
 @pytest.mark.parametrize(
