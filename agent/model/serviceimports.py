@@ -36,7 +36,7 @@ class _There(msgspec.Struct, rename="camel", omit_defaults=True):
     cluster: str
     selector: dict[str, str] = msgspec.field(default_factory=lambda: dict(NOBODY))
     target_ports: dict[str, int | str] = {}
-    """By the name of a port."""
+    """By the name of a port, of those that it exports as they are imported."""
 
 
 def derived(key: tuple[str, str], merged: Merged, here: Export | None, there: Mapping[str, Export]) -> Raw:
@@ -47,14 +47,14 @@ def derived(key: tuple[str, str], merged: Merged, here: Export | None, there: Ma
     :param there: those of others, by virtual node
     """
     labels = {mcs.LABEL_DERIVED: key[1], names.LABEL_GLOBAL: "true"}
-    told = {node: _there(export) for node, export in sorted(there.items())}
+    told = {node: _there(export, merged) for node, export in sorted(there.items())}
     spec: Raw = {**merged.spec, "type": "ClusterIP", "ports": merged.ports}
     if merged.type == HEADLESS:
         spec["clusterIP"] = "None"
     spec["ipFamilyPolicy"] = "PreferDualStack" if len(merged.families) == _DUAL else "SingleStack"
     if here is not None:
         labels |= {mcs.LABEL_MCS_SERVICE: key[1], mcs.LABEL_SOURCE_CLUSTER: here.cluster}
-    own = _there(here) if here is not None else _There("")
+    own = _there(here, merged) if here is not None else _There("")
     spec |= {"selector": own.selector, "ports": _with_targets(merged.ports, own)}
     made = {
         "apiVersion": SERVICES.api_version,
@@ -66,10 +66,17 @@ def derived(key: tuple[str, str], merged: Merged, here: Export | None, there: Ma
     return marked(made, {names.ANNOTATION_GLOBAL: "true", mcs.ANNOTATION_EXPORTED_IN: exported})
 
 
-def _there(export: Export) -> _There:
+def _there(export: Export, merged: Merged) -> _There:
+    """A port that differs from the imported one of its name, as in a conflict, is none of those that callers call."""
     assert export.service is not None
-    ports = {each.get("name") or "": each.get("targetPort") or each["port"] for each in export.service["spec"]["ports"]}
+    imported = set(map(_number, merged.ports))
+    exported = [each for each in export.service["spec"]["ports"] if _number(each) in imported]
+    ports = {each.get("name") or "": each.get("targetPort") or each["port"] for each in exported}
     return _There(export.cluster, selector(export.service), ports)
+
+
+def _number(port: Mapping[str, Any]) -> tuple[str, str, int]:
+    return (port.get("name") or "", port.get("protocol") or "TCP", port["port"])
 
 
 def _with_targets(ports: list[Raw], exported: _There) -> list[Raw]:
@@ -84,6 +91,18 @@ def exporting(service: Mapping[str, Any]) -> dict[str, _There]:
         return msgspec.json.decode(text, type=dict[str, _There])
     except msgspec.DecodeError:
         return {}
+
+
+def ports_exported(service: Mapping[str, Any], node: str) -> set[str] | None:
+    """Names of the ports of a shared Service that a cluster has endpoints for; None for all, as of any not derived.
+
+    :param node: its virtual node, empty for this cluster
+    """
+    if mcs.LABEL_DERIVED not in (service["metadata"].get("labels") or {}):
+        return None
+    if node:
+        return set(exporting(service).get(node, _There("")).target_ports)
+    return {each.get("name") or "" for each in service["spec"]["ports"] if each.get("targetPort") != NO_SUCH_PORT}
 
 
 def seen_from(service: Raw, node: str) -> Raw:

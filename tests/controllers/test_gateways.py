@@ -489,3 +489,32 @@ async def test_what_a_cluster_exports_is_called_through_both_gateways(joined: Pa
         for client in hello.clients:
             await hello.gone(client)
         await until(lambda: _refused(mine, local), what="its port is closed")
+
+
+async def test_gateways_lead_to_the_ports_that_a_cluster_exports_and_to_no_others(joined: Pair, tmp_path: Path) -> None:
+    """Nobody would answer at others, also where a port of that name has another number in that cluster."""
+    pair, hello = joined, Exported(joined)
+    async with served(hello.clients, await published(tmp_path)), contextlib.AsyncExitStack() as stack:
+        await rooms(stack, pair, address(), address(), ServiceImportsRoom, mcs=True, discovery_interval=1.0)
+        await hello.deploy(pair.there, ports=[{"name": "tcp", "port": 42}])
+        await hello.export(pair.there)
+        await hello.imported(pair.here)
+        # API servers tell the age of objects in seconds.
+        await asyncio.sleep(1.1)
+        await hello.deploy(pair.here, ports=[{"name": "tcp", "port": 43}, {"name": "more", "port": 44}])
+        await hello.export(pair.here)
+
+        async def told() -> bool:
+            found = [each for client in hello.clients for each in await client.list(GATEWAY_PEERS, pair.namespace)]
+            last[:] = [[_numbers(peer["spec"][field]) for field in ("services", "offered")] for peer in found]
+            return last == [[[42], [44]], [[44], [42]]]
+
+        last: list[Any] = []
+        try:
+            await until(told)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {last}") from None
+
+
+def _numbers(services: list[Raw]) -> list[int]:
+    return [port["port"] for service in services for port in service["ports"]]

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from agent.api import names
 from agent.api.conditions import is_true
-from agent.api.kinds import CHAPERONS, EVENTS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, TARGETS, Kind
+from agent.api.kinds import CHAPERONS, EVENTS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, SOURCES, TARGETS, Kind
 from agent.api.names import mcs
 from agent.api.roles import EVERYTHING, FEATURES, rules
 from agent.kube.client import Client
@@ -21,8 +21,9 @@ from agent.kube.config import load
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
 from tests.controllers.limited import limited
-from tests.controllers.mcsapi import NAME, PORTS, Exported, implemented, published, served
+from tests.controllers.mcsapi import NAME, PORTS, ROOMS, SETTINGS, Exported, implemented, published, served
 from tests.controllers.pair import Pair
+from tests.controllers.rooms import running
 from tests.controllers.targets import target
 from tests.waiting import until
 
@@ -103,6 +104,7 @@ async def test_ports_of_two_clusters_are_united(hello: Exported, pair: Pair) -> 
     want = ports({"spec": {"ports": [*PORTS, sctp]}})
     for client in hello.clients:
         await hello.imported(client, lambda found: ports(found) == want)
+        await hello.told(client, "Conflict", "True", "PortConflict")
 
 
 @pytest.mark.parametrize(
@@ -200,6 +202,27 @@ async def test_slices_say_which_service_they_are_of_and_from_where(hello: Export
         await hello.slices(client)
 
 
+async def test_a_port_that_lost_a_conflict_has_no_callers(hello: Exported, pair: Pair) -> None:
+    """They call the port of the oldest export: behind that of another number is something else."""
+    await hello.deploy(pair.there, ports=[{**PORTS[0], "targetPort": 9090}])
+    await hello.run(pair.there)
+    await hello.export(pair.there)
+    for client in hello.clients:
+        await hello.slices(client, "eu")
+    await asyncio.sleep(1.1)
+    more = {"name": "more", "port": 44, "targetPort": 8081}
+    await hello.deploy(pair.here, ports=[{**PORTS[0], "port": 43, "targetPort": 8080}, more])
+    await hello.run(pair.here)
+    await hello.export(pair.here)
+    await hello.told(pair.here, "Conflict", "True", "PortConflict")
+    for client in hello.clients:
+        found = {
+            each["metadata"]["labels"][mcs.LABEL_SOURCE_CLUSTER]: [port["port"] for port in each["ports"]]
+            for each in await hello.slices(client, "eu", "here")
+        }
+        assert found == {"eu": [9090], "here": [8081]}
+
+
 async def test_what_is_not_exported_is_nowhere_and_what_is_missing_is_told(hello: Exported, pair: Pair) -> None:
     await hello.export(pair.there)
     assert "create it" in await hello.told(pair.there, "Valid", "False", "NoService")
@@ -253,6 +276,25 @@ async def test_a_cluster_that_two_targets_lead_to_exports_once(hello: Exported, 
             await hello.gone(client)
     finally:
         await pair.here.delete(TARGETS, "us", pair.namespace)
+
+
+async def test_a_cluster_that_is_but_a_target_leaves_it_to_its_source(kinds: None, pair: Pair) -> None:
+    """Two agents with this flag would be in each other's way."""
+    hello, asks = Exported(pair), {"spec": {"userName": "somebody", "allow": ["services", "mcs"]}}
+    head = {"apiVersion": SOURCES.api_version, "kind": SOURCES.name, "metadata": {"name": "cd"}}
+    await pair.here.create(SOURCES, {**head, **asks}, pair.namespace)
+    async with running(pair.clusters[0], *ROOMS, **SETTINGS):
+        await hello.deploy(pair.here)
+        await hello.export(pair.here)
+        await asyncio.sleep(NO_LONGER)
+        assert not await hello.is_imported(pair.here)
+        assert "status" not in await pair.here.get(SERVICE_EXPORTS, NAME, pair.namespace)
+        # One that may not do so leaves it to this one.
+        await pair.here.patch(SOURCES, "cd", {"spec": {"allow": ["services"]}}, pair.namespace)
+        await hello.imported(pair.here)
+        await hello.unexport(pair.here)
+        await hello.gone(pair.here)
+    await pair.here.delete(SOURCES, "cd", pair.namespace)
 
 
 async def test_a_look_at_what_is_in_line_writes_nothing(

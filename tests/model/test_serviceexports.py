@@ -247,6 +247,24 @@ def test_in_each_cluster_the_derived_service_selects_what_that_exports() -> None
     assert exporting(copy) == {}
 
 
+@pytest.mark.parametrize(
+    "differs", [{"port": 81}, {"protocol": "UDP"}, {"name": "www"}], ids=["number", "protocol", "name"]
+)
+def test_a_cluster_whose_port_lost_a_conflict_has_no_endpoint_at_the_one_that_won(differs: dict[str, Any]) -> None:
+    """Callers ask for port 80: what a cluster has behind another one of that name is something else."""
+    here, there = export("here", 0, web()), export("eu", 1, web({**HTTP, **differs}, ADMIN))
+    found = merge([here, there])
+    assert found is not None
+    made = derived(KEY, found, here, {"node-eu": there})
+    made["metadata"]["uid"] = "d"
+    copy = copy_of(seen_from(made, "node-eu"), "here", "uid")
+    targets = {each["name"]: each["targetPort"] for each in copy["spec"]["ports"]}
+    assert targets["admin"] == "admin"
+    assert targets["http"] == NO_SUCH_PORT
+    younger = derived(KEY, found, there, {})["spec"]["ports"]
+    assert {each["name"]: each["targetPort"] for each in younger}["http"] == NO_SUCH_PORT
+
+
 @pytest.mark.parametrize("spec", [{}, {"clusterIP": "None"}, CLIENT_IP, {"ipFamilies": ["IPv4", "IPv6"]}])
 def test_what_an_api_server_has_made_of_it_is_not_written_again(spec: dict[str, Any]) -> None:
     here = export("here", 0, web(**spec))

@@ -1,10 +1,11 @@
 """Services of one namespace, as clusters offer them to each other by gateways: from the stores alone."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from agent.api.names.links import BY_GATEWAY, LOCAL_FIRST
+from agent.api.names.mcs import LABEL_DERIVED
 from agent.drivers.driver import BY_ADDRESSES
 from agent.drivers.handover import Handover, HandoverStage, Route, follows, has_mirrors, lists_service
 from agent.drivers.sharing import Sharing
@@ -13,6 +14,7 @@ from agent.kube.store import Key
 from agent.model.endpoints import count_ready
 from agent.model.gatewaylink import Shared, ports_of
 from agent.model.gatewaypeer import TCP, UDP
+from agent.model.serviceimports import ports_exported
 
 
 class Offered(NamedTuple):
@@ -65,12 +67,25 @@ class Offers:
                 continue
             rule = self._sharing.rule(key)
             allowed = rule.ports(there, here) if rule.allows(there, here) else ()
+            exported = self._exported(source, key)
             some, datagrams = (
-                tuple(each for each in every if allowed is None or each[1] in allowed) for every in (ports, udp)
+                tuple(
+                    (name, number)
+                    for name, number in every
+                    if (allowed is None or number in allowed) and (exported is None or name in exported)
+                )
+                for every in (ports, udp)
             )
             if some or datagrams:
                 found.append(Shared(key[1], some, count, datagrams))
         return found
+
+    def _exported(self, source: str, key: Key) -> Collection[str] | None:
+        """Names of the ports at which a cluster has what it exports; None of a Service that is no import."""
+        service = self._sharing.services.store.get(key)
+        if service is None or LABEL_DERIVED not in service.labels:
+            return None
+        return ports_exported(service.decode(), source)
 
     def own_first(self, namespace: str) -> list[str]:
         """Services of a namespace whose callers prefer endpoints of their own cluster."""

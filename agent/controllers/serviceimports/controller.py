@@ -1,8 +1,9 @@
 """ServiceImports: what a Service's ServiceExports in any cluster come to, in every cluster of its namespace (KEP-1645).
 
-Watches  ServiceExports, ServiceImports and Services in all clusters, namespaces here.
+Watches  ServiceExports, ServiceImports and Services in all clusters, namespaces and Sources here.
 Writes   here, a derived Service for each Service that is exported, which is shared as any other; in every cluster that
-         has its copy, a ServiceImport; conditions of ServiceExports.
+         has its copy, a ServiceImport; conditions of ServiceExports. Nothing where this cluster is but the target of a
+         source that may do so: that one's agent does, and two would be in each other's way.
 Absent target: what it exported last counts, and nothing is written there. One of which that is not known yet, since
 this agent has not read it, has all that it is a part of stay as it is.
 """
@@ -51,9 +52,12 @@ class ServiceImportsRoom(Controller[At]):
         self.watch(self._exports.services, self._service_changed)
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
+        for informer in (*self._exports.targets.informers, *self._exports.sources.informers):
+            self.watch(informer, lambda found: ())
         for informer in self._exports.targets.informers:
-            self.watch(informer, lambda target: ())
             informer.subscribe(self._target_object_changed)
+        for informer in self._exports.sources.informers:
+            informer.subscribe(self._source_changed)
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
@@ -65,6 +69,8 @@ class ServiceImportsRoom(Controller[At]):
     async def reconcile(self, key: At) -> float | None:
         """Bring one Service in line in one cluster."""
         node, service = key[0], (key[1], key[2])
+        if self._exports.is_left_to_a_source(service[0]):
+            return None
         target = self._deps.targets.by_node(node) if node != HERE else None
         if not self._exports.reads(node) or (node != HERE and (target is None or not target.ready)):
             return None
@@ -211,6 +217,11 @@ class ServiceImportsRoom(Controller[At]):
         """What a Target says is no matter here, only that it is there."""
         found = new or old
         if found is not None and (old is None or new is None):
+            self._all(found.namespace)
+
+    def _source_changed(self, old: Object | None, new: Object | None) -> None:
+        found = new or old
+        if found is not None:
             self._all(found.namespace)
 
     def _target_changed(self, target: Target) -> None:

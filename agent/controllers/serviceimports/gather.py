@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agent.api import names
-from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, TARGET_KINDS, Kind
+from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, SOURCE_KINDS, TARGET_KINDS, Kind
 from agent.api.names import mcs
 from agent.clusters.deps import Deps
 from agent.clusters.optional_watch import OptionalWatch
@@ -15,8 +15,12 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.links import HERE as LOCAL
 from agent.model.serviceexports import Export, Merged, is_served, merge
+from agent.model.source import features
 
 Changed = Callable[[Object], None]
+
+FEATURE = "mcs"
+"""What a Source has to allow for that cluster's agent to import here."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class Exports:
         """By derived Service, the one that is exported."""
         self.services = deps.local.informer(SERVICES)
         self.targets = deps.local.either(TARGET_KINDS)
+        self.sources = deps.local.either(SOURCE_KINDS)
         self._views = {HERE: self._view(deps.local.port, "", self.services)}
 
     def attach(self, target: Target) -> Informer:
@@ -126,6 +131,12 @@ class Exports:
     def port(self, node: str) -> Port:
         """The way to a cluster. Raises KeyError where that is not attached."""
         return self._views[node].port
+
+    def is_left_to_a_source(self, namespace: str) -> bool:
+        """Whether a namespace is another agent's: it has no Target, and a Source that may import here."""
+        if self.targets.serving(namespace):
+            return False
+        return any(FEATURE in features(each.decode().get("spec") or {}) for each in self.sources.serving(namespace))
 
     def nodes(self, namespace: str) -> list[str]:
         """Clusters that may export and import Services of a namespace, connected or not, this one first."""
