@@ -4,6 +4,7 @@ Tests named in the table of docs/links.md are requirements of that suite, in our
 """
 
 import asyncio
+import datetime
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,17 @@ async def test_slices_say_which_service_they_are_of_and_from_where(hello: Export
     await hello.unexport(pair.here)
     for client in hello.clients:
         await hello.slices(client)
+
+
+async def test_an_address_is_told_when_kube_proxies_know_it(hello: Exported, pair: Pair) -> None:
+    await hello.deploy(pair.there)
+    await hello.export(pair.there)
+    for client in hello.clients:
+        times = [
+            datetime.datetime.fromisoformat(found["metadata"]["creationTimestamp"])
+            for found in (await hello.derived(client), await hello.imported(client))
+        ]
+        assert (times[1] - times[0]).total_seconds() >= 1.0
 
 
 async def test_a_port_that_lost_a_conflict_has_no_callers(hello: Exported, pair: Pair) -> None:

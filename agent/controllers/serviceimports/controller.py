@@ -8,6 +8,7 @@ Absent target: what it exported last counts, and nothing is written there. One o
 this agent has not read it, has all that it is a part of stay as it is.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Iterable
 from typing import Any
@@ -24,6 +25,7 @@ from agent.kube.store import Key, Object
 from agent.model.diff import merge_patch, same
 from agent.model.namespaces import not_enabled
 from agent.model.service import users_selector
+from agent.model.serviceexports import HEADLESS
 from agent.model.serviceimports import CONDITIONS, Told, derived, exporting, is_ready, service_import, told
 from agent.model.sharedcopies import MERGED
 from agent.runtime.controller import Controller
@@ -32,6 +34,10 @@ Raw = dict[str, Any]
 At = tuple[str, str, str]
 """Virtual node (none: this cluster), namespace and name of the Service that is exported."""
 
+SETTLE_SECONDS = 2.0
+"""So much later than its address a ServiceImport is made, for kube-proxies to know that: a call that comes before goes
+astray and, by what the node's connection tracking remembers of it, hangs for as long as it is repeated.
+"""
 AGAIN_SECONDS = 1.0
 UNREAD_SECONDS = 10.0
 FORBIDDEN_SECONDS = 60.0
@@ -48,6 +54,8 @@ class ServiceImportsRoom(Controller[At]):
         self._deps = deps
         self._exports = Exports(deps, self._changed, self._all)
         self._refused: dict[At, str] = {}
+        self._fresh: dict[At, tuple[str, float]] = {}
+        """UIDs of derived Services without a ServiceImport, and since when."""
         self._ready: set[str] = set()
         self.watch(self._exports.services, self._service_changed)
         self.watch(deps.namespaces.informer, lambda namespace: ())
@@ -80,7 +88,7 @@ class ServiceImportsRoom(Controller[At]):
         again = UNREAD_SECONDS if found.unread else None
         again = (await self._derive(service, found, live) if node == HERE else None) or again
         try:
-            await self._import(node, service, found)
+            settles = await self._import(node, service, found)
             await self._tell(node, service, found)
         except Forbidden as error:
             self._blocked(key, str(error))
@@ -89,7 +97,7 @@ class ServiceImportsRoom(Controller[At]):
             self._blocked(key, refusal)
         else:
             self._refused.pop(key, None)
-        return again
+        return settles or again
 
     @staticmethod
     def _is_held(found: Gathered, live: Object | None) -> bool:
@@ -139,7 +147,7 @@ class ServiceImportsRoom(Controller[At]):
         taken = self._exports.services.store.get((key[0], name)) is not None
         return f"Service {name} is there and not made for this one: delete it" if taken else ""
 
-    async def _import(self, node: str, key: Key, found: Gathered) -> None:
+    async def _import(self, node: str, key: Key, found: Gathered) -> float | None:
         live, there = self._exports.imported(node, key), self._exports.derived(node, key)
         port = self._exports.port(node)
         ours = live is not None and self._exports.is_ours(live)
@@ -147,12 +155,16 @@ class ServiceImportsRoom(Controller[At]):
             with contextlib.suppress(NotFound, Conflict):
                 await port.delete(SERVICE_IMPORTS, live.name, live.namespace, uid=live.uid)
         if found.merged is None or there is None or there.deleting or not self._exports.may_import(node):
-            return
+            self._fresh.pop((node, *key), None)
+            return None
         if live is not None and (not ours or live.deleting):
-            return
+            return None
+        if live is None and found.merged.type != HEADLESS and (settles := self._settles((node, *key), there.uid)) > 0:
+            return settles
         wanted = service_import(key[1], found.merged, there.decode(), self._deps.cluster_uid)
         if live is None:
             raw = await port.create_raw(SERVICE_IMPORTS, wanted)
+            self._fresh.pop((node, *key), None)
             live = self._exports.absorb(node, SERVICE_IMPORTS, raw)
         elif not MERGED.same(live.decode(), wanted):
             body = merge_patch(live.decode(), MERGED.revised(live.decode(), wanted))
@@ -162,6 +174,16 @@ class ServiceImportsRoom(Controller[At]):
             ready = {"Ready": is_ready(found.merged, there.decode())}
             clusters = [{"cluster": each} for each in sorted(found.merged.clusters)]
             await self._say(node, SERVICE_IMPORTS, live, ready, {"clusters": clusters})
+        return None
+
+    def _settles(self, key: At, uid: str) -> float:
+        """For how long yet the address of a derived Service may be news to kube-proxies."""
+        now = asyncio.get_running_loop().time()
+        known, since = self._fresh.get(key, ("", now))
+        if known != uid:
+            since = now
+        self._fresh[key] = (uid, since)
+        return since + SETTLE_SECONDS - now
 
     async def _tell(self, node: str, key: Key, found: Gathered) -> None:
         """What has become of an export. Where another has made the ServiceImport, or nothing is made of it by this
