@@ -16,7 +16,7 @@ import pytest
 from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICES, SOURCES, TARGETS
 from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, links
 from agent.api.roles import OPTIONAL_FEATURES
-from agent.sandbox import network, process
+from agent.sandbox import SandboxError, network, process
 from agent.sandbox.realnode import cgroups
 from tests.chart.helm import NAMESPACE
 from tests.e2e import shared
@@ -200,10 +200,19 @@ async def asking(fleet: Fleet, namespace: str, service: str, cluster: str = "cd"
     # What holds the pod together sleeps, too, in the same network.
     pid = pids(fleet, cluster, "sleep", own["metadata"]["uid"])[0]
     there = await fleet.clients[cluster].get(SERVICES, service, namespace)
+    address = f"{there['spec']['clusterIP']}:{there['spec']['ports'][0]['port']}"
+
+    async def answered() -> bool:
+        # kube-proxy learns of endpoints a moment after they are there.
+        with contextlib.suppress(SandboxError):
+            return bool(await ask(fleet, namespace, cluster, address))
+        return False
+
+    await fleet.until(f"{service} answers in {cluster}", answered, about=namespace, seconds=PATIENCE_SECONDS)
     found = Traffic(RATE)
     try:
         await found.begin_in(f"/proc/{pid}/ns/net", FRONTEND)
-        found.ask(FRONTEND, [f"{there['spec']['clusterIP']}:{there['spec']['ports'][0]['port']}"])
+        found.ask(FRONTEND, [address])
         yield found
         await found.end()
     finally:
