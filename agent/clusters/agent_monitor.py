@@ -68,7 +68,7 @@ class AgentMonitor:
             self._connected.clear()
 
     def heard_for(self, seconds: float) -> float:
-        """How long from now the last answer about the lease will not be older than that; 0 if it is."""
+        """Seconds until the last answer about the lease is older than so many seconds; 0 if it is already."""
         return max(self._heard_at + seconds - asyncio.get_running_loop().time(), 0.0)
 
     async def run(self) -> None:

@@ -83,8 +83,9 @@ class Driver(Protocol):
         ...
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Whether callers in one cluster reach the endpoints that another one, the source, offers; that all others do
-        where sources are not told apart.
+        """Whether callers in one cluster reach the endpoints that another one, the source, offers.
+
+        A driver that does not tell sources apart answers for all of them.
         """
         ...
 

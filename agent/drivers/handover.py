@@ -15,8 +15,8 @@ from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
 from agent.model.flatness import NOT_REACHED
-from agent.model.gatewayhosts import HEADLESS, lead_to
-from agent.model.gatewaylink import called, leads_to
+from agent.model.gatewayhosts import EVERY_CALLED, leads_to_hosts
+from agent.model.gatewaylink import leads_to
 from agent.model.gatewaytold import read
 from agent.model.links import REASONS
 
@@ -103,9 +103,8 @@ def peer_of(sharing: Sharing, route: Route) -> Object | None:
 
 def lists_service(peer: Object | None, name: str) -> bool:
     """Whether a GatewayPeer names a Service, headless or not, among those that gateways may call."""
-    told = peer.decode() if peer is not None else {"spec": {}}
-    services = (*(each for _, each in called(told)), *(told["spec"].get(HEADLESS) or ()))
-    return any(each["name"] == name for each in services)
+    spec = peer.decode()["spec"] if peer is not None else {}
+    return any(each["name"] == name for field in EVERY_CALLED for each in spec.get(field) or ())
 
 
 def follows(reason: str, old: str) -> bool:
@@ -119,7 +118,7 @@ def leads_by_gateway(sharing: Sharing, route: Route) -> bool:
     if peer is None:
         return False
     found, name = peer.decode(), route.service[1]
-    return leads_to(found, name) or lead_to(found, name)
+    return leads_to(found, name) or leads_to_hosts(found, name)
 
 
 def may_stay(sharing: Sharing, route: Route) -> bool:

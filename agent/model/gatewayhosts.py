@@ -13,8 +13,17 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from agent.api.conditions import find_condition
-from agent.model import gatewaylink, hostport
-from agent.model.gatewaylink import are_shared_by, by_service, is_elsewhere, is_ready, step, writer
+from agent.model import gatewaylink
+from agent.model.gatewaylink import (
+    addresses_in,
+    are_shared_by,
+    by_service,
+    is_elsewhere,
+    is_listened_at,
+    is_ready,
+    step,
+    writer,
+)
 from agent.model.gatewaypeer import Called, Gateway, Offered, Peer, Service
 from agent.model.servicelinks import PROGRAMMED, Finding
 
@@ -26,6 +35,10 @@ At = tuple[str, str]
 
 HEADLESS, OFFERED = "headless", "offeredHeadless"
 """Fields of a GatewayPeer's spec: what is called there, and what it may call here."""
+EVERY_CALLED = (*gatewaylink.CALLED.values(), HEADLESS)
+"""All fields that name Services that are called there, with hosts or without; what stands for them is in the status."""
+EVERY_OFFERED = (*gatewaylink.OFFERED.values(), OFFERED)
+"""All that name Services that it may call here."""
 SWITCH_ON = "set --gateway-headless of the agent"
 UNTOLD = Finding(
     "Unknown",
@@ -159,23 +172,17 @@ def locals_of_hosts(peer: Mapping[str, Any]) -> set[int]:
     return {port for ports in locals_of(peer).values() for port in ports}
 
 
-def lead_to(peer: Mapping[str, Any], service: str) -> bool:
+def leads_to_hosts(peer: Mapping[str, Any], service: str) -> bool:
     """Whether a gateway has said that it listens for every host of a Service, and that the peer answers it."""
-    status = peer.get("status") or {}
-    programmed = find_condition(status.get("conditions"), PROGRAMMED) or {}
-    wanted = {
-        (service, host.name, port)
+    locals_ = locals_of(peer)
+    ports = [
+        locals_.get((service, host.name, port), ())
         for each in told(peer)
         if each.service == service
         for host in each.hosts
         for _, port in each.ports
-    }
-    ports = {at: found for at, found in locals_of(peer).items() if at in wanted and found}
-    if programmed.get("status") != "True" or not wanted or ports.keys() != wanted:
-        return False
-    every = {port for found in ports.values() for port in found}
-    says = (status.get("gateways") or {}).values()
-    return any(each.get("healthy") and every <= set(each.get("listens") or ()) for each in says)
+    ]
+    return bool(ports) and all(ports) and is_listened_at(peer, {each for found in ports for each in found})
 
 
 def unreached(peer: Mapping[str, Any], service: str) -> Finding | None:
@@ -192,8 +199,10 @@ def unreached(peer: Mapping[str, Any], service: str) -> Finding | None:
 
 def with_hosts(gateway: Gateway, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:
     """What the gateways of a cluster do, hosts of headless Services included."""
-    known = by_service(slices)
     found = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in peers}
+    if not any(each["spec"].get(HEADLESS) or each["spec"].get(OFFERED) for each in found.values()):
+        return gateway
+    known = by_service(slices)
     made, wanted = list[Peer](), dict[tuple[str, str, int, str], Service]()
     for peer in gateway.peers:
         raw = found[peer.namespace, peer.name]
@@ -225,14 +234,8 @@ def _called(peer: Mapping[str, Any]) -> list[Called]:
 
 def _endpoints(slices: Iterable[Mapping[str, Any]], port: int, host: str) -> tuple[str, ...]:
     """Ready endpoints of a host on nodes of this cluster."""
-    return tuple(
-        sorted(
-            {
-                hostport.join(endpoint["addresses"][0], port)
-                for each in slices
-                if any(number == port for _, number in tcp_ports(each))
-                for endpoint in each.get("endpoints") or ()
-                if (endpoint.get("hostname") or "") == host and is_ready(endpoint) and not is_elsewhere(endpoint)
-            }
-        )
+    return addresses_in(
+        slices,
+        lambda each: port if any(number == port for _, number in tcp_ports(each)) else None,
+        lambda endpoint: (endpoint.get("hostname") or "") == host,
     )

@@ -5,7 +5,7 @@ A GatewayPeer is in the namespace whose Services are reached through it, in the 
 shared: those that are its copies, or in its own cluster those that are marked as shared. Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -138,14 +138,18 @@ def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int, Protocol], tuple[
 
 def leads_to(peer: Mapping[str, Any], name: str) -> bool:
     """Whether a gateway has said that it listens at the ports of a Service of a peer, and that the peer answers it."""
+    ports = [found for (service, *_), found in locals_of(peer).items() if service == name]
+    return bool(ports) and all(ports) and is_listened_at(peer, {each for found in ports for each in found})
+
+
+def is_listened_at(peer: Mapping[str, Any], ports: Collection[int]) -> bool:
+    """Whether a gateway that the peer answers listens at all of these local ports, and slices may lead there."""
     status = peer.get("status") or {}
     programmed = find_condition(status.get("conditions"), PROGRAMMED) or {}
-    ports = [found for (service, *_), found in locals_of(peer).items() if service == name]
-    wanted = {each for found in ports for each in found}
-    if programmed.get("status") != "True" or not ports or not all(ports):
-        return False
     says = (status.get("gateways") or {}).values()
-    return any(each.get("healthy") and wanted <= set(each.get("listens") or ()) for each in says)
+    return programmed.get("status") == "True" and any(
+        each.get("healthy") and set(ports) <= set(each.get("listens") or ()) for each in says
+    )
 
 
 def udp_taken(peer: Mapping[str, Any], name: str) -> bool | None:
@@ -227,15 +231,32 @@ def by_service(slices: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], lis
 
 def _endpoints(slices: Iterable[Mapping[str, Any]], port: str, protocol: Protocol) -> tuple[str, ...]:
     """Ready endpoints on nodes of this cluster, at the port of this name and protocol."""
+
+    def number(slice: Mapping[str, Any]) -> int | None:
+        told = slice.get("ports") or ()
+        numbers = {(each.get("name") or "", each.get("protocol") or TCP): each.get("port") for each in told}
+        return numbers.get((port, protocol))
+
+    return addresses_in(slices, number, lambda endpoint: True)
+
+
+def addresses_in(
+    slices: Iterable[Mapping[str, Any]],
+    number: Callable[[Mapping[str, Any]], int | None],
+    counts: Callable[[Mapping[str, Any]], bool],
+) -> tuple[str, ...]:
+    """HOST:PORT of those endpoints that count, are ready, and are on nodes of this cluster.
+
+    :param number: the port in a slice; None: there is none
+    """
     found = set[str]()
     for each in slices:
-        numbers = {(p.get("name") or "", p.get("protocol") or TCP): p.get("port") for p in each.get("ports") or ()}
-        number = numbers.get((port, protocol))
-        if number is None or each["addressType"] == "FQDN":
+        port = number(each)
+        if port is None or each["addressType"] == "FQDN":
             continue
         for endpoint in each.get("endpoints") or ():
-            if is_ready(endpoint) and not is_elsewhere(endpoint):
-                found.update(hostport.join(address, number) for address in endpoint["addresses"][:1])
+            if counts(endpoint) and is_ready(endpoint) and not is_elsewhere(endpoint):
+                found.update(hostport.join(address, port) for address in endpoint["addresses"][:1])
     return tuple(sorted(found))
 
 

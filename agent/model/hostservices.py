@@ -12,14 +12,25 @@ from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.api.names.derived import gateway_host
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_HOST, LABEL_GATEWAY_PEER, LABEL_HEADLESS_OF
+from agent.model import gatewayslices
 from agent.model.endpoints import HEADLESS_LABEL
-from agent.model.gatewayhosts import At, Host, Ports, locals_of, told
-from agent.model.gatewayslices import Pod, at_gateways, keep_and_add, owner, weight
+from agent.model.gatewayhosts import (
+    HEADLESS,
+    At,
+    Ports,
+    every_local,
+    locals_of,
+    locals_of_hosts,
+    locals_of_services,
+    told,
+)
+from agent.model.gatewaylink import CALLED
+from agent.model.gatewayslices import Full, Pod, at_gateways, keep_and_add, owner, weight
 
 Raw = dict[str, Any]
 
 
-class Front(NamedTuple):
+class HostService(NamedTuple):
     """The Service that stands for a host."""
 
     name: str
@@ -29,50 +40,46 @@ class Front(NamedTuple):
     """How many pods of the host are ready there."""
 
 
-def fronts(peer: Mapping[str, Any], services: Collection[str]) -> list[Front]:
+def host_services(peer: Mapping[str, Any], services: Collection[str]) -> list[HostService]:
     """Those of a peer's hosts.
 
     :param services: headless Services whose callers may be sent there
     """
+    name = peer["metadata"]["name"]
     return [
-        Front(front_name(peer, each.service, host), (each.service, host.name), each.ports, host.ready)
+        HostService(gateway_host(each.service, host.name, name), (each.service, host.name), each.ports, host.ready)
         for each in told(peer)
         if each.service in services
         for host in each.hosts
     ]
 
 
-def front_name(peer: Mapping[str, Any], service: str, host: Host) -> str:
-    """What the Service of a host is called."""
-    return gateway_host(service, host.name, peer["metadata"]["name"])
-
-
-def manifest(peer: Mapping[str, Any], front: Front) -> Raw:
+def manifest(peer: Mapping[str, Any], made: HostService) -> Raw:
     """The Service of a host; it selects nothing."""
-    service, host = front.at
+    service, host = made.at
     labels = {LABEL_GATEWAY_PEER: peer["metadata"]["name"], LABEL_HEADLESS_OF: service, LABEL_GATEWAY_HOST: host}
     return {
         "apiVersion": SERVICES.api_version,
         "kind": SERVICES.name,
         "metadata": {
-            "name": front.name,
+            "name": made.name,
             "namespace": peer["metadata"]["namespace"],
             "labels": labels,
             "ownerReferences": [owner(peer)],
         },
-        "spec": {"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack", "ports": ports_of(front)},
+        "spec": {"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack", "ports": ports_of(made)},
     }
 
 
-def ports_of(front: Front) -> list[Raw]:
+def ports_of(made: HostService) -> list[Raw]:
     """Ports of the Service of a host, as API servers complete them."""
     return [
         {**({"name": name} if name else {}), "port": port, "protocol": "TCP", "targetPort": port}
-        for name, port in front.ports
+        for name, port in made.ports
     ]
 
 
-def allot(peer: Mapping[str, Any], found: Sequence[Front], taken: Collection[int], gateways: int) -> list[Raw]:
+def allot(peer: Mapping[str, Any], found: Sequence[HostService], taken: Collection[int], gateways: int) -> list[Raw]:
     """Local ports for every port of every host, as the status has them. Raises Full.
 
     :param taken: what stands for something else, Services of this peer included
@@ -89,9 +96,34 @@ def allot(peer: Mapping[str, Any], found: Sequence[Front], taken: Collection[int
     ]
 
 
+def allot_all(
+    peer: Mapping[str, Any], found: Sequence[HostService], taken: Collection[int], gateways: int
+) -> tuple[Raw, str]:
+    """Local ports of a peer's Services and hosts, by field of the status, and why there are not enough of them.
+
+    All of it by what the status has now: a number that has stood for one of them is free for no other yet. A field for
+    which there are not enough is left out.
+
+    :param taken: what stands for something of another peer
+    """
+    made, problem = Raw(), ""
+    for protocol, field in CALLED.items():
+        others = {*taken, *locals_of_hosts(peer), *every_local({"status": made})}
+        try:
+            made[field] = gatewayslices.allot(peer, others, gateways, protocol)
+        except Full as full:
+            problem = str(full)
+    try:
+        others = {*taken, *locals_of_services(peer), *every_local({"status": made})}
+        made[HEADLESS] = allot(peer, found, others, gateways)
+    except Full as full:
+        problem = str(full)
+    return made, problem
+
+
 def slices(
     peer: Mapping[str, Any],
-    found: Sequence[Front],
+    found: Sequence[HostService],
     pods: Sequence[Pod],
     family: str,
     addresses: Mapping[str, Sequence[str]],
@@ -102,19 +134,19 @@ def slices(
     :param addresses: cluster IPs of the Services of hosts, by their names
     """
     made, allotted, listed = list[Raw](), locals_of(peer), defaultdict[tuple[str, Ports], list[Raw]](list)
-    for front in found if pods else ():
+    for host in found if pods else ():
         its = list[Raw]()
-        for number in range(weight(front.ready, len(pods))):
-            each = [(name, allotted.get((*front.at, port), ())) for name, port in front.ports]
-            ports = [(name, locals_[number]) for name, locals_ in each if len(locals_) > number]
+        for number in range(weight(host.ready, len(pods))):
+            locals_ = [(name, allotted.get((*host.at, port), ())) for name, port in host.ports]
+            ports = [(name, numbers[number]) for name, numbers in locals_ if len(numbers) > number]
             if ports:
-                service = {"name": front.name, "ready": front.ready}
+                service = {"name": host.name, "ready": host.ready}
                 its.append(at_gateways(peer, service, number, ports, pods, family))
         made += its
-        address = next((each for each in addresses.get(front.name, ()) if (":" in each) == (family == "IPv6")), None)
+        address = next((each for each in addresses.get(host.name, ()) if (":" in each) == (family == "IPv6")), None)
         if address is not None:
             reached = any(each["conditions"]["ready"] for slice in its for each in slice["endpoints"])
-            listed[front.at[0], front.ports].append(_endpoint(front.at[1], address, reached))
+            listed[host.at[0], host.ports].append(_endpoint(host.at[1], address, reached))
     for name in sorted({name for name, _ in listed}):
         alike = sorted(ports for each, ports in listed if each == name)
         made += [

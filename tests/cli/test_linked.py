@@ -98,7 +98,8 @@ def test_what_is_called_and_has_no_address_is_not_exposed() -> None:
     def peer(services: list[Any], addresses: list[str], **more: Any) -> dict[str, Any]:
         return told("eu", "Connected") | {"spec": {"services": services, "addresses": addresses, **more}}
 
-    for called in (peer([{"name": "web"}], []), peer([], [], headless=[{"name": "db"}])):
+    others = ({field: [{"name": "db"}]} for field in ("headless", "udpServices"))
+    for called in (peer([{"name": "web"}], []), *(peer([], [], **each) for each in others)):
         (finding,) = dialed.exposed(view(peers=(called,)))
         assert "not exposed" in finding.what
         assert "gateway.addresses" in finding.remedy

@@ -84,6 +84,16 @@ async def led(client: Client, namespace: str, *, ready: bool) -> Raw:
         raise AssertionError(f"{error}: {last}, {peers}") from None
 
 
+async def offered_by_both(pair: Pair, links: Links) -> None:
+    """Either cluster has a ready endpoint of `web`, and its gateways answer those of the other one."""
+    await links.shared_by("True", "Gateway")
+    await pair.copy(SERVICES, "web")
+    for client in (pair.here, pair.there):
+        await links.offer(client, "10.9.0.1")
+    for client in (pair.here, pair.there):
+        await answers(client, pair.namespace)
+
+
 async def become(pair: Pair, client: Client, **fields: Any) -> None:
     """The cluster's own endpoint is another one."""
     body = {"endpoints": [{"addresses": ["10.9.0.1"], "conditions": {"ready": True}, **fields}]}
@@ -100,12 +110,8 @@ async def test_callers_stay_in_a_cluster_that_has_ready_endpoints_of_its_own(gat
         await start(pair.at_work(*rooms, gateway=True, service_links=True))
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
-        await links.shared_by("True", "Gateway")
-        await pair.copy(SERVICES, "web")
+        await offered_by_both(pair, links)
         for client in clients:
-            await links.offer(client, "10.9.0.1")
-        for client in clients:
-            await answers(client, pair.namespace)
             await led(client, pair.namespace, ready=True)
 
         # Asked for by the Service, here and in its copy's cluster.
@@ -215,7 +221,7 @@ async def older(client: Client, namespace: str) -> AsyncIterator[None]:
 async def test_an_older_crd_drops_all_of_it_and_is_not_asked_again_and_again(
     gateways: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair, clients, asked = gateways, (gateways.here, gateways.there), list[str]()
+    pair, asked = gateways, list[str]()
     async with contextlib.AsyncExitStack() as stack:
         start = stack.enter_async_context
         await start(older(pair.there, pair.namespace))
@@ -233,12 +239,7 @@ async def test_an_older_crd_drops_all_of_it_and_is_not_asked_again_and_again(
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.annotate(affinity="local")
-        await links.shared_by("True", "Gateway")
-        await pair.copy(SERVICES, "web")
-        for client in clients:
-            await links.offer(client, "10.9.0.1")
-        for client in clients:
-            await answers(client, pair.namespace)
+        await offered_by_both(pair, links)
         await led(pair.here, pair.namespace, ready=False)
         await led(pair.there, pair.namespace, ready=True)
         await asyncio.sleep(2 * WRITE_SECONDS)

@@ -13,7 +13,7 @@ from agent.model.gatewayhosts import (
     Host,
     every_local,
     hosts_of,
-    lead_to,
+    leads_to_hosts,
     told,
     unreached,
     with_hosts,
@@ -186,8 +186,8 @@ LISTENS = {"gw": {"healthy": 1, "listens": [20000, 20001]}}
     ids=["it listens", "not everywhere", "no port", "another host", "not programmed", "nobody says", "nothing"],
 )
 def test_gateways_lead_to_a_service_once_one_listens_for_each_of_its_hosts(leads: bool, status: Raw) -> None:
-    assert lead_to(telling(DB, status=status), "db") is leads
-    assert not lead_to(telling(DB, status=status), "web")
+    assert leads_to_hosts(telling(DB, status=status), "db") is leads
+    assert not leads_to_hosts(telling(DB, status=status), "web")
 
 
 def test_local_ports_of_services_and_hosts_are_taken_alike() -> None:

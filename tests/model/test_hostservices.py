@@ -11,7 +11,7 @@ from agent.model.endpoints import HEADLESS_LABEL
 from agent.model.gatewayhosts import Headless, Host
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 from agent.model.gatewayslices import Full
-from agent.model.hostservices import allot, fronts, manifest, slices
+from agent.model.hostservices import allot, allot_all, host_services, manifest, slices
 from agent.model.service import is_shared, shared
 from tests.model.test_gatewayhosts import DB, TCP, allotted, telling
 from tests.model.test_gatewayslices import ONE, TWO, says
@@ -25,15 +25,15 @@ ADDRESSES = {NAME: ["10.96.0.7", "fd00:96::7"]}
 def made(peer: Raw, pods: Any = (ONE, TWO), family: str = "IPv4", addresses: Any = ADDRESSES) -> dict[str, list[Raw]]:
     """Slices by the Service that they belong to."""
     found: dict[str, list[Raw]] = {}
-    for each in slices(peer, fronts(peer, {"db"}), pods, family, addresses):
+    for each in slices(peer, host_services(peer, {"db"}), pods, family, addresses):
         found.setdefault(each["metadata"]["labels"][names.LABEL_SERVICE_NAME], []).append(each)
     return found
 
 
 def test_a_host_has_a_service_that_selects_nothing_and_is_shared_with_nobody() -> None:
     peer = telling(DB)
-    (front,) = fronts(peer, {"db"})
-    found = manifest(peer, front)
+    (one,) = host_services(peer, {"db"})
+    found = manifest(peer, one)
     assert found["metadata"]["labels"] == {
         LABEL_GATEWAY_PEER: "eu",
         LABEL_HEADLESS_OF: "db",
@@ -44,7 +44,7 @@ def test_a_host_has_a_service_that_selects_nothing_and_is_shared_with_nobody() -
     assert not is_shared(shared(found)["metadata"].get("annotations"))
     ports = [{"name": "tcp", "port": 5432, "protocol": "TCP", "targetPort": 5432}]
     assert found["spec"] == {"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack", "ports": ports}
-    assert fronts(peer, {"web"}) == []
+    assert host_services(peer, {"web"}) == []
 
 
 def test_names_of_such_services_are_names_of_services_and_all_different() -> None:
@@ -120,7 +120,22 @@ def test_without_gateways_nothing_leads_anywhere() -> None:
 def test_local_ports_of_hosts_stay_while_they_are_called_and_are_nobody_elses() -> None:
     both = Headless("db", TCP, (Host("db-0", 1), Host("db-1", 1)))
     peer = telling(both, status={"headless": [allotted(20007), allotted(20003, host="db-2")]})
-    found = allot(peer, fronts(peer, {"db"}), {20000}, 2)
+    found = allot(peer, host_services(peer, {"db"}), {20000}, 2)
     assert found == [allotted(20007), allotted(20001, host="db-1")]
     with pytest.raises(Full, match="share fewer Services"):
-        allot(peer, fronts(peer, {"db"}), range(FIRST_PORT, LAST_PORT + 1), 2)
+        allot(peer, host_services(peer, {"db"}), range(FIRST_PORT, LAST_PORT + 1), 2)
+
+
+def test_a_number_of_a_service_that_is_called_no_more_is_not_at_once_another_ones() -> None:
+    had = {"services": [{"name": "web", "ports": [{"port": 80, "locals": [20000]}]}], "headless": [allotted(20001)]}
+    dns = [{"name": "dns", "ports": [{"port": 53}], "ready": 1}]
+    other = Headless("db", TCP, (Host("db-1", 1),))
+    peer = telling(other, status=had)
+    peer["spec"] |= {"services": dns, "udpServices": dns}
+    found, problem = allot_all(peer, host_services(peer, {"db"}), (), 2)
+    tcp, udp = ([{"name": "dns", "ports": [{"port": 53, "locals": [number]}]}] for number in (20002, 20003))
+    assert (found, problem) == ({"services": tcp, "udpServices": udp, "headless": [allotted(20004, host="db-1")]}, "")
+    # Where there are not enough, what has some keeps them.
+    found, problem = allot_all(peer, host_services(peer, {"db"}), range(FIRST_PORT, LAST_PORT + 1), 2)
+    assert found == {}
+    assert "share fewer Services" in problem

@@ -127,9 +127,10 @@ _PORTS: Schema = items(
     minItems=1,
     maxItems=100,
 )
+_SERVICE: Schema = text("Name of the Service, in this namespace.", **_SERVICE_NAME)
 _LOCAL_AFFINITY: Schema = items(
     "Services whose callers are sent to no other cluster while this one has ready endpoints of them.",
-    text("Name of the Service, in this namespace.", **_SERVICE_NAME),
+    _SERVICE,
     **{"x-kubernetes-list-type": "set"},
 )
 _GATEWAY_PEER = (
@@ -137,9 +138,6 @@ _GATEWAY_PEER = (
     " Services of the namespace that are shared by the same source."
 )
 _MAP_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
-
-
-_SERVICE: Schema = text("Name of the Service, in this namespace.", **_SERVICE_NAME)
 
 
 def _called(what: str) -> Schema:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import Call, Verdict, View
 from agent.model.abridged import abridged
-from agent.model.gatewayhosts import HEADLESS
+from agent.model.gatewayhosts import EVERY_CALLED
 
 _SHOWN = 3
 _SEE_PEER = "see its Deployment and Service of gateways, and firewalls between here and there"
@@ -73,7 +73,7 @@ def exposed(view: View) -> Iterator[Finding]:
     """What is to be called has an address."""
     for peer in view.peers:
         spec, metadata = peer["spec"], peer["metadata"]
-        if (spec.get("services") or spec.get(HEADLESS)) and not spec.get("addresses"):
+        if any(spec.get(field) for field in EVERY_CALLED) and not spec.get("addresses"):
             yield warn(
                 f"GatewayPeer {metadata['namespace']}/{metadata['name']}",
                 "its gateways are not exposed: they call, and cannot be called",

@@ -4,21 +4,18 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from agent.model import gatewayhosts
-from agent.model.gatewaylink import CALLED, OFFERED
+from agent.model.gatewayhosts import EVERY_CALLED, EVERY_OFFERED
 
 Raw = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
-TELLING = (*CALLED.values(), *OFFERED.values(), gatewayhosts.HEADLESS, gatewayhosts.OFFERED)
-"""Fields that name Services."""
 RETRY_SECONDS = 300.0
 """After so long a field is written once more: the CRD may be of this version by then."""
 
 
 class DroppedFields:
-    """Fields of the spec by cluster, which is given by its virtual node."""
+    """Fields of the spec that were dropped, by cluster, which is given by its virtual node."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, str], float] = {}
@@ -40,7 +37,8 @@ class DroppedFields:
             name: {**peer, "spec": {field: told for field, told in peer["spec"].items() if field not in dropped}}
             for name, peer in peers.items()
         }
-        return {name: peer for name, peer in found.items() if any(peer["spec"].get(field) for field in TELLING)}
+        naming = (*EVERY_CALLED, *EVERY_OFFERED)
+        return {name: peer for name, peer in found.items() if any(map(peer["spec"].get, naming))}
 
     def forget(self, node: str) -> None:
         """Write all fields again from now on."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.controllers.gateways.offers import Offered, Offers
-from agent.drivers.handover import Route
 from agent.drivers.sharing import Sharing
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -49,17 +48,9 @@ class HeadlessOffers:
         return had != has
 
     def _between(self, consumer: str, source: str, shared: Mapping[Key, Offered]) -> list[Headless]:
-        found, here, there = list[Headless](), self._sharing.called(consumer), self._sharing.called(source)
-        for key, offered in sorted(shared.items()):
-            nodes, ports = offered.nodes, offered.headless
-            if not ports or consumer not in nodes or source not in nodes or (source and offered.at_home):
-                continue
-            count = self._offers.told_ready(Route(consumer, source, key))
-            if count is None:
-                continue
-            rule = self._sharing.rule(key)
-            allowed = rule.ports(there, here) if rule.allows(there, here) else ()
-            some = {name for name, number in ports if allowed is None or number in allowed}
+        found, headless = list[Headless](), {key: shared[key] for key in sorted(shared) if shared[key].headless}
+        for key, offered, count, allowed in self._offers.led(consumer, source, headless):
+            some = {name for name, number in offered.headless if allowed is None or number in allowed}
             own = [each.decode() for each in self._sharing.own_slices(source, key)]
             # Callers that are led elsewhere already are sent to none of them.
             found += [_ended(each) if not count else each for each in hosts_of(key[1], own, self._sharing.away, some)]

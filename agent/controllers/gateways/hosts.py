@@ -12,7 +12,7 @@ from agent.kube.store import Key, Object
 from agent.model.abridged import abridged
 from agent.model.diff import merge_patch
 from agent.model.gatewayhosts import HOSTS_LIMIT, SWITCH_ON, names_told, told
-from agent.model.hostservices import Front, fronts, manifest, ports_of
+from agent.model.hostservices import HostService, host_services, manifest, ports_of
 
 Raw = dict[str, Any]
 
@@ -23,7 +23,7 @@ _SHOWN = 5
 class Hosts(NamedTuple):
     """What stands for the hosts of a peer."""
 
-    fronts: Sequence[Front] = ()
+    services: Sequence[HostService] = ()
     addresses: Mapping[str, Sequence[str]] = MappingProxyType({})
     """Their cluster IPs."""
     left_out: Sequence[str] = ()
@@ -54,15 +54,15 @@ class HostServices:
         left_out = [f"{name} ({problem})" for name, problem in sorted(flaws.items()) if problem]
         for name, more in sorted({each.service: each.left_out for each in told(peer) if each.left_out}.items()):
             left_out.append(f"{name} ({more} of its hosts: {HOSTS_LIMIT} are told of)")
-        wanted = fronts(peer, {name for name, problem in flaws.items() if not problem})
+        wanted = host_services(peer, {name for name, problem in flaws.items() if not problem})
         await self.keep(peer, {each.name for each in wanted})
-        made, addresses = list[Front](), dict[str, list[str]]()
-        for front in wanted:
+        made, addresses = list[HostService](), dict[str, list[str]]()
+        for host in wanted:
             try:
-                addresses[front.name] = await self._made(peer, front)
-                made.append(front)
+                addresses[host.name] = await self._made(peer, host)
+                made.append(host)
             except (Forbidden, Invalid, _InTheWay) as error:
-                left_out.append(f"{front.at[1] or front.at[0]} (Service {front.name} cannot be made: {error})")
+                left_out.append(f"{host.at[1] or host.at[0]} (Service {host.name} cannot be made: {error})")
         return Hosts(made, addresses, left_out)
 
     async def keep(self, peer: Raw, wanted: set[str]) -> None:
@@ -85,20 +85,20 @@ class HostServices:
         is_headless = service is not None and service.decode()["spec"].get("clusterIP") == "None"
         return "" if is_headless else "it is not headless here"
 
-    async def _made(self, peer: Raw, front: Front) -> list[str]:
+    async def _made(self, peer: Raw, host: HostService) -> list[str]:
         """Cluster IPs of a host's Service."""
         namespace, client = peer["metadata"]["namespace"], self._deps.local.client
-        obj = self._services.store.get((namespace, front.name))
+        obj = self._services.store.get((namespace, host.name))
         if obj is None or obj.deleting or (_peer_of(obj) and not _is_of(obj, peer["metadata"]["uid"])):
             try:
-                self._services.absorb(await client.create_raw(SERVICES, manifest(peer, front)))
+                self._services.absorb(await client.create_raw(SERVICES, manifest(peer, host)))
             except AlreadyExists as error:
                 raise _InTheWay("another one of that name is in the way: delete it") from error
         elif not _peer_of(obj):
             raise _InTheWay("another one of that name is in the way: delete it")
-        elif body := _changes(obj, front):
-            self._services.absorb(await client.patch_raw(SERVICES, front.name, body, namespace))
-        made = self._services.store.get((namespace, front.name))
+        elif body := _changes(obj, host):
+            self._services.absorb(await client.patch_raw(SERVICES, host.name, body, namespace))
+        made = self._services.store.get((namespace, host.name))
         return list(made.decode()["spec"].get("clusterIPs") or ()) if made is not None else []
 
     async def _delete(self, obj: Object) -> None:
@@ -110,11 +110,11 @@ class _InTheWay(KubeError):
     """A Service of that name is there, and is not ours."""
 
 
-def _changes(obj: Object, front: Front) -> Raw:
+def _changes(obj: Object, host: HostService) -> Raw:
     """What makes a Service of ours what it should be."""
     spec = obj.decode()["spec"]
     had = {field: spec[field] for field in ("ports", "selector") if spec.get(field)}
-    return merge_patch({"spec": had}, {"spec": {"ports": ports_of(front)}})
+    return merge_patch({"spec": had}, {"spec": {"ports": ports_of(host)}})
 
 
 def _peer_of(obj: Object) -> list[str]:

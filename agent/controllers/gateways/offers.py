@@ -1,7 +1,7 @@
 """Services of one namespace, as clusters offer them to each other by gateways: from the stores alone."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from agent.api.names.links import BY_GATEWAY, LOCAL_FIRST
@@ -29,7 +29,7 @@ class Offered(NamedTuple):
     at_home: bool
     """Whether its pods are here alone."""
     headless: tuple[tuple[str, int], ...] = ()
-    """The ports of a headless Service, which cannot be called."""
+    """TCP ports of a headless Service: its hosts are called, and not the Service."""
 
 
 class Offers:
@@ -58,15 +58,8 @@ class Offers:
 
     def between(self, consumer: str, source: str, shared: Mapping[Key, Offered]) -> list[Shared]:
         """Services that callers in one cluster reach in another one by gateways."""
-        found, here, there = [], self._sharing.called(consumer), self._sharing.called(source)
-        for key, (nodes, ports, udp, at_home, _) in shared.items():
-            if consumer not in nodes or source not in nodes or (source and at_home):
-                continue
-            count = self.told_ready(Route(consumer, source, key))
-            if count is None:
-                continue
-            rule = self._sharing.rule(key)
-            allowed = rule.ports(there, here) if rule.allows(there, here) else ()
+        found = []
+        for key, offered, count, allowed in self.led(consumer, source, shared):
             exported = self._exported(source, key)
             some, datagrams = (
                 tuple(
@@ -74,11 +67,26 @@ class Offers:
                     for name, number in every
                     if (allowed is None or number in allowed) and (exported is None or name in exported)
                 )
-                for every in (ports, udp)
+                for every in (offered.ports, offered.udp)
             )
             if some or datagrams:
                 found.append(Shared(key[1], some, count, datagrams))
         return found
+
+    def led(
+        self, consumer: str, source: str, shared: Mapping[Key, Offered]
+    ) -> Iterator[tuple[Key, Offered, int, Collection[int] | None]]:
+        """Those whose callers in one cluster are led to another one by gateways, with how many ready endpoints they are
+        told of, and the numbers of the ports that they may use (None: all).
+        """
+        here, there = self._sharing.called(consumer), self._sharing.called(source)
+        for key, offered in shared.items():
+            if consumer not in offered.nodes or source not in offered.nodes or (source and offered.at_home):
+                continue
+            count = self._told_ready(Route(consumer, source, key))
+            if count is not None:
+                rule = self._sharing.rule(key)
+                yield key, offered, count, rule.ports(there, here) if rule.allows(there, here) else ()
 
     def _exported(self, source: str, key: Key) -> Collection[str] | None:
         """Names of the ports at which a cluster has what it exports; None of a Service that is no import."""
@@ -92,7 +100,7 @@ class Offers:
         known = self._sharing.known(namespace)
         return [key[1] for key in known if self._sharing.rule(key).affinity == LOCAL_FIRST]
 
-    def told_ready(self, route: Route) -> int | None:
+    def _told_ready(self, route: Route) -> int | None:
         """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""
         driver, written = self._sharing.driver(*route), self._written.get(route.consumer)
         peer = (route.service[0], self._sharing.gateway_peer(route.source))

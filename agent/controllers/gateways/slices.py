@@ -19,16 +19,16 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.clusters.deps import Deps
-from agent.controllers.gateways.hosts import Hosts, HostServices
+from agent.controllers.gateways.hosts import HostServices
 from agent.controllers.gateways.ownfirst import OwnFirst
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
 from agent.model import hostservices
 from agent.model.abridged import abridged
 from agent.model.diff import merge_patch, same
-from agent.model.gatewayhosts import HEADLESS, every_local, locals_of_hosts, locals_of_services
-from agent.model.gatewaylink import CALLED, called, is_shared_by, writer
-from agent.model.gatewayslices import Full, Pod, allot, connected, slices
+from agent.model.gatewayhosts import EVERY_CALLED, every_local
+from agent.model.gatewaylink import called, is_shared_by, writer
+from agent.model.gatewayslices import Pod, connected, slices
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 from agent.runtime.controller import Controller
 
@@ -84,13 +84,14 @@ class GatewaySlicesRoom(Controller[Key]):
         peer = obj.decode()
         services, left_out = self._usable(peer)
         hosts = await self._hosts.make(peer)
-        problem = self._allot(key, peer, hosts, most)
+        allotted, problem = hostservices.allot_all(peer, hosts.services, self._taken(key), most)
+        peer["status"] = {**(peer.get("status") or {}), **allotted}
         wanted = {
             each["metadata"]["name"]: each
             for family, found in pods.items()
             for each in (
                 *slices(peer, found, family, services),
-                *hostservices.slices(peer, hosts.fronts, found, family, hosts.addresses),
+                *hostservices.slices(peer, hosts.services, found, family, hosts.addresses),
             )
         }
         every = [pod for found in pods.values() for pod in found]
@@ -100,22 +101,6 @@ class GatewaySlicesRoom(Controller[Key]):
         await self._make(key, held)
         return again
 
-    def _allot(self, key: Key, peer: Raw, hosts: Hosts, gateways: int) -> str:
-        """Put into the status which ports stand for what; returns why there are not enough of them."""
-        taken, problem, had = self._taken(key), "", locals_of_services(peer)
-        peer["status"] = dict(peer.get("status") or {})
-        for protocol, field in CALLED.items():
-            try:
-                peer["status"][field] = allot(peer, taken | locals_of_hosts(peer), gateways, protocol)
-            except Full as full:
-                problem = str(full)
-        try:
-            taken |= had | locals_of_services(peer)
-            peer["status"][HEADLESS] = hostservices.allot(peer, hosts.fronts, taken, gateways)
-        except Full as full:
-            problem = str(full)
-        return problem
-
     async def _status(self, obj: Object, peer: Raw, pods: list[Pod], programmed: Finding) -> float | None:
         """Write the status; returns when to look again for what gateway pods that are gone have said."""
         status, now = peer["status"], self._deps.clock.now()
@@ -123,7 +108,7 @@ class GatewaySlicesRoom(Controller[Key]):
         for type, found in ((PROGRAMMED, programmed), (CONNECTED, connected(peer, pods))):
             conditions = set_condition(conditions, type, found.status, found.reason, found.message, now)
         over, again = self._over(obj.key, set(status.get("gateways") or {}) - {pod.name for pod in pods})
-        told = {field: status.get(field) or None for field in (*CALLED.values(), HEADLESS)}
+        told = {field: status.get(field) or None for field in EVERY_CALLED}
         new = {**told, "services": told["services"] or [], "conditions": conditions}
         had = {field: (obj.decode().get("status") or {}).get(field) for field in new}
         if over or not same(had, new):
