@@ -3,9 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from xdist.remote import Producer
@@ -15,8 +13,6 @@ from xdist.workermanage import WorkerController
 from tests.e2e.fleets import USUAL, fleet_of
 
 _TEARDOWN_SECONDS = 90.0
-_LAST_IS_NICE = 5
-"""Fleets come first: agents in them have terms to keep."""
 _workers: list[WorkerController] = []
 
 
@@ -26,21 +22,21 @@ _PARTS = {
 }
 """Of the tests on the usual fleet, which are as dear as all others on fleets together; the rest is a part, too."""
 _DEAREST = (
-    "tests/controllers: two clusters",
     *(f"{USUAL}: {part}" for part in _PARTS),
     f"{USUAL}: the rest",
-    "tests/controllers",
-    "tests/scheduler",
-    "same name",
-    "real",
+    "tests/controllers: two clusters",
     "reserving",
+    "same name",
     "tests/chart/test_on_a_real_node.py",
     "tests/chart/test_upgrade.py",
-    "tests/docs",
+    "real",
     "pair",
-    "tests/cli",
-    "tests/extender",
     "tests/soak",
+    "tests/controllers",
+    "tests/scheduler",
+    "tests/extender",
+    "tests/cli",
+    "tests/docs",
     "tests/sandbox",
 )
 """What is dealt out first, because nobody should wait for it at the end."""
@@ -60,20 +56,10 @@ _PAIRED = frozenset(
 
 
 class _ByClusters(LoadScopeScheduling):
-    """Tests that share clusters stay with one worker; the last worker begins with the cheapest."""
+    """Tests that share clusters stay with one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        if is_last(node.workerinput):
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-        super()._assign_work_unit(node)
-
-
-def is_last(worker: Mapping[str, Any]) -> bool:
-    """Whether this is the last of several workers: it keeps no fleet up, and fills the waits of those that do."""
-    return bool(worker["workerid"] == f"gw{worker['workercount'] - 1}" and worker["workercount"] > 1)
 
 
 def scope_of(nodeid: str) -> str:
@@ -108,7 +94,6 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
     if hasattr(config, "workerinput"):
         os.setpgrp()
-        os.nice(_LAST_IS_NICE if is_last(config.workerinput) else 0)
 
 
 def pytest_testnodeready(node: WorkerController) -> None:
