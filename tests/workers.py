@@ -16,10 +16,7 @@ _TEARDOWN_SECONDS = 90.0
 _workers: list[WorkerController] = []
 
 
-_PARTS = {
-    "targets": ("tests/e2e/test_1", "tests/e2e/test_2"),
-    "moves and faults": ("tests/e2e/test_6", "tests/e2e/faults/"),
-}
+_PARTS = {"targets": ("tests/e2e/test_1", "tests/e2e/test_2")}
 """Of the tests on the usual fleet, which are as dear as all others on fleets together; the rest is a part, too."""
 _DEAREST = (
     *(f"{USUAL}: {part}" for part in _PARTS),

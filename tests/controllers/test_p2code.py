@@ -40,6 +40,7 @@ from agent.api.names import moves
 from agent.api.names.ocm import LABEL_CLUSTER_SET
 from agent.clusters.deps import Deps
 from agent.controllers.p2code import P2CodeRoom
+from agent.controllers.p2code import controller as p2code
 from agent.controllers.placement.controller import PlacementRoom
 from agent.kube.client import Client
 from agent.kube.config import load
@@ -569,6 +570,15 @@ async def test_a_service_that_comes_later_without_the_application_is_called_too(
         await stage.told("LinksReady", "NoPath", f"workload api in {stage.hub.name('us')} calls {where}/old:80: no way")
 
 
+@pytest.fixture
+def touched_seconds(monkeypatch: pytest.MonkeyPatch) -> float:
+    """How soon what somebody changes is put right."""
+    seconds = 2.0
+    monkeypatch.setattr(p2code, "TOUCHED_SECONDS", seconds)
+    return seconds
+
+
+@pytest.mark.usefixtures("touched_seconds")
 async def test_what_somebody_deletes_or_changes_is_put_right_soon(pair: Pair, stage: Stage) -> None:
     client, where = stage.client, stage.namespace
     async with at_work(pair):
@@ -591,7 +601,7 @@ async def test_what_somebody_deletes_or_changes_is_put_right_soon(pair: Pair, st
 
 
 async def test_what_somebody_writes_into_a_workload_is_put_right_soon_once_but_not_because_it_was_scaled(
-    pair: Pair, stage: Stage
+    pair: Pair, stage: Stage, touched_seconds: float
 ) -> None:
     client, where = stage.client, stage.namespace
     async with at_work(pair):
@@ -601,7 +611,7 @@ async def test_what_somebody_writes_into_a_workload_is_put_right_soon_once_but_n
         image = web["spec"]["template"]["spec"]["containers"][0]["image"]
         await client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}}, where, sub="scale")
         # So long others wait to be put right.
-        await asyncio.sleep(12)
+        await asyncio.sleep(touched_seconds + 1)
         assert (await stage.get(DEPLOYMENTS, "web"))["spec"]["replicas"] == 1
         other = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "else"}]}}}}
         await client.patch(DEPLOYMENTS, "web", other, where, style="strategic")
@@ -614,7 +624,7 @@ async def test_what_somebody_writes_into_a_workload_is_put_right_soon_once_but_n
 
         # Who does it again is not fought.
         await client.patch(DEPLOYMENTS, "web", other, where, style="strategic")
-        await asyncio.sleep(12)
+        await asyncio.sleep(touched_seconds + 1)
         assert not await right()
 
 

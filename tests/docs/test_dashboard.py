@@ -50,6 +50,7 @@ EOF
 """
 
 
+@pytest.mark.seldom
 async def test_every_query_is_understood_and_shows_what_there_is(shell: Shell, tmp_path: Path) -> None:
     await asyncio.to_thread(programs)
     source = Sandbox.open(shell.folder / ".sandbox")["cd"]

@@ -84,6 +84,7 @@ async def test_moves(shell: Shell) -> None:
     await shell.run("kubectl annotate namespace default multicluster/targets- multicluster/shutdown-delay-")
 
 
+@pytest.mark.seldom
 async def test_blue_and_green(shell: Shell) -> None:
     blue, green, part, emptied, end = of("blue-green.md")
     assert (await shell.run(blue)).count(" admiralty-default-us ") == 4
@@ -124,6 +125,7 @@ async def test_what_is_said_of_targets(shell: Shell) -> None:
     await shell.run("kubectl annotate namespace default multicluster/fence-")
 
 
+@pytest.mark.seldom
 async def test_a_target_that_is_gone_for_good(shell: Shell) -> None:
     before, now, why, lost, remove, join, end = of("disaster-recovery.md")
     assert (await shell.run(before)).count(" admiralty-default-eu ") == 5

@@ -1,5 +1,7 @@
 """Promise 16: a target whose API server answers and whose agent is dead says so and gets no new pods."""
 
+import pytest
+
 from agent.api.kinds import NODES, TARGETS
 from agent.api.names import TAINT_AGENT, virtual_node
 from tests.e2e import manifests
@@ -43,6 +45,7 @@ async def test_a_dead_agent_gets_no_new_pods_until_it_is_back(fleet: Fleet, name
     fleet.census.check(namespace, at_most=24)
 
 
+@pytest.mark.seldom
 async def test_an_agent_that_is_shut_down_is_missed_as_well(fleet: Fleet, namespace: str) -> None:
     await says(fleet, namespace, "True")
     await fleet.sandbox.stop("us", "agent")

@@ -131,6 +131,7 @@ async def test_a_source_killed_at_any_step_goes_on_where_it_was(fleet: Fleet, st
         fleet.census.check(namespace, at_most=count)
 
 
+@pytest.mark.seldom
 async def test_a_source_that_is_away_for_longer_than_a_hold_asks_for_another(fleet: Fleet, namespace: str) -> None:
     await reserved_and_abandoned(fleet, namespace)
     try:

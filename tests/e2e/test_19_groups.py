@@ -190,7 +190,7 @@ async def test_a_member_deleted_while_the_group_collects_sends_the_others_back_t
     [
         pytest.param(is_candidate_post, False, id="after the first candidate"),
         pytest.param(is_allow, True, id="between claims and leaves", marks=pytest.mark.seldom),
-        pytest.param(is_allow, False, id="after the first leave"),
+        pytest.param(is_allow, False, id="after the first leave", marks=pytest.mark.seldom),
         pytest.param(is_delete, True, id="before the first loser is deleted", marks=pytest.mark.seldom),
     ],
 )

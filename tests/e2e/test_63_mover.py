@@ -267,6 +267,7 @@ async def test_an_autoscaler_may_want_more_or_fewer_in_the_middle_of_a_move(flee
     await fleet.agree(namespace)
 
 
+@pytest.mark.seldom
 async def test_where_a_quota_allows_no_pod_more_the_pods_stay_until_it_does(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 1)
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, NODES, PODS
@@ -229,6 +230,7 @@ async def reservation(client: Client, namespace: str) -> bool:
     )
 
 
+@pytest.mark.seldom
 async def test_the_doubles_themselves_reserve_allow_and_delete_the_loser(
     fleet: Fleet, namespace: str, tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ def is_granted(request: Asked, namespace: str, sub: str) -> bool:
     )
 
 
+@pytest.mark.seldom
 async def test_a_job_completes_in_the_peer(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(manifests.JOBS, manifests.job("once", 2), namespace)
 
@@ -172,6 +173,7 @@ async def test_a_delegate_lost_in_the_peer_is_replaced(fleet: Fleet, namespace: 
     await fleet.agree(namespace)
 
 
+@pytest.mark.seldom
 async def test_two_of_our_sources_with_equal_names_leave_each_other_alone(fleet: Fleet) -> None:
     async with shared(fleet, "a", "b") as namespace:
         for source in ("a", "b"):

@@ -50,7 +50,7 @@ _REFUSED_SECONDS = 60.0
 """After which what is refused is tried again: nobody tells when an account may do more, or a foreign object is gone."""
 _DRIFT_SECONDS = 300.0
 """After which it is looked at again what has become of objects of kinds that are not watched."""
-_TOUCHED_SECONDS = 10.0
+TOUCHED_SECONDS = 10.0
 """Pause after objects have been applied until what somebody else does to them is put right: it may be done again."""
 _LEFT_SECONDS = 1.0
 _PROGRESS_SECONDS = 0.5
@@ -199,7 +199,7 @@ class P2CodeRoom(Controller[Key]):
                 passing = any(each.passing for each in refusals)
                 return _PASSING_SECONDS if passing else _REFUSED_SECONDS
             memory.applied, memory.since = wanted, now
-            memory.until = now + (_DRIFT_SECONDS if memory.touches == touches else _TOUCHED_SECONDS)
+            memory.until = now + (_DRIFT_SECONDS if memory.touches == touches else TOUCHED_SECONDS)
         await self._tell(psm, finish, plan.decisions, [*plan.beside, NOTHING_LEFT])
         return memory.until - now
 
@@ -265,7 +265,7 @@ class P2CodeRoom(Controller[Key]):
             return
         if touched:
             memory.touches += 1
-            memory.until = min(memory.until, memory.since + _TOUCHED_SECONDS)
+            memory.until = min(memory.until, memory.since + TOUCHED_SECONDS)
         self.queue.add_after(memory.psm, _PROGRESS_SECONDS)
 
     def _targets_changed(self) -> None:

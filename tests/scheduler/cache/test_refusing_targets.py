@@ -148,6 +148,7 @@ async def test_a_target_that_leaves_chaperons_unanswered_and_answers_reads_loses
         await until(lambda: told(at, "us: cannot create PodChaperon: no answer"), what="why us took none is told")
 
 
+@pytest.mark.seldom
 async def test_a_target_in_which_no_pods_can_be_created_loses_them_in_its_own_words(opened: Open) -> None:
     async with opened(**RANKED) as at:
         async with dead_webhook(at.far["us"], PODS, at.namespace) as webhook:
