@@ -1,5 +1,6 @@
 """The objects every cluster of a sandbox starts with, those that join two, and how they get there."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     CRDS,
+    LEASES,
     NAMESPACES,
     NODES,
     POLICIES,
@@ -24,11 +26,12 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
+from agent.api.names import NODE_LEASE_NAMESPACE
 from agent.api.ownroles import AGENT
 from agent.api.roles import cluster_roles
 from agent.kube import config
 from agent.kube.client import Client
-from agent.kube.errors import AlreadyExists, KubeError
+from agent.kube.errors import AlreadyExists, KubeError, NotFound
 from agent.kube.session import Session
 from agent.sandbox import kubeconfig, manifests
 from agent.sandbox.plan import ClusterPlan
@@ -151,6 +154,14 @@ async def is_usable(client: Client, cluster: ClusterPlan) -> bool:
     except KubeError:
         return False
     return sum(1 for node in nodes if _is_node_ready(node)) >= cluster.nodes.count + cluster.nodes.fakes
+
+
+async def end_leases(client: Client) -> None:
+    """Delete the leases of fake nodes, as far as they can be: the next kwok would wait until they expire."""
+    with contextlib.suppress(KubeError):
+        for node in await client.list(NODES, labels="type=kwok"):
+            with contextlib.suppress(NotFound):
+                await client.delete(LEASES, node["metadata"]["name"], NODE_LEASE_NAMESPACE)
 
 
 def _is_node_ready(node: manifests.Manifest) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from agent.sandbox import binaries, network, objects, older, process, store
 from agent.sandbox.bringup import Runner, bring_up
 from agent.sandbox.cluster import Cluster
-from agent.sandbox.components import APISERVER, Component, components
+from agent.sandbox.components import APISERVER, KWOK, Component, components
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.layout import Network, PodNetwork, Request, lay_out
 from agent.sandbox.plan import NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions, parse_versions
@@ -202,17 +202,18 @@ class Sandbox:
     async def start(self, cluster: str, name: str) -> None:
         """Start one process and wait until it is ready."""
         runner, component = self._component(cluster, name)
-        await runner.started(component)
-        if component is APISERVER:
-            client = objects.connect(self[cluster].kubeconfig, name=cluster)
-            async with client.session:
+        client = objects.connect(self[cluster].kubeconfig, name=cluster)
+        async with client.session:
+            if component is KWOK:
+                await objects.end_leases(client)
+            await runner.started(component)
+            if component is APISERVER:
                 await runner.wait("/readyz", lambda: objects.is_ready(client), component)
 
     async def stop(self, cluster: str, name: str) -> None:
         """End one process in an orderly way, or by force after 5 s."""
         runner, _ = self._component(cluster, name)
-        pid = runner.find(name)
-        if pid is not None:
+        if (pid := runner.find(name)) is not None:
             await process.stop(pid, runner.mark(name), grace=STOP_SECONDS)
 
     async def restart(self, cluster: str, name: str) -> None:
@@ -223,8 +224,7 @@ class Sandbox:
     async def kill(self, cluster: str, name: str, number: int = signal.SIGKILL) -> None:
         """Send one process a signal; after SIGKILL, wait until it is gone. Raises SandboxError if it does not run."""
         runner, _ = self._component(cluster, name)
-        pid = runner.find(name)
-        if pid is None or not process.send(pid, runner.mark(name), number):
+        if (pid := runner.find(name)) is None or not process.send(pid, runner.mark(name), number):
             raise SandboxError(f"cluster {cluster}: {name} does not run")
         if number == signal.SIGKILL:
             await process.wait_gone([pid], KILL_SECONDS)

@@ -64,7 +64,6 @@ async def test_delegates_of_a_target_that_was_restored_are_seen_again_without_a_
     await restore(fleet.sandbox, "us", backup)
     await fleet.running(namespace, "later", AFTER, seconds=120)
     await fleet.running(namespace, "web", BEFORE, seconds=120)
-    # Until the leases of its fake nodes, as the backup has them, have run out, nobody runs pods there.
     await fleet.agree(namespace, seconds=120)
     for name in ("web", "later"):
         await annotate(fleet, namespace, name)
