@@ -68,7 +68,7 @@ class _View:
         self.port = port
         self.services = services
         self.watches = {
-            kind: OptionalWatch(port, kind, namespace or None, interval, _either(changed), turned)
+            kind: OptionalWatch(port, kind, namespace or None, interval, _either(changed), turned, any_version=True)
             for kind in (SERVICE_EXPORTS, SERVICE_IMPORTS)
         }
 
@@ -178,6 +178,10 @@ class Exports:
     def may_import(self, node: str) -> bool:
         """Whether it is known which ServiceImports a cluster has."""
         return self._views[node].watches[SERVICE_IMPORTS].store is not None
+
+    def served(self, node: str, kind: Kind) -> Kind:
+        """A kind in the version that is watched in a cluster."""
+        return self._views[node].watches[kind].kind
 
     def refusal(self, node: str) -> str:
         """Why it is not known which ServiceImports a cluster has, as its API server says."""
