@@ -32,7 +32,7 @@ from agent.api.names.mcs import LABEL_DERIVED
 from agent.cli.fleet.source_queries import wrong_cluster
 from agent.clusters.target import State
 from agent.controllers.target import gather
-from agent.drivers.mcs import OURS
+from agent.drivers.exports import OURS
 from agent.kube.client import Client
 from agent.kube.discovery import Discovery
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound

@@ -1,28 +1,23 @@
 """Driver `mcs`: an implementation of the Multi-Cluster Services API (KEP-1645) shares what is exported."""
 
-import contextlib
-import time
 from typing import Any, ClassVar
 
-from agent.api import names
 from agent.api.conditions import condition_of, find_condition
-from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, Kind
+from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES
 from agent.clusters.port import Port
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
+from agent.drivers import exports
 from agent.drivers.driver import Pair, Place
+from agent.drivers.exports import OURS, Exports, unserved
 from agent.drivers.sharing import Sharing
-from agent.kube.errors import AlreadyExists, Forbidden, NotFound
+from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding
 
 Raw = dict[str, Any]
 
-AGAIN_SECONDS = 60.0
-"""Pause between tries where somebody else has exported a Service."""
 VERBS = ("get", "list", "create", "delete")
-OURS = names.SHORT_PREFIX + "shared-from"
-"""Label of our exports: the UID of the cluster whose Service they share."""
 
 
 class McsExports:
@@ -34,103 +29,81 @@ class McsExports:
 
     def __init__(self, sharing: Sharing) -> None:
         self._deps = sharing.deps
-        self._uid = sharing.deps.cluster_uid
-        self._exported: dict[tuple[str, str, str], str] = {}
-        self._theirs: dict[tuple[str, str, str], tuple[str, float]] = {}
-        """Services that somebody else exports, and until when that is believed."""
-        self._left: set[Key] | None = None
+        self._exports = Exports(sharing.deps)
 
     def detect(self, pair: Pair) -> bool:
         """Whether the API is served, and not by ourselves: our own implementation takes any other driver."""
         return not self._deps.settings.mcs and pair.both_serve(SERVICE_EXPORTS.group)
 
     async def status(self, target: Target) -> str:
-        """Whether the target lets us export."""
+        """Whether both clusters serve exports, and the target lets us write them."""
+        for port, where in ((self._deps.local.port, "this cluster"), (target.port, "the target")):
+            if await port.newest(SERVICE_EXPORTS) is None:
+                return unserved(SERVICE_EXPORTS, where)
         return words(target, SERVICE_EXPORTS, await missing(target, SERVICE_EXPORTS, VERBS))
 
     async def export(self, place: Place) -> None:
-        """Create the export, unless somebody has."""
-        key = (place.node, *place.service)
-        uid, until = self._theirs.get(key, ("", 0.0))
-        if place.uid in (self._exported.get(key), uid if time.monotonic() < until else ""):
-            return
+        """Have an export, unless somebody else has one of that name."""
+        found = await self._exports.fresh(place)
+        if found is not None:
+            if not found.ours or found.deleting or place.uid in found.services:
+                return
+            # It goes with a Service that is no more.
+            await self._exports.delete(place, found)
         owner = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name, "name": place.service[1], "uid": place.uid}
         manifest = {
-            "apiVersion": SERVICE_EXPORTS.api_version,
             "kind": SERVICE_EXPORTS.name,
             "metadata": {
                 "name": place.service[1],
                 "namespace": place.service[0],
-                "labels": {OURS: self._uid},
+                "labels": {OURS: self._deps.cluster_uid},
                 "ownerReferences": [owner],
             },
         }
-        port = place.port
-        try:
-            await port.create_raw(SERVICE_EXPORTS, manifest)
-        except AlreadyExists:
-            found = await port.get(SERVICE_EXPORTS, place.service[1], place.service[0])
-            if (found["metadata"].get("labels") or {}).get(OURS) != self._uid:
-                self._theirs[key] = (place.uid, time.monotonic() + AGAIN_SECONDS)
-                return
-        self._exported[key] = place.uid
-        self._theirs.pop(key, None)
+        await self._exports.create(place, manifest)
 
     async def import_(self, place: Place) -> float | None:
-        """What is exported is imported by itself; one who exports it instead of us may do so no more."""
-        return AGAIN_SECONDS if (place.node, *place.service) in self._theirs else None
+        """What is exported is imported by itself, as long as nobody deletes the export."""
+        return exports.AGAIN_SECONDS
 
     async def offered(self, place: Place) -> Finding:
         """What the implementation says of the export in a cluster."""
-        return exported(await _find(place, SERVICE_EXPORTS))
+        try:
+            return exported(await self._exports.read(place, SERVICE_EXPORTS))
+        except NotFound as error:
+            return Finding("False", "Pending", str(error))
 
     async def connected(self, place: Place, source: str) -> Finding:
         """Whether what is exported has come to a cluster, and without conflict; whether packets do nobody tells."""
-        conflict = conflicting(await _find(place, SERVICE_EXPORTS))
-        if conflict is not None:
-            return conflict
         try:
-            return imported(await _find(place, SERVICE_IMPORTS))
+            conflict = conflicting(await self._exports.read(place, SERVICE_EXPORTS))
+        except NotFound as error:
+            return Finding("False", "Pending", str(error))
+        try:
+            return conflict or imported(await self._exports.read(place, SERVICE_IMPORTS))
+        except NotFound as error:
+            return Finding("False", "Pending", str(error))
         except Forbidden as error:
             return Finding("Unknown", UNVERIFIED, f"what became of exports may not be looked at: {error}")
 
     async def teardown(self, place: Place) -> None:
-        """Delete the export, if it is ours. Those that are left here from before a restart are listed once."""
-        port = place.port
-        if not place.node and self._left is None:
-            self._left = await self._list(port)
-        ours = self._exported.pop((place.node, *place.service), None) is not None
-        self._theirs.pop((place.node, *place.service), None)
-        if ours or (not place.node and place.service in (self._left or ())):
-            with contextlib.suppress(NotFound):
-                await port.delete(SERVICE_EXPORTS, place.service[1], place.service[0])
-        if not place.node and self._left:
-            self._left.discard(place.service)
-
-    async def _list(self, port: Port) -> set[Key]:
-        try:
-            found = await port.list(SERVICE_EXPORTS, labels=f"{OURS}={self._uid}")
-        except (NotFound, Forbidden):
-            return set()
-        return {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found}
+        """Delete the export, if it is ours, whoever has made it: an agent before this one may have."""
+        found = await self._exports.known(place)
+        if found is not None and found.ours:
+            await self._exports.delete(place, found)
 
     def forget_service(self, node: str, service: Key) -> None:
-        """What was exported there may not be any more."""
-        self._exported.pop((node, *service), None)
-        self._theirs.pop((node, *service), None)
+        """What goes with the Service is not deleted at once: the next look says what is there."""
 
     def forget_cluster(self, node: str) -> None:
-        """What was exported there may not be any more."""
-        self._exported = {key: uid for key, uid in self._exported.items() if key[0] != node}
-        self._theirs = {key: known for key, known in self._theirs.items() if key[0] != node}
+        """What was exported there is forgotten with the way to the cluster."""
 
 
-async def _find(place: Place, kind: Kind) -> Raw | None:
-    """Raises KubeError, Forbidden among them."""
-    try:
-        return await place.port.get(kind, place.service[1], place.service[0])
-    except NotFound:
-        return None
+async def without_exports(port: Port, groups: frozenset[str]) -> frozenset[str]:
+    """The API groups of a cluster that say something about drivers: without this API where it serves no exports."""
+    if SERVICE_EXPORTS.group in groups and await port.newest(SERVICE_EXPORTS) is None:
+        return groups - {SERVICE_EXPORTS.group}
+    return groups
 
 
 def exported(export: Raw | None) -> Finding:

@@ -1,14 +1,10 @@
 """What the Multi-Cluster Services API tells of exports, as a ServiceLink has it."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agent.drivers import mcs
-from agent.drivers.driver import HERE, Place
-from agent.drivers.mcs import McsExports, conflicting, exported, imported
-from agent.kube.errors import AlreadyExists
+from agent.drivers.mcs import conflicting, exported, imported
 
 
 def said(*conditions: tuple[str, str, str], **status: Any) -> Any:
@@ -39,39 +35,6 @@ def test_what_became_of_an_export(export: Any, status: str, reason: str, words: 
     assert (found.status, found.reason) == (status, reason)
     assert words in found.message
     assert found.status == "True" or found.message
-
-
-class Taken:
-    """Stands for a cluster in which somebody else has exported the Service."""
-
-    name = "here"
-
-    def __init__(self) -> None:
-        self.tries = 0
-
-    async def create_raw(self, kind: Any, manifest: Any) -> bytes:
-        self.tries += 1
-        raise AlreadyExists(409, "AlreadyExists", "it is there")
-
-    async def get(self, kind: Any, name: str, namespace: str) -> Any:
-        return {"metadata": {"name": name}}
-
-
-async def test_what_somebody_else_exports_is_tried_again_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    sharing: Any = SimpleNamespace(deps=SimpleNamespace(cluster_uid="u"))
-    port: Any = Taken()
-    driver, place = McsExports(sharing), Place(HERE, port, ("shop", "web"), "uid")
-    for _ in range(3):
-        await driver.export(place)
-        assert await driver.import_(place) == mcs.AGAIN_SECONDS
-    assert port.tries == 1
-    await driver.export(Place(HERE, port, ("shop", "web"), "another"))
-    assert port.tries == 2
-    monkeypatch.setattr(mcs, "AGAIN_SECONDS", 0.0)
-    driver.forget_service(HERE, ("shop", "web"))
-    for _ in range(2):
-        await driver.export(place)
-    assert port.tries == 4
 
 
 @pytest.mark.parametrize(
