@@ -1,14 +1,17 @@
 """Driver `mcs`: an implementation of the Multi-Cluster Services API (KEP-1645) shares what is exported."""
 
+import asyncio
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 from agent.api.conditions import condition_of, find_condition
 from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES
+from agent.api.names import mcs
 from agent.clusters.port import Port
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
 from agent.drivers import exports
-from agent.drivers.driver import Pair, Place
+from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.exports import OURS, Exports, unserved
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import Forbidden, NotFound
@@ -18,6 +21,8 @@ from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding
 Raw = dict[str, Any]
 
 VERBS = ("get", "list", "create", "delete")
+BELIEVED_SECONDS = 1.0
+"""So long what was read of a Service in a cluster counts, for all clusters that its endpoints may be in."""
 
 
 class McsExports:
@@ -25,11 +30,14 @@ class McsExports:
 
     name: ClassVar[str] = "mcs"
     reason: ClassVar[str] = "MCS"
-    tells_sources: ClassVar[bool] = False
+    tells_sources: ClassVar[bool] = True
 
     def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
         self._deps = sharing.deps
         self._exports = Exports(sharing.deps)
+        self._read: dict[tuple[str, Key], Finding | Raw | None] = {}
+        self._read_at = 0.0
 
     def detect(self, pair: Pair) -> bool:
         """Whether the API is served, and not by ourselves: our own implementation takes any other driver."""
@@ -74,17 +82,36 @@ class McsExports:
             return Finding("False", "Pending", str(error))
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Whether what is exported has come to a cluster, and without conflict; whether packets do nobody tells."""
+        """Whether what a cluster exports has come to another one, and without conflict, as far as the implementation
+        calls clusters as their Targets are; whether packets do nobody tells.
+        """
+        now = asyncio.get_running_loop().time()
+        if now >= self._read_at + BELIEVED_SECONDS:
+            self._read, self._read_at = {}, now
+        key = (place.node, place.service)
+        if key not in self._read:
+            self._read[key] = await self._imported(place)
+        found = self._read[key]
+        if isinstance(found, Finding):
+            return found
+        others = (HERE, *self._sharing.serving(place.service[0]))
+        return imported(found, self._called(source), {name for node in others for name in self._called(node)})
+
+    async def _imported(self, place: Place) -> Finding | Raw | None:
+        """The ServiceImport in a cluster, or what holds for all that it may name. Raises KubeError."""
         try:
             conflict = conflicting(await self._exports.read(place, SERVICE_EXPORTS))
         except NotFound as error:
             return Finding("False", "Pending", str(error))
         try:
-            return conflict or imported(await self._exports.read(place, SERVICE_IMPORTS))
+            return conflict or await self._exports.read(place, SERVICE_IMPORTS)
         except NotFound as error:
             return Finding("False", "Pending", str(error))
         except Forbidden as error:
             return Finding("Unknown", UNVERIFIED, f"what became of exports may not be looked at: {error}")
+
+    def _called(self, node: str) -> list[str]:
+        return [mcs.cluster(name) for name in self._sharing.called(node)]
 
     async def teardown(self, place: Place) -> None:
         """Delete the export, if it is ours, whoever has made it: an agent before this one may have."""
@@ -131,8 +158,12 @@ def conflicting(export: Raw | None) -> Finding | None:
     return Finding("False", str(said.get("reason") or "Conflict"), f"exports differ: {said.get('message', '')}")
 
 
-def imported(found: Raw | None) -> Finding:
-    """What a ServiceImport comes to."""
+def imported(found: Raw | None, source: Collection[str], known: Collection[str]) -> Finding:
+    """What a ServiceImport says of a cluster that exports.
+
+    :param source: its names, as labels of DNS
+    :param known: those of all clusters that may export, likewise; the implementation may call them otherwise
+    """
     if found is None:
         return Finding("False", "Pending", "its implementation has made no ServiceImport there")
     status = found.get("status") or {}
@@ -142,4 +173,10 @@ def imported(found: Raw | None) -> Finding:
     clusters = sorted(str(each.get("cluster")) for each in status.get("clusters") or ())
     if not clusters:
         return Finding("False", "Pending", "its ServiceImport names no cluster that exports")
-    return Finding("True", CONNECTED, f"imported from {', '.join(clusters)}")
+    told = ", ".join(clusters)
+    if not set(source).isdisjoint(clusters):
+        return Finding("True", CONNECTED, f"imported from {told}")
+    if set(clusters) <= set(known):
+        return Finding("False", "Pending", f"its ServiceImport names {told} alone")
+    message = f"imported from {told}, as its implementation calls clusters: Targets are called otherwise"
+    return Finding("Unknown", UNVERIFIED, message)

@@ -20,7 +20,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from tests.controllers.installed import installed, uninstalled
 from tests.controllers.pair import Pair
-from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, shared_with_eu
+from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu
 from tests.controllers.targets import condition as said_of_target
 from tests.controllers.targets import target
 from tests.waiting import gone, until
@@ -211,7 +211,14 @@ async def test_the_newest_version_that_is_served_is_used_and_where_there_is_none
             await links.once(lambda link: "no ServiceImport" in condition(link, "Ready")[2])
             await imported(pair, pair.here, "eu", "here")
             await imported(pair, pair.there, "eu")
-            await links.once(lambda link: condition(link, "Ready")[0] == "True")
+            # Of what an implementation calls like Targets it is known that it has not come.
+            await links.once(
+                lambda link: rows(link) == [("here", ["eu"], "mcs", "Connected"), ("eu", ["here"], "mcs", "Pending")]
+            )
+            await imported(pair, pair.there, "one", "two")
+            await links.once(
+                lambda link: rows(link) == [("here", ["eu"], "mcs", "Connected"), ("eu", ["here"], "mcs", "Unverified")]
+            )
         await said("True", "EndpointSlices")
 
 

@@ -55,15 +55,14 @@ def test_exports_that_differ_are_in_conflict(export: Any, reason: str | None) ->
     [
         (None, "False", "Pending", "no ServiceImport"),
         ({}, "False", "Pending", "names no cluster"),
-        (said(clusters=[{"cluster": "b"}, {"cluster": "a"}]), "True", "Connected", "from a, b"),
+        (said(clusters=[{"cluster": "us"}, {"cluster": "eu"}]), "True", "Connected", "from eu, us"),
+        (said(("Ready", "True", "Ready"), clusters=[{"cluster": "eu"}]), "True", "Connected", ""),
+        # It calls clusters as their Targets are called, and has not imported this one.
+        (said(clusters=[{"cluster": "us"}, {"cluster": "here"}]), "False", "Pending", "names here, us alone"),
+        # One of these may be it.
+        (said(clusters=[{"cluster": "b"}, {"cluster": "us"}]), "Unknown", "Unverified", "from b, us, as its"),
         (
-            said(("Ready", "True", "Ready"), clusters=[{"cluster": "a"}]),
-            "True",
-            "Connected",
-            "",
-        ),
-        (
-            said(("Ready", "False", "IPFamilyNotSupported"), clusters=[{"cluster": "a"}]),
+            said(("Ready", "False", "IPFamilyNotSupported"), clusters=[{"cluster": "eu"}]),
             "False",
             "IPFamilyNotSupported",
             "ServiceImport: IPFamilyNotSupported!",
@@ -71,6 +70,6 @@ def test_exports_that_differ_are_in_conflict(export: Any, reason: str | None) ->
     ],
 )
 def test_what_has_come_to_a_cluster(found: Any, status: str, reason: str, words: str) -> None:
-    finding = imported(found)
+    finding = imported(found, ["eu", "admiralty-default-eu"], {"here", "us", "eu", "admiralty-default-eu"})
     assert (finding.status, finding.reason) == (status, reason)
     assert words in finding.message

@@ -143,10 +143,10 @@ class Exports:
         return [HERE, *sorted(names.virtual_node(*obj.key) for obj in self.targets.serving(namespace))]
 
     def called(self, node: str) -> str:
-        """What a cluster is called in ServiceImports, where its name has to be a DNS label."""
+        """What a cluster is called in ServiceImports."""
         target = self._deps.targets.by_node(node) if node != HERE else None
         name = target.title if target is not None else self._deps.settings.cluster_name or LOCAL
-        return name.replace(".", "-").lower()[:63].strip("-")
+        return mcs.cluster(name)
 
     def of(self, key: Key) -> Gathered:
         """Everything about one Service."""
