@@ -32,8 +32,9 @@ from agent.api.names.mcs import LABEL_DERIVED
 from agent.cli.fleet.source_queries import wrong_cluster
 from agent.clusters.target import State
 from agent.controllers.target import gather
-from agent.drivers.mcs import OURS
+from agent.drivers.exports import OURS
 from agent.kube.client import Client
+from agent.kube.discovery import Discovery
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from agent.kube.session import Session
 from agent.kube.store import Object
@@ -80,7 +81,8 @@ async def _remove_copies(client: Client, namespace: str | None = None, cluster: 
 
 async def _release_originals(client: Client) -> None:
     """Of all kinds but Services, which are restored before; those that are made for links and exports go."""
-    await _delete(client, SERVICE_EXPORTS, await _list(client, SERVICE_EXPORTS, None, OURS))
+    exports = await Discovery(client).find_any(SERVICE_EXPORTS.group, SERVICE_EXPORTS.name) or SERVICE_EXPORTS
+    await _delete(client, exports, await _list(client, exports, None, OURS))
     for label in (LABEL_LINK_OF, LABEL_DERIVED):
         await _delete(client, SERVICES, await _list(client, SERVICES, None, label))
     for kind in (LISTENERS, CONNECTORS, ENDPOINT_SLICES):

@@ -35,6 +35,7 @@ class OptionalWatch:
     """`store` is None while there is none to believe; `changed` is called as of an informer while there is one.
 
     `turned` is called when it came or went; when it came, `changed` is called with all that is in it right afterwards.
+    With `any_version` it is watched in the newest that is served, whichever version the kind names.
     """
 
     def __init__(
@@ -48,9 +49,11 @@ class OptionalWatch:
         *,
         labels: str = "",
         reduce: Reduce | None = None,
+        any_version: bool = False,
     ) -> None:
         self._port = port
         self._kind = kind
+        self._any_version = any_version
         self._namespace = namespace
         self._interval = interval
         self._changed = changed
@@ -70,6 +73,11 @@ class OptionalWatch:
     def store(self) -> Store | None:
         """All objects of the kind, once they have been read."""
         return self._informer.store if self._informer is not None and self._listed else None
+
+    @property
+    def kind(self) -> Kind:
+        """In the version that is watched."""
+        return self._kind
 
     def absorb(self, raw: bytes) -> Object | None:
         """Take an object from the answer to our own write. Raises Unreadable."""
@@ -106,7 +114,7 @@ class OptionalWatch:
                     self._turned()
             if self._informer is None:
                 try:
-                    await self._port.try_list(self._kind, self._namespace)
+                    await self._ask()
                 except _REFUSALS as error:
                     self._refused(str(error))
                     pause = min(pause, max(_NO_ANSWER_SECONDS, self._forbidden_for()))
@@ -131,6 +139,12 @@ class OptionalWatch:
             except TimeoutError:
                 pass
             self._again.clear()
+
+    async def _ask(self) -> None:
+        """Raises NotFound where it is not served, Forbidden where we may not list it."""
+        if self._any_version:
+            self._kind = await self._port.newest(self._kind) or self._kind
+        await self._port.try_list(self._kind, self._namespace)
 
     def _is_refused(self) -> bool:
         """Whether what was watched is not to be read any more."""

@@ -114,6 +114,10 @@ class Port(Protocol):
         """The version of Kubernetes."""
         ...
 
+    async def newest(self, kind: Kind) -> Kind | None:
+        """A kind in the newest version that is served, whichever it names; None where it is not served."""
+        ...
+
     async def try_list(self, kind: Kind, namespace: str | None) -> None:
         """Ask for one object. Raises NotFound where the kind is not served, Forbidden where we may not list it."""
         ...

@@ -8,6 +8,7 @@ import msgspec
 from agent.api.kinds import Kind
 from agent.kube import streams
 from agent.kube.client import Client
+from agent.kube.discovery import Discovery
 from agent.kube.errors import UNDECODABLE, StatusError, Unreadable
 from agent.kube.reviews import we_lack
 from agent.runtime.informers import Informers
@@ -32,6 +33,7 @@ class Push:
     """A `Port`: most verbs are those of the client, of its informers and of its session."""
 
     def __init__(self, client: Client, informers: Informers, supervisor: Supervisor) -> None:
+        self._client = client
         self._session = client.session
         self.name = client.name
         self.get = client.get
@@ -63,6 +65,10 @@ class Push:
     async def git_version(self) -> str:
         """The server's version, as `v1.36.3`."""
         return _read(await self._session.request("GET", "/version", resource="version"), _Version).git_version
+
+    async def newest(self, kind: Kind) -> Kind | None:
+        """A kind in the version that the API server prefers, whichever it names; None where it is not served."""
+        return await Discovery(self._client).find_any(kind.group, kind.name)
 
     async def try_list(self, kind: Kind, namespace: str | None) -> None:
         """Ask for one object. Raises NotFound where the kind is not served, Forbidden where we may not list it."""

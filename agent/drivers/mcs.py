@@ -1,28 +1,28 @@
 """Driver `mcs`: an implementation of the Multi-Cluster Services API (KEP-1645) shares what is exported."""
 
-import contextlib
-import time
+import asyncio
+from collections.abc import Collection
 from typing import Any, ClassVar
 
-from agent.api import names
 from agent.api.conditions import condition_of, find_condition
-from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, Kind
+from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES
+from agent.api.names import mcs
 from agent.clusters.port import Port
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
-from agent.drivers.driver import Pair, Place
+from agent.drivers import exports
+from agent.drivers.driver import HERE, Pair, Place
+from agent.drivers.exports import OURS, Exports, unserved
 from agent.drivers.sharing import Sharing
-from agent.kube.errors import AlreadyExists, Forbidden, NotFound
+from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding
 
 Raw = dict[str, Any]
 
-AGAIN_SECONDS = 60.0
-"""Pause between tries where somebody else has exported a Service."""
 VERBS = ("get", "list", "create", "delete")
-OURS = names.SHORT_PREFIX + "shared-from"
-"""Label of our exports: the UID of the cluster whose Service they share."""
+BELIEVED_SECONDS = 1.0
+"""So long what was read of a Service in a cluster counts, for all clusters that its endpoints may be in."""
 
 
 class McsExports:
@@ -30,107 +30,107 @@ class McsExports:
 
     name: ClassVar[str] = "mcs"
     reason: ClassVar[str] = "MCS"
-    tells_sources: ClassVar[bool] = False
+    tells_sources: ClassVar[bool] = True
 
     def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
         self._deps = sharing.deps
-        self._uid = sharing.deps.cluster_uid
-        self._exported: dict[tuple[str, str, str], str] = {}
-        self._theirs: dict[tuple[str, str, str], tuple[str, float]] = {}
-        """Services that somebody else exports, and until when that is believed."""
-        self._left: set[Key] | None = None
+        self._exports = Exports(sharing.deps)
+        self._read: dict[tuple[str, Key], Finding | Raw | None] = {}
+        self._read_at = 0.0
 
     def detect(self, pair: Pair) -> bool:
         """Whether the API is served, and not by ourselves: our own implementation takes any other driver."""
         return not self._deps.settings.mcs and pair.both_serve(SERVICE_EXPORTS.group)
 
     async def status(self, target: Target) -> str:
-        """Whether the target lets us export."""
+        """Whether both clusters serve exports, and the target lets us write them."""
+        for port, where in ((self._deps.local.port, "this cluster"), (target.port, "the target")):
+            if await port.newest(SERVICE_EXPORTS) is None:
+                return unserved(SERVICE_EXPORTS, where)
         return words(target, SERVICE_EXPORTS, await missing(target, SERVICE_EXPORTS, VERBS))
 
     async def export(self, place: Place) -> None:
-        """Create the export, unless somebody has."""
-        key = (place.node, *place.service)
-        uid, until = self._theirs.get(key, ("", 0.0))
-        if place.uid in (self._exported.get(key), uid if time.monotonic() < until else ""):
-            return
+        """Have an export, unless somebody else has one of that name."""
+        found = await self._exports.fresh(place)
+        if found is not None:
+            if not found.ours or found.deleting or place.uid in found.services:
+                return
+            # It goes with a Service that is no more.
+            await self._exports.delete(place, found)
         owner = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name, "name": place.service[1], "uid": place.uid}
         manifest = {
-            "apiVersion": SERVICE_EXPORTS.api_version,
             "kind": SERVICE_EXPORTS.name,
             "metadata": {
                 "name": place.service[1],
                 "namespace": place.service[0],
-                "labels": {OURS: self._uid},
+                "labels": {OURS: self._deps.cluster_uid},
                 "ownerReferences": [owner],
             },
         }
-        port = place.port
-        try:
-            await port.create_raw(SERVICE_EXPORTS, manifest)
-        except AlreadyExists:
-            found = await port.get(SERVICE_EXPORTS, place.service[1], place.service[0])
-            if (found["metadata"].get("labels") or {}).get(OURS) != self._uid:
-                self._theirs[key] = (place.uid, time.monotonic() + AGAIN_SECONDS)
-                return
-        self._exported[key] = place.uid
-        self._theirs.pop(key, None)
+        await self._exports.create(place, manifest)
 
     async def import_(self, place: Place) -> float | None:
-        """What is exported is imported by itself; one who exports it instead of us may do so no more."""
-        return AGAIN_SECONDS if (place.node, *place.service) in self._theirs else None
+        """What is exported is imported by itself, as long as nobody deletes the export."""
+        return exports.AGAIN_SECONDS
 
     async def offered(self, place: Place) -> Finding:
         """What the implementation says of the export in a cluster."""
-        return exported(await _find(place, SERVICE_EXPORTS))
+        try:
+            return exported(await self._exports.read(place, SERVICE_EXPORTS))
+        except NotFound as error:
+            return Finding("False", "Pending", str(error))
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Whether what is exported has come to a cluster, and without conflict; whether packets do nobody tells."""
-        conflict = conflicting(await _find(place, SERVICE_EXPORTS))
-        if conflict is not None:
-            return conflict
+        """Whether what a cluster exports has come to another one, and without conflict, as far as the implementation
+        calls clusters as their Targets are; whether packets do nobody tells.
+        """
+        now = asyncio.get_running_loop().time()
+        if now >= self._read_at + BELIEVED_SECONDS:
+            self._read, self._read_at = {}, now
+        key = (place.node, place.service)
+        if key not in self._read:
+            self._read[key] = await self._imported(place)
+        found = self._read[key]
+        if isinstance(found, Finding):
+            return found
+        others = (HERE, *self._sharing.serving(place.service[0]))
+        return imported(found, self._called(source), {name for node in others for name in self._called(node)})
+
+    async def _imported(self, place: Place) -> Finding | Raw | None:
+        """The ServiceImport in a cluster, or what holds for all that it may name. Raises KubeError."""
         try:
-            return imported(await _find(place, SERVICE_IMPORTS))
+            conflict = conflicting(await self._exports.read(place, SERVICE_EXPORTS))
+        except NotFound as error:
+            return Finding("False", "Pending", str(error))
+        try:
+            return conflict or await self._exports.read(place, SERVICE_IMPORTS)
+        except NotFound as error:
+            return Finding("False", "Pending", str(error))
         except Forbidden as error:
             return Finding("Unknown", UNVERIFIED, f"what became of exports may not be looked at: {error}")
 
-    async def teardown(self, place: Place) -> None:
-        """Delete the export, if it is ours. Those that are left here from before a restart are listed once."""
-        port = place.port
-        if not place.node and self._left is None:
-            self._left = await self._list(port)
-        ours = self._exported.pop((place.node, *place.service), None) is not None
-        self._theirs.pop((place.node, *place.service), None)
-        if ours or (not place.node and place.service in (self._left or ())):
-            with contextlib.suppress(NotFound):
-                await port.delete(SERVICE_EXPORTS, place.service[1], place.service[0])
-        if not place.node and self._left:
-            self._left.discard(place.service)
+    def _called(self, node: str) -> list[str]:
+        return [mcs.cluster(name) for name in self._sharing.called(node)]
 
-    async def _list(self, port: Port) -> set[Key]:
-        try:
-            found = await port.list(SERVICE_EXPORTS, labels=f"{OURS}={self._uid}")
-        except (NotFound, Forbidden):
-            return set()
-        return {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found}
+    async def teardown(self, place: Place) -> None:
+        """Delete the export, if it is ours, whoever has made it: an agent before this one may have."""
+        found = await self._exports.known(place)
+        if found is not None and found.ours:
+            await self._exports.delete(place, found)
 
     def forget_service(self, node: str, service: Key) -> None:
-        """What was exported there may not be any more."""
-        self._exported.pop((node, *service), None)
-        self._theirs.pop((node, *service), None)
+        """What goes with the Service is not deleted at once: the next look says what is there."""
 
     def forget_cluster(self, node: str) -> None:
-        """What was exported there may not be any more."""
-        self._exported = {key: uid for key, uid in self._exported.items() if key[0] != node}
-        self._theirs = {key: known for key, known in self._theirs.items() if key[0] != node}
+        """What was exported there is forgotten with the way to the cluster."""
 
 
-async def _find(place: Place, kind: Kind) -> Raw | None:
-    """Raises KubeError, Forbidden among them."""
-    try:
-        return await place.port.get(kind, place.service[1], place.service[0])
-    except NotFound:
-        return None
+async def without_exports(port: Port, groups: frozenset[str]) -> frozenset[str]:
+    """The API groups of a cluster that say something about drivers: without this API where it serves no exports."""
+    if SERVICE_EXPORTS.group in groups and await port.newest(SERVICE_EXPORTS) is None:
+        return groups - {SERVICE_EXPORTS.group}
+    return groups
 
 
 def exported(export: Raw | None) -> Finding:
@@ -158,8 +158,12 @@ def conflicting(export: Raw | None) -> Finding | None:
     return Finding("False", str(said.get("reason") or "Conflict"), f"exports differ: {said.get('message', '')}")
 
 
-def imported(found: Raw | None) -> Finding:
-    """What a ServiceImport comes to."""
+def imported(found: Raw | None, source: Collection[str], known: Collection[str]) -> Finding:
+    """What a ServiceImport says of a cluster that exports.
+
+    :param source: its names, as labels of DNS
+    :param known: those of all clusters that may export, likewise; the implementation may call them otherwise
+    """
     if found is None:
         return Finding("False", "Pending", "its implementation has made no ServiceImport there")
     status = found.get("status") or {}
@@ -169,4 +173,10 @@ def imported(found: Raw | None) -> Finding:
     clusters = sorted(str(each.get("cluster")) for each in status.get("clusters") or ())
     if not clusters:
         return Finding("False", "Pending", "its ServiceImport names no cluster that exports")
-    return Finding("True", CONNECTED, f"imported from {', '.join(clusters)}")
+    told = ", ".join(clusters)
+    if not set(source).isdisjoint(clusters):
+        return Finding("True", CONNECTED, f"imported from {told}")
+    if set(clusters) <= set(known):
+        return Finding("False", "Pending", f"its ServiceImport names {told} alone")
+    message = f"imported from {told}, as its implementation calls clusters: Targets are called otherwise"
+    return Finding("Unknown", UNVERIFIED, message)

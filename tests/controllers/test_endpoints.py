@@ -7,11 +7,13 @@ from agent.api.kinds import ENDPOINT_SLICES, SERVICES, TARGETS
 from agent.clusters.deps import Deps
 from agent.controllers.endpoints.controller import UNREAD_SECONDS, EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
-from agent.drivers.driver import HERE
+from agent.drivers.cilium import Cilium
+from agent.drivers.driver import HERE, Place
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import slices_in
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.kube.errors import Invalid, KubeError, ServerError, Unreadable
 from agent.model.endpoints import Shelf, mirrors
 from agent.sandbox import Cluster
 from tests.controllers.pair import Pair
@@ -105,3 +107,27 @@ async def test_nothing_is_remembered_of_a_service_that_is_gone(pair: Pair) -> No
         await pair.here.delete(SERVICES, "web", pair.namespace)
         await pair.gone(SERVICES, "web")
         await until(lambda: remembered() == [])
+
+
+async def test_a_driver_that_fails_keeps_no_other_from_its_work(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    failure: KubeError = ServerError(500, "InternalError", "it has no time")
+
+    async def fails(driver: Cilium, place: Place) -> None:
+        raise failure
+
+    monkeypatch.setattr(Cilium, "teardown", fails)
+    async with shared_with_eu(pair), pair.at_work(EndpointsRoom, GlobalServices):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.shared_by("True", "EndpointSlices")
+        await pair.copy(SERVICES, "web")
+        await links.offer(pair.here, "10.1.0.1")
+        await links.mirrored(pair.there, [("10.1.0.1", True, ["http", "admin"])])
+        failure = Invalid(422, "Invalid", "it is of no use")
+        await pair.here.delete(ENDPOINT_SLICES, "web-own", pair.namespace)
+        await links.mirrored(pair.there, [])
+        await links.offer(pair.there, "10.2.0.1")
+        await links.mirrored(pair.here, [("10.2.0.1", True, ["http", "admin"])])
+        failure = Unreadable("it makes no sense")
+        await links.annotate(**{"global": None})
+        await links.mirrored(pair.here, [])

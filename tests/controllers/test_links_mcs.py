@@ -78,10 +78,10 @@ async def test_what_became_of_an_export_is_told(pair: Pair, monkeypatch: pytest.
         await mcs.says(pair.there, **GOOD)
         await links.once(lambda link: "no ServiceImport" in condition(link, "Ready")[2])
         for client in (pair.here, pair.there):
-            await mcs.imports(client, "a", "b")
+            await mcs.imports(client, "eu", "here")
         found = await links.once(lambda link: condition(link, "Ready")[0] == "True")
         assert rows(found) == [("here", ["eu"], "mcs", "Connected"), ("eu", ["here"], "mcs", "Connected")]
-        assert "imported from a, b" in found["status"]["clusters"][0]["message"]
+        assert "imported from eu, here" in found["status"]["clusters"][0]["message"]
         assert found["status"]["host"] == f"web.{pair.namespace}.svc.clusterset.local"
 
         await mcs.says(pair.there, **(GOOD | {"Conflict": ("True", "PortConflict")}))

@@ -253,6 +253,20 @@ async def test_what_is_not_exported_is_nowhere_and_what_is_missing_is_told(hello
     await hello.gone(pair.here)
 
 
+async def test_a_service_that_is_not_exported_has_nothing_to_answer_with_anywhere(hello: Exported, pair: Pair) -> None:
+    """Neither an address nor an import, of which names under `clusterset.local` would be made."""
+    for client in hello.clients:
+        await hello.deploy(client)
+        await hello.deploy(client, name="other")
+    await hello.export(pair.there, name="other")
+    await hello.told(pair.there, "Ready", "True", "Exported", name="other")
+    await asyncio.sleep(NO_LONGER)
+    for client in hello.clients:
+        assert not await hello.is_imported(client)
+        found = {each["metadata"]["name"] for each in await client.list(SERVICES, pair.namespace)}
+        assert found == {NAME, "other", mcs.derived("other")}
+
+
 async def test_the_import_of_another_implementation_stays(hello: Exported, pair: Pair) -> None:
     head = {"apiVersion": SERVICE_IMPORTS.api_version, "kind": SERVICE_IMPORTS.name}
     spec = {"type": "Headless", "ports": [{"port": 1}]}

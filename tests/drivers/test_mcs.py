@@ -1,14 +1,10 @@
 """What the Multi-Cluster Services API tells of exports, as a ServiceLink has it."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agent.drivers import mcs
-from agent.drivers.driver import HERE, Place
-from agent.drivers.mcs import McsExports, conflicting, exported, imported
-from agent.kube.errors import AlreadyExists
+from agent.drivers.mcs import conflicting, exported, imported
 
 
 def said(*conditions: tuple[str, str, str], **status: Any) -> Any:
@@ -41,39 +37,6 @@ def test_what_became_of_an_export(export: Any, status: str, reason: str, words: 
     assert found.status == "True" or found.message
 
 
-class Taken:
-    """Stands for a cluster in which somebody else has exported the Service."""
-
-    name = "here"
-
-    def __init__(self) -> None:
-        self.tries = 0
-
-    async def create_raw(self, kind: Any, manifest: Any) -> bytes:
-        self.tries += 1
-        raise AlreadyExists(409, "AlreadyExists", "it is there")
-
-    async def get(self, kind: Any, name: str, namespace: str) -> Any:
-        return {"metadata": {"name": name}}
-
-
-async def test_what_somebody_else_exports_is_tried_again_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    sharing: Any = SimpleNamespace(deps=SimpleNamespace(cluster_uid="u"))
-    port: Any = Taken()
-    driver, place = McsExports(sharing), Place(HERE, port, ("shop", "web"), "uid")
-    for _ in range(3):
-        await driver.export(place)
-        assert await driver.import_(place) == mcs.AGAIN_SECONDS
-    assert port.tries == 1
-    await driver.export(Place(HERE, port, ("shop", "web"), "another"))
-    assert port.tries == 2
-    monkeypatch.setattr(mcs, "AGAIN_SECONDS", 0.0)
-    driver.forget_service(HERE, ("shop", "web"))
-    for _ in range(2):
-        await driver.export(place)
-    assert port.tries == 4
-
-
 @pytest.mark.parametrize(
     ("export", "reason"),
     [
@@ -92,15 +55,14 @@ def test_exports_that_differ_are_in_conflict(export: Any, reason: str | None) ->
     [
         (None, "False", "Pending", "no ServiceImport"),
         ({}, "False", "Pending", "names no cluster"),
-        (said(clusters=[{"cluster": "b"}, {"cluster": "a"}]), "True", "Connected", "from a, b"),
+        (said(clusters=[{"cluster": "us"}, {"cluster": "eu"}]), "True", "Connected", "from eu, us"),
+        (said(("Ready", "True", "Ready"), clusters=[{"cluster": "eu"}]), "True", "Connected", ""),
+        # It calls clusters as their Targets are called, and has not imported this one.
+        (said(clusters=[{"cluster": "us"}, {"cluster": "here"}]), "False", "Pending", "names here, us alone"),
+        # One of these may be it.
+        (said(clusters=[{"cluster": "b"}, {"cluster": "us"}]), "Unknown", "Unverified", "from b, us, as its"),
         (
-            said(("Ready", "True", "Ready"), clusters=[{"cluster": "a"}]),
-            "True",
-            "Connected",
-            "",
-        ),
-        (
-            said(("Ready", "False", "IPFamilyNotSupported"), clusters=[{"cluster": "a"}]),
+            said(("Ready", "False", "IPFamilyNotSupported"), clusters=[{"cluster": "eu"}]),
             "False",
             "IPFamilyNotSupported",
             "ServiceImport: IPFamilyNotSupported!",
@@ -108,6 +70,6 @@ def test_exports_that_differ_are_in_conflict(export: Any, reason: str | None) ->
     ],
 )
 def test_what_has_come_to_a_cluster(found: Any, status: str, reason: str, words: str) -> None:
-    finding = imported(found)
+    finding = imported(found, ["eu", "admiralty-default-eu"], {"here", "us", "eu", "admiralty-default-eu"})
     assert (finding.status, finding.reason) == (status, reason)
     assert words in finding.message

@@ -6,7 +6,6 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import (
-    CRDS,
     ENDPOINT_SLICES,
     INGRESSES,
     NODES,
@@ -19,6 +18,7 @@ from agent.api.kinds import (
 )
 from agent.api.names import PREFIX, links
 from agent.api.roles import EVERYTHING, rules
+from tests.controllers.installed import installed
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.shared import ROLES, has, known_everywhere, rerouted, service
@@ -85,9 +85,7 @@ async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespa
         )
 
     await fleet.until("us is on its own", only_own, about=namespace)
-    for cluster in shared.CLUSTERS:
-        await fleet.clients[cluster].create(CRDS, export_crd())
-    try:
+    async with installed([fleet.clients[cluster] for cluster in shared.CLUSTERS], [(SERVICE_EXPORTS, None)]):
         for target in TARGET_CLUSTERS:
             await driver(fleet, namespace, target, "mcs")
         for cluster in shared.CLUSTERS:
@@ -101,9 +99,6 @@ async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespa
         await rerouted(fleet, namespace, "web")
         await shared.gone(fleet, SERVICE_EXPORTS, namespace, "web", shared.CLUSTERS)
         await known_everywhere(fleet, namespace, "web", 4)
-    finally:
-        for cluster in shared.CLUSTERS:
-            await fleet.clients[cluster].delete(CRDS, "serviceexports.multicluster.x-k8s.io")
 
 
 def waits_for_an_implementation(link: Raw) -> bool:
@@ -175,26 +170,6 @@ async def known(fleet: Fleet, namespace: str, **clusters: tuple[str, ...]) -> No
         return True
 
     await fleet.until(f"endpoints are known: {clusters}", probe, about=namespace)
-
-
-def export_crd() -> Raw:
-    """The kind of the Multi-Cluster Services API, as its implementations install it."""
-    version = {
-        "name": "v1alpha1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-    }
-    words = {"kind": "ServiceExport", "plural": "serviceexports", "singular": "serviceexport"}
-    return {
-        "apiVersion": CRDS.api_version,
-        "kind": CRDS.name,
-        "metadata": {
-            "name": "serviceexports.multicluster.x-k8s.io",
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/mcs-api"},
-        },
-        "spec": {"group": SERVICE_EXPORTS.group, "scope": "Namespaced", "names": words, "versions": [version]},
-    }
 
 
 async def test_endpoints_of_a_silent_target_are_not_ready_until_it_is_back(fleet: Fleet, namespace: str) -> None:

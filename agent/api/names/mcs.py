@@ -29,3 +29,8 @@ def derived(service: str) -> str:
 def is_derived(name: str) -> bool:
     """Whether a Service is called like a derived one."""
     return _DERIVED.fullmatch(name) is not None
+
+
+def cluster(name: str) -> str:
+    """What a cluster is called in ServiceImports, where its name has to be a DNS label."""
+    return name.replace(".", "-").lower()[:63].strip("-")

@@ -8,7 +8,7 @@ no answer at all for `endpoints_grace` seconds they are not ready any more, as t
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from weakref import WeakKeyDictionary
 
 from agent.api import names
@@ -18,10 +18,10 @@ from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import State, Target
 from agent.drivers.choice import all_drivers
-from agent.drivers.driver import HERE, Place
+from agent.drivers.driver import HERE, Driver, Place
 from agent.drivers.sharing import Sharing, key_of
 from agent.drivers.takedown import Takedown
-from agent.kube.errors import Forbidden, KubeError, NotFound, Unreachable
+from agent.kube.errors import Forbidden, KubeError, NotFound, Unreachable, Unreadable
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
 from agent.model.service import is_shared
@@ -104,10 +104,9 @@ class EndpointsRoom(Controller[At]):
             since = self._unshared.setdefault(service, now)
             if since + UNSHARED_SECONDS > now:
                 return since + UNSHARED_SECONDS - now
-            for driver in self._drivers:
-                await driver.teardown(place)
             self._takedown.forget_service(node, service)
-            return None
+            again, failed = await self._each(target, lambda driver: driver.teardown(place))
+            return self._after(key, again, failed)
         self._unshared.pop(service, None)
         if not self._sharing.may_be_exported(service):
             return None
@@ -117,34 +116,57 @@ class EndpointsRoom(Controller[At]):
 
     async def _share(self, key: At, place: Place, target: Target | None) -> float | None:
         wanted = self._sharing.drivers(place.node, place.service)
-        again: list[float | None] = []
         now = asyncio.get_running_loop().time()
-        try:
-            for driver in self._drivers:
-                if driver.reason in wanted:
-                    self._takedown.has(place, driver.reason)
-                    await driver.export(place)
-                    again.append(await driver.import_(place))
-                elif left := self._takedown.left(place, driver.reason, wanted, now):
-                    again.append(left)
-                else:
-                    again.append(await driver.teardown(place))
-        except Forbidden as error:
-            self._refused(key, place, error)
-            return FORBIDDEN_SECONDS
-        except NotFound as error:
-            if not self._sharing.rule(place.service).driver:
-                raise
-            # A person has named a driver whose kinds may not be served there.
-            self._refused(key, place, error)
-            return FORBIDDEN_SECONDS
-        except Unreachable:
-            if target is not None:
-                target.probe_now()
-            raise
-        self._told.discard(key)
+
+        async def act(driver: Driver) -> float | None:
+            if driver.reason in wanted:
+                self._takedown.has(place, driver.reason)
+                await driver.export(place)
+                return await driver.import_(place)
+            return self._takedown.left(place, driver.reason, wanted, now) or await driver.teardown(place)
+
+        again, failed = await self._each(target, act)
         self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
-        return min((each for each in again if each is not None), default=None)
+        # Where a person has named a driver its kinds may not be served.
+        told = (Forbidden, NotFound) if self._sharing.rule(place.service).driver else Forbidden
+        if refused := [error for error in failed if isinstance(error, told)]:
+            self._refused(key, place, refused)
+            again.append(FORBIDDEN_SECONDS)
+        if not failed:
+            self._told.discard(key)
+        return self._after(key, again, [error for error in failed if error not in refused])
+
+    async def _each(
+        self, target: Target | None, act: Callable[[Driver], Awaitable[float | None]]
+    ) -> tuple[list[float], list[KubeError]]:
+        """Have all drivers act, whichever of them fail; returns when to look again, and what went wrong.
+
+        Raises Unreachable: where no answer comes, none of them gets anywhere.
+        """
+        again, failed = list[float](), list[KubeError]()
+        for driver in self._drivers:
+            try:
+                seconds = await act(driver)
+            except Unreachable as error:
+                if not isinstance(error, Unreadable):
+                    if target is not None:
+                        target.probe_now()
+                    raise
+                failed.append(error)
+            except KubeError as error:
+                failed.append(error)
+            else:
+                again += [seconds] if seconds is not None else []
+        return again, failed
+
+    def _after(self, key: At, again: list[float], failed: list[KubeError]) -> float | None:
+        """When to look again. Raises the first of what went wrong, for that to be tried again."""
+        soonest = min(again, default=None)
+        if failed:
+            if soonest is not None:
+                self.queue.add_after(key, soonest)
+            raise failed[0]
+        return soonest
 
     def _forget(self, key: At) -> None:
         """A Service is not in a cluster any more."""
@@ -154,12 +176,12 @@ class EndpointsRoom(Controller[At]):
         for driver in self._drivers:
             driver.forget_service(key[0], key[1:])
 
-    def _refused(self, key: At, place: Place, error: KubeError) -> None:
+    def _refused(self, key: At, place: Place, errors: Iterable[KubeError]) -> None:
         if key not in self._told:
             self._told.add(key)
             metadata = {"namespace": key[1], "name": key[2], "uid": self._uid(key)}
             regarding = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name, "metadata": metadata}
-            message = f"{place.title} does not know the other clusters' endpoints: {error}"
+            message = f"{place.title} does not know the other clusters' endpoints: {'; '.join(map(str, errors))}"
             self._deps.recorder.event(regarding, "Warning", "EndpointsBlocked", message)
 
     def _uid(self, key: At) -> str:

@@ -21,6 +21,7 @@ from agent.drivers.choice import all_drivers, choose
 from agent.drivers.cilium import usable
 from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import BY_ADDRESSES, Pair
+from agent.drivers.mcs import without_exports
 from agent.drivers.meshes import Meshes
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
@@ -142,11 +143,11 @@ class NetworkDriverRoom(Controller[Key]):
         )
 
     async def _served(self, port: Port) -> frozenset[str]:
-        """API groups of a cluster."""
+        """API groups of a cluster, as far as drivers can use them."""
         asked_at, groups = self._groups.get(port, (0.0, frozenset()))
         now = time.monotonic()
         if not asked_at or now - asked_at > RECHECK_SECONDS:
-            groups = await port.groups()
+            groups = await without_exports(port, await port.groups())
             self._groups[port] = (now, groups)
         return groups
 

@@ -149,11 +149,11 @@ class ServiceImportsRoom(Controller[At]):
 
     async def _import(self, node: str, key: Key, found: Gathered) -> float | None:
         live, there = self._exports.imported(node, key), self._exports.derived(node, key)
-        port = self._exports.port(node)
+        port, kind = self._exports.port(node), self._exports.served(node, SERVICE_IMPORTS)
         ours = live is not None and self._exports.is_ours(live)
         if live is not None and ours and found.merged is None:
             with contextlib.suppress(NotFound, Conflict):
-                await port.delete(SERVICE_IMPORTS, live.name, live.namespace, uid=live.uid)
+                await port.delete(kind, live.name, live.namespace, uid=live.uid)
         if found.merged is None or there is None or there.deleting or not self._exports.may_import(node):
             self._fresh.pop((node, *key), None)
             return None
@@ -162,13 +162,14 @@ class ServiceImportsRoom(Controller[At]):
         if live is None and found.merged.type != HEADLESS and (settles := self._settles((node, *key), there.uid)) > 0:
             return settles
         wanted = service_import(key[1], found.merged, there.decode(), self._deps.cluster_uid)
+        wanted["apiVersion"] = kind.api_version
         if live is None:
-            raw = await port.create_raw(SERVICE_IMPORTS, wanted)
+            raw = await port.create_raw(kind, wanted)
             self._fresh.pop((node, *key), None)
             live = self._exports.absorb(node, SERVICE_IMPORTS, raw)
         elif not MERGED.same(live.decode(), wanted):
             body = merge_patch(live.decode(), MERGED.revised(live.decode(), wanted))
-            raw = await port.patch_raw(SERVICE_IMPORTS, live.name, body, live.namespace)
+            raw = await port.patch_raw(kind, live.name, body, live.namespace)
             live = self._exports.absorb(node, SERVICE_IMPORTS, raw)
         if live is not None:
             ready = {"Ready": is_ready(found.merged, there.decode())}
@@ -212,8 +213,8 @@ class ServiceImportsRoom(Controller[At]):
             conditions = set_condition(conditions, type, *words, self._deps.clock.now())
         new = {"conditions": conditions, **more}
         if not same({field: had.get(field) for field in new}, new):
-            port = self._exports.port(node)
-            raw = await port.patch_raw(kind, live.name, {"status": new}, live.namespace, sub="status")
+            port, served = self._exports.port(node), self._exports.served(node, kind)
+            raw = await port.patch_raw(served, live.name, {"status": new}, live.namespace, sub="status")
             self._exports.absorb(node, kind, raw)
 
     def _blocked(self, key: At, error: str) -> None:

@@ -68,7 +68,7 @@ class _View:
         self.port = port
         self.services = services
         self.watches = {
-            kind: OptionalWatch(port, kind, namespace or None, interval, _either(changed), turned)
+            kind: OptionalWatch(port, kind, namespace or None, interval, _either(changed), turned, any_version=True)
             for kind in (SERVICE_EXPORTS, SERVICE_IMPORTS)
         }
 
@@ -143,10 +143,10 @@ class Exports:
         return [HERE, *sorted(names.virtual_node(*obj.key) for obj in self.targets.serving(namespace))]
 
     def called(self, node: str) -> str:
-        """What a cluster is called in ServiceImports, where its name has to be a DNS label."""
+        """What a cluster is called in ServiceImports."""
         target = self._deps.targets.by_node(node) if node != HERE else None
         name = target.title if target is not None else self._deps.settings.cluster_name or LOCAL
-        return name.replace(".", "-").lower()[:63].strip("-")
+        return mcs.cluster(name)
 
     def of(self, key: Key) -> Gathered:
         """Everything about one Service."""
@@ -178,6 +178,10 @@ class Exports:
     def may_import(self, node: str) -> bool:
         """Whether it is known which ServiceImports a cluster has."""
         return self._views[node].watches[SERVICE_IMPORTS].store is not None
+
+    def served(self, node: str, kind: Kind) -> Kind:
+        """A kind in the version that is watched in a cluster."""
+        return self._views[node].watches[kind].kind
 
     def refusal(self, node: str) -> str:
         """Why it is not known which ServiceImports a cluster has, as its API server says."""
