@@ -27,12 +27,16 @@ class Wish(msgspec.Struct, frozen=True):
     driver: str = ""
     affinity: str = ""
 
+    def offers(self, source: Collection[str]) -> bool:
+        """Whether endpoints of a cluster are offered, given by all names that it goes by."""
+        return self.sources is None or not self.sources.isdisjoint(source)
+
     def allows(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> bool:
         """Whether callers in one cluster reach endpoints of another, each given by all names that it goes by.
 
         :param namespace: where the callers are, empty for that of the Service
         """
-        if self.sources is not None and self.sources.isdisjoint(source):
+        if not self.offers(source):
             return False
         if namespace:
             return any((each, namespace) in self.elsewhere for each in consumer)

@@ -109,6 +109,11 @@ async def test_what_users_write_in_a_link_and_on_a_service_is_done(pair: Pair, f
         await links.mirrored(pair.there, [("10.1.0.1", False, HTTP_AND_ADMIN)])
         await pair.there.delete(ENDPOINT_SLICES, "web-own", pair.namespace)
         await links.mirrored(pair.there, [("10.1.0.1", True, HTTP_AND_ADMIN)])
+        # What callers have of their own is not what the link offers them.
+        await links.change(**{"from": ["eu"]})
+        assert "ready in eu, which spec.from names" in await links.says("Ready", "False", "NoEndpoints")
+        await links.change(**{"from": None})
+        await links.says("Connected", "Unknown", "Unverified")
 
         await links.change(affinity=None)
         await links.annotate(network_driver="none")

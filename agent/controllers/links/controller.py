@@ -20,7 +20,6 @@ from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.links.elsewhere import LinkedServicesRoom
-from agent.controllers.links.findings import AWAY
 from agent.controllers.links.gather import Gather
 from agent.controllers.links.topology import Cluster, NotYet, Offer, ServiceTopology
 from agent.drivers.clusters import CONDITION
@@ -31,8 +30,9 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold
 from agent.model.diff import same
-from agent.model.servicelinks import READY, Pair, accepted, is_untouched, made_for, status
-from agent.model.servicerule import rule
+from agent.model.linkstatus import status
+from agent.model.servicelinks import AWAY, READY, Pair, accepted, is_untouched, made_for
+from agent.model.servicerule import rule, wish
 from agent.model.sharedcopies import linked_service
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
@@ -156,8 +156,8 @@ class ServiceLinksRoom(Controller[Key]):
             manifest = link.decode()
             good = accepted(manifest, service.decode() if service is not None else None, shared, known, elsewhere)
             pairs = await self._pairs(key, service, manifest, clusters, offers) if good.status == "True" else []
-            total = sum(offer.ready for offer in offers.values())
-            new = status(manifest, good, pairs, total, self._deps.clock.now())
+            offered = self._topology.offered(wish(manifest), clusters, offers)
+            new = status(manifest, good, pairs, offered, self._deps.clock.now())
             if not same(manifest.get("status"), new):
                 await self._write(link, new)
                 wrote = True
