@@ -48,38 +48,53 @@ def status(link: Mapping[str, Any], accepted: Finding, pairs: Sequence[Pair], of
     ):
         message = found.message[:_MESSAGE_LIMIT]
         conditions = set_condition(conditions, type, found.status, found.reason, message, now, generation)
-    rows = _rows(pairs, link["metadata"]["namespace"]) if accepted.status == "True" else []
-    return {"host": _host(link, pairs), "clusters": rows, "conditions": conditions}
+    host = _host(link, pairs)
+    rows = _rows(link, pairs, host) if accepted.status == "True" else []
+    return {"host": host, "clusters": rows, "conditions": conditions}
 
 
 def _host(link: Mapping[str, Any], pairs: Sequence[Pair]) -> str:
+    """The name by which callers reach all that can be reached; the Service's own where that is not one for all."""
+    leading = [pair for pair in pairs if _has_path(pair)] or [pair for pair in pairs if pair.driver]
+    found = {_host_by(link, pair.driver) for pair in leading}
+    return found.pop() if len(found) == 1 else service_of(link)
+
+
+def _has_path(pair: Pair) -> bool:
+    return bool(pair.driver) and pair.connected.reason != "NoPath"
+
+
+def _host_by(link: Mapping[str, Any], driver: str) -> str:
     """Under its own name a Service leads to its own cluster, where the Multi-Cluster Services API or Linkerd do the
     rest.
     """
-    name, drivers = service_of(link), {pair.driver for pair in pairs}
-    if drivers == {"linkerd"}:
+    name = service_of(link)
+    if driver == "linkerd":
         return federated(name)
-    return f"{name}.{link['metadata']['namespace']}.svc.clusterset.local" if drivers == {"mcs"} else name
+    return f"{name}.{link['metadata']['namespace']}.svc.clusterset.local" if driver == "mcs" else name
 
 
-def _rows(pairs: Sequence[Pair], namespace: str) -> list[Raw]:
+def _rows(link: Mapping[str, Any], pairs: Sequence[Pair], host: str) -> list[Raw]:
     """One for the pairs of a cluster's callers that are alike, in the order of the pairs."""
     alike: dict[tuple[str, ...], list[Pair]] = {}
     for pair in pairs:
         alike.setdefault((pair.consumer, pair.namespace, pair.driver or "none", pair.finding.reason), []).append(pair)
     rows: dict[tuple[str, ...], Raw] = {}
     for (consumer, elsewhere, driver, _), these in alike.items():
-        found = _together(these)
+        found, called = _together(these), _host_by(link, driver)
+        told = found.message
+        if called != host and _has_path(these[0]):
+            told = f"callers use {called}; {told}".removesuffix("; ")
         row = rows.setdefault(
             (consumer, elsewhere, driver, found.reason),
             {
                 "cluster": consumer,
-                "namespace": elsewhere or namespace,
+                "namespace": elsewhere or link["metadata"]["namespace"],
                 "driver": driver,
                 "from": [],
                 "ready": _usable(found),
                 "reason": found.reason,
-                "message": found.message[:_MESSAGE_LIMIT],
+                "message": told[:_MESSAGE_LIMIT],
                 "endpoints": 0,
             },
         )

@@ -188,3 +188,46 @@ def test_a_row_whose_clusters_have_no_ready_endpoint_says_so() -> None:
 def none(*args: Any) -> Pair:
     """A pair whose source has no ready endpoint."""
     return msgspec.structs.replace(pair(*args), endpoints=0)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "host", "told"),
+    [
+        ([], "web", {}),
+        ([pair("us", "eu", driver="mcs")], "web.shop.svc.clusterset.local", {"us": "its agent answers"}),
+        ([pair("us", "eu", driver="linkerd")], "web-federated", {"us": "its agent answers"}),
+        # Where there is no way there is no name either.
+        (
+            [pair("us", "eu", driver="mcs"), pair("de", "eu", NO_PATH, driver="")],
+            "web.shop.svc.clusterset.local",
+            {"us": "its agent answers", "de": "networks overlap"},
+        ),
+        (
+            [pair("us", "eu", driver="linkerd"), pair("de", "eu", NO_PATH, driver="linkerd")],
+            "web-federated",
+            {"us": "its agent answers", "de": "networks overlap"},
+        ),
+        ([pair("de", "eu", NO_PATH, driver="linkerd")], "web-federated", {"de": "networks overlap"}),
+        # Callers of one link cannot have two names: rows say which are others.
+        (
+            [pair("us", "eu", driver="mcs"), pair("de", "eu", driver="gateway"), pair("hub", "eu", driver="linkerd")],
+            "web",
+            {
+                "us": "callers use web.shop.svc.clusterset.local; its agent answers",
+                "de": "its agent answers",
+                "hub": "callers use web-federated; its agent answers",
+            },
+        ),
+        (
+            [pair("us", "eu", Finding("True", "Connected"), driver="mcs"), pair("de", "eu")],
+            "web",
+            {"us": "callers use web.shop.svc.clusterset.local", "de": "its agent answers"},
+        ),
+    ],
+)
+def test_the_name_that_callers_use_is_that_of_the_driver_that_leads(
+    pairs: list[Pair], host: str, told: dict[str, str]
+) -> None:
+    found = status(link(), GOOD, pairs, FOUR, NOW)
+    assert found["host"] == host
+    assert {row["cluster"]: row["message"] for row in found["clusters"]} == told
