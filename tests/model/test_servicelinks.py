@@ -62,6 +62,13 @@ def test_a_link_that_is_not_understood_says_what_and_what_to_do(
         assert part in found.message
 
 
+def test_a_link_whose_driver_another_one_overrules_is_in_conflict() -> None:
+    mine, first = link("web", driver="mcs"), link("also", service="web", driver="gateway")
+    found = accepted(mine, SERVICE, True, {"hub"}, None, [mine, first])
+    assert (found.status, found.reason) == ("False", "Conflict")
+    assert accepted(first, SERVICE, True, {"hub"}, None, [mine, first]).status == "True"
+
+
 @pytest.mark.parametrize(
     ("cluster", "reason", "words"),
     [

@@ -152,9 +152,9 @@ class ServiceLinksRoom(Controller[Key]):
         known, elsewhere = self._topology.known(clusters), self._topology.known_elsewhere(clusters)
         offers = self._topology.offers(key, clusters) if shared else {}
         wrote, asked = False, list[Pair]()
-        for link in found:
-            manifest = link.decode()
-            good = accepted(manifest, service.decode() if service is not None else None, shared, known, elsewhere)
+        original, links = service.decode() if service is not None else None, [link.decode() for link in found]
+        for link, manifest in zip(found, links, strict=True):
+            good = accepted(manifest, original, shared, known, elsewhere, links)
             pairs = await self._pairs(key, service, manifest, clusters, offers) if good.status == "True" else []
             offered = self._topology.offered(wish(manifest), clusters, offers)
             new = status(manifest, good, pairs, offered, self._deps.clock.now())
