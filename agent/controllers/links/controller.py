@@ -7,9 +7,9 @@ Writes   a ServiceLink, named like the Service and owned by it, where its user h
 Absent target: its rows say so, and no other row waits for it. What links narrow, the rooms that write endpoints read.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -51,9 +51,10 @@ class ServiceLinksRoom(Controller[Key]):
 
     name = "links"
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, deps: Deps, time: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._deps = deps
+        self._time = time
         self._links = deps.service_links
         self._sharing = Sharing(deps)
         self._elsewhere = LinkedServicesRoom(deps, self._sharing, self.queue.add)
@@ -96,7 +97,7 @@ class ServiceLinksRoom(Controller[Key]):
         """Bring the links of one Service in line."""
         if not self._links.served:
             return None
-        now = asyncio.get_running_loop().time()
+        now = self._time()
         service = self._sharing.services.store.get(key)
         if service is None:
             self._unshared.pop(key, None)
@@ -114,7 +115,7 @@ class ServiceLinksRoom(Controller[Key]):
         except NotYet:
             return _NOT_YET_SECONDS
         if wrote:
-            self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
+            self._busy_until[key] = self._time() + WRITE_SECONDS
         return again
 
     async def _keep(self, service: Object, now: float) -> float | None:
