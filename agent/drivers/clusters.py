@@ -6,7 +6,7 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.kinds import NODES, TARGET_KINDS
-from agent.api.names.links import ANNOTATION_NETWORKS, BY_GATEWAY, NOT_FLAT
+from agent.api.names.links import ANNOTATION_NETWORKS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, HERE
@@ -204,9 +204,7 @@ class Clusters:
 
     def _are_apart(self, one: str, other: str) -> bool:
         """Whether addresses of one of two clusters are known to lead to strangers in the other."""
-        said = [self.said(node) for node in (one, other) if node != HERE]
-        told = {(each.get("status"), each.get("reason")) for each in said}
-        if ("True", BY_GATEWAY) in told or any(("False", reason) in told for reason in NOT_FLAT):
+        if any(podranges.why_withheld(self.said(node)) for node in (one, other) if node != HERE):
             return True
         return HERE not in (one, other) and self.overlap(one, other)
 

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from agent.api import names
 from agent.api.kinds import GATEWAY_PEERS
-from agent.api.names.links import BY_GATEWAY, NOT_FLAT
+from agent.api.names.links import BY_GATEWAY
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
-from agent.model.flatness import NOT_REACHED
 from agent.model.gatewayhosts import EVERY_CALLED, leads_to_hosts
 from agent.model.gatewaylink import leads_to
 from agent.model.gatewaytold import read
 from agent.model.links import REASONS
+from agent.model.podranges import why_unreached
 
 KEEP_SECONDS = 30.0
 """For how long at most what the old driver has written stays, whether the new one leads there or not."""
@@ -124,6 +124,6 @@ def leads_by_gateway(sharing: Sharing, route: Route) -> bool:
 def may_stay(sharing: Sharing, route: Route) -> bool:
     """Whether the addresses of pods still lead to these pods: where they lead to others, mirrors go at once."""
     for said in (sharing.said(node) for node in (route.consumer, route.source) if node != HERE):
-        if not said or said.get("reason") in NOT_FLAT or NOT_REACHED in str(said.get("message", "")):
+        if not said or why_unreached(said):
             return False
     return HERE in (route.consumer, route.source) or not sharing.overlap(route.consumer, route.source)

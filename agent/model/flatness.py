@@ -147,8 +147,6 @@ class Flatness(NamedTuple):
 NOT_TOLD = Flatness("unverified")
 ANSWERS = "its agent answers at the address of its pod"
 """What is said where it is flat."""
-NOT_REACHED = "pods are not reached at their addresses"
-"""What is said where it is not, and gateways are called instead."""
 
 
 def waits(here: Told, there: Told, asked: AgentAnswer | None) -> bool:
@@ -186,7 +184,8 @@ def judge(here: Told, there: Told, uid: str, asked: AgentAnswer | None, before: 
 REMEDY = (
     "Give the clusters pod networks of their own that are routed to each other; name the right ranges in spec.podCIDRs"
     f" of the Target, if these are not; or annotate it {names.SHORT_PREFIX}{names.NETWORK_DRIVER}: endpointslices if"
-    " its pods are reached all the same, or cilium or mcs where such a network is there"
+    " its pods are reached all the same, or another driver that needs no addresses of pods: gateway, skupper, or mcs or"
+    " istio where that network copes with it"
 )
 
 

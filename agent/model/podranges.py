@@ -16,6 +16,7 @@ Raw = dict[str, Any]
 _LONGEST = 49
 """Characters of a CIDR; no address has more than 45."""
 _SHOWN = 5
+_NOT_REACHED = "pods are not reached at their addresses"
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class PodRanges:
 
     networks: tuple[Network, ...] | None = None
     strange: str = ""
-    """Why the addresses lead elsewhere from here, as the condition ServicesShared has it; empty if they do not."""
+    """Why the addresses lead elsewhere from here, in the words of ServicesShared; empty if they do not."""
 
     def holds(self, address: object) -> bool:
         """Whether a pod may have this address."""
@@ -37,11 +38,33 @@ class PodRanges:
 ANYWHERE = PodRanges()
 
 
+def unreached(reason: str) -> str:
+    """What the condition ServicesShared says besides where the driver needs no addresses, and these lead elsewhere."""
+    return f"{_NOT_REACHED} ({reason})"
+
+
+def why_unreached(said: Mapping[str, Any]) -> str:
+    """Why pods of a target are known not to be reached at their addresses, by its condition; empty if nothing is known.
+
+    Whoever names `endpointslices` on the Target knows better: then that says nothing of it.
+    """
+    reason, message = str(said.get("reason", "")), str(said.get("message", ""))
+    if said.get("status") == "False" and reason in links.NOT_FLAT:
+        return reason
+    if _NOT_REACHED not in message:
+        return ""
+    return next((each for each in links.NOT_FLAT if unreached(each) in message), reason)
+
+
+def why_withheld(said: Mapping[str, Any]) -> str:
+    """Why addresses of a target's pods are told to nobody, by its condition: also where it has the driver `gateway`."""
+    by_gateway = (said.get("status"), said.get("reason")) == ("True", links.BY_GATEWAY)
+    return links.BY_GATEWAY if by_gateway else why_unreached(said)
+
+
 def of(target: Mapping[str, Any]) -> PodRanges:
     """The ranges that a Target names; what is no CIDR holds no address."""
-    shared = condition_of(target, "ServicesShared") or {}
-    strangers = {"False": links.NOT_FLAT, "True": (links.BY_GATEWAY,)}.get(shared.get("status", ""), ())
-    strange = shared["reason"] if shared.get("reason") in strangers else ""
+    strange = why_withheld(condition_of(target, "ServicesShared") or {})
     named = (target.get("spec") or {}).get("podCIDRs")
     if named is None:
         return PodRanges(None, strange)

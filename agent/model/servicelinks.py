@@ -1,24 +1,22 @@
-"""ServiceLinks: the one that every shared Service has, and what is told on each. Pure."""
+"""ServiceLinks: the one that a shared Service has, whether one is understood, and what is known of a pair. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from agent.api import names
-from agent.api.conditions import Status, condition_of, set_condition
+from agent.api.conditions import Status, condition_of
 from agent.api.kinds import SERVICE_LINKS, SERVICES
-from agent.model.abridged import abridged
-from agent.model.servicerule import misread, named_driver, namespace_of, no_driver, service_of
+from agent.model.servicerule import misread, named_driver, namespace_of, no_driver, overruled, service_of
 
 Raw = dict[str, Any]
 
 ACCEPTED, PROGRAMMED, CONNECTED, READY = "Accepted", "Programmed", "Connected", "Ready"
 UNVERIFIED = "Unverified"
-_MESSAGE_LIMIT = 1024
-_SHOWN = 3
+NO_ENDPOINTS = "NoEndpoints"
+AWAY = "TargetUnreachable"
 
 
 def made_for(service: Mapping[str, Any]) -> Raw:
@@ -65,13 +63,16 @@ def accepted(
     shared: bool,
     clusters: set[str],
     elsewhere: set[str] | None = None,
+    links: Iterable[Mapping[str, Any]] = (),
 ) -> Finding:
     """Whether all of a link is understood.
 
     :param clusters: all names of clusters that pods of the namespace may be in
     :param elsewhere: those of clusters in which other namespaces can be linked, None where that is not allowed
+    :param links: all of the Service
     """
     problem = _with_service(link, service, shared) or _with_spec(link, service or {}, clusters, elsewhere)
+    problem = problem or overruled(link, links)
     return Finding("False", *problem) if problem is not None else Finding("True", ACCEPTED)
 
 
@@ -139,11 +140,6 @@ class Pair(msgspec.Struct, frozen=True):
         """The first aspect that does not hold, else the last one."""
         return self.programmed if self.programmed.status != "True" else self.connected
 
-    @property
-    def ready(self) -> Status:
-        """Whether callers reach the endpoints as far as anybody knows."""
-        return _usable(self.finding)
-
 
 def said_by(name: str, link: Mapping[str, Any]) -> tuple[Finding, Finding]:
     """What another controller, the driver `external/NAME`, tells: conditions of its own of the generation that is."""
@@ -165,103 +161,6 @@ def _said(name: str, type: str, link: Mapping[str, Any]) -> Finding:
     return Finding(status, str(said.get("reason") or "Pending"), str(said.get("message", "")))
 
 
-def status(link: Mapping[str, Any], accepted: Finding, pairs: Sequence[Pair], own_endpoints: int, now: datetime) -> Raw:
-    """The status of a link.
-
-    :param own_endpoints: ready ones in all clusters that offer theirs
-    """
-    programmed, connected = _programmed(accepted, pairs), _connected(accepted, pairs, own_endpoints)
-    conditions = (link.get("status") or {}).get("conditions")
-    generation = link["metadata"].get("generation")
-    for type, found in (
-        (ACCEPTED, accepted),
-        (PROGRAMMED, programmed),
-        (CONNECTED, connected),
-        (READY, _ready(accepted, programmed, connected)),
-    ):
-        message = found.message[:_MESSAGE_LIMIT]
-        conditions = set_condition(conditions, type, found.status, found.reason, message, now, generation)
-    rows = _rows(pairs, link["metadata"]["namespace"]) if accepted.status == "True" else []
-    return {"host": _host(link, pairs), "clusters": rows, "conditions": conditions}
-
-
 def federated(service: str) -> str:
     """Name of the Service that Linkerd makes of those of a name in several clusters."""
     return f"{service}-federated"
-
-
-def _host(link: Mapping[str, Any], pairs: Sequence[Pair]) -> str:
-    """Under its own name a Service leads to its own cluster, where the Multi-Cluster Services API or Linkerd do the
-    rest.
-    """
-    name, drivers = service_of(link), {pair.driver for pair in pairs}
-    if drivers == {"linkerd"}:
-        return federated(name)
-    return f"{name}.{link['metadata']['namespace']}.svc.clusterset.local" if drivers == {"mcs"} else name
-
-
-def _rows(pairs: Sequence[Pair], namespace: str) -> list[Raw]:
-    """One for the pairs of a cluster's callers that are alike, in the order of the pairs."""
-    rows: dict[tuple[str, str, str, str], Raw] = {}
-    for pair in pairs:
-        driver, found = pair.driver or "none", pair.finding
-        row = rows.setdefault(
-            (pair.consumer, pair.namespace, driver, found.reason),
-            {
-                "cluster": pair.consumer,
-                "namespace": pair.namespace or namespace,
-                "driver": driver,
-                "from": [],
-                "ready": pair.ready,
-                "reason": found.reason,
-                "message": found.message[:_MESSAGE_LIMIT],
-                "endpoints": 0,
-            },
-        )
-        row["from"].append(pair.source)
-        row["endpoints"] += pair.endpoints
-    return list(rows.values())
-
-
-def _programmed(accepted: Finding, pairs: Sequence[Pair]) -> Finding:
-    if accepted.status != "True":
-        return Finding("Unknown", "Pending", "the link is not accepted")
-    return _worst([(pair, pair.programmed) for pair in pairs]) or Finding("True", PROGRAMMED)
-
-
-def _connected(accepted: Finding, pairs: Sequence[Pair], own_endpoints: int) -> Finding:
-    if accepted.status != "True":
-        return Finding("Unknown", "Pending", "the link is not accepted")
-    if not own_endpoints:
-        return Finding("False", "NoEndpoints", "no endpoint is ready in any cluster: see the pods of the Service")
-    return _worst([(pair, pair.connected) for pair in pairs]) or Finding("True", CONNECTED)
-
-
-def _worst(found: Sequence[tuple[Pair, Finding]]) -> Finding | None:
-    """What is False or else Unknown, with the pairs that it is about; None where all is True."""
-    for status in ("False", "Unknown"):
-        worse = [(pair, each) for pair, each in found if each.status == status]
-        if worse:
-            reason = min((each.reason for _, each in worse), key=lambda reason: reason == UNVERIFIED)
-            these = [(pair, each) for pair, each in worse if each.reason == reason]
-            told = [f"{_callers(pair)} from {pair.source}: {each.message}" for pair, each in these]
-            return Finding(worse[0][1].status, reason, abridged(told, _SHOWN, "; "))
-    return None
-
-
-def _callers(pair: Pair) -> str:
-    return f"{pair.consumer} (namespace {pair.namespace})" if pair.namespace else pair.consumer
-
-
-def _ready(*aspects: Finding) -> Finding:
-    """The first that is False, then the first that is not known."""
-    for status in ("False", "Unknown"):
-        for found in aspects:
-            if _usable(found) == status:
-                return found
-    return Finding("True", READY)
-
-
-def _usable(found: Finding) -> Status:
-    """Nobody has measured it, and nothing speaks against it: that counts as well."""
-    return "True" if found.reason == UNVERIFIED and found.status == "Unknown" else found.status

@@ -27,12 +27,16 @@ class Wish(msgspec.Struct, frozen=True):
     driver: str = ""
     affinity: str = ""
 
+    def offers(self, source: Collection[str]) -> bool:
+        """Whether endpoints of a cluster are offered, given by all names that it goes by."""
+        return self.sources is None or not self.sources.isdisjoint(source)
+
     def allows(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> bool:
         """Whether callers in one cluster reach endpoints of another, each given by all names that it goes by.
 
         :param namespace: where the callers are, empty for that of the Service
         """
-        if self.sources is not None and self.sources.isdisjoint(source):
+        if not self.offers(source):
             return False
         if namespace:
             return any((each, namespace) in self.elsewhere for each in consumer)
@@ -96,7 +100,7 @@ def wish(link: Mapping[str, Any]) -> Wish:
 
 def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any]]) -> Rule:
     """Drivers and affinity of the first link by name that has any count, then those of the Service's annotations."""
-    wishes = tuple(wish(each) for each in sorted(links, key=lambda each: str(each["metadata"]["name"])))
+    wishes = tuple(wish(each) for each in sorted(links, key=_name_of))
     driver = named_driver(names.annotation(annotations, names.NETWORK_DRIVER))
     affinity = _known(names.annotation(annotations, AFFINITY), AFFINITIES)
     return Rule(
@@ -104,6 +108,20 @@ def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any
         next((each.driver for each in wishes if each.driver), driver),
         next((each.affinity for each in wishes if each.affinity), affinity),
     )
+
+
+def overruled(link: Mapping[str, Any], links: Iterable[Mapping[str, Any]]) -> tuple[str, str] | None:
+    """What of a link has no effect, as another one of the Service that says something else of it is the first by name;
+    as reason and message.
+    """
+    in_order = [(str(each["metadata"]["name"]), wish(each)) for each in sorted(links, key=_name_of)]
+    for field in ("driver", "affinity"):
+        mine = getattr(wish(link), field)
+        first, theirs = next(((name, value) for name, each in in_order if (value := getattr(each, field))), ("", ""))
+        if mine and theirs not in ("", mine):
+            counts = f"ServiceLink {first}, the first by name of this Service's, says {theirs}"
+            return "Conflict", f"spec.{field}: {mine} has no effect, for {counts}: say the same, or remove it from one"
+    return None
 
 
 def misread(annotations: Mapping[str, str] | None) -> tuple[str, str] | None:
@@ -130,6 +148,10 @@ def named_driver(name: str | None) -> str:
 
 def _known(value: str | None, among: Collection[str]) -> str:
     return value if value is not None and value in among else ""
+
+
+def _name_of(link: Mapping[str, Any]) -> str:
+    return str(link["metadata"]["name"])
 
 
 def namespace_of(consumer: Mapping[str, Any], own: str) -> str:

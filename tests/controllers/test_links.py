@@ -109,6 +109,21 @@ async def test_what_users_write_in_a_link_and_on_a_service_is_done(pair: Pair, f
         await links.mirrored(pair.there, [("10.1.0.1", False, HTTP_AND_ADMIN)])
         await pair.there.delete(ENDPOINT_SLICES, "web-own", pair.namespace)
         await links.mirrored(pair.there, [("10.1.0.1", True, HTTP_AND_ADMIN)])
+        # What callers have of their own is not what the link offers them.
+        await links.change(**{"from": ["eu"]})
+        assert "ready in eu, which spec.from names" in await links.says("Ready", "False", "NoEndpoints")
+        await links.change(**{"from": None})
+        await links.says("Connected", "Unknown", "Unverified")
+
+        # Of two that differ in what only one can decide the first by name counts, and the other one says so.
+        await pair.create(SERVICE_LINKS, "also", spec={"service": "web", "driver": "none"})
+        await links.change(driver="endpointslices")
+        message = await links.says("Accepted", "False", "Conflict")
+        assert "spec.driver: endpointslices has no effect, for ServiceLink also" in message
+        await links.mirrored(pair.there, [])
+        await pair.here.delete(SERVICE_LINKS, "also", pair.namespace)
+        await links.says("Accepted", "True", "Accepted")
+        await links.change(driver=None)
 
         await links.change(affinity=None)
         await links.annotate(network_driver="none")

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import ENDPOINT_SLICES
+from agent.api.kinds import ENDPOINT_SLICES, SERVICE_LINKS
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom
 from agent.drivers import handover
 from agent.kube.client import Client
 from tests.controllers.pair import Pair
-from tests.controllers.servicelinks import SERVICES, Links, rows, shared_with_eu
+from tests.controllers.servicelinks import PORTS, SERVICES, SHARED, Links, rows, shared_with_eu
+from tests.controllers.test_links_elsewhere import elsewhere
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -59,20 +60,19 @@ def write(config: Path, known: dict[str, Any]) -> None:
     new.replace(config)
 
 
-async def routed(pair: Pair, client: Client, want: list[str]) -> None:
+async def routed(pair: Pair, client: Client, want: list[str], namespace: str = "") -> None:
     """Wait for these addresses in the slices of the controller."""
 
     async def probe() -> bool:
-        found = await client.list(
-            ENDPOINT_SLICES, pair.namespace, labels="endpointslice.kubernetes.io/managed-by=sdwan"
-        )
+        made = "endpointslice.kubernetes.io/managed-by=sdwan"
+        found = await client.list(ENDPOINT_SLICES, namespace or pair.namespace, labels=made)
         return want == [each["addresses"][0] for slice in found for each in slice["endpoints"]]
 
     await until(probe)
 
 
 def test_the_controller_that_is_shown_is_short() -> None:
-    assert len([line for line in controller().splitlines() if line.strip()]) <= 50
+    assert len([line for line in controller().splitlines() if line.strip()]) <= 55
 
 
 async def test_another_controller_programs_a_link_and_says_so(
@@ -126,3 +126,35 @@ async def test_another_controller_programs_a_link_and_says_so(
             await links.annotate(network_driver=None)
             await links.once(lambda link: rows(link) == [("here", ["eu"], "endpointslices", "Unverified")])
             await routed(pair, pair.here, [])
+
+
+async def test_callers_in_another_namespace_are_led_to_the_routers_there(pair: Pair, tmp_path: Path) -> None:
+    config = tmp_path / "clusters.json"
+    here, there = (str(cluster.kubeconfig) for cluster in pair.clusters)
+    write(
+        config,
+        {
+            "here": {"kubeconfig": here, "router": "100.64.0.1"},
+            pair.namespace: {"kubeconfig": there, "router": "100.64.0.2"},
+        },
+    )
+    await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS, "selector": {"app": "web"}})
+    async with elsewhere(pair) as found, at_work(pair, config):
+        await pair.copy(SERVICES, "web")
+        await found.links.offer(pair.here, "10.1.0.1")
+        only = {"driver": "external/sdwan", "from": ["here"]}
+        await found.link("for-b", "web", (pair.namespace, found.namespace), **only)
+        await routed(pair, pair.there, ["100.64.0.1"], found.namespace)
+        link = await found.links.once(lambda link: rows(link)[0][3] == "Connected", "for-b")
+        assert rows(link) == [(pair.namespace, ["here"], "external/sdwan", "Connected")]
+        # The Service's own namespace has those that the agent's own link asks for, and no others.
+        await routed(pair, pair.there, ["100.64.0.1"])
+        await routed(pair, pair.here, [])
+
+        # What a link asks for no more goes, and what another one asks for stays.
+        await found.link("for-b-too", "web", (pair.namespace, found.namespace))
+        await routed(pair, pair.there, ["100.64.0.1"] * 2, found.namespace)
+        ours = {"spec": {"to": [{"cluster": pair.namespace}]}}
+        await pair.here.patch(SERVICE_LINKS, "for-b", ours, pair.namespace)
+        await routed(pair, pair.there, ["100.64.0.1"], found.namespace)
+        await routed(pair, pair.there, ["100.64.0.1"] * 2)

@@ -16,8 +16,8 @@ from agent.api.names import links
 from agent.controllers.endpoints import NetworkDriverRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.model.flatness import NOT_REACHED
 from agent.model.gatewaytold import Told, write
+from agent.model.podranges import of, unreached
 from agent.runtime.health import Health
 from tests.controllers.pair import Pair
 from tests.controllers.targets import condition, target
@@ -108,10 +108,22 @@ async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -
             assert "10.1.7.0/24" in await said("True", "EndpointSlices")
             await change(metadata={"annotations": {annotation: None}})
             await said("False", links.OVERLAP)
+            # Whichever driver is named, no address comes home from there.
+            for driver, state, reason in (
+                ("none", "True", "Off"),
+                ("external/sdwan", "True", "External"),
+                ("wormhole", "False", "InvalidNetworkDriver"),
+            ):
+                await change(metadata={"annotations": {annotation: driver}})
+                assert unreached(links.OVERLAP) in await said(state, reason)
+                found = of(await pair.here.get(TARGETS, "eu", pair.namespace))
+                assert found.strange == links.OVERLAP
+            await change(metadata={"annotations": {annotation: None}})
+            await said("False", links.OVERLAP)
             for client in (pair.here, pair.there):
                 await said("False", links.OVERLAP)
                 await gateway(client, "CA")
-            assert f"network driver gateway; {NOT_REACHED}" in await said("True", links.BY_GATEWAY)
+            assert f"network driver gateway; {unreached(links.OVERLAP)}" in await said("True", links.BY_GATEWAY)
             await change(metadata={"annotations": {annotation: "gateway"}})
             await gateway(pair.there, None)
             await told("gateway.enabled", links.OVERLAP)

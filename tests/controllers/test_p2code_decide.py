@@ -273,6 +273,12 @@ def test_a_link_that_is_being_made_is_waited_for(seconds: int, finish: Verdict, 
     assert links_of(plan)[:2] == ("False", "Pending")
 
 
+def test_that_no_pod_is_ready_is_no_matter_of_links() -> None:
+    plan = linked(row("NoEndpoints", "False"))
+    assert (plan.finish, plan.again) == (verdicts.SCHEDULED, None)
+    assert links_of(plan)[:2] == ("True", "Connected")
+
+
 def test_in_one_cluster_no_link_is_needed() -> None:
     plan = linked(row("NoPath", "False"), decisions={"web-shop": "us", "api-shop": "us"})
     assert plan.finish == verdicts.SCHEDULED

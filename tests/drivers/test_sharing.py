@@ -19,6 +19,7 @@ from agent.kube.client import encode
 from agent.kube.eitherscope import EitherScope
 from agent.kube.store import Object, Store
 from agent.model.flatness import ANSWERS
+from agent.model.podranges import unreached
 from agent.model.servicerule import Rule
 
 COUNT = count()
@@ -185,6 +186,9 @@ def test_a_service_names_its_driver_but_leads_to_no_strangers(fleet: Fleet, monk
     fleet.set("us", "10.1.0.0/16", reason="Gateway")
     assert named("endpointslices", HERE, "us") == named("endpointslices", "us", "eu") == ""
     assert named("", HERE, "us") == named("gateway", "us", "eu") == "Gateway"
+    fleet.set("us", "10.1.0.0/16", reason="MCS", message=f"network driver mcs; {unreached(OVERLAP)}")
+    assert named("endpointslices", HERE, "us") == named("endpointslices", "us", "eu") == ""
+    assert named("", HERE, "us") == "MCS"
     fleet.set("us", "10.2.0.0/16")
     assert named("endpointslices", HERE, "us") == "EndpointSlices"
     assert named("endpointslices", "us", "eu") == ""

@@ -1,5 +1,6 @@
 """Promise 21, second part: how endpoints are shared is chosen for every target, and what is amiss is said there."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -72,6 +73,11 @@ def shares(target: Raw) -> bool:
     return bool(condition(target, "ServicesShared").get("status") == "True")
 
 
+def is_off(target: Raw) -> bool:
+    """Whether it says that it has no driver."""
+    return bool(condition(target, "ServicesShared").get("reason") == "Off")
+
+
 async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespace: str) -> None:
     await shared.web(fleet, namespace, 4)
     await known_everywhere(fleet, namespace, "web", 4)
@@ -127,6 +133,10 @@ async def test_addresses_of_pods_stay_where_they_mean_something(fleet: Fleet, na
         await fleet.until(
             "addresses in us are told in an annotation", lambda: hidden(fleet, namespace), about=namespace
         )
+        await driver(fleet, namespace, "us", "none")
+        await has(fleet, "cd", TARGETS, namespace, "us", is_off)
+        await asyncio.sleep(1.0)
+        assert await hidden(fleet, namespace), "no driver brings them home"
         await driver(fleet, namespace, "us", "endpointslices")
         await known_everywhere(fleet, namespace, "web", 4)
         await driver(fleet, namespace, "us", None)

@@ -5,7 +5,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.api.names import links
-from agent.model.podranges import ANYWHERE, LeftOut, PodRanges, addresses, flaw, of, shown, strangers, without_outside
+from agent.model.podranges import (
+    ANYWHERE,
+    LeftOut,
+    PodRanges,
+    addresses,
+    flaw,
+    of,
+    shown,
+    strangers,
+    unreached,
+    why_unreached,
+    without_outside,
+)
 from tests.examples import examples
 
 Raw = dict[str, Any]
@@ -97,8 +109,8 @@ def test_of_many_addresses_some_are_shown() -> None:
     assert shown([str(each) for each in range(7)]) == "0, 1, 2, 3, 4 and 2 more"
 
 
-def condition(status: str, reason: str) -> Raw:
-    return {"conditions": [{"type": "ServicesShared", "status": status, "reason": reason, "message": ""}]}
+def condition(status: str, reason: str, message: str = "") -> Raw:
+    return {"conditions": [{"type": "ServicesShared", "status": status, "reason": reason, "message": message}]}
 
 
 @pytest.mark.parametrize(
@@ -114,6 +126,35 @@ def test_no_address_comes_home_from_where_it_leads_to_strangers(state: str, reas
     assert strangers(status("10.1.0.5", "fd00:1::5"), there) == "10.1.0.5, fd00:1::5"
     assert without_outside({"phase": "Pending"}, there) == ({"phase": "Pending"}, None)
     assert there.holds("10.1.0.5")
+
+
+@pytest.mark.parametrize("why", links.NOT_FLAT)
+@pytest.mark.parametrize(
+    ("state", "driver"),
+    [
+        *(("True", each) for each in ("Skupper", "MCS", "Istio", "Linkerd", "Cilium", "External", "Off")),
+        ("False", "Forbidden"),
+        ("False", "InvalidNetworkDriver"),
+    ],
+)
+def test_nor_does_it_whatever_the_driver_is_that_needs_none(why: str, state: str, driver: str) -> None:
+    there = of({"spec": {}, "status": condition(state, driver, f"network driver x; {unreached(why)}")})
+    assert there == PodRanges(None, why)
+    assert strangers(status("10.1.0.5"), there) == "10.1.0.5"
+    assert of({"status": condition(state, driver, "network driver x")}) == ANYWHERE
+
+
+def test_what_keeps_pods_apart_is_known_from_the_condition_whoever_has_written_it() -> None:
+    for state, reason, message, want in (
+        ("True", "MCS", unreached(links.STRANGERS), links.STRANGERS),
+        ("False", links.OVERLAP, "", links.OVERLAP),
+        ("True", links.BY_GATEWAY, "", ""),
+        # As it was told once, without the reason.
+        ("True", links.BY_GATEWAY, "pods are not reached at their addresses", links.BY_GATEWAY),
+        ("True", "EndpointSlices", "10.1.0.0/16 is in the pod networks of both clusters", ""),
+    ):
+        assert why_unreached({"status": state, "reason": reason, "message": message}) == want
+    assert why_unreached({}) == ""
 
 
 def test_addresses_of_a_pod_are_known_wherever_they_are_told() -> None:

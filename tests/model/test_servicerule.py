@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.servicerule import ANYTHING, Rule, Wish, rule, service_of, wish
+from agent.model.servicerule import ANYTHING, Rule, Wish, overruled, rule, service_of, wish
 
 
 def link(name: str = "web", **spec: Any) -> Any:
@@ -79,6 +79,30 @@ def test_a_link_counts_more_than_annotations_and_the_first_more_than_the_next(
 ) -> None:
     found = rule(annotations, links)
     assert (found.driver, found.affinity) == (driver, affinity)
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "field"),
+    [
+        (link("b", driver="mcs"), [], ""),
+        (link("b", driver="mcs"), [link("a")], ""),
+        (link("b", driver="mcs"), [link("a", driver="mcs", affinity="local")], ""),
+        # What means nothing of another one does not count there either.
+        (link("b", driver="mcs"), [link("a", driver="wormhole")], ""),
+        (link("b", driver="mcs"), [link("c", driver="gateway")], ""),
+        (link("b", driver="mcs"), [link("a", driver="gateway")], "driver"),
+        (link("b", affinity="none"), [link("a", affinity="local")], "affinity"),
+        (link("b", driver="mcs", affinity="none"), [link("a", affinity="local", driver="mcs")], "affinity"),
+    ],
+)
+def test_what_another_link_overrules_is_known(mine: Any, others: list[Any], field: str) -> None:
+    found = overruled(mine, [mine, *others])
+    assert (found is not None) == bool(field)
+    if found is not None:
+        assert found[0] == "Conflict"
+        assert f"spec.{field}: {mine['spec'][field]} has no effect, for ServiceLink a, the first" in found[1]
+        assert f"says {others[0]['spec'][field]}: say the same, or remove it" in found[1]
+    assert overruled(mine, ()) is None
 
 
 def test_a_cluster_may_be_meant_by_any_of_its_names() -> None:

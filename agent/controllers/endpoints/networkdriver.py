@@ -26,7 +26,7 @@ from agent.drivers.meshes import Meshes
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
-from agent.model.flatness import NOT_REACHED, NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
+from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
 
@@ -79,8 +79,8 @@ class NetworkDriverRoom(Controller[Key]):
             return _UNREAD_SECONDS
         now = time.monotonic()
         annotation = names.annotation(obj.annotations, names.NETWORK_DRIVER)
-        said = condition_of(obj.decode(), CONDITION) or {}
-        flat = self._flatness(target, obj, "" if said.get("status") == "True" else str(said.get("reason", "")))
+        before = podranges.why_unreached(condition_of(obj.decode(), CONDITION) or {})
+        flat = self._flatness(target, obj, before)
         if flat is None:
             return _UNREAD_SECONDS
         checked_at, asked = self._checked.get(key, (0.0, None))
@@ -121,10 +121,12 @@ class NetworkDriverRoom(Controller[Key]):
         services = (service.name for service in self._services.store)
         here, there = usable(await self._served(self._deps.local.port), services), await self._served(target.port)
         meshes = await self._meshes.between(target) if annotation is None else frozenset[str]()
+        # What hides addresses of pods, whatever the driver is.
+        apart = "" if flat.usable else f"; {podranges.unreached(flat.reason)}"
         try:
             driver = choose(annotation, self._drivers, Pair(here, there, flat.usable, gateways, meshes), present)
         except ValueError as error:
-            return Words("False", "InvalidNetworkDriver", str(error))
+            return Words("False", "InvalidNetworkDriver", f"{error}{apart}")
         if driver is None:
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}")
         problem = await driver.status(target)
@@ -133,13 +135,13 @@ class NetworkDriverRoom(Controller[Key]):
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}; nor by gateway: {lacking}")
         if driver.reason == BY_GATEWAY and not gateways:
             return Words("False", "NoGateway", f"endpoints are not shared by gateway: {NO_GATEWAY}")
+        if driver.reason == BY_ADDRESSES:
+            # Who names it says that they are reached all the same.
+            apart = f"; {flat.message}" if flat.message and not problem else ""
         if problem:
-            return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}")
-        how = f"; {flat.message}" if flat.message and driver.reason == BY_ADDRESSES else ""
-        if driver.reason == BY_GATEWAY and not flat.usable:
-            how = f"; {NOT_REACHED}"
+            return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}{apart}")
         return Words(
-            "True", driver.reason, f"endpoints of shared Services: network driver {annotation or driver.name}{how}"
+            "True", driver.reason, f"endpoints of shared Services: network driver {annotation or driver.name}{apart}"
         )
 
     async def _served(self, port: Port) -> frozenset[str]:

@@ -7,9 +7,9 @@ Writes   a ServiceLink, named like the Service and owned by it, where its user h
 Absent target: its rows say so, and no other row waits for it. What links narrow, the rooms that write endpoints read.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -20,7 +20,6 @@ from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.links.elsewhere import LinkedServicesRoom
-from agent.controllers.links.findings import AWAY
 from agent.controllers.links.gather import Gather
 from agent.controllers.links.topology import Cluster, NotYet, Offer, ServiceTopology
 from agent.drivers.clusters import CONDITION
@@ -31,8 +30,9 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold
 from agent.model.diff import same
-from agent.model.servicelinks import READY, Pair, accepted, is_untouched, made_for, status
-from agent.model.servicerule import rule
+from agent.model.linkstatus import status
+from agent.model.servicelinks import AWAY, READY, Pair, accepted, is_untouched, made_for
+from agent.model.servicerule import rule, wish
 from agent.model.sharedcopies import linked_service
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
@@ -51,9 +51,10 @@ class ServiceLinksRoom(Controller[Key]):
 
     name = "links"
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, deps: Deps, time: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._deps = deps
+        self._time = time
         self._links = deps.service_links
         self._sharing = Sharing(deps)
         self._elsewhere = LinkedServicesRoom(deps, self._sharing, self.queue.add)
@@ -96,7 +97,7 @@ class ServiceLinksRoom(Controller[Key]):
         """Bring the links of one Service in line."""
         if not self._links.served:
             return None
-        now = asyncio.get_running_loop().time()
+        now = self._time()
         service = self._sharing.services.store.get(key)
         if service is None:
             self._unshared.pop(key, None)
@@ -114,7 +115,7 @@ class ServiceLinksRoom(Controller[Key]):
         except NotYet:
             return _NOT_YET_SECONDS
         if wrote:
-            self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
+            self._busy_until[key] = self._time() + WRITE_SECONDS
         return again
 
     async def _keep(self, service: Object, now: float) -> float | None:
@@ -152,12 +153,12 @@ class ServiceLinksRoom(Controller[Key]):
         known, elsewhere = self._topology.known(clusters), self._topology.known_elsewhere(clusters)
         offers = self._topology.offers(key, clusters) if shared else {}
         wrote, asked = False, list[Pair]()
-        for link in found:
-            manifest = link.decode()
-            good = accepted(manifest, service.decode() if service is not None else None, shared, known, elsewhere)
+        original, links = service.decode() if service is not None else None, [link.decode() for link in found]
+        for link, manifest in zip(found, links, strict=True):
+            good = accepted(manifest, original, shared, known, elsewhere, links)
             pairs = await self._pairs(key, service, manifest, clusters, offers) if good.status == "True" else []
-            total = sum(offer.ready for offer in offers.values())
-            new = status(manifest, good, pairs, total, self._deps.clock.now())
+            offered = self._topology.offered(wish(manifest), clusters, offers)
+            new = status(manifest, good, pairs, offered, self._deps.clock.now())
             if not same(manifest.get("status"), new):
                 await self._write(link, new)
                 wrote = True

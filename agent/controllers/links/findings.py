@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from agent.drivers.driver import BY_ADDRESSES, Driver, Place
 from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key
-from agent.model.servicelinks import Finding
+from agent.model.servicelinks import AWAY, Finding
 
-AWAY = "TargetUnreachable"
 FRESH_SECONDS = 2.0
 """For how long a finding counts: while pods of a Service come and go it is looked at several times in a second."""
 ANSWER_SECONDS = 3.0

@@ -9,7 +9,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS
 from agent.clusters.target import State
 from agent.controllers.links.elsewhere import LinkedServicesRoom
-from agent.controllers.links.findings import AWAY, DriverFindings
+from agent.controllers.links.findings import DriverFindings
 from agent.controllers.links.topology import Callers, Cluster, Offer, ServiceTopology
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
@@ -17,7 +17,7 @@ from agent.drivers.handover import Route, has_mirrors
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
 from agent.model.links import REASONS, Link, Peer, link, peer
-from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding, Pair, said_by
+from agent.model.servicelinks import AWAY, CONNECTED, PROGRAMMED, Finding, Pair, said_by
 from agent.model.servicerule import Rule
 
 _OFF = REASONS["none"]

@@ -1,6 +1,6 @@
 """Which clusters a shared Service is in, who may call it there, and which have endpoints of it: from stores alone."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from agent.api.conditions import condition_of
@@ -11,7 +11,8 @@ from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
 from agent.model.endpoints import count_ready
 from agent.model.links import HERE as LOCAL
-from agent.model.servicerule import Rule
+from agent.model.linkstatus import Offered
+from agent.model.servicerule import Rule, Wish
 
 
 class NotYet(Exception):
@@ -40,6 +41,8 @@ class Offer(NamedTuple):
 
     any: bool
     ready: int
+    unknown: bool = False
+    """Whether nobody can tell: the cluster has not been read."""
 
 
 class ServiceTopology:
@@ -94,6 +97,16 @@ class ServiceTopology:
         """What endpoints each cluster has, by virtual node. Raises NotYet."""
         return {cluster.node: self._offer(cluster.node, service) for cluster in clusters}
 
+    def offered(self, link: Wish, clusters: Collection[Cluster], offers: Mapping[str, Offer]) -> Offered:
+        """What those clusters have together whose endpoints a link offers."""
+        meant = [
+            (cluster.name, offers[cluster.node])
+            for cluster in clusters
+            if cluster.node in offers and link.offers(self._sharing.called(cluster.node))
+        ]
+        ready = sum(offer.ready for _, offer in meant)
+        return Offered(ready, tuple(name for name, offer in meant if offer.unknown))
+
     def _offer(self, node: str, service: Key) -> Offer:
         if node and self._sharing.is_at_home(service):
             return Offer(any=False, ready=0)
@@ -103,10 +116,11 @@ class ServiceTopology:
         unread = target is not None and target.ready and not self._sharing.is_synced(node)
         if unread and self._sharing.informer(node).error is None:
             raise NotYet
+        unknown = unread or (bool(node) and (target is None or target.record.state is State.CONNECTING))
         away = self._sharing.away
         own = [slice.decode() for slice in self._sharing.own_slices(node, service)]
         if not own:
-            return Offer(any=False, ready=0)
+            return Offer(any=False, ready=0, unknown=unknown)
         some = (endpoint.get("nodeName") not in away for slice in own for endpoint in slice.get("endpoints") or ())
         return Offer(any=any(some), ready=count_ready(own, away))
 

@@ -2,7 +2,8 @@
 
 In namespaces that share all of their Services the others are annotated as shared.
 
-Watches  Services, namespaces, proxy pods, the EndpointSlices of shared Services, Targets and virtual nodes, all here.
+Watches  Services, ServiceLinks, namespaces, proxy pods, the EndpointSlices of shared Services, Targets and virtual
+         nodes, all here.
 Writes   Services: selector, annotations (original-selector, global, both of Cilium), a label that their slices inherit.
 Absent target: a selector that is switched stays so; one whose endpoints there are not told yet waits (ruling 12).
 The annotations come first, so that copies and slices elsewhere are there before the selector is switched. Until then
@@ -17,9 +18,11 @@ from agent.api.kinds import SERVICES
 from agent.clusters.deps import Deps
 from agent.clusters.field_owners import keep_owners
 from agent.controllers.svcreroute.decide import ServiceAndPods, Wait, decide
-from agent.controllers.svcreroute.gather import Coverage, service_of
+from agent.controllers.svcreroute.gather import Coverage
 from agent.controllers.svcreroute.selections import Selections
 from agent.controllers.svcreroute.sharing import Scopes, Sharing
+from agent.drivers.handover import KEEP_SECONDS
+from agent.drivers.sharing import key_of
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
 from agent.model.diff import merge_patch
@@ -33,6 +36,8 @@ PLAIN_SECONDS = 3.0
 """How long a selector that was set back stays so at least: until the slices tell of what it selects."""
 _WAIT_SECONDS = 30.0
 """A Service that waits is looked at again after this time, should nothing else wake it."""
+_LOOK_AGAIN_SECONDS = 0.5
+"""The same where nothing wakes it: for gateways, and ServiceLinks that are not read yet."""
 _HINT_SECONDS = 20.0
 """A Service that waits longer for the endpoints of another cluster says so."""
 
@@ -53,6 +58,7 @@ class ServiceRerouteRoom(Controller[Key]):
         self._scopes = Scopes()
         self._empty_since: dict[Key, float] = {}
         self._waiting_since: dict[Key, float] = {}
+        self._not_led_since: dict[Key, float] = {}
         self._looked_at: dict[Key, float] = {}
         self._plain_until: dict[Key, float] = {}
         self._told: set[Key] = set()
@@ -65,7 +71,8 @@ class ServiceRerouteRoom(Controller[Key]):
         for informer in self._coverage.targets.informers:
             self.watch(informer, lambda target: tuple(self._waiting_since))
             informer.subscribe(self._driver_changed)
-        deps.targets.on_change(self._target_changed)
+        deps.service_links.on_rule(self._rule_changed, self._target_changed)
+        deps.targets.on_change(lambda target: self._target_changed())
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one Service in line."""
@@ -112,14 +119,22 @@ class ServiceRerouteRoom(Controller[Key]):
         return lingers, self._deps.settings.share_linger if lingers else None
 
     def _wait(self, service: Object, *, switched: bool) -> Wait:
-        if self._coverage.by_name(service.namespace):
+        if not self._deps.service_links.known:
+            return Wait.LINKS_UNKNOWN
+        if self._coverage.by_name(service.key):
             return Wait.OTHER_NAME
         if switched:
             return Wait.NOTHING
-        if asyncio.get_running_loop().time() < self._plain_until.get(service.key, 0.0):
+        now = asyncio.get_running_loop().time()
+        if now < self._plain_until.get(service.key, 0.0):
             return Wait.OTHER_PODS
         self._plain_until.pop(service.key, None)
-        return self._coverage.wait(service)
+        wait = self._coverage.wait(service)
+        if wait is not Wait.NOT_LED:
+            self._not_led_since.pop(service.key, None)
+            return wait
+        # As long as what another driver has made stays where gateways take over.
+        return wait if now < self._not_led_since.setdefault(service.key, now) + KEEP_SECONDS else Wait.NOTHING
 
     async def _other_pods(self, key: Key, selector: Selector) -> tuple[bool, float | None]:
         """Whether other pods are selected, looked up when a proxy pod has gone; and in how many seconds to look."""
@@ -158,6 +173,8 @@ class ServiceRerouteRoom(Controller[Key]):
                 " multicluster/Shared of this Service"
             )
             self._deps.recorder.event(service, "Warning", "NotRerouted", message)
+        if wait in (Wait.LINKS_UNKNOWN, Wait.NOT_LED):
+            return _LOOK_AGAIN_SECONDS
         until = self._plain_until.get(key)
         return _WAIT_SECONDS if until is None else max(0.1, until - now)
 
@@ -167,7 +184,7 @@ class ServiceRerouteRoom(Controller[Key]):
         return None
 
     def _forget(self, key: Key) -> None:
-        for known in (self._empty_since, self._waiting_since, self._looked_at, self._plain_until):
+        for known in (self._empty_since, self._waiting_since, self._not_led_since, self._looked_at, self._plain_until):
             known.pop(key, None)
         self._told.discard(key)
 
@@ -188,14 +205,14 @@ class ServiceRerouteRoom(Controller[Key]):
         return (service.key,) if concerned or self._sharing.asks(service.namespace) else ()
 
     def _slice_changed(self, slice: Object) -> list[Key]:
-        keys = [(slice.namespace, each.partition("/")[2]) for each in service_of(slice)]
-        return [key for key in keys if key in self._waiting_since]
+        key = key_of(slice)
+        return [key] if key is not None and key in self._waiting_since else []
 
     def _driver_changed(self, old: Object | None, new: Object | None) -> None:
         target = new or old
         assert target is not None
-        if self._coverage.note(target.key, new):
-            self._target_changed(target)
+        if self._coverage.shares_by_name(old) != self._coverage.shares_by_name(new):
+            self._target_changed()
         if self._scopes.note(old, new):
             self._scope_changed()
 
@@ -204,7 +221,11 @@ class ServiceRerouteRoom(Controller[Key]):
             if service.namespace == namespace:
                 self.queue.add(service.key)
 
-    def _target_changed(self, target: object) -> None:
+    def _rule_changed(self, service: Key) -> None:
+        if self._selections.any(service):
+            self.queue.add(service)
+
+    def _target_changed(self) -> None:
         for service in self._services.store:
             if self._selections.any(service.key):
                 self.queue.add(service.key)

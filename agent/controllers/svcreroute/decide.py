@@ -26,6 +26,8 @@ class Wait(StrEnum):
     SLICES_UNKNOWN = "its own EndpointSlices are not known yet"
     OTHER_PODS = "it also selects pods that are not elected"
     NOT_COVERED = "the other clusters' endpoints are not all there yet"
+    NOT_LED = "gateways do not lead there yet"
+    LINKS_UNKNOWN = "it is not known yet which ServiceLinks there are"
     OTHER_NAME = "the drivers mcs and linkerd tell other clusters' endpoints under another name only"
 
 
@@ -45,8 +47,8 @@ class ServiceAndPods(msgspec.Struct, frozen=True):
 def decide(view: ServiceAndPods) -> Raw:
     """The Service as it should be.
 
-    Once the selector is switched it stays so, whatever the endpoints say, as long as no other pods are selected and no
-    target has a driver that would leave the Service with the delegates of its own cluster alone.
+    Once the selector is switched it stays so, whatever the endpoints say, as long as no other pods are selected and it
+    has no driver that would leave it with the delegates of its own cluster alone.
 
     :raises InvalidService, InvalidPattern: if its annotations cannot be read
     """

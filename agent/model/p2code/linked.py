@@ -11,7 +11,7 @@ from agent.model.abridged import abridged
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.detect import Call, Key
 from agent.model.p2code.status import Told
-from agent.model.servicelinks import ACCEPTED
+from agent.model.servicelinks import ACCEPTED, NO_ENDPOINTS
 
 READY = "LinksReady"
 NO_PATH = "NoPath"
@@ -142,7 +142,8 @@ def _found(need: Need, rows: Sequence[Mapping[str, Any]], called: Callable[[str,
         if row.get("namespace", namespace) != (need.namespace or namespace):
             continue
         if row.get("cluster") == consumer and (not source or source in row.get("from", (source,))):
-            if row.get("ready") == "True":
+            # That no pod is ready yet is no matter of links.
+            if row.get("ready") == "True" or row.get("reason") == NO_ENDPOINTS:
                 return "", ""
             return str(row.get("reason") or "Pending"), str(row.get("message") or "")
     # Where the pods of others are is not known: maybe in the cluster of the callers, of which no link tells.

@@ -1,0 +1,119 @@
+"""When the status of ServiceLinks is written, and what a role that lacks a right makes of it, on real API servers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import CLUSTER_ROLES, ENDPOINT_SLICES, SERVICE_LINKS, SERVICES
+from agent.base.metrics import REQUESTS
+from agent.clusters.deps import Deps
+from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
+from agent.controllers.globalsvc import GlobalServices
+from agent.controllers.links import ServiceLinksRoom
+from agent.controllers.links.controller import WRITE_SECONDS
+from agent.drivers.driver import HERE
+from agent.kube.config import load
+from tests.controllers.limited import limited
+from tests.controllers.pair import Pair
+from tests.controllers.servicelinks import Links, condition, shared_with_eu
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+GROUPS = ("", "apps", "batch", "coordination.k8s.io", "events.k8s.io", "multicluster.admiralty.io")
+
+
+class StandingTime:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def written() -> float:
+    """How often the status of a ServiceLink was written."""
+    samples = (sample for metric in REQUESTS.collect() for sample in metric.samples)
+    wanted = {"method": "PATCH", "resource": "servicelinks/status"}
+    return sum(each.value for each in samples if each.name.endswith("_total") and wanted.items() <= each.labels.items())
+
+
+async def test_a_status_is_written_once_in_half_a_second_with_all_that_is_known_then(pair: Pair) -> None:
+    time, rooms, key = StandingTime(), list[ServiceLinksRoom](), (pair.namespace, "web")
+
+    def links_room(deps: Deps) -> ServiceLinksRoom:
+        rooms.append(ServiceLinksRoom(deps, time))
+        return rooms[-1]
+
+    async with shared_with_eu(pair), pair.at_work(links_room, GlobalServices, service_links=True) as eu:
+        assert pair.deps is not None
+        links, sharing = Links(pair, pair.deps.cluster_uid), rooms[0]._sharing
+        await links.once(lambda link: condition(link, "Accepted")[0] == "True")
+        before = written()
+
+        async def holds(seconds: float) -> None:
+            assert await rooms[0].reconcile(key) == seconds
+            assert written() == before
+
+        await holds(WRITE_SECONDS)
+        await links.shared_by("True", "EndpointSlices")
+        await pair.copy(SERVICES, "web")
+        for client, node in ((pair.here, HERE), (pair.there, eu.node_name)):
+            await links.offer(client, "10.1.0.1")
+            await until(lambda node=node: sharing.own_slices(node, key))
+            await holds(WRITE_SECONDS)
+        await until(lambda: sharing.place(eu.node_name, key))
+        time.now += WRITE_SECONDS / 2
+        await holds(WRITE_SECONDS / 2)
+        time.now += WRITE_SECONDS / 2
+        rooms[0].queue.add(key)
+        await links.once(lambda link: [row["endpoints"] for row in link["status"]["clusters"]] == [1, 1])
+        assert written() == before + 1
+
+        before += 1
+        await pair.there.delete(ENDPOINT_SLICES, "web-own", pair.namespace)
+        await until(lambda: not sharing.own_slices(eu.node_name, key))
+        await holds(WRITE_SECONDS)
+        time.now += WRITE_SECONDS
+        rooms[0].queue.add(key)
+        await links.once(lambda link: [row["cluster"] for row in link["status"]["clusters"]] == ["eu"])
+        assert written() == before + 1
+
+
+async def test_a_link_names_the_rights_that_a_target_does_not_grant(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networkdriver, "RECHECK_SECONDS", 0.3)
+
+    def rules(*groups: str) -> list[dict[str, Any]]:
+        return [{"apiGroups": [group], "resources": ["*"], "verbs": ["*"]} for group in groups]
+
+    async with (
+        shared_with_eu(pair),
+        limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, rules(*GROUPS)) as weak,
+        pair.at_work(
+            ServiceLinksRoom,
+            EndpointsRoom,
+            GlobalServices,
+            NetworkDriverRoom,
+            connection=load(str(weak.kubeconfig)),
+            service_links=True,
+            discovery_interval=0.3,
+        ),
+    ):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.offer(pair.here, "10.1.0.1")
+        message = await links.says("Ready", "False", "Forbidden")
+        assert "may not list, watch, create, patch, delete endpointslices.discovery.k8s.io" in message
+        link = await pair.here.get(SERVICE_LINKS, "web", pair.namespace)
+        assert [(row["cluster"], row["reason"], row["ready"]) for row in link["status"]["clusters"]] == [
+            ("eu", "Forbidden", "False")
+        ]
+        granted = {"rules": rules(*GROUPS, ENDPOINT_SLICES.group)}
+        await pair.there.patch(CLUSTER_ROLES, pair.namespace, granted)
+        await links.says("Programmed", "True", "Programmed")
+        await links.mirrored(pair.there, [("10.1.0.1", True, ["http", "admin"])])

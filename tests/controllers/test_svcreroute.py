@@ -1,0 +1,141 @@
+"""When a selector is switched, by the driver of the Service, on real API servers with their endpoint controllers."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICE_LINKS, SERVICES, TARGETS
+from agent.api.names import PREFIX
+from agent.controllers.svcreroute import ServiceRerouteRoom, controller
+from agent.kube.errors import NotFound
+from agent.model.proxypod import proxy_pod
+from tests.controllers.pair import Pair
+from tests.controllers.proxies import PROVIDER, elected
+from tests.controllers.servicelinks import Links
+from tests.controllers.targets import target
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+MINE, OURS = {"app": "web"}, {PREFIX + "app": "web"}
+
+
+@contextlib.asynccontextmanager
+async def in_eu(pair: Pair, **annotations: str) -> AsyncIterator[Links]:
+    """The Service `web` behind which one ready proxy pod stands, of the Target `eu`."""
+    node = names.virtual_node(pair.namespace, "eu")
+    metadata = {"name": node, "labels": {names.PROVIDER_KEY: names.PROVIDER_VALUE}}
+    await pair.here.create(NODES, {"metadata": metadata, "spec": {"taints": [PROVIDER]}})
+    await pair.here.create(TARGETS, target("eu", pair.namespace))
+    links = Links(pair, "")
+    try:
+        await links.shared_by("True", "EndpointSlices")
+        found = {f"multicluster/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        spec = {"selector": MINE, "ports": [{"port": 80}]}
+        await pair.create(SERVICES, "web", metadata={"annotations": found}, spec=spec)
+        pod = proxy_pod(elected("web", pair.namespace), [])
+        pod["spec"]["nodeName"] = node
+        await pair.here.create(PODS, pod)
+        ready = [{"type": "Ready", "status": "True"}]
+        status = {"phase": "Running", "podIP": "10.2.0.1", "podIPs": [{"ip": "10.2.0.1"}], "conditions": ready}
+        await pair.here.patch(PODS, "web", {"status": status}, pair.namespace, sub="status")
+        yield links
+    finally:
+        await pair.end("web")
+        await pair.here.delete(TARGETS, "eu", pair.namespace)
+        with contextlib.suppress(NotFound):
+            await pair.here.delete(NODES, node)
+
+
+async def selects(pair: Pair, selector: dict[str, str]) -> None:
+    async def probe() -> bool:
+        return bool((await pair.here.get(SERVICES, "web", pair.namespace))["spec"]["selector"] == selector)
+
+    await until(probe, what=f"the selector is {selector}")
+
+
+async def test_a_selector_waits_for_what_the_driver_of_the_service_tells(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        in_eu(pair, network_driver="skupper") as links,
+        pair.at_work(ServiceRerouteRoom, service_links=True),
+    ):
+        # Nobody makes EndpointSlices of these addresses: routers lead there.
+        await selects(pair, OURS)
+        for driver, want in (
+            # Under the Service's own name they lead to its own cluster.
+            ("mcs", MINE),
+            ("external/sdwan", OURS),
+            ("linkerd", MINE),
+            ("none", OURS),
+        ):
+            await links.annotate(network_driver=driver)
+            await selects(pair, want)
+        await pair.create(SERVICE_LINKS, "web", spec={"driver": "mcs"})
+        await selects(pair, MINE)
+        await pair.here.delete(SERVICE_LINKS, "web", pair.namespace)
+        await selects(pair, OURS)
+
+        # Gateways that do not lead there are waited for as long as anything else is for their sake.
+        monkeypatch.setattr(controller, "KEEP_SECONDS", 3600.0)
+        await back(pair, links)
+        await links.annotate(network_driver="gateway")
+        await asyncio.sleep(2.0)
+        await selects(pair, MINE)
+        monkeypatch.setattr(controller, "KEEP_SECONDS", 0.0)
+        await selects(pair, OURS)
+
+        # Endpoints are waited for until they are told.
+        await back(pair, links)
+        await links.annotate(network_driver="endpointslices")
+        await asyncio.sleep(2.0)
+        await selects(pair, MINE)
+        await tell(pair)
+        await selects(pair, OURS)
+
+
+async def test_a_service_that_names_a_driver_goes_by_that_and_not_by_its_targets(pair: Pair) -> None:
+    async with in_eu(pair, network_driver="none") as links, pair.at_work(ServiceRerouteRoom, service_links=True):
+        await selects(pair, OURS)
+        await links.shared_by("True", "MCS")
+        await asyncio.sleep(1.0)
+        await selects(pair, OURS)
+        await links.annotate(network_driver=None)
+        await selects(pair, MINE)
+        await links.annotate(network_driver="skupper")
+        await selects(pair, OURS)
+        await links.annotate(network_driver=None)
+        await selects(pair, MINE)
+        await links.shared_by("True", "Skupper")
+        await selects(pair, OURS)
+
+
+async def back(pair: Pair, links: Links) -> None:
+    """The selector is its user's, and slices tell of what that selects."""
+    await links.annotate(network_driver="mcs")
+    await selects(pair, MINE)
+
+    async def told() -> bool:
+        slices = await pair.here.list(ENDPOINT_SLICES, pair.namespace, labels=f"{names.LABEL_SERVICE_NAME}=web")
+        return any(found["addresses"] == ["10.2.0.1"] for each in slices for found in each["endpoints"] or ())
+
+    await until(told)
+
+
+async def tell(pair: Pair) -> None:
+    """The endpoint there, as the driver endpointslices does."""
+    service = await pair.here.get(SERVICES, "web", pair.namespace)
+    owner = {"apiVersion": "v1", "kind": "Service", "name": "web", "uid": service["metadata"]["uid"]}
+    labels = {names.LABEL_SERVICE_NAME: "web", names.LABEL_GLOBAL: "true"}
+    ours = {names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER, names.LABEL_ORIGIN: "eu"}
+    slice = {
+        "metadata": {"name": "web-eu", "labels": labels | ours, "ownerReferences": [owner]},
+        "addressType": "IPv4",
+        "ports": [{"port": 80}],
+        "endpoints": [{"addresses": ["10.2.0.1"], "conditions": {"ready": True}}],
+    }
+    await pair.here.create(ENDPOINT_SLICES, slice, pair.namespace)
