@@ -37,6 +37,8 @@ NOT_FLAT = (OVERLAP, STRANGERS)
 """Reasons for which the condition ServicesShared of a Target is False: its pods are not reached at their addresses."""
 BY_GATEWAY = "Gateway"
 """Reason for which it is True although they are not: gateways are called instead."""
+GATEWAY_USABLE = "GatewayUsable"
+"""Condition of a Target whose cluster tells of gateways: whether these may be used with those of other targets."""
 
 ANNOTATION_GATEWAY = SHORT_PREFIX + "gateway"
 """On the ClusterSummary: JSON of where the gateways of a cluster are called, and of the CA of their certificates."""

@@ -74,7 +74,7 @@ class GatewayPeersRoom(Controller[At]):
         deps.namespaces.on_turn(self._all)
         for informer in deps.local.either(TARGET_KINDS).informers:
             self.watch(informer, lambda target: ())
-        self._sharing.on_target_objects(self._sharing.reason, self._all)
+        self._sharing.on_target_objects(self._sharing.decisive, self._all)
         deps.service_links.on_rule(lambda service: self._of(service[0]), lambda: self._all(""))
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
