@@ -15,8 +15,10 @@ from agent.api import names
 from agent.api.conditions import find_condition, is_true
 from agent.api.kinds import (
     CLUSTER_SUMMARIES,
+    CLUSTER_TARGETS,
     ENDPOINT_SLICES,
     GATEWAY_PEERS,
+    NODES,
     PODS,
     SECRETS,
     SERVICE_LINKS,
@@ -26,6 +28,8 @@ from agent.api.kinds import (
 from agent.api.names.links import ANNOTATION_GATEWAY, GATEWAY_SECRET, GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
 from agent.base.certificates import Pair as Certificate
 from agent.base.certificates import names_of
+from agent.cli import links
+from agent.cli.fleet.source_queries import Source
 from agent.clusters.deps import Deps
 from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom
 from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
@@ -39,6 +43,8 @@ from agent.kube.errors import NotFound
 from agent.model.gatewaypeer import identity
 from agent.model.gatewaytold import read
 from agent.sandbox.gateways import GatewayPod
+from agent.sandbox.objects import connect
+from tests.controllers.limited import limited
 from tests.controllers.mcsapi import Exported, published, served
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
@@ -254,6 +260,32 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
         for client in (pair.here, pair.there):
             await until(lambda client=client: _none(client, GATEWAY_PEERS, pair.namespace))  # type: ignore[misc]
         await until(lambda: _refused(mine, port), what="its port is closed")
+
+
+async def test_without_service_links_flotilla_links_tells_how_gateways_are_to_whoever_may_list_them(
+    shared: Pair, tmp_path: Path
+) -> None:
+    pair, kinds = shared, (TARGETS, CLUSTER_TARGETS, NODES, SERVICES, ENDPOINT_SLICES, SERVICE_LINKS)
+    rules = [{"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["list"]} for kind in kinds]
+    async with contextlib.AsyncExitStack() as stack:
+        await rooms(stack, pair, address(), address())
+        poor = await stack.enter_async_context(limited(pair.clusters[0], pair.here, pair.namespace, tmp_path, rules))
+        client = connect(Path(poor.kubeconfig), name="poor")
+        stack.push_async_callback(client.session.close)
+
+        async def told(client: Client) -> tuple[str, str, str, int | None]:
+            (line,) = (found := await links.look(Source(client, pair.namespace), "web")).lines
+            notes[:] = found.notes
+            return line.link.driver, line.link.ready, line.link.reason, line.endpoints
+
+        async def says(client: Client, *want: Any) -> bool:
+            return await told(client) == want
+
+        notes: list[str] = []
+        await until(lambda: says(pair.here, "gateway", "False", "NoGateway", 0), what="no gateway runs")
+        assert notes == []
+        await until(lambda: says(client, "gateway", "True", "Unverified", None))
+        assert ["gatewaypeers" in each for each in notes] == [True]
 
 
 async def ways(client: Client, namespace: str) -> dict[str, bool]:
