@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import typer
 
 from agent.api import names
-from agent.api.conditions import find_condition
-from agent.api.kinds import ENDPOINT_SLICES, SERVICE_LINKS, SERVICES
-from agent.api.names.links import LABEL_LINK_OF
+from agent.api.conditions import condition_of, find_condition
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICE_LINKS, SERVICES
+from agent.api.names.links import BY_GATEWAY, LABEL_LINK_OF
 from agent.cli.fleet import show
 from agent.cli.fleet.source_queries import Source, read_nodes, read_targets, source
 from agent.cli.fleet.units import NOTHING
@@ -20,10 +20,14 @@ from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror, ready
 from agent.model.flatness import Networks, read
+from agent.model.gatewayhosts import ready_of
+from agent.model.gatewaylink import answers, writer
 from agent.model.links import Link, peer
 from agent.model.links import links as links_of
 from agent.model.service import is_shared
 from agent.model.servicerule import service_of
+
+_GATEWAY = "gateway"
 
 
 @dataclass(frozen=True)
@@ -52,15 +56,15 @@ def links(
 
     async def run() -> show.Found:
         async with source(kubeconfig, context, namespace, everywhere=all_namespaces) as found:
-            return await _look(found, service)
+            return await look(found, service)
 
     found = finish(run())
     table = _table(found.lines, wide=output is Output.WIDE, everywhere=all_namespaces)
     show.show(found, output, table, empty="no Service is shared", below=_why(found.lines))
 
 
-async def _look(where: Source, name: str) -> show.Found:
-    """Raises Failed, KubeError."""
+async def look(where: Source, name: str) -> show.Found:
+    """Lines of all shared Services, or of one by its name. Raises Failed, KubeError."""
     notes: list[str] = []
     targets = await read_targets(where.client, where.namespace, notes)
     try:
@@ -76,7 +80,11 @@ async def _look(where: Source, name: str) -> show.Found:
     told_by = await _service_links(where, notes)
     _, items = await where.client.list_raw(ENDPOINT_SLICES, where.namespace, labels=f"{names.LABEL_GLOBAL}=true")
     slices = [Object(ENDPOINT_SLICES, bytes(item)) for item in items]
-    return show.Found("links", lines(services, targets, told, slices, told_by), notes)
+    has_some = any(
+        (condition_of(each.decode(), "ServicesShared") or {}).get("reason") == BY_GATEWAY for each in targets
+    )
+    peers = await _gateway_peers(where, notes) if has_some else []
+    return show.Found("links", lines(services, targets, told, slices, told_by, peers), notes)
 
 
 async def _service_links(where: Source, notes: list[str]) -> list[Object]:
@@ -90,18 +98,33 @@ async def _service_links(where: Source, notes: list[str]) -> list[Object]:
     return [Object(SERVICE_LINKS, bytes(item)) for item in items]
 
 
+async def _gateway_peers(where: Source, notes: list[str]) -> list[Object]:
+    """Those that gateways of this cluster are told by."""
+    try:
+        _, items = await where.client.list_raw(GATEWAY_PEERS, where.namespace)
+    except NotFound:
+        return []
+    except Forbidden as error:
+        notes.append(f"whether gateways are answered is left out: {error}")
+        return []
+    return [Object(GATEWAY_PEERS, bytes(item)) for item in items]
+
+
 def lines(
     services: Iterable[Object],
     targets: Sequence[Object],
     told: Mapping[str, Networks],
     slices: Iterable[Object],
     service_links: Iterable[Object] = (),
+    gateway_peers: Iterable[Object] = (),
 ) -> list[ServiceLink]:
-    """By Service, then by pair. `told` are the pod networks by virtual node.
+    """By Service, then by pair. `told` are the pod networks by virtual node, `gateway_peers` those of this cluster.
 
     What ServiceLinks tell counts: of Services that have one they know more than Targets do.
     """
     linked = _by_service(service_links)
+    by_gateway = {each.key: each.decode() for each in gateway_peers}
+    sources = sorted({writer(each) for each in by_gateway.values()})
     known: Counter[tuple[str, str, str]] = Counter()
     for slice in slices:
         if is_mirror(slice.labels):
@@ -116,10 +139,29 @@ def lines(
         origins = {each.name: names.origin(*each.key) for each in serving}
         peers = [peer(each.decode(), told.get(names.virtual_node(*each.key), ())) for each in serving]
         for link in links_of(peers):
-            at_home = link.driver == names.ENDPOINT_SLICES_DRIVER and link.is_home
-            count = known[(*service.key, origins[link.other])] if at_home else None
+            count = None
+            if link.is_home and link.driver == names.ENDPOINT_SLICES_DRIVER:
+                count = known[(*service.key, origins[link.other])]
+            elif link.is_home and link.driver == _GATEWAY:
+                link, count = _by_gateway(link, service.key, by_gateway, sources, origins[link.other])
             found.append(ServiceLink(*service.key, link, count))
     return found
+
+
+def _by_gateway(
+    link: Link, service: Key, peers: Mapping[Key, dict[str, Any]], sources: Iterable[str], origin: str
+) -> tuple[Link, int | None]:
+    """As the GatewayPeer of the other cluster says, where one names the Service: with the endpoints that it tells of.
+
+    Those of another source that calls a cluster the same name other Services.
+    """
+    for uid in sources:
+        found = peers.get((service[0], names.gateway_peer(link.other, uid, origin)))
+        count = ready_of(found, service[1]) if found is not None else None
+        if found is not None and count is not None:
+            said = answers(found)
+            return replace(link, ready=said.status, reason=said.reason, message=said.message or link.message), count
+    return link, None
 
 
 def _by_service(service_links: Iterable[Object]) -> dict[Key, dict[tuple[str, str], ServiceLink]]:

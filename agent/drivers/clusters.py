@@ -14,7 +14,7 @@ from agent.kube.store import Object
 from agent.model import podranges
 from agent.model.flatness import ANSWERS, Networks, overlap, read
 from agent.model.links import HERE as LOCAL
-from agent.model.links import told_by
+from agent.model.links import between_targets, no_gateway, told_by
 from agent.model.servicelinks import CONNECTED, UNVERIFIED, Finding
 
 CONDITION = "ServicesShared"
@@ -41,8 +41,9 @@ class _Known:
         self.called: dict[str, tuple[str, ...]] = {}
         self.said: dict[str, Mapping[str, Any]] = {}
         self.reasons: dict[str, str] = {}
-        self.between: dict[tuple[str, str], str] = {}
-        """Drivers of pairs, wherever pods are."""
+        self.gateways: dict[str, bool] = {}
+        self.between: dict[tuple[str, str], tuple[str, str]] = {}
+        """Drivers of pairs: where addresses of either mean the same in the other, and where they do not."""
 
 
 class Clusters:
@@ -132,9 +133,9 @@ class Clusters:
     def between(self, one: str, other: str, named: str = "") -> str:
         """The driver between two clusters, by its reason; empty if there is none, or not yet.
 
-        That of a target and this cluster is the target's, two targets have one if it is the same, and what is named for
-        a Service counts before that. Addresses of pods are told only where they lead to no strangers, as far as that
-        is measured: to say otherwise is for who writes the Target.
+        That of a target and this cluster is the target's; two targets have it if it is the same, else gateways. What is
+        named for a Service counts before that. Addresses of pods are told only where they lead to no strangers, as far
+        as that is measured: to say otherwise is for who writes the Target.
         """
         if one == other:
             return ""
@@ -142,10 +143,9 @@ class Clusters:
             return "" if named == BY_ADDRESSES and self._are_apart(one, other) else named
         known, pair = self._now().between, (one, other)
         if pair not in known:
-            reasons = {self._driver(node) for node in pair if node != HERE}
-            known[pair] = reasons.pop() if len(reasons) == 1 else ""
-        reason = known[pair]
-        return "" if reason == BY_ADDRESSES and HERE not in pair and self.overlap(one, other) else reason
+            known[pair] = self._of_pair(one, other)
+        flat, apart = known[pair]
+        return apart if flat != apart and self.overlap(one, other) else flat
 
     def networks(self, node: str) -> Networks | None:
         """Those of a target's pods, as its Target names them or else it tells itself; empty where neither does.
@@ -180,6 +180,11 @@ class Clusters:
         said = said_of(obj)
         return told_by(obj.annotations, said) if said.get("status") == "True" else ""
 
+    @staticmethod
+    def decisive(obj: Object) -> tuple[str, bool]:
+        """What of a Target decides on drivers: which it has, and whether it has gateways for others."""
+        return Clusters.reason(obj), not no_gateway(obj.decode())
+
     def _now(self) -> _Known:
         seen = [informer.store.changes for informer in self.targets.informers]
         if seen != self._seen:
@@ -193,6 +198,24 @@ class Clusters:
         if node not in known:
             obj = self.target_object(node)
             known[node] = said_of(obj) if obj is not None else {}
+        return known[node]
+
+    def _of_pair(self, one: str, other: str) -> tuple[str, str]:
+        if HERE in (one, other):
+            return (self._driver(other or one),) * 2
+        gateways = self._has_gateway(one) and self._has_gateway(other)
+        flat, apart = (
+            between_targets(self._driver(one), self._driver(other), apart=each, gateways=gateways)
+            for each in (False, True)
+        )
+        return flat, apart
+
+    def _has_gateway(self, node: str) -> bool:
+        """Whether gateways of a target may be used with those of others."""
+        known = self._now().gateways
+        if node not in known:
+            obj = self.target_object(node)
+            known[node] = obj is not None and not no_gateway(obj.decode())
         return known[node]
 
     def _driver(self, node: str) -> str:

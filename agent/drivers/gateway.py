@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-from agent.api.conditions import find_condition
 from agent.api.kinds import GATEWAY_PEERS
 from agent.api.names.links import BY_GATEWAY
 from agent.clusters.rights import missing, words
@@ -12,10 +11,10 @@ from agent.drivers.handover import Route, peer_of
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
 from agent.model.gatewayhosts import SWITCH_ON, UNTOLD, unreached
-from agent.model.gatewaylink import ports_of, udp_taken
+from agent.model.gatewaylink import answers, ports_of, udp_taken
 from agent.model.gatewaypeer import TCP, UDP
 from agent.model.gatewaytold import read
-from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
+from agent.model.servicelinks import CONNECTED, Finding
 
 VERBS = ("list", "watch", "create", "patch", "delete")
 
@@ -62,13 +61,8 @@ class Gateway(Nothing):
             return Finding("False", "NoPort", "all its ports are UDP, which gateways leave out without --gateway-udp")
         if peer is None:
             return UNTOLD if headless else Finding("Unknown", "Pending", "its gateways have not been told yet")
-        conditions = (peer.decode().get("status") or {}).get("conditions")
-        for type in (PROGRAMMED, CONNECTED):
-            said = find_condition(conditions, type)
-            if said is None:
-                return Finding("Unknown", "Pending", "the agent there has not said yet how its gateways are")
-            if said["status"] != "True":
-                return Finding(said["status"], said["reason"], said["message"])
+        if (said := answers(peer.decode())).status != "True":
+            return said
         if headless:
             return unreached(peer.decode(), place.service[1]) or Finding("True", CONNECTED, "its gateways answer")
         if left_out:

@@ -188,7 +188,7 @@ class Sharing(Clusters):
         others = (HERE, *self.serving(service[0]))
         if named := self._named(service):
             return {self.between(node, other, named) for other in others} - {""}
-        # That of a target is the one with this cluster, and the only one that it can have with another target.
+        # That of a target is the one with this cluster; gateways to others are what a room of their own tells.
         return {self.between(HERE, each) for each in ([node] if node != HERE else others)} - {""}
 
     def _named(self, service: Key) -> str:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
-from prometheus_client import Gauge
 
 from agent.base import certificates, wholefile
 from agent.base.certificates import Pair
-from agent.base.metrics import REGISTRY
+from agent.gateway import metrics
 from agent.gateway.admin import Admin
 from agent.gateway.files import Files, NotTaken
 from agent.model import envoy, envoycounters, envoyudp, gatewaypeer
@@ -25,19 +24,6 @@ INTERVAL_SECONDS = 0.25
 STATUS = "status.json"
 _LOOKS = 4
 """Envoy's counters are read each time that so many intervals have gone by."""
-
-_HEALTHY = Gauge(
-    "flotilla_gateway_peer_addresses",
-    "Addresses of a peer's gateways, by whether they answer.",
-    ("peer", "state"),
-    registry=REGISTRY,
-)
-_REFUSED = Gauge(
-    "flotilla_gateway_refused_connections",
-    "Connections of others that this gateway has refused since its Envoy started, by reason.",
-    ("reason",),
-    registry=REGISTRY,
-)
 
 _log = logging.getLogger(__name__)
 
@@ -112,14 +98,11 @@ class Loop:
         health = envoycounters.health(stats.counters, peers, self.health)
         self._forget(self.health.keys() - health.keys())
         for peer, found in health.items():
-            _HEALTHY.labels(peer, "ready").set(found.healthy)
-            _HEALTHY.labels(peer, "lost").set(found.total - found.healthy)
             before = self.health.get(peer)
             if before is None or (before.ready, before.reason) != (found.ready, found.reason):
                 _log.info("peer %s: %s (%d of %d addresses answer)", peer, found.reason, found.healthy, found.total)
         refused = envoycounters.refusals(stats.counters)
-        for reason, count in refused.items():
-            _REFUSED.labels(reason).set(count)
+        metrics.measure(stats.counters, health, refused)
         if (health, refused) != (self.health, self.refused):
             self.health, self.refused = health, refused
             self._tell()
@@ -147,8 +130,7 @@ class Loop:
     def _forget(self, peers: Collection[str]) -> None:
         self.health = {peer: found for peer, found in self.health.items() if peer not in peers}
         for peer in peers:
-            for state in ("ready", "lost"):
-                _HEALTHY.remove(peer, state)
+            metrics.forget(peer)
 
     def _tell(self) -> None:
         """A file for whoever wants to know without asking for metrics."""

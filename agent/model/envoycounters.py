@@ -1,6 +1,6 @@
 """What Envoy's counters say of a gateway: whether each peer answers, why not, and whom it has refused. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -18,6 +18,7 @@ _REFUSALS = {
     "ssl.fail_verify_san": "CertificateOfAnother",
 }
 REASONS = (*_REFUSALS.values(), _NOT_LINKED)
+_PASSED = ("total", "rx_bytes_total", "tx_bytes_total")
 _VERIFIED = ("ssl.fail_verify_error", "ssl.fail_verify_san", "ssl.fail_verify_cert_hash")
 COUNTERS = (
     r"(cluster_manager\.cds|listener_manager\.lds)\.(update_.*|version_text)|"
@@ -47,6 +48,30 @@ class PeerHealth(msgspec.Struct, frozen=True):
     def ready(self) -> bool:
         """Whether the peer can be called."""
         return self.healthy > 0
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """What has passed between this gateway and a peer by TCP since its Envoy started."""
+
+    calling: int
+    """Connections of callers here."""
+    called: int
+    """Connections from the peer: of callers there, and to ask how this gateway is."""
+    sent: int
+    """Bytes, by whoever called."""
+    received: int
+
+
+def traffic(counters: Counters, peers: Iterable[str]) -> dict[str, Traffic]:
+    """What has passed, by peer."""
+    found = {}
+    for peer in peers:
+        ours, theirs = (
+            [counters.get(f"tcp.{way}/{peer}.downstream_cx_{each}", 0) for each in _PASSED] for way in ("out", "in")
+        )
+        # Of what callers here send, this gateway's Envoy is the receiver.
+        found[peer] = Traffic(ours[0], theirs[0], ours[1] + theirs[2], ours[2] + theirs[1])
+    return found
 
 
 def refusals(counters: Counters) -> dict[str, int]:

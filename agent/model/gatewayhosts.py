@@ -103,6 +103,14 @@ def tcp_ports(slice: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [(each.get("name") or "", each["port"]) for each in ports]
 
 
+def ready_of(peer: Mapping[str, Any], service: str) -> int | None:
+    """How many ready endpoints of a Service a GatewayPeer tells of, rounded down; None where it does not name that."""
+    every = (each for field in gatewaylink.CALLED.values() for each in peer["spec"].get(field) or ())
+    found = [each.get("ready", 0) for each in every if each["name"] == service]
+    hosts = [host.ready for each in told(peer) if each.service == service for host in each.hosts]
+    return max(found, default=0) + sum(hosts) if found or hosts else None
+
+
 def _once(ports: Iterable[tuple[int, str]]) -> Ports:
     """Every number and every name once: a Service cannot have two ports that agree in one of them."""
     found = dict[int, str]()

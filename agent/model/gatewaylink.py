@@ -17,7 +17,7 @@ from agent.model import hostport
 from agent.model.endpoints import is_mirror
 from agent.model.gatewaypeer import TCP, UDP, Called, Gateway, Offered, Peer, Protocol, Service
 from agent.model.gatewaytold import Told
-from agent.model.servicelinks import PROGRAMMED
+from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 
 Raw = dict[str, Any]
 _STEPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -134,6 +134,18 @@ def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int, Protocol], tuple[
         for each in status.get(field) or ()
         for port in each.get("ports", ())
     }
+
+
+def answers(peer: Mapping[str, Any]) -> Finding:
+    """Whether the gateways of a peer are reached from the cluster that its GatewayPeer is in."""
+    conditions = (peer.get("status") or {}).get("conditions")
+    for type in (PROGRAMMED, CONNECTED):
+        said = find_condition(conditions, type)
+        if said is None:
+            return Finding("Unknown", "Pending", "the agent of the callers has not said yet how its gateways are")
+        if said["status"] != "True":
+            return Finding(said["status"], said["reason"], said["message"])
+    return Finding("True", CONNECTED, "its gateways answer")
 
 
 def leads_to(peer: Mapping[str, Any], name: str) -> bool:

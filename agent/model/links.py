@@ -10,12 +10,14 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import condition_of
-from agent.api.names.links import BY_GATEWAY, external
+from agent.api.names.links import BY_GATEWAY, GATEWAY_USABLE, external
 from agent.model import podranges
 from agent.model.flatness import ANSWERS, Networks, overlap
 
 HERE = "local-cluster"
 """This cluster, as Open Cluster Management calls it."""
+NO_GATEWAY = "it has no gateway: install the chart there with gateway.enabled"
+"""Of a target that tells of none."""
 _BY_ADDRESSES, _OFF, _EXTERNAL = "EndpointSlices", "Off", "External"
 REASONS = {
     names.ENDPOINT_SLICES_DRIVER: _BY_ADDRESSES,
@@ -43,6 +45,25 @@ def told_by(annotations: Mapping[str, str] | None, said: Mapping[str, Any]) -> s
     return named if reason == _EXTERNAL and external(named) else reason
 
 
+def between_targets(one: str, other: str, *, apart: bool, gateways: bool) -> str:
+    """The driver of two targets, by the reasons of those that they have with this cluster; empty if there is none.
+
+    :param apart: whether pods of both may have the same addresses
+    :param gateways: whether both have gateways that may be used
+    """
+    if one == other and not (one == _BY_ADDRESSES and apart):
+        return one
+    return BY_GATEWAY if gateways and one and other and _OFF not in (one, other) else ""
+
+
+def no_gateway(target: Mapping[str, Any]) -> str:
+    """Why a target's gateways cannot be used with those of other targets, empty where they can."""
+    said = condition_of(target, GATEWAY_USABLE)
+    if said is None:
+        return NO_GATEWAY
+    return "" if said.get("status") == "True" else str(said.get("message", "")) or NO_GATEWAY
+
+
 @dataclass(frozen=True)
 class Peer:
     """A target, with what its Target says of shared Services."""
@@ -54,6 +75,8 @@ class Peer:
     message: str = ""
     networks: Networks = ()
     """Where its pods are, empty where that is not known or a person says that they are reached."""
+    no_gateway: str = NO_GATEWAY
+    """Why its gateways cannot be used with those of other targets, empty where they can."""
     is_self: bool = False
 
 
@@ -86,6 +109,7 @@ def peer(target: dict[str, Any], told: Networks) -> Peer:
         told_by(metadata.get("annotations"), said),
         str(said.get("message", "")),
         () if by_hand else told if named is None else named,
+        no_gateway(target),
         is_self=bool(spec.get("self")),
     )
 
@@ -121,17 +145,25 @@ def _state(other: Peer) -> tuple[str, str, str, str]:
 
 
 def _between(one: Peer, other: Peer) -> Link:
-    """Two targets have the driver that both have with this cluster, and learn of each other through this cluster."""
+    """Two targets have the driver that both have with this cluster, and learn of each other through this cluster.
+
+    Where that leads nowhere they have gateways, if both may use some.
+    """
     states = [(each, _state(each)) for each in (one, other)]
     for each, (_, ready, reason, message) in states:
         if ready != "True":
             return Link(one.name, other.name, "", ready, reason, f"{each.name}: {message}")
+    common = overlap(one.networks, other.networks)
+    lacking = [f"{each.name}: {each.no_gateway}" for each in (one, other) if each.no_gateway]
+    reason = between_targets(one.reason, other.reason, apart=bool(common), gateways=not lacking)
+    if reason:
+        message = "nobody can ask from one target whether it reaches the other"
+        return Link(one.name, other.name, _DRIVERS.get(reason, reason), "True", "Unverified", message)
     drivers = [driver for _, (driver, *_) in states]
-    if drivers[0] != drivers[1]:
-        message = f"{one.name} has the driver {drivers[0]}, {other.name} {drivers[1]}: annotate both Targets with one"
-        return Link(one.name, other.name, "", "False", "NoPath", message)
-    if one.reason == _BY_ADDRESSES and (common := overlap(one.networks, other.networks)):
-        message = f"{common} is in the pod networks of both: spec.podCIDRs of the Targets names the right ranges"
-        return Link(one.name, other.name, "", "False", "NoPath", message)
-    message = "nobody can ask from one target whether it reaches the other"
-    return Link(one.name, other.name, drivers[0], "True", "Unverified", message)
+    apart = (
+        f"{common} is in the pod networks of both: spec.podCIDRs of the Targets names the right ranges"
+        if drivers[0] == drivers[1]
+        else f"{one.name} has the driver {drivers[0]}, {other.name} {drivers[1]}: annotate both Targets with one"
+    )
+    message = f"{apart}; or have them use gateways ({'; '.join(lacking)})"
+    return Link(one.name, other.name, "", "False", "NoPath", message)

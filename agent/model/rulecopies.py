@@ -9,11 +9,17 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import NETWORK_POLICIES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from agent.api.names.links import ADMIT_GATEWAY
 from agent.model.copies import Raw, copy_of
 from agent.model.relabel import selector as relabelled
 from agent.model.sharedcopies import marked
 
 _PEERS = (("ingress", "from"), ("egress", "to"))
+GATEWAYS: Raw = {
+    "namespaceSelector": {},
+    "podSelector": {"matchLabels": {"app.kubernetes.io/name": "flotilla", "app.kubernetes.io/component": "gateway"}},
+}
+"""As the chart labels them, in whichever namespace."""
 
 
 def role(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
@@ -42,7 +48,8 @@ def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: 
     """The copy of a NetworkPolicy, whose selectors select delegates as they selected other pods.
 
     Pods of its own namespace are delegates of this source. Of other namespaces nobody knows (a cluster's DNS, say, is
-    no delegate): such a peer is there twice, as it was and for delegates.
+    no delegate): such a peer is there twice, as it was and for delegates. Its annotation admit-gateway has rules that
+    let some callers in let in gateways of the target, too.
 
     :raises InvalidPattern: if its annotation no-prefix-label-regexp is no regular expression
     """
@@ -69,7 +76,13 @@ def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: 
                 {**rule, side: [new for peer in rule[side] for new in peers(peer)]} if rule.get(side) else rule
                 for rule in spec[field]
             ]
+    if spec.get("ingress") and names.annotation(original["metadata"].get("annotations"), ADMIT_GATEWAY) == "true":
+        spec["ingress"] = [_with_gateways(rule) for rule in spec["ingress"]]
     return _marked({**copy, "spec": spec})
+
+
+def _with_gateways(rule: Raw) -> Raw:
+    return {**rule, "from": [*rule["from"], GATEWAYS]} if rule.get("from") else rule
 
 
 def _accounts(binding: Mapping[str, Any]) -> list[Raw]:

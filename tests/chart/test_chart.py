@@ -42,6 +42,7 @@ from agent.api.placementroles import (
 from agent.api.roles import cluster_roles
 from agent.controllers.gateways.trust import PORT_NAME
 from agent.gateway.settings import parse
+from agent.model import rulecopies
 from agent.model.envoy import arguments
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 from agent.sandbox.objects import REPOSITORY
@@ -508,6 +509,27 @@ def test_metrics_with_authentication_have_a_port_of_their_own_and_health_stays()
     (endpoint,) = of(objects, "ServiceMonitor")["spec"]["endpoints"]
     assert (endpoint["port"], endpoint["scheme"]) == ("metrics", "https")
     assert "--metrics-address" not in str(template())
+
+
+def test_gateways_are_scraped_where_there_are_some_without_a_token() -> None:
+    assert "flotilla-gateway-metrics" not in str(template("serviceMonitor.enabled=true"))
+    for settings, port in (((), "metrics"), (("metrics.authentication=true",), "plain-metrics")):
+        objects = template("gateway.enabled=true", "serviceMonitor.enabled=true", *settings)
+        service = of(objects, "Service", "flotilla-gateway-metrics")
+        assert [each["name"] for each in service["spec"]["ports"]] == [port]
+        labels = dict(pods(objects))["flotilla-gateway"]["metadata"]["labels"]
+        assert service["spec"]["selector"].items() <= labels.items()
+        # Those that policies admit, where they follow.
+        assert rulecopies.GATEWAYS["podSelector"]["matchLabels"].items() <= labels.items()
+        container = dict(pods(objects))["flotilla-gateway"]["spec"]["containers"][0]
+        assert {"name": service["spec"]["ports"][0]["targetPort"], "containerPort": 8080} in container["ports"]
+        monitor = of(objects, "ServiceMonitor")["spec"]
+        assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        (scraped,) = (each for each in monitor["endpoints"] if each["port"] == port)
+        assert not {"scheme", "bearerTokenFile"} & scraped.keys()
+        # Where others call them nobody scrapes.
+        called = of(objects, "Service", "flotilla-gateway")["spec"]["ports"]
+        assert not {each["name"] for each in called} & {each["port"] for each in monitor["endpoints"]}
 
 
 def test_gateways_come_with_the_rights_of_their_table_and_without_the_key_of_their_ca() -> None:

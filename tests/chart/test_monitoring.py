@@ -40,9 +40,9 @@ _SUFFIXES = ("_bucket", "_count", "_sum", "_total", "")
 
 
 def measured() -> dict[str, set[str]]:
-    """Labels of every metric that agent or webhook have."""
+    """Labels of every metric that agent, gateway or webhook have."""
     rooms = (found.name for found in pkgutil.walk_packages(controllers.__path__, f"{controllers.__name__}."))
-    for module in ("agent.app", "webhook.app", *rooms):
+    for module in ("agent.app", "agent.gateway.loop", "webhook.app", *rooms):
         importlib.import_module(module)
     found: dict[str, set[str]] = {}
     for collector in list(REGISTRY._collector_to_names):
@@ -96,9 +96,7 @@ def test_a_legend_names_what_is_left_of_the_labels(panel: Raw) -> None:
 
 def test_every_metric_of_ours_is_on_the_dashboard() -> None:
     asked = {name for panel in PANELS for target in panel["targets"] for name in _NAME.findall(target["expr"])}
-    # The chart deploys no gateway; another test of this process may have loaded it.
-    ours = (metric.name for metric in REGISTRY.collect() if metric.name.startswith("flotilla_"))
-    families = {name for name in ours if not name.startswith("flotilla_gateway_")}
+    families = {metric.name for metric in REGISTRY.collect() if metric.name.startswith("flotilla_")}
     assert {family for family in families if not any(family + suffix in asked for suffix in _SUFFIXES)} == set()
 
 
@@ -148,6 +146,13 @@ FIRING: dict[str, tuple[dict[str, str], Raw]] = {
     "FlotillaTargetFlaps": (
         {'flotilla_target_flaps_total{target="default/us"}': growing(0.1)},
         {"target": "default/us"},
+    ),
+    "FlotillaGatewayPeerSilent": (
+        {
+            'flotilla_gateway_peer_addresses{instance="a",peer="shop/us",state="ready"}': "1x10 0x50",
+            'flotilla_gateway_peer_addresses{instance="a",peer="shop/us",state="lost"}': "0x10 1x50",
+        },
+        {"peer": "shop/us"},
     ),
     "FlotillaMovesStuck": (
         {
@@ -243,6 +248,13 @@ WELL: dict[str, str] = {
     'flotilla_target_lost{target="default/us"}': "0x60",
     'flotilla_failover_held{target="default/us"}': "0x60",
     'flotilla_target_flaps_total{target="default/us"}': "0x30 1x30",
+    # One gateway pod is enough, and a peer without addresses is called by nobody.
+    'flotilla_gateway_peer_addresses{instance="a",peer="shop/us",state="ready"}': "0x60",
+    'flotilla_gateway_peer_addresses{instance="a",peer="shop/us",state="lost"}': "1x60",
+    'flotilla_gateway_peer_addresses{instance="b",peer="shop/us",state="ready"}': "1x60",
+    'flotilla_gateway_peer_addresses{instance="b",peer="shop/us",state="lost"}': "0x60",
+    'flotilla_gateway_peer_addresses{instance="a",peer="shop/eu",state="ready"}': "0x60",
+    'flotilla_gateway_peer_addresses{instance="a",peer="shop/eu",state="lost"}': "0x60",
     'flotilla_moves_waiting{reason="Held"}': "3x60",
     'flotilla_moves_waiting{reason="Misplaced"}': "200x60",
     'flotilla_moves_total{cause="Targets",kind="ReplicaSet",outcome="replaced"}': growing(1),

@@ -506,6 +506,11 @@ def test_what_is_wrong_with_a_target_is_told(given_target: TargetView, says: str
     assert says in only(targets.targets, view(targets=(given_target,)))
 
 
+def test_gateways_that_may_not_be_used_with_other_targets_are_a_fault_only_where_a_link_says_so() -> None:
+    said = {"type": "GatewayUsable", "status": "False", "reason": "Forbidden", "message": "may not list gatewaypeers"}
+    assert bad(targets.targets, view(targets=(target(conditions=(said,)),))) == []
+
+
 def test_the_network_driver_is_told() -> None:
     shared = {"type": "ServicesShared", "status": "True", "reason": "EndpointSlices", "message": "network driver mcs"}
     found = [str(each) for each in targets.targets(view(targets=(target(conditions=(shared,)),)))]

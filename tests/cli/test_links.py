@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import ENDPOINT_SLICES, SERVICE_LINKS, SERVICES, TARGETS, Kind
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICE_LINKS, SERVICES, TARGETS, Kind
 from agent.cli.links import lines
 from agent.kube.store import Object
 
@@ -100,3 +100,47 @@ def test_callers_in_another_namespace_have_a_line_of_their_own() -> None:
         ("us", "eu", "Connected"),
         ("us/web", "eu", "Pending"),
     ]
+
+
+def gateway_peer(target: str, source: str = "here", connected: str = "True", **spec: Any) -> Object:
+    """What a source tells the gateways here of a target, and what they say of it."""
+    said = [
+        {"type": "Programmed", "status": "True", "reason": "Programmed", "message": ""},
+        {"type": "Connected", "status": connected, "reason": "PeerUnreachable", "message": "nobody answers"},
+    ]
+    name = names.gateway_peer(target, source, names.origin("shop", target))
+    labels = {names.LABEL_PARENT_CLUSTER_UID: source}
+    return obj(GATEWAY_PEERS, name, metadata={"labels": labels}, spec=spec, status={"conditions": said})
+
+
+def test_of_gateways_it_is_told_whether_the_other_one_answers_and_how_many_endpoints_there_are() -> None:
+    services, targets = [obj(SERVICES, "web"), obj(SERVICES, "db")], [target("us", "Gateway"), target("eu", "Gateway")]
+    web, hosts = [{"name": "web", "ready": 2}], [{"name": "db-0", "ready": 1}, {"name": "db-1", "ready": 1}]
+    db = [{"name": "db", "ports": [{"port": 5432}], "hosts": hosts}]
+    peers = [
+        # Another source calls another cluster the same.
+        gateway_peer("us", "there", services=[{"name": "other", "ready": 9}]),
+        gateway_peer("us", services=web, headless=db),
+        gateway_peer("eu", connected="False", services=web),
+    ]
+    found = lines(services, targets, {}, [], gateway_peers=peers)
+    assert [(each.service, each.link.other, each.link.ready, each.link.reason, each.endpoints) for each in found] == [
+        ("db", "us", "True", "Connected", 2),
+        # It has not been told of.
+        ("db", "eu", "True", "Unverified", None),
+        ("db", "eu", "True", "Unverified", None),
+        ("web", "us", "True", "Connected", 2),
+        ("web", "eu", "False", "PeerUnreachable", 2),
+        ("web", "eu", "True", "Unverified", None),
+    ]
+    assert found[4].link.message == "nobody answers"
+
+
+def test_of_gateways_that_nobody_tells_of_it_is_said_what_their_targets_say() -> None:
+    (line,) = lines([obj(SERVICES, "web")], [target("us", "Gateway")], {}, [])
+    assert (line.link.driver, line.link.ready, line.link.reason, line.endpoints) == (
+        "gateway",
+        "True",
+        "Unverified",
+        None,
+    )

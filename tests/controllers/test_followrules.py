@@ -6,9 +6,11 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import NAMESPACES, NETWORK_POLICIES, ROLE_BINDINGS, ROLES, Kind
+from agent.api.names.links import ADMIT_GATEWAY
 from agent.api.roles import EVERYTHING, SOURCE_RULES, SOURCE_RULES_ROLE, rules
 from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
 from agent.kube.config import Connection, parse
+from agent.model.rulecopies import GATEWAYS
 from tests.controllers.pair import Pair
 from tests.controllers.targets import kubeconfig
 from tests.controllers.test_follow import told
@@ -92,6 +94,24 @@ async def test_what_concerns_a_pod_that_asks_follows_and_the_rest_stays_at_home(
         await pair.end("web")
         for kind, name in ((ROLE_BINDINGS, "readers"), (ROLES, "reader"), (NETWORK_POLICIES, "web")):
             await pair.gone(kind, name)
+
+
+async def test_a_policy_lets_in_gateways_where_it_follows_for_as_long_as_it_says_so(pair: Pair) -> None:
+    some = {"ipBlock": {"cidr": "10.0.0.0/8"}}
+    await pair.create(NETWORK_POLICIES, "web", spec={"podSelector": {}, "ingress": [{"from": [some]}]})
+    await asks(pair, follow_network_policies="true")
+
+    async def lets_in(said: str | None, *callers: Raw) -> None:
+        annotations = {names.SHORT_PREFIX + ADMIT_GATEWAY: said}
+        await pair.here.patch(NETWORK_POLICIES, "web", {"metadata": {"annotations": annotations}}, pair.namespace)
+        await pair.copy(NETWORK_POLICIES, "web", lambda copy: copy["spec"]["ingress"] == [{"from": list(callers)}])
+
+    async with pair.at_work(NetworkPolicyRoom):
+        await lets_in(None, some)
+        await lets_in("true", some, GATEWAYS)
+        own = await pair.here.get(NETWORK_POLICIES, "web", pair.namespace)
+        assert own["spec"]["ingress"] == [{"from": [some]}]
+        await lets_in(None, some)
 
 
 async def test_copies_of_a_time_when_somebody_asked_are_found_and_taken_away(pair: Pair) -> None:

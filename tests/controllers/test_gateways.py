@@ -15,17 +15,29 @@ from agent.api import names
 from agent.api.conditions import find_condition, is_true
 from agent.api.kinds import (
     CLUSTER_SUMMARIES,
+    CLUSTER_TARGETS,
     ENDPOINT_SLICES,
     GATEWAY_PEERS,
+    NODES,
     PODS,
     SECRETS,
     SERVICE_LINKS,
     SERVICES,
     TARGETS,
 )
-from agent.api.names.links import ANNOTATION_GATEWAY, GATEWAY_SECRET, GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
+from agent.api.names.links import (
+    ANNOTATION_GATEWAY,
+    GATEWAY_SECRET,
+    GATEWAY_SERVICE,
+    GATEWAY_SLICE_MANAGER,
+    GATEWAY_USABLE,
+)
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, rules
 from agent.base.certificates import Pair as Certificate
 from agent.base.certificates import names_of
+from agent.base.metrics import RECONCILES
+from agent.cli import links
+from agent.cli.fleet.source_queries import Source
 from agent.clusters.deps import Deps
 from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom
 from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
@@ -35,14 +47,17 @@ from agent.controllers.serviceimports import ServiceImportsRoom
 from agent.controllers.summary import SummaryRoom
 from agent.drivers import handover
 from agent.kube.client import Client
+from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.model.gatewaypeer import identity
 from agent.model.gatewaytold import read
 from agent.sandbox.gateways import GatewayPod
+from agent.sandbox.objects import connect
+from tests.controllers.limited import limited
 from tests.controllers.mcsapi import Exported, published, served
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
-from tests.controllers.targets import target
+from tests.controllers.targets import condition, target
 from tests.gateway.lab import address, ask, echo, serving
 from tests.waiting import until
 
@@ -254,6 +269,56 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
         for client in (pair.here, pair.there):
             await until(lambda client=client: _none(client, GATEWAY_PEERS, pair.namespace))  # type: ignore[misc]
         await until(lambda: _refused(mine, port), what="its port is closed")
+
+
+def reconciled(room: str) -> float:
+    """How many times a room has looked at any key."""
+    samples = (each for family in RECONCILES.collect() for each in family.samples if each.name.endswith("_total"))
+    return sum(each.value for each in samples if each.labels["controller"] == room)
+
+
+async def test_a_target_that_has_gateways_and_does_not_allow_them_is_not_asked_again_and_again(
+    shared: Pair, tmp_path: Path
+) -> None:
+    allowed = [
+        rule for rule in rules([*EVERYTHING, *CLUSTER_SUMMARY_VIEWER]) if GATEWAY_PEERS.plural not in rule["resources"]
+    ]
+    async with contextlib.AsyncExitStack() as stack:
+        poor = await stack.enter_async_context(
+            limited(shared.clusters[1], shared.there, shared.namespace, tmp_path, allowed)
+        )
+        await rooms(stack, shared, address(), address(), connection=load(str(poor.kubeconfig)))
+        await condition(shared.here, shared.namespace, "eu", GATEWAY_USABLE, "False", "Forbidden")
+        await shared.copy(SERVICES, "web")
+        before = reconciled(GatewayPeersRoom.name)
+        await asyncio.sleep(4.0)
+        assert reconciled(GatewayPeersRoom.name) - before < 4
+
+
+async def test_without_service_links_flotilla_links_tells_how_gateways_are_to_whoever_may_list_them(
+    shared: Pair, tmp_path: Path
+) -> None:
+    pair, kinds = shared, (TARGETS, CLUSTER_TARGETS, NODES, SERVICES, ENDPOINT_SLICES, SERVICE_LINKS)
+    rules = [{"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["list"]} for kind in kinds]
+    async with contextlib.AsyncExitStack() as stack:
+        await rooms(stack, pair, address(), address())
+        poor = await stack.enter_async_context(limited(pair.clusters[0], pair.here, pair.namespace, tmp_path, rules))
+        client = connect(Path(poor.kubeconfig), name="poor")
+        stack.push_async_callback(client.session.close)
+
+        async def told(client: Client) -> tuple[str, str, str, int | None]:
+            (line,) = (found := await links.look(Source(client, pair.namespace), "web")).lines
+            notes[:] = found.notes
+            return line.link.driver, line.link.ready, line.link.reason, line.endpoints
+
+        async def says(client: Client, *want: Any) -> bool:
+            return await told(client) == want
+
+        notes: list[str] = []
+        await until(lambda: says(pair.here, "gateway", "False", "NoGateway", 0), what="no gateway runs")
+        assert notes == []
+        await until(lambda: says(client, "gateway", "True", "Unverified", None))
+        assert ["gatewaypeers" in each for each in notes] == [True]
 
 
 async def ways(client: Client, namespace: str) -> dict[str, bool]:

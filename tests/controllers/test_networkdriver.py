@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from agent.api import names
+from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_SUMMARIES, NAMESPACES, TARGETS
 from agent.api.names import links
 from agent.controllers.endpoints import NetworkDriverRoom
@@ -134,6 +135,33 @@ async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -
             await said("False", links.OVERLAP)
             await change(spec={"podCIDRs": ["10.3.0.0/16"]})
             await said("True", "EndpointSlices")
+    finally:
+        for client in (pair.here, pair.there):
+            await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+
+
+async def test_of_a_target_that_has_gateways_it_is_told_whether_others_may_be_led_there(pair: Pair) -> None:
+    async def said(status: str, reason: str) -> str:
+        found = await condition(pair.here, pair.namespace, "eu", links.GATEWAY_USABLE, status, reason)
+        return str(found["message"])
+
+    for client, network in ((pair.here, "10.1.0.0/16"), (pair.there, "10.2.0.0/16")):
+        await tell(client, await uid_of(client), "", network)
+    await pair.here.create(TARGETS, target("eu", pair.namespace))
+    try:
+        async with pair.at_work(NetworkDriverRoom, discovery_interval=0.3, gateway=True):
+            found = await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True")
+            assert found["reason"] == "EndpointSlices"
+            target_object = await pair.here.get(TARGETS, "eu", pair.namespace)
+            assert find_condition(target_object["status"]["conditions"], links.GATEWAY_USABLE) is None
+            await gateway(pair.there, "CA")
+            await said("True", "Allowed")
+            await gateway(pair.there, None)
+            assert "install the chart there" in await said("False", "NoGateway")
+            await gateway(pair.there, "CA")
+            await said("True", "Allowed")
+        async with pair.at_work(NetworkDriverRoom, discovery_interval=0.3):
+            assert "the source has no gateway" in await said("False", "NoGateway")
     finally:
         for client in (pair.here, pair.there):
             await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)

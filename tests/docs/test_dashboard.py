@@ -31,12 +31,16 @@ NOTHING_TO_SHOW = {
     "Targets lost, held and flapping": "every target is there",
     "ServiceLinks": "there is none without --service-links",
     "Writes for shared Services": "no Service may be shared",
+    "Gateways of peers": "there is no gateway",
+    "Refused connections": "there is no gateway",
+    "Connections through gateways": "there is no gateway",
+    "Traffic through gateways": "there is no gateway",
 }
 """Panels of what there is only when something has gone wrong, or where it is asked for."""
 
 _THRESHOLD = re.compile(r" (?:==|>|<) [0-9.]+$")
 _OF_TROUBLE = {"FlotillaReconcileErrors", "FlotillaTaskFails", "FlotillaForbidden", "FlotillaUnauthorized",
-               "FlotillaApiErrors", "FlotillaMovesStuck"}  # fmt: skip
+               "FlotillaApiErrors", "FlotillaMovesStuck", "FlotillaGatewayPeerSilent"}  # fmt: skip
 
 POD = """kubectl --context cd apply -f - <<EOF
 apiVersion: v1

@@ -62,6 +62,7 @@ CONDITIONS_OF_TARGETS = {
     lifecycle.STABLE,
     lifecycle.RETIRED,
     lifecycle.OVER_LIMIT,
+    links.GATEWAY_USABLE,
 }
 CONDITIONS_OF_APPLICATIONS = {*verdicts.STATES, applications.ORPHANED, applications.OVERRIDDEN, applications.LEFT}
 CONDITIONS_OF_APPLICATIONS |= {linked.READY, progress.READY, progress.CANNOT_MOVE}
@@ -86,7 +87,9 @@ def first_cells(heading: str) -> set[str]:
 
 
 def test_every_key_that_users_write_is_documented_and_no_other() -> None:
-    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS | {links.AFFINITY}
+    suffixes = (
+        SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS | {links.AFFINITY, links.ADMIT_GATEWAY}
+    )
     suffixes |= {p2code.APPLY_AS, p2code.DISTRIBUTION, p2code.DEPENDS_ON, p2code.IGNORE_LINKS}
     assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
 

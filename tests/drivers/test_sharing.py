@@ -10,7 +10,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, NODES, TARGETS
-from agent.api.names.links import ANNOTATION_NETWORKS, OVERLAP, STRANGERS
+from agent.api.names.links import ANNOTATION_NETWORKS, GATEWAY_USABLE, OVERLAP, STRANGERS
 from agent.drivers import clusters
 from agent.drivers.clusters import Clusters
 from agent.drivers.driver import HERE
@@ -47,13 +47,16 @@ class Fleet:
         status: str = "True",
         by_hand: str = "",
         message: str = "",
+        usable: str = "",
         **spec: Any,
     ) -> None:
         version = {"resourceVersion": f"{next(COUNT)}", "name": name}
         condition = {"type": "ServicesShared", "status": status, "reason": reason, "message": message}
+        gateways = {"type": GATEWAY_USABLE, "status": usable, "reason": "any", "message": "any"}
+        conditions = [condition, gateways] if usable else [condition]
         annotations = {names.SHORT_PREFIX + names.NETWORK_DRIVER: by_hand} if by_hand else {}
         metadata = {**version, "namespace": "shop", "annotations": annotations}
-        manifest = {"metadata": metadata, "spec": spec, "status": {"conditions": [condition]}}
+        manifest = {"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}
         self._targets.put(Object(TARGETS, encode(manifest)))
         told = {ANNOTATION_NETWORKS: json.dumps({"pods": pods})} if pods else {}
         self._nodes.put(Object(NODES, encode({"metadata": {**version, "name": node(name), "annotations": told}})))
@@ -125,6 +128,50 @@ def test_two_targets_with_the_same_pod_network_are_apart_though_each_is_fine_wit
     assert (fleet.between(HERE, "us"), fleet.between(HERE, "eu")) == ("EndpointSlices", "EndpointSlices")
     fleet.set("eu", "10.2.0.0/16")
     assert fleet.between("us", "eu") == "EndpointSlices"
+
+
+PODS = {"us": "10.1.0.0/16", "eu": "10.2.0.0/16"}
+
+
+@pytest.mark.parametrize(
+    ("us", "eu", "driver"),
+    [
+        ({}, {"reason": "Gateway"}, "Gateway"),
+        ({"reason": "MCS"}, {}, "Gateway"),
+        ({"reason": "External", "by_hand": "external/sdwan"}, {}, "Gateway"),
+        ({}, {"pods": "10.1.7.0/24"}, "Gateway"),
+        # What leads there stays.
+        ({}, {}, "EndpointSlices"),
+        ({"reason": "Cilium"}, {"reason": "Cilium"}, "Cilium"),
+        ({}, {"pods": "10.1.7.0/24", "by_hand": "endpointslices"}, "EndpointSlices"),
+        # One has none, or may not use it.
+        ({"usable": ""}, {"reason": "Gateway"}, ""),
+        ({}, {"reason": "Gateway", "usable": "False"}, ""),
+        ({"usable": "False"}, {"pods": "10.1.7.0/24"}, ""),
+        # One has no driver with this cluster, or is to have none.
+        ({}, {"status": "False", "reason": OVERLAP}, ""),
+        ({}, {"reason": "Off", "by_hand": "none"}, ""),
+    ],
+)
+def test_two_targets_that_do_not_reach_each_other_otherwise_have_gateways_if_both_may_use_some(
+    fleet: Fleet, us: dict[str, str], eu: dict[str, str], driver: str
+) -> None:
+    for name, given in (("us", us), ("eu", eu)):
+        said: dict[str, str] = {"usable": "True", **given}
+        fleet.set(name, said.pop("pods", PODS[name]), **said)
+    assert fleet.between("us", "eu") == driver
+    for name in PODS:
+        target = fleet.sharing.target_object(node(name))
+        assert target is not None
+        assert fleet.between(HERE, name) == fleet.sharing.reason(target), "that with this cluster is its own still"
+
+
+def test_gateways_of_two_targets_end_with_the_right_to_use_them(fleet: Fleet) -> None:
+    fleet.set("us", "10.1.0.0/16", usable="True")
+    fleet.set("eu", "10.2.0.0/16", reason="Gateway", usable="True")
+    assert fleet.between("us", "eu") == "Gateway"
+    fleet.set("us", "10.1.0.0/16", usable="False")
+    assert fleet.between("us", "eu") == ""
 
 
 def test_what_a_mesh_does_with_addresses_is_its_own_matter(fleet: Fleet) -> None:

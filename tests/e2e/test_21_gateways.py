@@ -1,19 +1,36 @@
 """Promise 21: where pods do not reach each other, every cluster's gateways are told whom they call and let in."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, PODS, SECRETS, SERVICES, SOURCES, TARGETS
-from agent.api.names.links import ANNOTATION_POD_IPS, BY_GATEWAY, GATEWAY_SECRET
+from agent.api import names
+from agent.api.kinds import (
+    ENDPOINT_SLICES,
+    GATEWAY_PEERS,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    SERVICE_LINKS,
+    SERVICES,
+    SOURCES,
+    TARGETS,
+)
+from agent.api.names.links import ANNOTATION_POD_IPS, BY_GATEWAY, GATEWAY_SECRET, GATEWAY_SERVICE, GATEWAY_USABLE
 from agent.api.roles import OPTIONAL_FEATURES
+from agent.kube.client import Client
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
+from agent.sandbox.gateways import PORT, GatewayPod
 from agent.sandbox.manifests import AGENT_NAMESPACE
+from tests.controllers.test_gateways import certificate, gateway_pod, led, offer, own_address
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.shared import has, known_everywhere
 from tests.e2e.test_21_drivers import driver
+from tests.gateway.lab import address, ask, echo, serving
 
 Raw = dict[str, Any]
 
@@ -37,6 +54,7 @@ async def test_gateways_of_every_cluster_are_told_of_the_others(fleet: Fleet, na
     said = await has(fleet, "cd", TARGETS, namespace, "us", lambda found: not shares_by(found, "EndpointSlices"))
     assert "may not list, watch, create, patch, delete gatewaypeers" in condition(said, "ServicesShared")["message"]
     assert "--allow gateway" in condition(said, "ServicesShared")["message"]
+    assert condition(said, GATEWAY_USABLE)["reason"] == "Forbidden"
     for cluster in ("us", "eu"):
         await fleet.clients[cluster].patch(SOURCES, "cd", {"spec": {"allow": list(OPTIONAL_FEATURES)}}, namespace)
         await driver(fleet, namespace, cluster, "gateway")
@@ -89,6 +107,73 @@ async def test_gateways_of_every_cluster_are_told_of_the_others(fleet: Fleet, na
 
     await fleet.source.delete(SERVICES, "web", namespace)
     await fleet.until("nobody is told of it any more", lambda: nothing(fleet, namespace), about=namespace)
+
+
+@contextlib.asynccontextmanager
+async def exposed(client: Client, at: str) -> AsyncIterator[None]:
+    """A cluster tells that its gateways are called there."""
+    spec = {"type": "LoadBalancer", "ports": [{"name": "gateway", "port": PORT}]}
+    status = {"loadBalancer": {"ingress": [{"ip": at}]}}
+    await client.create(SERVICES, {"metadata": {"name": GATEWAY_SERVICE}, "spec": spec}, AGENT_NAMESPACE)
+    try:
+        await client.patch(SERVICES, GATEWAY_SERVICE, {"status": status}, AGENT_NAMESPACE, sub="status")
+        await gateway_pod(client, at)
+        yield
+    finally:
+        for slice in await client.list(
+            ENDPOINT_SLICES, AGENT_NAMESPACE, labels=f"{names.LABEL_SERVICE_NAME}={GATEWAY_SERVICE}"
+        ):
+            await client.delete(ENDPOINT_SLICES, slice["metadata"]["name"], AGENT_NAMESPACE)
+        await client.delete(SERVICES, GATEWAY_SERVICE, AGENT_NAMESPACE)
+
+
+async def test_two_targets_with_different_drivers_call_each_other_through_gateways(
+    fleet: Fleet, namespace: str, gateways: None
+) -> None:
+    """Real Envoys: this cluster and `us` share addresses of pods, and `eu` is called by gateways."""
+    uids = {each: (await fleet.clients[each].get(NAMESPACES, "kube-system"))["metadata"]["uid"] for each in CLUSTERS}
+    at = {"us": address(), "eu": address()}
+    await fleet.source.create(
+        SERVICES, shared.service("web", {"multicluster/global": "true"}, selector=None), namespace
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        start = stack.enter_async_context
+        for cluster, name in (("us", "endpointslices"), ("eu", "gateway")):
+            await start(exposed(fleet.clients[cluster], at[cluster]))
+            await fleet.clients[cluster].patch(SOURCES, "cd", {"spec": {"allow": list(OPTIONAL_FEATURES)}}, namespace)
+            await driver(fleet, namespace, cluster, name)
+        await has(fleet, "eu", SERVICES, namespace, "web", lambda found: True)
+        label = {names.LABEL_PARENT_CLUSTER_UID: uids["cd"]}
+        await offer(fleet.clients["eu"], namespace, label, await start(serving(echo, own_address())))
+        want = {"cd": {uids["eu"]}, "us": {uids["eu"]}, "eu": {uids["cd"], uids["us"]}}
+
+        async def told() -> bool:
+            found = await peers(fleet, namespace)
+            return {each: {peer["spec"]["uid"] for peer in of} for each, of in found.items()} == want
+
+        # Rights that were missing are looked for twice a minute.
+        await fleet.until("the targets are told of each other, and this one of eu alone", told, about=namespace)
+        for cluster, where in at.items():
+            kubeconfig = str(fleet.sandbox[cluster].kubeconfig)
+            gateway = GatewayPod(uids[cluster], where, kubeconfig=kubeconfig, drain_seconds=1)
+            shown = await certificate(fleet.clients[cluster])
+            gateway.bundle = type(gateway.bundle)(gateway.bundle.ca, shown)
+            await start(gateway)
+        port = await led(fleet.clients["us"], namespace, ready=True)
+        assert await ask(at["us"], port, b"hello") == b"hello"
+        row = {"cluster": "us", "driver": "gateway", "from": ["eu"], "ready": "True", "reason": "Connected"}
+
+        def says(link: Raw) -> bool:
+            return any(row.items() <= each.items() for each in (link.get("status") or {}).get("clusters") or ())
+
+        await has(fleet, "cd", SERVICE_LINKS, namespace, "web", says)
+
+        # Whoever is to have no driver has none with others.
+        await driver(fleet, namespace, "us", "none")
+        want = {"cd": {uids["eu"]}, "us": set(), "eu": {uids["cd"]}}
+        await fleet.until("the targets are linked no more", told, about=namespace)
+        await fleet.source.delete(SERVICES, "web", namespace)
+        await fleet.until("nobody is told of it any more", lambda: nothing(fleet, namespace), about=namespace)
 
 
 async def test_a_certificate_that_is_damaged_is_made_again(fleet: Fleet, gateways: None) -> None:

@@ -3,14 +3,17 @@
 import asyncio
 import hashlib
 import os
+import re
 import signal
 import ssl
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -113,6 +116,35 @@ async def test_every_byte_passes_both_ways_until_both_ends_have_said_all(pair: P
     # The echo ends only once it has heard the end: half-closed connections pass.
     said, heard = await send(pair.a.address, LOCAL, 48)
     assert said == heard
+
+
+async def measured(gateway: GatewayPod, peer: str) -> Counter[tuple[str, str]]:
+    """What its metrics tell of what has passed, by what is counted and direction."""
+    async with aiohttp.ClientSession() as http, http.get(f"http://{gateway.address}:8080/metrics") as answer:
+        text = await answer.text()
+    found = re.findall(r'^flotilla_gateway_(\w+)_total{direction="(\w+)",peer="(\S+)"} (\S+)$', text, re.M)
+    of_peer = (each for each in found if each[2] == f"{SPACE}/{peer}")
+    return Counter({(what, direction): int(float(value)) for what, direction, _, value in of_peer})
+
+
+async def test_what_passes_is_measured_by_peer_and_direction_on_both_sides(pair: Pairs) -> None:
+    await send(pair.a.address, LOCAL, 1)
+
+    async def counted() -> bool:
+        a, b = await measured(pair.a, pair.b.uid), await measured(pair.b, pair.a.uid)
+        last[:] = a, b
+        passed = all(
+            min(each) >= MIB and max(each) - min(each) < 1000
+            for each in ((a["bytes", "out"], b["bytes", "in"]), (a["bytes", "in"], b["bytes", "out"]))
+        )
+        # Checks of health are connections, too.
+        return passed and 1 <= a["connections", "out"] <= b["connections", "in"] and not b["connections", "out"]
+
+    last: list[object] = []
+    try:
+        await until(counted, what="both have counted the same")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {last}") from None
 
 
 @pytest.mark.seldom

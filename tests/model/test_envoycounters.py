@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from agent.model.envoycounters import COUNTERS, PeerHealth, health, refusals, takes_udp
+from agent.model.envoycounters import COUNTERS, PeerHealth, Traffic, health, refusals, takes_udp, traffic
 
 PEER = "shop/us"
 
@@ -72,3 +72,19 @@ def test_a_peer_takes_udp_where_it_answers_for_that_port(healthy: int, takes: bo
     assert re.fullmatch(COUNTERS, name)
     assert takes_udp({name: healthy}, "udp/shop/us/dns/53") is takes
     assert not takes_udp({}, "udp/shop/us/dns/53")
+
+
+def test_what_passes_is_told_by_peer_and_by_direction_whoever_has_called() -> None:
+    found = {
+        "tcp.out/shop/us.downstream_cx_total": 3,
+        "tcp.out/shop/us.downstream_cx_rx_bytes_total": 100,
+        "tcp.out/shop/us.downstream_cx_tx_bytes_total": 2000,
+        "tcp.in/shop/us.downstream_cx_total": 4,
+        "tcp.in/shop/us.downstream_cx_rx_bytes_total": 30000,
+        "tcp.in/shop/us.downstream_cx_tx_bytes_total": 400000,
+    }
+    assert traffic(found, ["shop/us", "shop/eu"]) == {
+        "shop/us": Traffic(3, 4, 400100, 32000),
+        "shop/eu": Traffic(0, 0, 0, 0),
+    }
+    assert all(re.fullmatch(COUNTERS, name) for name in found)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.model.flatness import ANSWERS, Networks
-from agent.model.links import HERE, Link, Peer, links, peer
+from agent.model.links import HERE, NO_GATEWAY, Link, Peer, links, peer
 from agent.model.podranges import network
 
 
@@ -74,6 +74,16 @@ def test_what_keeps_two_targets_apart(other: Peer, ready: str, reason: str, mess
     assert message in link.message
 
 
+@pytest.mark.parametrize("other", [replace(EU, networks=nets("10.1.7.0/24")), replace(EU, reason="MCS")])
+def test_gateways_lead_from_target_to_target_where_nothing_else_does(other: Peer) -> None:
+    link = between(replace(US, no_gateway=""), replace(other, no_gateway=""))
+    assert (link.driver, link.ready, link.reason) == ("gateway", "True", "Unverified")
+    link = between(replace(US, no_gateway=""), replace(other, no_gateway="its Source may not list gatewaypeers"))
+    assert (link.driver, link.ready, link.reason) == ("", "False", "NoPath")
+    assert link.message.endswith("; or have them use gateways (eu: its Source may not list gatewaypeers)")
+    assert between(US, other).message.endswith(f"; or have them use gateways (us: {NO_GATEWAY}; eu: {NO_GATEWAY})")
+
+
 def test_a_mesh_does_not_go_by_what_networks_nodes_name() -> None:
     one, other = (replace(each, reason="Cilium", networks=nets("10.1.0.0/16")) for each in (US, EU))
     assert between(one, other).ready == "True"
@@ -83,10 +93,11 @@ def test_the_cluster_itself_is_no_peer() -> None:
     assert found(replace(US, is_self=True), EU) == [(HERE, "eu", "endpointslices", "True", "Connected")]
 
 
-def target(annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+def target(annotations: dict[str, str] | None = None, usable: str = "", **spec: Any) -> dict[str, Any]:
     condition = {"type": "ServicesShared", "status": "True", "reason": "EndpointSlices", "message": "m"}
+    gateways = {"type": "GatewayUsable", "status": usable, "reason": "r", "message": "because"}
     metadata = {"name": "us", "annotations": annotations or {}}
-    return {"metadata": metadata, "spec": spec, "status": {"conditions": [condition]}}
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": [condition, *([gateways] if usable else ())]}}
 
 
 def test_a_person_knows_better_where_pods_are() -> None:
@@ -95,4 +106,5 @@ def test_a_person_knows_better_where_pods_are() -> None:
     assert peer(target(podCIDRs=["10.9.0.0/16"]), told).networks == nets("10.9.0.0/16")
     assert peer(target({"multicluster/network-driver": "endpointslices"}), told).networks == ()
     assert peer(target(self=True), told).is_self
+    assert [peer(target(usable=each), told).no_gateway for each in ("True", "False", "")] == ["", "because", NO_GATEWAY]
     assert peer({"metadata": {"name": "us"}}, ()) == Peer("us")

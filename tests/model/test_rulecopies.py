@@ -1,6 +1,7 @@
 from typing import Any
 
 from agent.api import names
+from agent.api.names.links import ADMIT_GATEWAY
 from agent.model import rulecopies, sharedcopies
 
 Raw = dict[str, Any]
@@ -51,6 +52,28 @@ def test_labels_that_keep_their_key_on_delegates_keep_it_in_selectors() -> None:
     copy = rulecopies.network_policy(manifest, "cd", "uid-cd")
     assert copy["spec"]["podSelector"] == {"matchLabels": {APP: "web", "team": "a", **OURS}}
     assert names.ANNOTATION_IS_DELEGATE in copy["metadata"]["annotations"]
+
+
+def test_a_policy_that_admits_gateways_adds_them_in_targets_to_whom_its_rules_let_in() -> None:
+    some, everybody = (
+        {"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 80}]},
+        {"ports": [{"port": 81}]},
+    )
+    gateways = {
+        "namespaceSelector": {},
+        "podSelector": {
+            "matchLabels": {"app.kubernetes.io/name": "flotilla", "app.kubernetes.io/component": "gateway"}
+        },
+    }
+    for value, want in (("true", [*some["from"], gateways]), ("false", some["from"]), (None, some["from"])):
+        manifest = original("NetworkPolicy", spec={"podSelector": {}, "ingress": [some, everybody], "egress": [{}]})
+        manifest["metadata"]["annotations"] = {names.SHORT_PREFIX + ADMIT_GATEWAY: value} if value else {}
+        found = rulecopies.network_policy(manifest, "cd", "uid-cd")["spec"]
+        assert found["ingress"] == [{**some, "from": want}, everybody]
+        assert found["egress"] == [{}]
+    nobody = original("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress"]})
+    nobody["metadata"]["annotations"] = {names.SHORT_PREFIX + ADMIT_GATEWAY: "true"}
+    assert "ingress" not in rulecopies.network_policy(nobody, "cd", "uid-cd")["spec"]
 
 
 def account(name: str, **fields: str) -> Raw:

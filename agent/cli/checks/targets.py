@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from agent.api import names
 from agent.api.conditions import condition_of, find_condition
+from agent.api.names.links import GATEWAY_USABLE
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.rights import not_allowed
 from agent.cli.checks.view import Credentials, Raw, TargetView, View
@@ -13,7 +14,8 @@ from agent.cli.fleet.units import age
 LAST_SHARE, LAST = 0.15, timedelta(days=30)
 """Credentials that end in less than this share of their life, and within so many days, have not been renewed."""
 
-_PART_OF_READY = ("Ready", "Reachable", "Authorized", "AgentReady")
+_TOLD_ELSEWHERE = ("Ready", "Reachable", "Authorized", "AgentReady", GATEWAY_USABLE)
+"""Parts of Ready; and what is a fault only where a ServiceLink says so."""
 _SHARED = "ServicesShared"
 _RENEW = "create a new token for its Source (`flotilla join` does), and put the kubeconfig into the Secret"
 
@@ -42,7 +44,7 @@ def _conditions(target: TargetView) -> Iterator[Finding]:
     else:
         yield ok(target.title, "it is Ready")
     for condition in conditions or ():
-        if condition["type"] in _PART_OF_READY or condition["status"] != "False":
+        if condition["type"] in _TOLD_ELSEWHERE or condition["status"] != "False":
             continue
         if condition["type"] == _SHARED and "services" in not_allowed(target.missing or ()):
             # As its administrator wants it; the check of rights says so.

@@ -228,8 +228,8 @@ class EndpointsRoom(Controller[At]):
         for key in self._everywhere(service):
             self.queue.add(key)
 
-    def _of_driver(self, target: Object) -> tuple[str, str | None]:
-        return self._sharing.reason(target), names.annotation(target.annotations, names.NETWORK_DRIVER)
+    def _of_driver(self, target: Object) -> tuple[object, str | None]:
+        return self._sharing.decisive(target), names.annotation(target.annotations, names.NETWORK_DRIVER)
 
     def _target_changed(self, target: Target) -> None:
         """A target that comes or goes, or whose stores can be believed from now on, has every shared Service looked at

@@ -2,8 +2,9 @@
 
 Watches  Targets and ClusterTargets, Services here, the ClusterSummaries here and there; asks their clusters, and this
          one, which kinds they serve and what is granted, and whether pods are reached.
-Writes   the condition ServicesShared of Targets: its reason is the driver, or why there is none.
-Absent target: the condition stays. The rooms that share endpoints and reroute Services go by it.
+Writes   the condition ServicesShared of Targets: its reason is the driver, or why there is none; and GatewayUsable of
+         those that tell of gateways.
+Absent target: both stay. The rooms that share endpoints and reroute Services go by it.
 """
 
 import time
@@ -11,7 +12,7 @@ import time
 from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.kinds import CLUSTER_SUMMARIES, SERVICES
-from agent.api.names.links import BY_GATEWAY
+from agent.api.names.links import BY_GATEWAY, GATEWAY_USABLE
 from agent.clusters.deps import Deps
 from agent.clusters.port import Port
 from agent.clusters.target import Target
@@ -21,12 +22,14 @@ from agent.drivers.choice import all_drivers, choose
 from agent.drivers.cilium import usable
 from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import BY_ADDRESSES, Pair
+from agent.drivers.gateway import Gateway
 from agent.drivers.mcs import without_exports
 from agent.drivers.meshes import Meshes
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
 from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
+from agent.model.links import NO_GATEWAY as NONE_THERE
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
 
@@ -34,6 +37,7 @@ RECHECK_SECONDS = 30.0
 """Pause between looks whether what was missing is there."""
 _UNREAD_SECONDS = 0.5
 NO_GATEWAY = "one of the clusters has none; install the chart there with gateway.enabled, or remove the annotation"
+_NONE_HERE = "the source has no gateway: install the chart in it with gateway.enabled"
 
 
 class NetworkDriverRoom(Controller[Key]):
@@ -47,10 +51,12 @@ class NetworkDriverRoom(Controller[Key]):
         self._deps = deps
         sharing = Sharing(deps)
         self._drivers = all_drivers(sharing)
+        self._by_gateway = Gateway(sharing)
         self._meshes = Meshes(deps, sharing)
         self._groups: dict[Port, tuple[float, frozenset[str]]] = {}
         self._checked: dict[Key, tuple[float, object]] = {}
         self._condition = TargetCondition(deps, CONDITION)
+        self._usable = TargetCondition(deps, GATEWAY_USABLE)
         self._services = deps.local.informer(SERVICES)
         self._asks = AgentAsks(deps, self.queue.add)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
@@ -84,14 +90,19 @@ class NetworkDriverRoom(Controller[Key]):
         if flat is None:
             return _UNREAD_SECONDS
         checked_at, asked = self._checked.get(key, (0.0, None))
-        gateways = self._gateway and _has_gateway(target.summary)
-        if asked == (target.port, annotation, flat, gateways) and now < checked_at:
+        told = _has_gateway(target.summary)
+        gateways = self._gateway and told
+        if asked == (target.port, annotation, flat, gateways, told) and now < checked_at:
             return checked_at - now
         present = Sharing.reason(obj) if self._chose(key, target) else ""
         words = await self._words(target, annotation, flat, gateways, present)
         await self._condition.write(obj, words)
-        pause = self._deps.settings.discovery_interval if words.status == "True" else RECHECK_SECONDS
-        self._checked[key] = (now + pause, (target.port, annotation, flat, gateways))
+        usable = await self._of_gateway(target, told=told) if told or self._usable.status(obj) else None
+        if usable is not None:
+            await self._usable.write(obj, usable)
+        is_well = words.status == "True" and (usable is None or usable.reason != "Forbidden")
+        pause = self._deps.settings.discovery_interval if is_well else RECHECK_SECONDS
+        self._checked[key] = (now + pause, (target.port, annotation, flat, gateways, told))
         return pause
 
     def _flatness(self, target: Target, obj: Object, before: str) -> Flatness | None:
@@ -143,6 +154,14 @@ class NetworkDriverRoom(Controller[Key]):
         return Words(
             "True", driver.reason, f"endpoints of shared Services: network driver {annotation or driver.name}{apart}"
         )
+
+    async def _of_gateway(self, target: Target, *, told: bool) -> Words:
+        """Whether gateways of a target may be used with those of others; `told`: whether it tells of any."""
+        if not told or not self._deps.settings.gateway:
+            return Words("False", "NoGateway", _NONE_HERE if told else NONE_THERE)
+        if problem := await self._by_gateway.status(target):
+            return Words("False", "Forbidden", problem)
+        return Words("True", "Allowed", "they are used with other targets where nothing else leads there")
 
     async def _served(self, port: Port) -> frozenset[str]:
         """API groups of a cluster, as far as drivers can use them."""

@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 WRITE_SECONDS = 0.5
 """GatewayPeers of a namespace are written at most this often in a cluster."""
 _FORBIDDEN_SECONDS = 60.0
+_REFUSED_SECONDS = 5.0
+"""When to look again whether a target that has gateways lets us tell them of others, which no event says."""
 _UNKNOWN_SECONDS = 0.5
 
 
@@ -74,7 +76,7 @@ class GatewayPeersRoom(Controller[At]):
         deps.namespaces.on_turn(self._all)
         for informer in deps.local.either(TARGET_KINDS).informers:
             self.watch(informer, lambda target: ())
-        self._sharing.on_target_objects(self._sharing.reason, self._all)
+        self._sharing.on_target_objects(self._sharing.decisive, self._all)
         deps.service_links.on_rule(lambda service: self._of(service[0]), lambda: self._all(""))
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
@@ -89,6 +91,8 @@ class GatewayPeersRoom(Controller[At]):
         written = self._written.get(node)
         if written is None:
             return None
+        if not written.synced.is_set() and isinstance(written.error, (Forbidden, NotFound)):
+            return _REFUSED_SECONDS
         if not written.synced.is_set() or not self._sharing.is_synced(node) or not self._deps.service_links.known:
             return _UNKNOWN_SECONDS
         now = asyncio.get_running_loop().time()

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS, TARGET_KINDS
+from agent.api.names.links import GATEWAY_USABLE
 from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -257,5 +258,5 @@ def _services_of(peer: Object) -> Iterable[Key]:
 
 def _said(target: Object) -> object:
     conditions = (target.decode().get("status") or {}).get("conditions")
-    found = [find_condition(conditions, type) or {} for type in (CONDITION, READY)]
+    found = [find_condition(conditions, type) or {} for type in (CONDITION, GATEWAY_USABLE, READY)]
     return [(each.get("status"), each.get("reason"), each.get("message")) for each in found]

@@ -67,7 +67,7 @@ class Gather:
                 programmed = away or self._programmed(consumer, source, place, reason, offer)
                 if programmed.status == "True":
                     programmed = await findings.offered(reason, self._sharing.place(source.node, service)) or programmed
-                connected = self._connected(callers, source, reason, said)
+                connected = self._connected(callers, service, source, reason, said)
                 if external(reason):
                     does, reaches = said_by(external(reason), link)
                     programmed, connected = away or does, connected if connected.reason == AWAY else reaches
@@ -120,7 +120,7 @@ class Gather:
                 return Finding("False", "Pending", "no endpoint is told yet")
         return Finding("True", PROGRAMMED)
 
-    def _connected(self, callers: Callers, source: Cluster, reason: str, said: Finding | None) -> Finding:
+    def _connected(self, callers: Callers, service: Key, source: Cluster, reason: str, said: Finding | None) -> Finding:
         consumer = callers.cluster
         target = self._deps.targets.by_node(source.node) if source.node else None
         if source.node and (target is None or not target.ready):
@@ -131,9 +131,15 @@ class Gather:
         if source is consumer:
             return Finding("True", CONNECTED, "they are in the same cluster")
         if callers.elsewhere and reason != BY_ADDRESSES and not external(reason):
-            message = f"the driver {_NAMES.get(reason, reason)} shares a Service in its own namespace alone"
-            return Finding("False", "NoPath", f"{message}: name the driver endpointslices")
+            return Finding("False", "NoPath", self._elsewhere_by(reason, callers, service, source))
         return said if said is not None else self._sharing.measured(consumer.node, source.node)
+
+    def _elsewhere_by(self, reason: str, callers: Callers, service: Key, source: Cluster) -> str:
+        """Why callers in another namespace are not led to a cluster by its driver, and what they can do."""
+        message = f"the driver {_NAMES.get(reason, reason)} shares a Service in its own namespace alone"
+        is_flat = self._sharing.between(callers.cluster.node, source.node, BY_ADDRESSES)
+        remedy = "name the driver endpointslices, or " if is_flat else ""
+        return f"{message}: {remedy}have callers use {service[1]}.{service[0]}, where that namespace is there, too"
 
     def forget_node(self, node: str) -> None:
         """A target is no more."""

@@ -1,0 +1,76 @@
+"""What is measured of a gateway: whether its peers answer, whom it has refused, and what passes, as Envoy counts."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from prometheus_client import Gauge
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from agent.base.metrics import REGISTRY
+from agent.model.envoycounters import Counters, PeerHealth, traffic
+
+_ADDRESSES = Gauge(
+    "flotilla_gateway_peer_addresses",
+    "Addresses of a peer's gateways, by whether they answer.",
+    ("peer", "state"),
+    registry=REGISTRY,
+)
+_REFUSED = Gauge(
+    "flotilla_gateway_refused_connections",
+    "Connections of others that this gateway has refused since its Envoy started, by reason.",
+    ("reason",),
+    registry=REGISTRY,
+)
+_READY, _LOST = "ready", "lost"
+
+
+class _Passed(Collector):
+    """Connections and bytes of each peer; series are made when they are asked for, and not kept."""
+
+    def __init__(self) -> None:
+        self.counters: Counters = {}
+        self.peers: Collection[str] = ()
+
+    def describe(self) -> Iterable[CounterMetricFamily]:
+        """The metrics' names and labels, for prometheus_client."""
+        return self._empty()
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        """The metrics' values, for prometheus_client."""
+        connections, sent = self._empty()
+        for peer, found in traffic(self.counters, self.peers).items():
+            connections.add_metric((peer, "out"), found.calling)
+            connections.add_metric((peer, "in"), found.called)
+            sent.add_metric((peer, "out"), found.sent)
+            sent.add_metric((peer, "in"), found.received)
+        return connections, sent
+
+    def _empty(self) -> tuple[CounterMetricFamily, CounterMetricFamily]:
+        connections = (
+            "TCP connections of callers here to a peer (out), and from its gateways (in), checks of health too."
+        )
+        sent = "Bytes of TCP connections that were sent to a peer (out), and received from it (in), by whoever called."
+        return (
+            CounterMetricFamily("flotilla_gateway_connections", connections, labels=("peer", "direction")),
+            CounterMetricFamily("flotilla_gateway_bytes", sent, labels=("peer", "direction")),
+        )
+
+
+_PASSED = _Passed()
+REGISTRY.register(_PASSED)
+
+
+def measure(counters: Counters, peers: Mapping[str, PeerHealth], refused: Mapping[str, int]) -> None:
+    """Take account of what Envoy has counted."""
+    for peer, found in peers.items():
+        _ADDRESSES.labels(peer, _READY).set(found.healthy)
+        _ADDRESSES.labels(peer, _LOST).set(found.total - found.healthy)
+    for reason, count in refused.items():
+        _REFUSED.labels(reason).set(count)
+    _PASSED.counters, _PASSED.peers = counters, tuple(peers)
+
+
+def forget(peer: str) -> None:
+    """It is a peer no more."""
+    for state in (_READY, _LOST):
+        _ADDRESSES.remove(peer, state)
