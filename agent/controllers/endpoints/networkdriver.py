@@ -124,14 +124,16 @@ class NetworkDriverRoom(Controller[Key]):
             driver = choose(annotation, self._drivers, Pair(here, there, flat.usable, gateways, meshes), present)
         except ValueError as error:
             return Words("False", "InvalidNetworkDriver", str(error))
+        flaw = _flaw(target.summary)
         if driver is None:
-            return Words("False", flat.reason, f"endpoints are not shared: {flat.message}")
+            also = f"; nor by gateway: {flaw}" if flaw else ""
+            return Words("False", flat.reason, f"endpoints are not shared: {flat.message}{also}")
         problem = await driver.status(target)
-        if driver.reason == BY_GATEWAY and not flat.usable and (lacking := problem if gateways else NO_GATEWAY):
+        if driver.reason == BY_GATEWAY and not flat.usable and (lacking := problem if gateways else flaw or NO_GATEWAY):
             # Why pods are not reached is what hides their addresses.
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}; nor by gateway: {lacking}")
         if driver.reason == BY_GATEWAY and not gateways:
-            return Words("False", "NoGateway", f"endpoints are not shared by gateway: {NO_GATEWAY}")
+            return Words("False", "NoGateway", f"endpoints are not shared by gateway: {flaw or NO_GATEWAY}")
         if problem:
             return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}")
         how = f"; {flat.message}" if flat.message and driver.reason == BY_ADDRESSES else ""
@@ -168,4 +170,10 @@ class NetworkDriverRoom(Controller[Key]):
 
 
 def _has_gateway(summary: Object | None) -> bool:
-    return summary is not None and gatewaytold.read(summary.annotations) is not None
+    return summary is not None and gatewaytold.read(summary.annotations) is not None and not _flaw(summary)
+
+
+def _flaw(summary: Object | None) -> str:
+    """Why a target that tells of gateways counts as one without, empty where it does not."""
+    flaw = gatewaytold.flaw(summary.annotations) if summary is not None else ""
+    return f"what the target tells of its gateways cannot be used: {flaw}" if flaw else ""
