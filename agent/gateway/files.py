@@ -93,7 +93,7 @@ class Files:
                 return ""
             now = stats.rejected(listeners=listeners) if stats is not None else None
             if now is not None and refused is not None and now > refused:
-                return f"Envoy refuses {name}, or a part of it:"
+                return f"Envoy refuses {name}, or a part of it"
             refused = now if refused is None else refused
             await asyncio.sleep(_LOOK_SECONDS)
         raise NotTaken(f"Envoy has not taken {name} within {_PATIENCE_SECONDS:.0f} s")

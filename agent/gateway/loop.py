@@ -119,7 +119,7 @@ class Loop:
         self._last, self._again_at = (document, chain, key), time.monotonic() + AGAIN_SECONDS if problem else math.inf
         self._gateway = judged.gateway
         self._tell_problems(judged)
-        self._say(f"{problem} {self._envoy.reasons}" if problem else "")
+        self._say(f"{problem}: {self._envoy.reasons or 'its log says why'}" if problem else "")
         self.changed()
 
     async def _bring(self, judged: Judged) -> tuple[Judged, str]:

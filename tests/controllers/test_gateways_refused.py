@@ -109,6 +109,8 @@ async def test_one_peer_that_is_refused_keeps_no_other_from_being_written_and_is
 async def test_nonsense_that_a_target_tells_of_its_gateways_is_named_in_its_condition(joined: Pair) -> None:
     pair = joined
     summary = {
+        "apiVersion": CLUSTER_SUMMARIES.api_version,
+        "kind": CLUSTER_SUMMARIES.name,
         "metadata": {
             "name": names.SUMMARY_NAME,
             "annotations": {

@@ -26,6 +26,7 @@ from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
 from agent.model.flatness import NOT_REACHED, NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
+from agent.model.summary import told_uid
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
 
@@ -98,7 +99,7 @@ class NetworkDriverRoom(Controller[Key]):
         nothing but that answer can tell, and it is not there yet.
         """
         annotations = target.summary.annotations if target.summary is not None else {}
-        uid = annotations.get(names.ANNOTATION_CLUSTER_UID, "")
+        uid = told_uid(annotations)
         if uid == self._deps.cluster_uid:
             return NOT_TOLD
         there, named = read(annotations), podranges.of(obj.decode()).networks
