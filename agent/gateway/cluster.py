@@ -116,4 +116,4 @@ class FromCluster:
             return None
         listens = self._loop.listens(peer)
         known = {"healthy": health.healthy, "total": health.total, "listens": listens}
-        return {"reason": health.reason, "message": self._loop.refusal(peer), **known}
+        return {"reason": health.reason, "message": self._loop.trouble(peer), **known}

@@ -196,8 +196,10 @@ class Loop:
             if envoy.listener_of(each, called, port) not in missing and self._is_taken(each, called)
         )
 
-    def refusal(self, peer: str) -> str:
-        """What Envoy refuses of the local ports that stand for Services of a peer, empty where it is nothing."""
+    def trouble(self, peer: str) -> str:
+        """Why nobody is to call Services of a peer at some local ports, or at any; empty where nothing is wrong."""
+        if not self._envoy.takes:
+            return "its Envoy takes no connections"
         missing, reasons = self._envoy.refusals.missing, self._envoy.refusals.reasons
         found = [
             (port, called.name, reasons[name])

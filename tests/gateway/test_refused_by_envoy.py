@@ -157,19 +157,19 @@ async def test_a_port_that_is_taken_is_not_told_as_listened_at_until_it_is_free(
             taken.bind((a.address, UNUSED))
             taken.listen()
             a.tell([both])
-            await until(lambda: loop.refusal(key), what="it is told")
-            assert f"such as {UNUSED}, which stands for more: " in loop.refusal(key)
-            assert "Address already in use" in loop.refusal(key)
+            await until(lambda: "Envoy refuses 1" in loop.trouble(key), what="it is told")
+            assert f"such as {UNUSED}, which stands for more: " in loop.trouble(key)
+            assert "Address already in use" in loop.trouble(key)
             assert list(a.status()["envoyRefuses"]) == [f"{key}/more/80/{UNUSED}"]
             assert loop.listens(key) == [LOCAL]
             assert loop.problem() is None
             # Beside it all goes on, and what else changes is done.
             a.tell([peer(b)])
-            await until(lambda: not loop.listens(key) and not loop.refusal(key), what="nothing is called")
+            await until(lambda: not loop.listens(key) and not loop.trouble(key), what="nothing is called")
             a.tell([both])
-            await until(lambda: loop.refusal(key), what="it is told again")
+            await until(lambda: "Envoy refuses 1" in loop.trouble(key), what="it is told again")
         await until(lambda: loop.listens(key) == [LOCAL, UNUSED], what="the port is free")
-        assert loop.refusal(key) == ""
+        assert loop.trouble(key) == ""
         assert a.status()["envoyRefuses"] == {}
 
 
@@ -187,7 +187,7 @@ async def test_what_envoy_refuses_when_it_starts_is_told_and_tried_again(
             taken.bind((a.address, LOCAL))
             taken.listen()
             await a.start_envoy()
-            await until(lambda: loop.refusal(key), what="it is told")
+            await until(lambda: "Envoy refuses 1" in loop.trouble(key), what="it is told")
             assert loop.listens(key) == []
         await until(lambda: loop.listens(key) == [LOCAL], what="the port is free")
     await until(lambda: passes(a))
@@ -205,6 +205,7 @@ async def test_an_envoy_that_hangs_is_not_called_although_its_files_wait_for_it(
             a.tell([peer(b, calls=True), peer(GatewayPod("uid-c", address()))])
             await until(lambda: not loop.listens(key), what="nobody is sent there")
             assert loop.problem() == "Envoy does not answer"
+            assert loop.trouble(key) == "its Envoy takes no connections"
         finally:
             os.kill(a.pid(), signal.SIGCONT)
         await until(lambda: loop.listens(key) == [LOCAL] and loop.problem() is None, what="it is back")
