@@ -182,11 +182,13 @@ def fits(pair: Pair) -> bool:
 
 
 def split(bundle: bytes) -> list[bytes]:
-    """The certificates of a PEM bundle, in order. Raises ValueError when one of them is not a certificate."""
-    parts = [part.strip() + b"\n" + _PEM_END + b"\n" for part in bundle.split(_PEM_END)[:-1]]
-    for part in parts:
-        _load(part)
-    return parts
+    """The certificates of a PEM bundle, in order, each encoded anew: what else is in it reaches nobody.
+
+    Raises ValueError when one of them is not a certificate.
+    """
+    if _PEM_END not in bundle:
+        return []
+    return [each.public_bytes(serialization.Encoding.PEM) for each in x509.load_pem_x509_certificates(bundle)]
 
 
 def _load(certificate: bytes) -> x509.Certificate:

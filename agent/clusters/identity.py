@@ -5,7 +5,6 @@ says nothing of the pods that were sent to the first.
 """
 
 import contextlib
-import re
 from typing import NamedTuple
 
 from agent.api import names
@@ -14,9 +13,9 @@ from agent.clusters.record import State
 from agent.kube.errors import NotFound, ServerError, StatusError, TooManyRequests, Unauthorized, Unreadable
 from agent.kube.session import Session
 from agent.kube.store import Object
+from agent.model.summary import checked_uid, told_uid
 
 _SYSTEM = "kube-system"
-_UID = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
 
 
 class Expected(NamedTuple):
@@ -78,7 +77,7 @@ class Identity:
 
     def hear(self, summary: Object | None) -> bool:
         """Take note of a ClusterSummary that a watch has shown. Returns whether the cluster has to be asked again."""
-        uid = _uid_of(summary)
+        uid = uid_of(summary)
         if self._certain or uid in ("", self._told.uid):
             return False
         if self._heard is not None:
@@ -129,11 +128,11 @@ class Identity:
             summary = await self._get(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
         except NotFound:
             summary, silent = None, True
-        uid = _uid_of(summary)
+        uid = uid_of(summary)
         if not uid:
             with contextlib.suppress(NotFound):
                 system = await self._get(NAMESPACES, _SYSTEM)
-                uid = _checked(system.uid) if system is not None else ""
+                uid = checked_uid(system.uid) if system is not None else ""
         return Told(uid, silent=silent and not uid)
 
     async def _get(self, kind: Kind, name: str) -> Object | None:
@@ -166,12 +165,9 @@ def judge(expected: Expected, told: Told) -> tuple[State, str] | None:
     return None
 
 
-def _uid_of(summary: Object | None) -> str:
+def uid_of(summary: Object | None) -> str:
+    """The UID that a ClusterSummary tells; empty where it tells none, or cannot be read."""
     try:
-        return _checked(summary.annotations.get(names.ANNOTATION_CLUSTER_UID, "")) if summary is not None else ""
+        return told_uid(summary.annotations) if summary is not None else ""
     except Unreadable:
         return ""
-
-
-def _checked(uid: str) -> str:
-    return uid if _UID.fullmatch(uid) else ""

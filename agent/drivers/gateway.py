@@ -13,7 +13,7 @@ from agent.drivers.sharing import Sharing
 from agent.model.gatewayhosts import SWITCH_ON, UNTOLD, unreached
 from agent.model.gatewaylink import answers, ports_of, udp_taken
 from agent.model.gatewaypeer import TCP, UDP
-from agent.model.gatewaytold import read
+from agent.model.gatewaytold import flaw, read
 from agent.model.servicelinks import CONNECTED, Finding
 
 VERBS = ("list", "watch", "create", "patch", "delete")
@@ -42,7 +42,15 @@ class Gateway(Nothing):
         if node == HERE:
             return self._sharing.deps.settings.gateway
         target = self._sharing.deps.targets.by_node(node)
-        return target is None or target.summary is None or read(target.summary.annotations) is not None
+        if target is None or target.summary is None:
+            return True
+        return read(target.summary.annotations) is not None and not self._flaw(node)
+
+    def _flaw(self, node: str) -> str:
+        """What is wrong with what a cluster tells of its gateways, empty where nothing is."""
+        target = self._sharing.deps.targets.by_node(node) if node != HERE else None
+        summary = target.summary if target is not None else None
+        return flaw(summary.annotations) if summary is not None else ""
 
     async def connected(self, place: Place, source: str) -> Finding:
         """Whether the gateways of one cluster reach those of another one, as its GatewayPeer there says."""
@@ -51,6 +59,8 @@ class Gateway(Nothing):
         peer = peer_of(self._sharing, Route(place.node, source, place.service))
         if lacking := [node for node in (place.node, source) if not self._has_gateway(node)]:
             who = self._sharing.called(lacking[0])[-1]
+            if wrong := self._flaw(lacking[0]):
+                return Finding("False", "NoGateway", f"what {who} tells of its gateways cannot be used: {wrong}")
             return Finding("False", "NoGateway", f"{who} has no gateway: install the chart there with gateway.enabled")
         spec = self._spec(place)
         if (headless := spec.get("clusterIP") == "None") and not self._sharing.deps.settings.gateway_headless:

@@ -29,15 +29,19 @@ _SILENT_SECONDS = 60.0
 def place_of(settings: Settings) -> Place:
     """Where Envoy is."""
     host, port = hostport.split(settings.listen)
-    return Place(settings.directory, port, host or "0.0.0.0", settings.answer)
+    return Place(
+        settings.directory, port, host or "0.0.0.0", settings.answer, settings.live, connections=settings.connections
+    )
 
 
 async def run(settings: Settings) -> None:
     """Go on until cancelled. Raises OSError for a port that is taken, InvalidConfig."""
     place = place_of(settings)
     pulse, alive = heartbeat(_SILENT_SECONDS)
+    seen, looking = heartbeat(_SILENT_SECONDS)
     health = Health(settings.health_address)
     health.live("loop", alive)
+    health.live("counters", looking)
     async with contextlib.AsyncExitStack() as stack:
         admin = await stack.enter_async_context(Admin(f"{settings.directory}/{envoy.ADMIN}"))
         loop = Loop(place, Path(settings.input), Path(settings.certificates), admin, loopback=settings.loopback)
@@ -47,6 +51,7 @@ async def run(settings: Settings) -> None:
         for name, task in told:
             supervisor.spawn(name, task)
         supervisor.spawn("loop", lambda: loop.run(pulse))
+        supervisor.spawn("counters", lambda: loop.watch(seen))
         supervisor.spawn("health", health.serve)
         await asyncio.Event().wait()
 

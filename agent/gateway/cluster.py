@@ -45,7 +45,10 @@ class FromCluster:
         self._pod = pod
         self._path = path
         self._loop = loop
-        self._changed = asyncio.Event()
+        self._outdated = True
+        """Whether the file may say something else than the cluster."""
+        self._news = asyncio.Event()
+        loop.changed = self._news.set
         self._peers = Informer(client, GATEWAY_PEERS)
         # Slices inherit the labels of their Service: shared here, or copied by a source.
         labels = (f"{names.LABEL_GLOBAL}=true", names.LABEL_PARENT_CLUSTER_UID)
@@ -65,20 +68,21 @@ class FromCluster:
         for informer in (self._peers, *self._slices):
             await informer.synced.wait()
         written = b""
-        self._changed.set()
         while True:
-            if self._changed.is_set():
-                self._changed.clear()
+            self._news.clear()
+            if self._outdated:
+                self._outdated = False
                 told = self._document(uid)
                 if told != written:
                     wholefile.write(self._path, told)
                     written = told
             await self._tell()
             await asyncio.sleep(INTERVAL_SECONDS)
-            await set_within(self._changed, _LOOK_SECONDS - INTERVAL_SECONDS)
+            await set_within(self._news, _LOOK_SECONDS - INTERVAL_SECONDS)
 
     def _notice(self, old: Object | None, new: Object | None) -> None:
-        self._changed.set()
+        self._outdated = True
+        self._news.set()
 
     def _document(self, uid: str) -> bytes:
         slices = {obj.key: obj for informer in self._slices for obj in informer.store}
@@ -112,4 +116,4 @@ class FromCluster:
             return None
         listens = self._loop.listens(peer)
         known = {"healthy": health.healthy, "total": health.total, "listens": listens}
-        return {"reason": health.reason, "message": "", **known}
+        return {"reason": health.reason, "message": self._loop.trouble(peer), **known}

@@ -10,8 +10,9 @@ import msgspec
 
 from agent.base import wholefile
 from agent.gateway.admin import Admin
-from agent.model import envoy, envoyudp
-from agent.model.envoyparts import CERTIFICATE, Place, Resources
+from agent.model import envoy, envoystart, envoyudp
+from agent.model.envoycounters import PEER
+from agent.model.envoyparts import CERTIFICATE, Place, Resources, ca_of
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
@@ -19,6 +20,14 @@ _LOOK_SECONDS = 0.05
 
 class NotTaken(Exception):
     """Envoy is there, and has not loaded a file yet."""
+
+
+class CasRefused(Exception):
+    """Envoy cannot use these CAs of peers: told of them, it would refuse the listener of all peers."""
+
+    def __init__(self, cas: set[str]) -> None:
+        super().__init__(f"Envoy cannot use the CA of {len(cas)} peers")
+        self.cas = cas
 
 
 class Files:
@@ -31,6 +40,8 @@ class Files:
         # Envoy may have run on for long: what it was told last is in the files.
         self._have = Resources(self._read(envoy.CLUSTERS), self._read(envoy.LISTENERS))
         self._certificate: Mapping[str, Any] = self._read(CERTIFICATE)
+        self._doubtful = True
+        """Whether Envoy may not have all that is in the files: what was here before us may have been refused."""
 
     def certificate(self, chain: bytes, key: bytes) -> None:
         """Have Envoy show a certificate, from the next connection on. Raises OSError."""
@@ -42,14 +53,30 @@ class Files:
     async def bring(self, wanted: Resources) -> str:
         """Write clusters and listeners, and wait for Envoy to load them; returns what it rejects.
 
-        Raises OSError, NotTaken.
+        What it has rejected is written again the next time, as it is. Raises OSError, NotTaken, CasRefused.
         """
         problem, wanted = "", envoyudp.renewed(self._have, wanted)
-        for name, content in envoy.steps(self._have, wanted):
-            problem = await self._step(name, content) or problem
-        self._have = wanted
+        for name, content in envoy.steps(self._have, wanted, again=self._doubtful):
+            refused = await self._step(name, content)
+            if refused and name == envoy.CLUSTERS and (cas := await self._unusable(content)):
+                self._doubtful = True
+                raise CasRefused(cas)
+            problem = refused or problem
+        self._have, self._doubtful = wanted, bool(problem)
         start(self._place, wanted)
         return problem
+
+    def doubt(self) -> None:
+        """Envoy has refused something since: write all of it once more the next time."""
+        self._doubtful = True
+
+    async def _unusable(self, clusters: Mapping[str, Any]) -> set[str]:
+        """CAs of those clusters of peers that Envoy does not have, or has with another CA."""
+        has = await self._admin.clusters()
+        if has is None:
+            return set()
+        wanted = {(name, ca_of(each)) for name, each in clusters.items() if name.startswith(PEER)}
+        return {ca for _, ca in wanted - has}
 
     async def _step(self, name: str, content: Mapping[str, Any]) -> str:
         listeners = name == envoy.LISTENERS
@@ -66,7 +93,7 @@ class Files:
                 return ""
             now = stats.rejected(listeners=listeners) if stats is not None else None
             if now is not None and refused is not None and now > refused:
-                return f"Envoy refuses {name}, or a part of it: its log says why"
+                return f"Envoy refuses {name}, or a part of it"
             refused = now if refused is None else refused
             await asyncio.sleep(_LOOK_SECONDS)
         raise NotTaken(f"Envoy has not taken {name} within {_PATIENCE_SECONDS:.0f} s")
@@ -89,6 +116,6 @@ def start(place: Place, wanted: Resources | None = None) -> None:
     for name, content in ((envoy.CLUSTERS, found.clusters), (envoy.LISTENERS, found.listeners)):
         if not (directory / name).exists():
             wholefile.write(directory / name, envoy.file(content)[1])
-    own, path = msgspec.json.encode(envoy.bootstrap(place, os.uname().nodename)), directory / envoy.BOOTSTRAP
+    own, path = msgspec.json.encode(envoystart.bootstrap(place, os.uname().nodename)), directory / envoy.BOOTSTRAP
     if not path.exists() or path.read_bytes() != own:
         wholefile.write(path, own)

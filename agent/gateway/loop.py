@@ -1,12 +1,14 @@
 """The gateway's loop: makes Envoy's files from the input file, and tells health and refusals by Envoy's counters.
 
-The input is read every quarter of a second, the counters every second. What cannot be used is left out; where that is
-all of it, Envoy keeps what it has.
+The input is read every quarter of a second, the counters every second, however long Envoy takes for its files. What
+cannot be used is left out; where that is all of it, Envoy keeps what it has. What Envoy refuses is told it again.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+import math
+import time
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -15,15 +17,20 @@ from agent.base import certificates, wholefile
 from agent.base.certificates import Pair
 from agent.gateway import metrics
 from agent.gateway.admin import Admin
-from agent.gateway.files import Files, NotTaken
+from agent.gateway.files import CasRefused, Files, NotTaken
+from agent.gateway.seen import Seen
 from agent.model import envoy, envoycounters, envoyudp, gatewaypeer
 from agent.model.envoyparts import Place
 from agent.model.gatewaypeer import TCP, Called, Gateway, InvalidGateway, Judged, Peer
 
 INTERVAL_SECONDS = 0.25
 STATUS = "status.json"
-_LOOKS = 4
-"""Envoy's counters are read each time that so many intervals have gone by."""
+LOOK_SECONDS = 1.0
+"""Envoy's counters are read this often."""
+AGAIN_SECONDS = 30.0
+"""What Envoy refuses it is told again after so long: a port that was taken may be free."""
+CAS_LIMIT = 16
+"""A peer has one CA, and two while it is replaced."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,90 +46,156 @@ class Loop:
         self._source = source
         self._pair = pair
         self._loopback = loopback
-        self._admin = admin
         self._files = Files(place, admin)
+        self._envoy = Seen(admin)
         self._last: tuple[bytes, bytes, bytes] | None = None
         self._gateway: Gateway | None = None
-        self._envoy_problem = ""
         self._input_problem = "nothing has been read yet"
         self.health: dict[str, envoycounters.PeerHealth] = {}
         self.refused: dict[str, int] = {}
         self.problems: dict[str, str] = {}
         """Of peers that cannot be used, by peer."""
-        self._answers = self._takes = False
+        self._again_at = math.inf
+        self._unusable: set[str] = set()
+        """CAs that Envoy has refused."""
+        self._meant: set[str] = set()
+        """Peers, as they are told now; Envoy may not have the files yet."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when something else is to be said of peers."""
         self._counters: envoycounters.Counters = {}
 
     async def run(self, pulse: Callable[[], None]) -> None:
-        """Go on until cancelled; `pulse` is called each time."""
-        turn = 0
+        """Do what is told until cancelled; `pulse` is called each time."""
         while True:
             pulse()
             await self.apply()
-            if turn % _LOOKS == 0:
-                await self.look()
-            turn += 1
             await asyncio.sleep(INTERVAL_SECONDS)
+
+    async def watch(self, pulse: Callable[[], None]) -> None:
+        """Tell how peers are until cancelled; `pulse` is called each time."""
+        while True:
+            due = time.monotonic() + LOOK_SECONDS
+            pulse()
+            await self.look()
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def apply(self) -> None:
         """Read what is told, and have Envoy do it where it has changed."""
         try:
             read = tuple(each.read_bytes() for each in (self._source, self._pair / "tls.crt", self._pair / "tls.key"))
             document, chain, key = read
-            if (document, chain, key) == self._last:
+            if (document, chain, key) == self._last and time.monotonic() < self._again_at:
                 return
             judged = usable(gatewaypeer.read(document, loopback=self._loopback))
             check_pair(Pair(chain, key), judged.gateway)
-            # Of one that is made anew nothing is known that was said of the one before.
-            self._forget(self.health.keys() - {each.key for each in judged.gateway.peers})
             self._files.certificate(chain, key)
-            self._envoy_problem = await self._files.bring(envoy.resources(judged.gateway, self._place))
+            self._unusable &= {each.ca for each in judged.gateway.peers}
+            judged, problem = await self._bring(judged)
+            if problem:
+                # Nobody is led to a port that it has refused, not even for a moment.
+                await self._envoy.look()
         except (OSError, ValueError, NotTaken) as error:
             self._say(str(error))
             return
-        self._last = (document, chain, key)
+        self._last, self._again_at = (document, chain, key), time.monotonic() + AGAIN_SECONDS if problem else math.inf
         self._gateway = judged.gateway
         self._tell_problems(judged)
-        self._say(self._envoy_problem)
+        self._say(f"{problem}: {self._envoy.reasons or 'its log says why'}" if problem else "")
+        self.changed()
+
+    async def _bring(self, judged: Judged) -> tuple[Judged, str]:
+        """Have Envoy do it, without the peers whose CA it cannot use; returns what it does, and what it refuses."""
+        while True:
+            judged = without(judged, self._unusable)
+            self._meant = {each.key for each in judged.gateway.peers}
+            # Of one that is made anew nothing is known that was said of the one before.
+            self._forget(self.health.keys() - self._meant)
+            try:
+                return judged, await self._files.bring(envoy.resources(judged.gateway, self._place))
+            except CasRefused as error:
+                self._unusable |= error.cas
 
     async def look(self) -> None:
         """Read Envoy's counters, and tell what they say."""
-        stats = await self._admin.stats()
-        self._answers = stats is not None
-        if stats is not None or self._admin.gone:
-            self._takes = stats is not None and stats.listens
-        gateway = self._gateway
-        if stats is None or gateway is None:
-            return
-        self._counters = stats.counters
-        peers = {each.key: len(each.addresses) for each in gateway.peers}
-        health = envoycounters.health(stats.counters, peers, self.health)
+        before = (self._envoy.takes, self._envoy.refusals)
+        stats, gateway = await self._envoy.look(), self._gateway
+        now = (self._envoy.takes, self._envoy.refusals)
+        self._judge_refusals()
+        if stats is not None and gateway is not None:
+            self._count(stats.counters, gateway)
+        if now != before:
+            self._tell()
+            self.changed()
+
+    def _judge_refusals(self) -> None:
+        """What Envoy has refused when it started is not told by what it was told."""
+        found = self._envoy.refusals
+        metrics.refused_listeners(len(found.reasons))
+        if found.reasons and self._again_at == math.inf:
+            self._files.doubt()
+            self._again_at = 0.0
+
+    def _count(self, counters: envoycounters.Counters, gateway: Gateway) -> None:
+        self._counters = counters
+        peers = {each.key: len(each.addresses) for each in gateway.peers if each.key in self._meant}
+        health = envoycounters.health(counters, peers, self.health)
         self._forget(self.health.keys() - health.keys())
+        news = False
         for peer, found in health.items():
             before = self.health.get(peer)
             if before is None or (before.ready, before.reason) != (found.ready, found.reason):
+                news = True
                 _log.info("peer %s: %s (%d of %d addresses answer)", peer, found.reason, found.healthy, found.total)
-        refused = envoycounters.refusals(stats.counters)
-        metrics.measure(stats.counters, health, refused)
+        refused = envoycounters.refusals(counters)
+        metrics.measure(counters, health, refused)
         if (health, refused) != (self.health, self.refused):
             self.health, self.refused = health, refused
             self._tell()
+        if news:
+            self.changed()
 
     def problem(self) -> str | None:
         """Why this gateway takes nobody, None when it does."""
         if self._gateway is None:
             return self._input_problem
-        if not self._answers:
-            return "Envoy does not answer"
-        return None if self._takes else "Envoy takes no connections yet: it loads its files, and asks its peers"
+        return self._envoy.problem()
 
     def listens(self, peer: str) -> list[int]:
         """Local ports that stand for Services of a peer, and at which Envoy takes connections.
 
         Those for UDP only once the peer says that it takes it: an older gateway does not know of UDP.
         """
-        found = self._gateway.peers if self._gateway is not None and self._takes else ()
-        these = ((each, called) for each in found if each.key == peer for called in each.services)
-        return sorted(port for each, called in these if self._is_taken(each, called) for port in called.locals)
+        if not self._envoy.takes:
+            return []
+        missing = self._envoy.refusals.missing
+        return sorted(
+            port
+            for each, called, port in self._locals(peer)
+            if envoy.listener_of(each, called, port) not in missing and self._is_taken(each, called)
+        )
+
+    def trouble(self, peer: str) -> str:
+        """Why nobody is to call Services of a peer at some local ports, or at any; empty where nothing is wrong."""
+        if not self._envoy.takes:
+            return "its Envoy takes no connections"
+        missing, reasons = self._envoy.refusals.missing, self._envoy.refusals.reasons
+        found = [
+            (port, called.name, reasons[name])
+            for each, called, port in self._locals(peer)
+            if (name := envoy.listener_of(each, called, port)) in missing
+        ]
+        if not found:
+            return ""
+        port, service, why = found[0]
+        return (
+            f"Envoy refuses {len(found)} of the local ports, such as {port}, which stands for {service}: {why}; it is"
+            f" told of them again every {AGAIN_SECONDS:.0f} s"
+        )
+
+    def _locals(self, peer: str) -> Iterator[tuple[Peer, Called, int]]:
+        for each in self._gateway.peers if self._gateway is not None else ():
+            if each.key == peer:
+                yield from ((each, called, port) for called in each.services for port in called.locals)
 
     def _is_taken(self, peer: Peer, called: Called) -> bool:
         return called.protocol == TCP or envoycounters.takes_udp(self._counters, envoyudp.name_of(peer, called))
@@ -134,7 +207,8 @@ class Loop:
 
     def _tell(self) -> None:
         """A file for whoever wants to know without asking for metrics."""
-        status = {"peers": self.health, "refused": self.refused, "problems": self.problems}
+        refuses = self._envoy.refusals.reasons
+        status = {"peers": self.health, "refused": self.refused, "problems": self.problems, "envoyRefuses": refuses}
         wholefile.write(Path(self._place.directory, STATUS), msgspec.json.encode(status), mode=0o644)
 
     def _tell_problems(self, judged: Judged) -> None:
@@ -151,18 +225,27 @@ class Loop:
 
 
 def usable(judged: Judged) -> Judged:
-    """Without peers whose CA Envoy could not read: it would refuse the listener of all of them."""
+    """With no more in the CAs of peers than their certificates, and without peers that have none."""
     peers, problems = [], dict(judged.problems)
     for peer in judged.gateway.peers:
         try:
             found = certificates.split(peer.ca.encode())
         except ValueError:
             found = []
-        if found:
+        if 0 < len(found) <= CAS_LIMIT:
             peers.append(msgspec.structs.replace(peer, ca=b"".join(found).decode()))
         else:
-            problems[peer.key] = "ca: it is no list of certificates (PEM): name those of the CA of the peer's gateway"
+            wrong = f"it is no list of 1 to {CAS_LIMIT} certificates (PEM)"
+            problems[peer.key] = f"ca: {wrong}: name those of the CA of the peer's gateway"
     return Judged(msgspec.structs.replace(judged.gateway, peers=tuple(peers)), problems)
+
+
+def without(judged: Judged, cas: Collection[str]) -> Judged:
+    """Without peers that have one of these CAs: Envoy, which cannot use it, would refuse the listener of all peers."""
+    left = tuple(each for each in judged.gateway.peers if each.ca not in cas)
+    wrong = "ca: Envoy cannot use these certificates: name those of the CA of the peer's gateway"
+    problems = {each.key: wrong for each in judged.gateway.peers if each.ca in cas}
+    return Judged(msgspec.structs.replace(judged.gateway, peers=left), judged.problems | problems)
 
 
 def check_pair(pair: Pair, gateway: Gateway) -> None:

@@ -21,6 +21,11 @@ _REFUSED = Gauge(
     ("reason",),
     registry=REGISTRY,
 )
+_NOT_TAKEN = Gauge(
+    "flotilla_gateway_refused_listeners",
+    "Listeners that this gateway's Envoy refuses: local ports that nobody answers, or peers who are not let in.",
+    registry=REGISTRY,
+)
 _READY, _LOST = "ready", "lost"
 
 
@@ -68,6 +73,11 @@ def measure(counters: Counters, peers: Mapping[str, PeerHealth], refused: Mappin
     for reason, count in refused.items():
         _REFUSED.labels(reason).set(count)
     _PASSED.counters, _PASSED.peers = counters, tuple(peers)
+
+
+def refused_listeners(count: int) -> None:
+    """So many listeners are refused by Envoy."""
+    _NOT_TAKEN.set(count)
 
 
 def forget(peer: str) -> None:

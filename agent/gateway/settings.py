@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from agent.base import flags
 from agent.base.flags import flag
-from agent.base.forms import ADDRESS, FILE, LOG_LEVEL, SWITCH, TEXT, or_empty
+from agent.base.forms import ADDRESS, FILE, LOG_LEVEL, SWITCH, TEXT, or_empty, whole
+from agent.model.envoyparts import CONNECTIONS
 
 PREFIXES = ("FLOTILLA_GATEWAY_", "FLOTILLA_")
 """What environment variables begin with; the first wins."""
@@ -31,6 +32,10 @@ class Settings:
     directory: str = flag(FILE, "/run/flotilla-gateway", "directory that this process shares with Envoy")
     listen: str = flag(ADDRESS, "0.0.0.0:15443", "where Envoy listens for gateways of peers (TLS)")
     answer: str = flag(ADDRESS, "127.0.0.1:19903", "where Envoy answers checks of peers that it has admitted")
+    live: str = flag(ADDRESS, "0.0.0.0:8081", "where Envoy answers whether it is alive: /ready (HTTP)")
+    connections: int = flag(
+        whole(1), str(CONNECTIONS), "connections that Envoy takes at most; from outside of the cluster three quarters"
+    )
     loopback: bool = flag(SWITCH, "false", "let endpoints be at 127.0.0.1 or ::1, for gateways that are in no pod")
     health_address: str = flag(ADDRESS, "0.0.0.0:8080", "/healthz, /readyz and /metrics (HTTP)")
     prepare: bool = flag(SWITCH, "false", "write what Envoy starts with, and end: before both start in a pod")

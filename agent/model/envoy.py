@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from agent.model import envoyudp, hostport
-from agent.model.envoycounters import COUNTERS, INGRESS, PEER
+from agent.model import envoystart, envoyudp, hostport
+from agent.model.envoycounters import INGRESS, PEER
 from agent.model.envoyparts import (
     EXTENSIONS,
     KEEPALIVE_SECONDS,
@@ -19,15 +19,14 @@ from agent.model.envoyparts import (
     Place,
     Raw,
     Resources,
-    from_file,
     peer_chain,
     peer_cluster,
     static_cluster,
 )
 from agent.model.gatewaypeer import TCP, Called, Gateway, Peer, callers_suffix, health_name, server_name
 
-ADMIN = "admin.sock"
-BOOTSTRAP, CLUSTERS, LISTENERS = "bootstrap.json", "clusters.json", "listeners.json"
+ADMIN, BOOTSTRAP = envoystart.ADMIN, envoystart.BOOTSTRAP
+CLUSTERS, LISTENERS = envoystart.CLUSTERS, envoystart.LISTENERS
 DRAIN_SECONDS = 8
 """How long connections of what is gone go on: with the time that files take, they have ended after 10 s."""
 HEALTH = "health"
@@ -59,8 +58,9 @@ def resources(gateway: Gateway, place: Place) -> Resources:
             else:
                 clusters.append(envoyudp.service_cluster(name, found))
                 chains[name] = envoyudp.chain(peer, each, name, place)
+        # Also of one that is not called: Envoy judges the CA of each by this, before it is in the listener of all.
+        clusters.append(_peer_cluster(peer, gateway.cluster, place))
         if peer.addresses:
-            clusters.append(_peer_cluster(peer, gateway.cluster, place))
             for called in peer.services:
                 if called.protocol == TCP:
                     listeners += [_egress(peer, called, port, gateway.cluster, place) for port in called.locals]
@@ -71,13 +71,16 @@ def resources(gateway: Gateway, place: Place) -> Resources:
     return Resources({each["name"]: each for each in clusters}, {each["name"]: each for each in listeners})
 
 
-def steps(old: Resources, new: Resources) -> list[tuple[str, Mapping[str, Raw]]]:
-    """Which files to write, in this order, with what is in them."""
+def steps(old: Resources, new: Resources, *, again: bool = False) -> list[tuple[str, Mapping[str, Raw]]]:
+    """Which files to write, in this order, with what is in them.
+
+    :param again: also what has not changed
+    """
     found: list[tuple[str, Mapping[str, Raw]]] = []
     both = {**old.clusters, **new.clusters}
-    if new.listeners == old.listeners:
+    if new.listeners == old.listeners and not again:
         return [(CLUSTERS, new.clusters)] if new.clusters != old.clusters else []
-    if both != old.clusters:
+    if again or both != old.clusters:
         found.append((CLUSTERS, both))
     found.append((LISTENERS, new.listeners))
     if both != new.clusters:
@@ -96,21 +99,6 @@ def certificate(chain: bytes, key: bytes) -> Mapping[str, Raw]:
     """The file of the gateway's own certificate."""
     found = {"certificate_chain": {"inline_string": chain.decode()}, "private_key": {"inline_string": key.decode()}}
     return {OWN: {"@type": EXTENSIONS + "transport_sockets.tls.v3.Secret", "name": OWN, "tls_certificate": found}}
-
-
-def bootstrap(place: Place, node: str) -> Raw:
-    """What Envoy starts with; it never changes."""
-    directory = place.directory
-    return {
-        "node": {"id": node, "cluster": "flotilla-gateway"},
-        "admin": {"address": {"pipe": {"path": f"{directory}/{ADMIN}", "mode": 0o600}}},
-        "dynamic_resources": {
-            "cds_config": from_file(f"{directory}/{CLUSTERS}"),
-            "lds_config": from_file(f"{directory}/{LISTENERS}"),
-        },
-        # Two thousand Services have a hundred counters each, of which nobody asks for more than these.
-        "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": [{"safe_regex": {"regex": COUNTERS}}]}}},
-    }
 
 
 def arguments(directory: str, concurrency: int = 2, drain_seconds: int = DRAIN_SECONDS) -> list[str]:
@@ -186,7 +174,16 @@ def _egress(peer: Peer, called: Called, port: int, own: str, place: Place) -> Ra
         "on_new_connection": [value],
     }
     filters = [{"name": "server_name", "typed_config": naming}, _proxy(f"out/{peer.key}", PEER + peer.key)]
-    return _listener(f"{peer.key}/{called.name}/{called.port}/{port}", place.host, port, [{"filters": filters}])
+    return _listener(_egress_name(peer, called, port), place.host, port, [{"filters": filters}])
+
+
+def _egress_name(peer: Peer, called: Called, port: int) -> str:
+    return f"{peer.key}/{called.name}/{called.port}/{port}"
+
+
+def listener_of(peer: Peer, called: Called, port: int) -> str:
+    """Name of the listener at a local port that stands for a port of a peer's Service."""
+    return _egress_name(peer, called, port) if called.protocol == TCP else envoyudp.egress_name(peer, called, port)
 
 
 def _proxy(counters: str, cluster: str, more: Mapping[str, Any] | None = None) -> Raw:

@@ -16,7 +16,21 @@ OWN = "own"
 EXTENSIONS = "type.googleapis.com/envoy.extensions."
 KEEPALIVE_SECONDS = 60
 MANY = 1_000_000
-"""Of connections and of streams there is no limit; Envoy's own is 1,024 for each cluster."""
+"""Of connections and of streams of one cluster there is no limit; Envoy's own is 1,024."""
+CONNECTIONS = 8192
+"""That a gateway takes at most, unless it is told another number."""
+NOTICED_SECONDS = 8
+"""After so long Envoy has noticed at most that a peer is silent: by the times below, 3 + 2 + 1 + 2."""
+_CHECKS: Raw = {
+    # What takes a processor longer than this twice, with a second between, is as good as gone.
+    "timeout": "2s",
+    "interval": "3s",
+    "unhealthy_edge_interval": "1s",
+    "unhealthy_interval": "2s",
+    # While nobody has called there these count instead: of one that answers, and of one that has not just now.
+    "no_traffic_healthy_interval": "3s",
+    "no_traffic_interval": "1s",
+}
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -27,6 +41,10 @@ class Place(msgspec.Struct, frozen=True):
     host: str = "0.0.0.0"
     health: str = "127.0.0.1:19903"
     """On loopback: answers peers that ask whether they are admitted."""
+    live: str = "0.0.0.0:8081"
+    """Answers whoever asks whether Envoy is alive."""
+    connections: int = CONNECTIONS
+    """Taken at most in all."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +104,7 @@ def peer_cluster(name: str, peer: Peer, place: Place, sni: str, check: Raw, alpn
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
         "health_checks": [
             {
-                "timeout": "2s",
-                "interval": "5s",
-                "unhealthy_interval": "2s",
-                "no_traffic_interval": "5s",
+                **_CHECKS,
                 "unhealthy_threshold": 2,
                 "healthy_threshold": 1,
                 **check,
@@ -129,3 +144,9 @@ def peer_chain(
         "transport_socket_connect_timeout": "10s",
         "filters": filters,
     }
+
+
+def ca_of(cluster: Mapping[str, Any]) -> str:
+    """The CA with which a cluster is called, empty where it is called by none."""
+    tls = cluster.get("transport_socket", {}).get("typed_config", {}).get("common_tls_context", {})
+    return str(tls.get("validation_context", {}).get("trusted_ca", {}).get("inline_string", ""))

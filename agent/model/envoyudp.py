@@ -139,6 +139,11 @@ def name_of(peer: Peer, called: Called) -> str:
     return f"{UDP_PEER}{peer.key}/{called.name}/{called.port}"
 
 
+def egress_name(peer: Peer, called: Called, port: int) -> str:
+    """The listener at a local port."""
+    return f"{name_of(peer, called)}/{port}"
+
+
 def egress(peer: Peer, called: Called, port: int, place: Place) -> Raw:
     """A local port that stands for a port of a peer's Service."""
     cluster = name_of(peer, called)
@@ -166,7 +171,7 @@ def egress(peer: Peer, called: Called, port: int, place: Place) -> Raw:
     address = {"protocol": "UDP", "address": place.host, "port_value": port}
     return {
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
-        "name": f"{cluster}/{port}",
+        "name": egress_name(peer, called, port),
         "address": {"socket_address": address},
         "udp_listener_config": {"downstream_socket_config": {"max_rx_datagram_size": _DATAGRAM_BYTES}},
         "listener_filters": [{"name": "udp_proxy", "typed_config": config}],

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
+from agent.model.abridged import abridged
 from agent.model.gatewaylink import CALLED, called, locals_of
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT, TCP, Protocol
 from agent.model.servicelinks import CONNECTED, Finding
@@ -18,6 +19,7 @@ Raw = dict[str, Any]
 _K = TypeVar("_K", bound=Hashable)
 WEIGHT_LIMIT = 8
 """Endpoints that one gateway pod has for one Service of a peer."""
+_SHOWN = 2
 
 
 class Pod(NamedTuple):
@@ -173,7 +175,8 @@ def connected(peer: Mapping[str, Any], pods: Sequence[Pod]) -> Finding:
     says = (peer.get("status") or {}).get("gateways") or {}
     told = [says[pod.name] for pod in pods if pod.name in says]
     if any(each.get("healthy") for each in told):
-        return Finding("True", CONNECTED)
+        wrong = [f"{pod.name}: {says[pod.name]['message']}" for pod in pods if says.get(pod.name, {}).get("message")]
+        return Finding("True", CONNECTED, abridged(wrong, _SHOWN, "; "))
     if not told:
         return Finding("Unknown", "Pending", "no gateway has said yet how the peer is")
     reason, message = told[0]["reason"], str(told[0].get("message") or "")

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agent.api.conditions import is_true
-from agent.api.names.links import ANNOTATION_GATEWAY
+from agent.api.names import ANNOTATION_CLUSTER_UID
+from agent.api.names.links import ADDRESS_LIMIT, ADDRESSES_LIMIT, ANNOTATION_GATEWAY, CA_LIMIT, GATEWAY_SECRET
 from agent.model import hostport
 from agent.model.gatewaypeer import is_address
+from agent.model.summary import told_uid
 
-ADDRESSES_LIMIT = 16
 _TEXT_LIMIT = 65536
 _NODES = 3
 """Nodes whose ports are told where the Service is of type NodePort."""
@@ -44,16 +45,42 @@ def write(told: Told) -> str:
 
 
 def read(annotations: Mapping[str, str] | None) -> Told | None:
-    """What a summary with these annotations tells; None where there are no gateways, or it cannot be read."""
-    text = (annotations or {}).get(ANNOTATION_GATEWAY)
-    if text is None or len(text) > _TEXT_LIMIT:
+    """What a summary with these annotations tells; None where there are no gateways, or it cannot be used."""
+    found = _judged(annotations or {})
+    return found if isinstance(found, Told) else None
+
+
+def flaw(annotations: Mapping[str, str] | None) -> str:
+    """Why what a summary tells of gateways cannot be used, with the field and the remedy; empty where nothing is wrong.
+
+    Nothing is where it tells of none. Its UID belongs to it: by that gateways know each other.
+    """
+    found = _judged(annotations or {})
+    if isinstance(found, str):
+        return f"{ANNOTATION_GATEWAY} of its ClusterSummary: {found}"
+    if found is not None and not told_uid(annotations or {}):
+        return f"{ANNOTATION_CLUSTER_UID} of its ClusterSummary is no UID of a cluster: its agent writes it"
+    return ""
+
+
+def _judged(annotations: Mapping[str, str]) -> Told | str | None:
+    """What is told, what is wrong with it, or None where nothing is."""
+    text = annotations.get(ANNOTATION_GATEWAY)
+    if text is None:
         return None
+    if len(text) > _TEXT_LIMIT:
+        return f"it is longer than {_TEXT_LIMIT} characters: its agent writes it"
     try:
         found = _decoder.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    if not found.ca or len(found.addresses) > ADDRESSES_LIMIT or not all(map(is_address, found.addresses)):
-        return None
+    except (msgspec.DecodeError, RecursionError) as error:
+        return f"it is no JSON of ca and addresses ({error}): its agent writes it"
+    if not found.ca or len(found.ca) > CA_LIMIT:
+        return f"ca: it has to have 1 to {CA_LIMIT} characters: see the Secret {GATEWAY_SECRET} there"
+    if len(found.addresses) > ADDRESSES_LIMIT:
+        return f"addresses: there are more than {ADDRESSES_LIMIT}: set fewer as gateway.addresses there"
+    for address in found.addresses:
+        if len(address) > ADDRESS_LIMIT or not is_address(address):
+            return f"addresses: {address[:ADDRESS_LIMIT]!r} is not HOST:PORT: correct gateway.addresses there"
     return Told(found.ca, tuple(found.addresses))
 
 

@@ -7,6 +7,7 @@ How much it tells is for its administrator to say:
 What the administrator says about the cluster as a whole (its properties) is told at every level.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
@@ -25,6 +26,17 @@ from agent.model.requests import Amounts
 
 Detail = Literal["full", "minimal", "sums"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
+_UID = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
+
+
+def told_uid(annotations: Mapping[str, str]) -> str:
+    """UID of the cluster that a summary with these annotations tells; empty where it tells none, or nonsense."""
+    return checked_uid(annotations.get(names.ANNOTATION_CLUSTER_UID, ""))
+
+
+def checked_uid(uid: str) -> str:
+    """A UID of a cluster, empty where it cannot be one."""
+    return uid if _UID.fullmatch(uid) else ""
 
 
 class Survey(msgspec.Struct, frozen=True):

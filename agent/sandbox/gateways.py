@@ -19,6 +19,7 @@ from agent.base import bundle, certificates, wholefile
 from agent.base.certificates import Pair
 from agent.gateway.loop import STATUS
 from agent.model import envoy, gatewaypeer
+from agent.model.envoyparts import CONNECTIONS
 from agent.model.gatewaypeer import Gateway, Peer, Service
 from agent.sandbox.errors import SandboxError
 
@@ -50,6 +51,7 @@ class GatewayPod:
         concurrency: int = 2,
         drain_seconds: int = envoy.DRAIN_SECONDS,
         kubeconfig: str = "",
+        connections: int = CONNECTIONS,
     ) -> None:
         """:param address: on loopback, and nobody else's
         :param kubeconfig: of the cluster that tells it what to do; without one `tell` does
@@ -60,6 +62,7 @@ class GatewayPod:
         self._concurrency = concurrency
         self._drain_seconds = drain_seconds
         self._kubeconfig = kubeconfig
+        self._connections = connections
         self._told = Gateway(uid)
         self.bundle = bundle.new(uid, (gatewaypeer.identity(uid),), datetime.now(UTC), _LIFETIMES)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
@@ -135,7 +138,9 @@ class GatewayPod:
             "directory": self.directory,
             "listen": self.at,
             "answer": f"{self.address}:19903",
+            "live": f"{self.address}:8081",
             "health-address": f"{self.address}:8080",
+            "connections": self._connections,
         }
         if self._kubeconfig:
             flags |= {"kubeconfig": Path(self._kubeconfig), "pod": self.address}

@@ -100,5 +100,10 @@ def test_a_bundle_is_split_into_its_certificates(ca: Pair) -> None:
         certificates.split(b"-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
 
 
+def test_what_else_is_in_a_bundle_reaches_nobody(ca: Pair) -> None:
+    revoked = b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"
+    assert certificates.split(b"said\n" + revoked + ca.certificate + revoked) == [ca.certificate]
+
+
 def test_a_key_is_not_shown(ca: Pair) -> None:
     assert "PRIVATE" not in repr(ca)

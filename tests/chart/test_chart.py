@@ -42,8 +42,10 @@ from agent.api.placementroles import (
 from agent.api.roles import cluster_roles
 from agent.controllers.gateways.trust import PORT_NAME
 from agent.gateway.settings import parse
-from agent.model import rulecopies
+from agent.model import hostport, rulecopies
 from agent.model.envoy import arguments
+from agent.model.envoyparts import CONNECTIONS
+from agent.model.envoystart import LIVE_PATH
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
@@ -541,11 +543,16 @@ def test_gateways_come_with_the_rights_of_their_table_and_without_the_key_of_the
     config, envoy = pod["spec"]["containers"]
     assert envoy["image"] == f"envoyproxy/envoy@{DIGEST}"
     assert envoy["args"] == arguments("/run/flotilla-gateway")
+    probe, live = envoy["livenessProbe"]["httpGet"], parse(config["args"]).live
+    assert {each["name"]: each["containerPort"] for each in envoy["ports"]}[probe["port"]] == hostport.split(live)[1]
+    assert probe["path"] == LIVE_PATH
     told = parse(config["args"])
     assert told.from_cluster
+    assert told.connections == CONNECTIONS
     assert (told.directory, told.input) == ("/run/flotilla-gateway", "/run/flotilla-gateway/gateway.json")
     (prepare,) = pod["spec"]["initContainers"]
     assert parse(prepare["args"]).prepare
+    assert parse(prepare["args"]).connections == told.connections
     (mounted,) = [each["secret"] for each in pod["spec"]["volumes"] if "secret" in each]
     assert mounted["secretName"] == GATEWAY_SECRET
     assert {each["key"] for each in mounted["items"]} == {"tls.crt", "tls.key"}

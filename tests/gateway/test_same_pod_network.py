@@ -5,6 +5,7 @@ The chart is installed with `gateway.enabled` by Helm. Pods here that have the a
 
 import asyncio
 import functools
+import os
 import re
 import signal
 import time
@@ -340,6 +341,34 @@ async def test_requests_go_on_soon_after_a_gateway_is_killed(
     assert realnodes.answers(asked) == wanted
     await gateway_pods(fleet, cluster)
     await led(fleet, "cd", place, "web", 2)
+
+
+async def envoys_started_anew(fleet: Fleet, cluster: str) -> dict[str, int]:
+    """How often, by pod, once all are ready."""
+    return {
+        pod["metadata"]["name"]: each["restartCount"]
+        for pod in await gateway_pods(fleet, cluster)
+        for each in pod["status"]["containerStatuses"]
+        if each["name"] == "envoy"
+    }
+
+
+async def test_an_envoy_that_hangs_is_left_out_and_started_anew(fleet: Fleet, place: str, doubled: str) -> None:
+    victim, other = (each["metadata"] for each in await gateway_pods(fleet, "cd"))
+    before = await envoys_started_anew(fleet, "cd")
+    hung = time.time()
+    for pid in pids(fleet, "cd", "envoy", victim["uid"]):
+        os.kill(pid, signal.SIGSTOP)
+    await led(fleet, "cd", place, "web", 1)
+    print(f"left out after {time.time() - hung:.1f} s")
+
+    async def anew() -> bool:
+        return (await envoys_started_anew(fleet, "cd"))[victim["name"]] > before[victim["name"]]
+
+    await fleet.until("the kubelet starts it anew", anew, about=NAMESPACE, seconds=realnodes.PATIENCE_SECONDS)
+    print(f"started anew after {time.time() - hung:.1f} s")
+    await led(fleet, "cd", place, "web", 2)
+    assert (await envoys_started_anew(fleet, "cd"))[other["name"]] == before[other["name"]]
 
 
 async def test_where_all_gateways_of_a_target_are_cut_others_answer(fleet: Fleet, place: str, doubled: str) -> None:

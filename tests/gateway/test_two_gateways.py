@@ -421,3 +421,23 @@ async def test_one_peer_whose_ca_cannot_be_read_takes_no_other_with_it(pair: Pai
     pair.b.tell([third, peer(pair.a, offered=True)], [web(pair.endpoint)])
     await until(lambda: "ca:" in pair.b.status()["problems"].get(f"{SPACE}/broken", ""), what="it is told")
     assert await pair.passes()
+
+
+async def test_with_the_drain_time_of_clusters_connections_of_a_deleted_peer_have_ended_after_ten_seconds(
+    pair: Pairs,
+) -> None:
+    caller = GatewayPod("uid-c", address())
+    free = next(each for each in iter(address, "") if each not in (pair.a.address, pair.b.address))
+    async with GatewayPod("uid-d", free) as called:
+        called.tell([peer(caller, offered=True)], [web(pair.endpoint)])
+        name = server_name(SPACE, WEB, 80, caller.uid, called.uid)
+        await until(lambda: _is(dial(called, name, caller.issue()), b"hello"), what="the peer is let in")
+        reader, writer = await asyncio.open_connection(
+            called.address, PORT, ssl=stranger(caller.issue()), server_hostname=name
+        )
+        writer.write(b"1")
+        assert await reader.readexactly(1) == b"1"
+        called.tell([], [web(pair.endpoint)])
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()

@@ -2,11 +2,15 @@ import re
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.gateway.cluster import INTERVAL_SECONDS
+from agent.gateway.loop import LOOK_SECONDS
+from agent.gateway.seen import SILENT_SECONDS
 from agent.model import envoy
-from agent.model.envoyparts import Place, Resources
+from agent.model.envoyparts import NOTICED_SECONDS, Place, Resources
 from agent.model.gatewaypeer import (
     TCP,
     UDP,
@@ -112,7 +116,7 @@ def test_each_chain_has_the_ca_and_the_name_of_its_peer_and_no_other() -> None:
 
 def test_a_peer_that_is_not_exposed_may_call_and_is_not_called() -> None:
     found = resources(peer("a", calls=1, offers=1, address=""))
-    assert "peer/shop/a" not in found.clusters
+    assert found.clusters["peer/shop/a"]["load_assignment"]["endpoints"] == []
     assert found.listeners.keys() == {"gateway", "health"}
 
 
@@ -135,6 +139,24 @@ def test_a_files_version_says_what_is_in_it() -> None:
     assert envoy.file(one.clusters)[0] != envoy.file(two.clusters)[0]
     version, content = envoy.file(one.listeners)
     assert msgspec.json.decode(content) == {"version_info": version, "resources": list(one.listeners.values())}
+
+
+def seconds(check: dict[str, Any], field: str) -> float:
+    return float(str(check[field]).removesuffix("s"))
+
+
+@pytest.mark.parametrize("protocol", [TCP, UDP])
+def test_a_peer_that_is_silent_has_no_ready_endpoints_after_twelve_seconds(protocol: Protocol) -> None:
+    for cluster in resources(peer("a", calls=1, protocol=protocol)).clusters.values():
+        for check in cluster.get("health_checks", ()):
+            assert check["unhealthy_threshold"] == 2
+            one = seconds(check, "timeout")
+            # It may have answered a check just before; one that nobody has called yet is asked by other intervals.
+            called = seconds(check, "interval") + one + seconds(check, "unhealthy_edge_interval") + one
+            unused = seconds(check, "no_traffic_healthy_interval") + one + seconds(check, "no_traffic_interval") + one
+            assert max(called, unused) <= NOTICED_SECONDS
+    # Counters are read, and told; then two seconds are left for the agent and kube-proxy.
+    assert max(NOTICED_SECONDS, SILENT_SECONDS) + LOOK_SECONDS + INTERVAL_SECONDS <= 12 - 2
 
 
 def test_what_is_gone_has_ended_within_ten_seconds() -> None:

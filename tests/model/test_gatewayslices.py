@@ -165,3 +165,10 @@ def test_a_peer_is_connected_when_it_answers_any_gateway(
     found = connected(peer(status={"gateways": gateways}), pods)
     assert (found.status, found.reason) == (status, reason)
     assert found.message or status == "True"
+
+
+def test_what_a_gateway_says_is_refused_is_told_of_a_peer_that_answers() -> None:
+    said = {"reason": "Connected", "healthy": 1, "total": 1, "listens": [20000]}
+    gateways = {"gw-0": {**said, "message": "Envoy refuses port 20001"}, "gw-1": {**said, "message": ""}}
+    found = connected(peer(status={"gateways": gateways}), [Pod("gw-0", "10.0.0.1"), Pod("gw-1", "10.0.0.2")])
+    assert (found.status, found.message) == ("True", "gw-0: Envoy refuses port 20001")

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from agent.api.names.links import ANNOTATION_GATEWAY
-from agent.model.gatewaytold import Told, exposed, read, write
+from agent.api.names import ANNOTATION_CLUSTER_UID
+from agent.api.names.links import ANNOTATION_GATEWAY, CA_LIMIT
+from agent.model.gatewaytold import Told, exposed, flaw, read, write
 
 Raw = dict[str, Any]
 
@@ -73,3 +74,30 @@ NODES = [
 )
 def test_a_service_is_reached_at_its_load_balancer_or_at_nodes(given: Raw, want: list[str]) -> None:
     assert exposed(given, NODES, "gateway") == want
+
+
+UID = {ANNOTATION_CLUSTER_UID: "8b1f6b0e-0f2c-4f0c-9a55-3f1d4f3b7a10"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "says"),
+    [
+        (None, ""),
+        ({}, ""),
+        (UID, ""),
+        (UID | {ANNOTATION_GATEWAY: write(Told("A" * CA_LIMIT, ("gw.example.org:443",)))}, ""),
+        (UID | {ANNOTATION_GATEWAY: write(Told("A" * (CA_LIMIT + 1)))}, "ca: it has to have 1 to 32768 characters"),
+        (UID | {ANNOTATION_GATEWAY: write(Told("CA", ("x",)))}, "addresses: 'x' is not HOST:PORT"),
+        (UID | {ANNOTATION_GATEWAY: write(Told("CA", (f"{'h' * 300}:1",)))}, "is not HOST:PORT"),
+        (UID | {ANNOTATION_GATEWAY: write(Told("CA", ("h:1",) * 17))}, "addresses: there are more than 16"),
+        (UID | {ANNOTATION_GATEWAY: "{"}, "it is no JSON"),
+        (UID | {ANNOTATION_GATEWAY: "A" * 70000}, "it is longer than"),
+        ({ANNOTATION_GATEWAY: write(Told("CA"))}, "cluster-uid of its ClusterSummary is no UID"),
+        ({ANNOTATION_GATEWAY: write(Told("CA")), ANNOTATION_CLUSTER_UID: "u" * 128}, "is no UID of a cluster"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_its_field(annotations: dict[str, str] | None, says: str) -> None:
+    found = flaw(annotations)
+    assert says in found
+    assert bool(found) is bool(says)
+    assert len(found) < 500

@@ -6,7 +6,7 @@ from agent.api.crds import gatewayhosts
 from agent.api.crds.definition import AGE, MESSAGE, READY, column, crd
 from agent.api.crds.schema import STATUS, Schema, fields, items, resource, text, whole
 from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS
-from agent.api.names.links import AFFINITIES
+from agent.api.names.links import ADDRESS_LIMIT, ADDRESSES_LIMIT, AFFINITIES, CA_LIMIT
 
 _CLUSTER: Schema = text(
     "Name of a cluster, as its Target has it; this one is local-cluster.", minLength=1, maxLength=253
@@ -156,11 +156,11 @@ def _gateway_peer() -> Schema:
         "What the gateways of this cluster call there, and let it call here.",
         {
             "uid": text("UID of the cluster: that of its namespace kube-system.", minLength=1, maxLength=127),
-            "ca": text("CA of its gateways' certificates (PEM).", minLength=1, maxLength=32768),
+            "ca": text("CA of its gateways' certificates (PEM).", minLength=1, maxLength=CA_LIMIT),
             "addresses": items(
                 "Where its gateways are called, HOST:PORT; none: it calls, and is not called.",
-                text("HOST:PORT.", minLength=1, maxLength=270),
-                maxItems=16,
+                text("HOST:PORT.", minLength=1, maxLength=ADDRESS_LIMIT),
+                maxItems=ADDRESSES_LIMIT,
                 **{"x-kubernetes-list-type": "atomic"},
             ),
             "services": _called("Services that are called there, with their TCP ports."),

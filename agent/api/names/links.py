@@ -56,6 +56,8 @@ GATEWAY_SECRET = "multicluster-scheduler-gateway-cert"
 """Secret of the CA and the certificate of a cluster's gateways."""
 GATEWAY_SERVICE = "multicluster-scheduler-gateway"
 """Service of a cluster's gateways, unless a setting names another."""
+CA_LIMIT, ADDRESS_LIMIT, ADDRESSES_LIMIT = 32768, 270, 16
+"""Characters of the CA and of an address of gateways, and how many addresses are told at most."""
 
 _EXTERNAL = re.compile(r"external/[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _EXTERNAL_LIMIT = 100

@@ -30,6 +30,7 @@ from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
 from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
 from agent.model.links import NO_GATEWAY as NONE_THERE
+from agent.model.summary import told_uid
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
 
@@ -110,7 +111,7 @@ class NetworkDriverRoom(Controller[Key]):
         nothing but that answer can tell, and it is not there yet.
         """
         annotations = target.summary.annotations if target.summary is not None else {}
-        uid = annotations.get(names.ANNOTATION_CLUSTER_UID, "")
+        uid = told_uid(annotations)
         if uid == self._deps.cluster_uid:
             return NOT_TOLD
         there, named = read(annotations), podranges.of(obj.decode()).networks
@@ -138,14 +139,16 @@ class NetworkDriverRoom(Controller[Key]):
             driver = choose(annotation, self._drivers, Pair(here, there, flat.usable, gateways, meshes), present)
         except ValueError as error:
             return Words("False", "InvalidNetworkDriver", f"{error}{apart}")
+        flaw = _flaw(target.summary)
         if driver is None:
-            return Words("False", flat.reason, f"endpoints are not shared: {flat.message}")
+            also = f"; nor by gateway: {flaw}" if flaw else ""
+            return Words("False", flat.reason, f"endpoints are not shared: {flat.message}{also}")
         problem = await driver.status(target)
-        if driver.reason == BY_GATEWAY and not flat.usable and (lacking := problem if gateways else NO_GATEWAY):
+        if driver.reason == BY_GATEWAY and not flat.usable and (lacking := problem if gateways else flaw or NO_GATEWAY):
             # Why pods are not reached is what hides their addresses.
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}; nor by gateway: {lacking}")
         if driver.reason == BY_GATEWAY and not gateways:
-            return Words("False", "NoGateway", f"endpoints are not shared by gateway: {NO_GATEWAY}")
+            return Words("False", "NoGateway", f"endpoints are not shared by gateway: {flaw or NO_GATEWAY}")
         if driver.reason == BY_ADDRESSES:
             # Who names it says that they are reached all the same.
             apart = f"; {flat.message}" if flat.message and not problem else ""
@@ -190,4 +193,10 @@ class NetworkDriverRoom(Controller[Key]):
 
 
 def _has_gateway(summary: Object | None) -> bool:
-    return summary is not None and gatewaytold.read(summary.annotations) is not None
+    return summary is not None and gatewaytold.read(summary.annotations) is not None and not _flaw(summary)
+
+
+def _flaw(summary: Object | None) -> str:
+    """Why a target that tells of gateways counts as one without, empty where it does not."""
+    flaw = gatewaytold.flaw(summary.annotations) if summary is not None else ""
+    return f"what the target tells of its gateways cannot be used: {flaw}" if flaw else ""

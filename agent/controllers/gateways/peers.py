@@ -2,13 +2,13 @@
 
 Watches  Services here, their EndpointSlices and copies in all clusters, Targets, ClusterSummaries (which tell of
          gateways), ServiceLinks, and GatewayPeers that this cluster has written.
-Writes   GatewayPeers, one for each namespace, cluster and other cluster between which the driver is `gateway`.
+Writes   GatewayPeers, one for each namespace, cluster and other cluster between which the driver is `gateway`; an
+         event at the Target where an API server refuses one.
 Absent target: nothing is written there. Elsewhere what it offers stays as it is: gateways find out who answers.
 """
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,13 +17,26 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, TARGET_KINDS
 from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.clusters.deps import Deps
+from agent.clusters.identity import uid_of
+from agent.clusters.port import Port
 from agent.clusters.target import Target
 from agent.controllers.gateways.dropped import DroppedFields
 from agent.controllers.gateways.headless import HeadlessOffers
 from agent.controllers.gateways.offers import Offers
+from agent.controllers.gateways.refused import At, RefusedPeers
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
-from agent.kube.errors import AlreadyExists, Forbidden, NotFound
+from agent.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    NotFound,
+    ServerError,
+    StatusError,
+    TooManyRequests,
+    Unauthorized,
+    Unreadable,
+)
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import gatewayaffinity
@@ -34,14 +47,9 @@ from agent.model.gatewaytold import Told, read
 from agent.runtime.controller import Controller
 
 Raw = dict[str, Any]
-At = tuple[str, str]
-"""Virtual node (none: this cluster) and namespace."""
-
-log = logging.getLogger(__name__)
 
 WRITE_SECONDS = 0.5
 """GatewayPeers of a namespace are written at most this often in a cluster."""
-_FORBIDDEN_SECONDS = 60.0
 _REFUSED_SECONDS = 5.0
 """When to look again whether a target that has gateways lets us tell them of others, which no event says."""
 _UNKNOWN_SECONDS = 0.5
@@ -61,7 +69,7 @@ class GatewayPeersRoom(Controller[At]):
         self._written: dict[str, Informer] = {}
         self._offers = Offers(self._sharing, self._written)
         self._headless = HeadlessOffers(self._sharing, self._offers, self._written)
-        self._refused: set[At] = set()
+        self._refused = RefusedPeers(deps, self._sharing)
         self._dropped = DroppedFields()
         self._mine = names.children_of(deps.cluster_uid)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
@@ -104,50 +112,64 @@ class GatewayPeersRoom(Controller[At]):
         for each in wanted.values():
             each["spec"] |= affinity
         wanted = self._dropped.without(node, wanted, now)
-        try:
-            wrote = await self._write(key, written, existing, wanted, unknown)
-        except Forbidden as error:
-            where = f"target {written.client.name}" if node else "this cluster"
-            if key not in self._refused:
-                self._refused.add(key)
-                log.warning("gateways of %s are not told of others in namespace %s: %s", where, namespace, error)
-            return _FORBIDDEN_SECONDS
-        self._refused.discard(key)
         self._busy_until.pop(key, None)
-        if wrote:
-            self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
-        return (
-            _UNKNOWN_SECONDS
-            if unknown - existing.keys() or self._offers.handover.concerns(node, namespace, now)
-            else None
-        )
+        self._refused.keep(key, existing.keys() | wanted.keys())
+        await self._write(key, written, existing, wanted, unknown)
+        if unknown - existing.keys() or self._offers.handover.concerns(node, namespace, now):
+            return _UNKNOWN_SECONDS
+        return self._refused.due(key, now)
 
     async def _write(
         self, key: At, written: Informer, existing: dict[str, Object], wanted: dict[str, Raw], unknown: set[str]
-    ) -> bool:
-        node, namespace = key
-        target = self._deps.targets.by_node(node) if node else None
-        port, wrote = target.port if target is not None else self._deps.local.port, False
-        for name, obj in existing.items():
-            if name not in wanted and name not in unknown and not obj.deleting:
-                wrote = True
-                with contextlib.suppress(NotFound):
-                    await port.delete(GATEWAY_PEERS, name, namespace, uid=obj.uid)
-        for name, each in wanted.items():
-            if name not in existing:
-                try:
-                    raw = await port.create_raw(GATEWAY_PEERS, each)
-                except AlreadyExists:
-                    # Its label, by which we would know it, has been taken away.
-                    await port.delete(GATEWAY_PEERS, name, namespace)
-                    raw = await port.create_raw(GATEWAY_PEERS, each)
-            elif body := merge_patch({"spec": existing[name].decode()["spec"]}, {"spec": each["spec"]}):
-                raw = await port.patch_raw(GATEWAY_PEERS, name, body, namespace)
-            else:
+    ) -> None:
+        """Each by itself: what is wrong with one is told, or raised, once the others are written."""
+        now, later = asyncio.get_running_loop().time(), None
+        kept = wanted.keys() | unknown
+        gone = [name for name, obj in existing.items() if name not in kept and not obj.deleting]
+        for name in (*gone, *wanted):
+            each = wanted.get(name)
+            if self._refused.waits(key, name, each, now):
                 continue
-            wrote = True
-            self._dropped.look(node, each, written.absorb(raw).decode(), asyncio.get_running_loop().time())
-        return wrote
+            try:
+                wrote = await self._bring(key, written, name, existing.get(name), each)
+            except (Unauthorized, TooManyRequests):
+                raise
+            except (NotFound, Conflict, ServerError) as error:
+                later = later or error
+                continue
+            except StatusError as error:
+                self._refused.refuse(key, name, each, error, now)
+                continue
+            self._refused.accept(key, name)
+            if wrote:
+                self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
+        if later is not None:
+            raise later
+
+    async def _bring(self, key: At, written: Informer, name: str, obj: Object | None, wanted: Raw | None) -> bool:
+        """Write or (None) delete one GatewayPeer; returns whether there was anything to do."""
+        (node, namespace), port = key, self._port(key[0])
+        if wanted is None:
+            with contextlib.suppress(NotFound):
+                await port.delete(GATEWAY_PEERS, name, namespace, uid=obj.uid if obj is not None else None)
+            return True
+        if obj is None:
+            try:
+                raw = await port.create_raw(GATEWAY_PEERS, wanted)
+            except AlreadyExists:
+                # Its label, by which we would know it, has been taken away.
+                await port.delete(GATEWAY_PEERS, name, namespace)
+                raw = await port.create_raw(GATEWAY_PEERS, wanted)
+        elif body := merge_patch({"spec": obj.decode()["spec"]}, {"spec": wanted["spec"]}):
+            raw = await port.patch_raw(GATEWAY_PEERS, name, body, namespace)
+        else:
+            return False
+        self._dropped.look(node, wanted, written.absorb(raw).decode(), asyncio.get_running_loop().time())
+        return True
+
+    def _port(self, node: str) -> Port:
+        target = self._deps.targets.by_node(node) if node else None
+        return target.port if target is not None else self._deps.local.port
 
     def _wanted(self, node: str, namespace: str) -> tuple[dict[str, Raw], set[str]]:
         """What is to be told in a cluster by name, and what stays as it is, for the other cluster is not known yet."""
@@ -187,13 +209,15 @@ class GatewayPeersRoom(Controller[At]):
 
     def _told(self, node: str) -> Told | None:
         summary = self._summary(node)
-        return read(summary.annotations) if summary is not None else None
+        try:
+            return read(summary.annotations) if summary is not None else None
+        except Unreadable:
+            return None
 
     def _uid(self, node: str) -> str:
         if not node:
             return self._deps.cluster_uid
-        summary = self._summary(node)
-        return summary.annotations.get(names.ANNOTATION_CLUSTER_UID, "") if summary is not None else ""
+        return uid_of(self._summary(node))
 
     def _look_at(self, node: str, informer: Informer) -> None:
         """Read the GatewayPeers that this cluster has written in another one."""
@@ -234,6 +258,7 @@ class GatewayPeersRoom(Controller[At]):
         if self._known.get(target) != now:
             self._known[target] = now
             self._dropped.forget(node)
+            self._refused.forget(node)
             self._all(target.namespace)
 
     def _attached(self, target: Target) -> None:

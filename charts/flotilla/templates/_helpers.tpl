@@ -90,7 +90,7 @@ imagePullSecrets:
 
 {{- /* Values of the gateway; those of an earlier chart have none. */ -}}
 {{- define "flotilla.gateway" -}}
-{{- default (dict "enabled" false) .Values.gateway | toYaml -}}
+{{- merge (dict) (default (dict "enabled" false) .Values.gateway) (dict "connections" 8192) | toYaml -}}
 {{- end -}}
 
 {{- /* Placements: mode, crds, usageScores, what the agent does then (serves, evaluates, scores), and the file of Prometheus' scores.

@@ -1,0 +1,83 @@
+"""GatewayPeers that an API server refuses: each is told of beside its Target, and tried again after a while."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from agent.clusters.deps import Deps
+from agent.drivers.driver import HERE
+from agent.drivers.sharing import Sharing
+from agent.kube.errors import StatusError
+
+Raw = dict[str, Any]
+At = tuple[str, str]
+"""Virtual node (none: this cluster) and namespace."""
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 60.0
+REASON = "GatewayPeerRefused"
+
+
+class _Refused(NamedTuple):
+    wanted: Mapping[str, Any] | None
+    """What was refused; None: that it be deleted."""
+    until: float
+
+
+class RefusedPeers:
+    """One that is refused keeps no other from being written."""
+
+    def __init__(self, deps: Deps, sharing: Sharing) -> None:
+        self._deps = deps
+        self._sharing = sharing
+        self._known: dict[tuple[At, str], _Refused] = {}
+
+    def waits(self, key: At, name: str, wanted: Mapping[str, Any] | None, now: float) -> bool:
+        """Whether the same was refused only just now."""
+        found = self._known.get((key, name))
+        return found is not None and found.wanted == wanted and now < found.until
+
+    def refuse(self, key: At, name: str, wanted: Mapping[str, Any] | None, error: StatusError, now: float) -> None:
+        """Take note of what was refused, and tell of it where that is news."""
+        before = self._known.get((key, name))
+        self._known[key, name] = _Refused(wanted, now + RETRY_SECONDS)
+        node, namespace = key
+        other = self._stands_for(name, namespace)
+        where, whose = (self._called(each) for each in (node, other))
+        message = (
+            f"gateways of {where} are not told of {whose} in namespace {namespace}: {error}: correct what {whose} tells"
+            f" of its gateways and Services, or the policy or role of {where} that refuses GatewayPeer {name}"
+        )
+        if before is None or before.wanted != wanted:
+            log.warning("%s", message)
+        target = self._sharing.target_object(node or other)
+        if target is not None:
+            self._deps.recorder.event(target.decode(), "Warning", REASON, message)
+
+    def accept(self, key: At, name: str) -> None:
+        """It was written, or needs not be any more."""
+        self._known.pop((key, name), None)
+
+    def keep(self, key: At, names: set[str]) -> None:
+        """Forget all of a cluster and namespace but these."""
+        for each in [each for each in self._known if each[0] == key and each[1] not in names]:
+            del self._known[each]
+
+    def forget(self, node: str) -> None:
+        """A cluster has come anew: all of it is tried again."""
+        for each in [each for each in self._known if each[0][0] == node]:
+            del self._known[each]
+
+    def due(self, key: At, now: float) -> float | None:
+        """In how many seconds one of them is to be tried again."""
+        left = [found.until - now for (at, _), found in self._known.items() if at == key]
+        return max(0.0, min(left)) if left else None
+
+    def _stands_for(self, name: str, namespace: str) -> str:
+        """The cluster that a GatewayPeer of ours stands for."""
+        others = self._sharing.serving(namespace)
+        return next((each for each in others if self._sharing.gateway_peer(each) == name), HERE)
+
+    def _called(self, node: str) -> str:
+        return self._sharing.called(node)[0] if node else "this cluster"
