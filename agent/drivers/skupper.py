@@ -41,6 +41,7 @@ class Skupper:
     name: ClassVar[str] = names.SKUPPER_DRIVER
     reason: ClassVar[str] = "Skupper"
     tells_sources: ClassVar[bool] = False
+    asks: ClassVar[bool] = True
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing

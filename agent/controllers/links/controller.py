@@ -20,7 +20,6 @@ from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.links.elsewhere import LinkedServicesRoom
-from agent.controllers.links.findings import AWAY
 from agent.controllers.links.gather import Gather
 from agent.controllers.links.topology import Cluster, NotYet, Offer, ServiceTopology
 from agent.drivers.clusters import CONDITION
@@ -58,7 +57,7 @@ class ServiceLinksRoom(Controller[Key]):
         self._sharing = Sharing(deps)
         self._elsewhere = LinkedServicesRoom(deps, self._sharing, self.queue.add)
         self._topology = ServiceTopology(deps, self._sharing)
-        self._gather = Gather(deps, self._sharing, self._topology, self._elsewhere)
+        self._gather = Gather(deps, self._sharing, self._topology, self._elsewhere, self.queue.add_after)
         self._busy_until: dict[Key, float] = {}
         self._unshared: dict[Key, float] = {}
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
@@ -82,11 +81,12 @@ class ServiceLinksRoom(Controller[Key]):
         deps.targets.on_detach(self._detached)
 
     async def run(self) -> None:
-        """Tell, and keep the Services of other namespaces, until cancelled."""
-        if self._deps.settings.link_namespaces:
-            await together(super().run(), self._elsewhere.run())
-        else:
-            await super().run()
+        """Tell, ask the clusters, and keep the Services of other namespaces, until cancelled."""
+        rooms: list[Controller[Any]] = [
+            self._gather.findings,
+            *([self._elsewhere] if self._deps.settings.link_namespaces else []),
+        ]
+        await together(super().run(), *(room.run() for room in rooms))
 
     def order(self, key: Key) -> int:
         """Services of whose links nothing is told yet go before those that are looked at again, for one all at once."""
@@ -147,7 +147,6 @@ class ServiceLinksRoom(Controller[Key]):
     async def _tell(self, key: Key, service: Object | None, found: list[Object]) -> tuple[bool, float | None]:
         """Whether something was written, and when to look again. Raises NotYet, KubeError."""
         shared = self._sharing.is_shared(key)
-        is_new = not self._gather.findings.valid_for(key)
         clusters = self._topology.clusters(key)
         known, elsewhere = self._topology.known(clusters), self._topology.known_elsewhere(clusters)
         offers = self._topology.offers(key, clusters) if shared else {}
@@ -163,10 +162,8 @@ class ServiceLinksRoom(Controller[Key]):
                 wrote = True
             asked += [pair for pair in pairs if pair.driver not in ("", names.ENDPOINT_SLICES_DRIVER)]
         interval = self._deps.settings.discovery_interval
-        if any(pair.finding.status == "False" or pair.finding.reason == AWAY for pair in asked):
+        if any(pair.ready != "True" for pair in asked):
             interval = min(interval, ASK_SECONDS)
-        if not is_new:
-            interval = min(interval, self._gather.findings.valid_for(key))
         return wrote, interval if asked else None
 
     async def _pairs(
