@@ -201,6 +201,7 @@ async def test_a_driver_that_tells_sources_apart_is_asked_of_each(
         for source in ("eu", "de", "eu"):
             await look.connected(driver.reason, place("us"), source)
         await asyncio.sleep(0.1)
+        look = all.of(KEY)
         found = [await look.connected(driver.reason, place("us"), source) for source in ("eu", "de", "eu")]
         assert driver.asked == asked
         assert [each.message for each in found if each is not None] == messages
@@ -214,7 +215,7 @@ async def test_those_who_are_called_have_to_be_in_the_network_too(out: str, reas
         look = all.of(KEY)
         await look.connected(driver.reason, place("us"), "eu", place("eu"))
         await asyncio.sleep(0.1)
-        found = await look.connected(driver.reason, place("us"), "eu", place("eu"))
+        found = await all.of(KEY).connected(driver.reason, place("us"), "eu", place("eu"))
         assert found is not None
         assert found.reason == reason
         assert sorted(driver.asked) == ["eu joined", "us from eu"]
@@ -226,7 +227,12 @@ async def test_who_need_not_ask_answers_at_once() -> None:
 
     driver = AtOnce()
     all = DriverFindings({driver.reason: driver}, Told())
-    assert (await offered(all, "us")).status == "True"
+    look = all.of(KEY)
+    for _ in range(3):
+        found = await look.offered(driver.reason, place("us"))
+        assert found is not None
+        assert found.status == "True"
+    assert driver.asked == ["us"], "once in each look"
     assert (await offered(all, "us")).status == "True"
     assert driver.asked == ["us", "us"]
 

@@ -66,6 +66,8 @@ class ServiceFindings:
         """Whose links want to know."""
         self.expected = False
         """Whether some are about to be known for the first time."""
+        self._seen: dict[tuple[str, str, str, Place], Finding] = {}
+        """With 100 clusters each is looked up for 99 others."""
 
     async def connected(
         self, reason: str, place: Place | None, source: str, theirs: Place | None = None
@@ -77,9 +79,9 @@ class ServiceFindings:
         driver = self._all.drivers.get(reason)
         if driver is None or reason == BY_ADDRESSES:
             return None
-        found = await self._of(driver, place, About(_ALL, source if driver.tells_sources else ""), source)
-        if isinstance(driver, Joining) and (found is None or found.status != "False"):
-            joined = await self._of(driver, theirs, About(_JOINED), source)
+        found = await self._of(driver, place, _ALL, source)
+        if reason in self._all.joining and (found is None or found.status != "False"):
+            joined = await self._of(driver, theirs, _JOINED, source)
             if joined is not None and joined.status != "True":
                 return joined
         return found
@@ -87,20 +89,28 @@ class ServiceFindings:
     async def offered(self, reason: str, place: Place | None) -> Finding | None:
         """What has become of the endpoints that one cluster offers by this driver."""
         driver = self._all.drivers.get(reason)
-        return await self._of(driver, place, About(_OFFERED), "") if driver is not None else None
+        return await self._of(driver, place, _OFFERED, "") if driver is not None else None
 
     def away(self, node: str) -> None:
         """The Target of a cluster says that it is not reached: once it is back it is asked at once."""
         self._all.away(self.service, node)
 
-    async def _of(self, driver: Driver, place: Place | None, about: About, source: str) -> Finding | None:
+    async def _of(self, driver: Driver, place: Place | None, what: str, source: str) -> Finding | None:
         if place is None:
             return None
-        if not driver.asks:
-            return await _told(driver, place, about, source)
-        if silence := self._all.silence(place):
-            return silence
-        answers = self._all.want(Ask(place.node, driver.reason, place.service, self.service), place, about, source)
+        of_source = source if what == _ALL and driver.tells_sources else ""
+        key = (driver.reason, what, of_source, place)
+        if (found := self._seen.get(key)) is None:
+            if driver.asks:
+                ask = Ask(place.node, driver.reason, place.service, self.service)
+                found = self._all.silence(place) or self._known(ask, place, About(what, of_source), source)
+            else:
+                found = await _told(driver, place, what, source)
+            self._seen[key] = found
+        return found
+
+    def _known(self, ask: Ask, place: Place, about: About, source: str) -> Finding:
+        answers = self._all.want(ask, place, about, source)
         if about in answers.known:
             return answers.known[about]
         self.expected = self.expected or answers.since[about] + FIRST_SECONDS > _now()
@@ -118,6 +128,8 @@ class DriverFindings(Controller[Ask]):
         """:param changed: called with a Service whose findings are others now, and in how many seconds to look"""
         super().__init__()
         self.drivers = drivers
+        self.joining = {reason for reason, driver in drivers.items() if isinstance(driver, Joining)}
+        """Drivers whose networks clusters have to join, by their reasons."""
         self._changed = changed
         self._silent: dict[str, tuple[float, str]] = {}
         """Until when clusters are not asked and why, by their virtual nodes."""
@@ -164,7 +176,7 @@ class DriverFindings(Controller[Ask]):
         now = _now()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await _told(driver, place, about, source)
+                return await _told(driver, place, about.what, source)
         except Forbidden as error:
             return Finding("False" if about.what == _OFFERED else "Unknown", "Forbidden", str(error))
         except (TimeoutError, KubeError) as error:
@@ -198,11 +210,11 @@ class DriverFindings(Controller[Ask]):
             del known[ask]
 
 
-async def _told(driver: Driver, place: Place, about: About, source: str) -> Finding:
+async def _told(driver: Driver, place: Place, what: str, source: str) -> Finding:
     """Raises KubeError."""
-    if about.what == _OFFERED:
+    if what == _OFFERED:
         return await driver.offered(place)
-    if about.what == _JOINED and isinstance(driver, Joining):
+    if what == _JOINED and isinstance(driver, Joining):
         return await driver.joined(place) or Finding("True", "Connected")
     return await driver.connected(place, source)
 
