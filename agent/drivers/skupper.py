@@ -119,7 +119,11 @@ class Skupper:
 
     async def joined(self, place: Place) -> Finding | None:
         """What keeps a cluster out of the network, which is one for all clusters; None for nothing."""
-        return await self._sites.joined(place) if self._deps.settings.skupper else None
+        found = await self._sites.joined(place) if self._deps.settings.skupper else None
+        if found is None:
+            return None
+        where = f"in target {place.port.name}" if place.node else "here"
+        return Finding(found.status, found.reason, f"{where}: {found.message}")
 
     async def teardown(self, place: Place) -> None:
         """Delete what is ours of a Service; Sites and links stay, for other Services may use them."""

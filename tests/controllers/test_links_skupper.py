@@ -225,7 +225,10 @@ async def test_what_keeps_a_cluster_out_is_told_in_skuppers_words(pair: Pair) ->
         await links.once(reached)
 
         network.sites = {"eu": {"Running": "no router is ready"}}
-        await says("SkupperError", "here from eu", "eu from here: Site flotilla: no router is ready")
+        message = await says(
+            "SkupperError", "here from eu: in target ", "eu from here: Site flotilla: no router is ready"
+        )
+        assert message.count("Site flotilla: no router is ready") == 2
         network.sites = {}
         await links.once(reached)
         # Somebody else's Listener was there first.
