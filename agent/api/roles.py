@@ -34,6 +34,7 @@ from agent.api.kinds import (
     SERVICE_IMPORTS,
     SERVICES,
     SITES,
+    SKUPPER_LINKS,
     SKUPPER_TOKENS,
     SOURCES,
     Kind,
@@ -151,6 +152,7 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
         *(Grant(kind, verb, SHARE_BY_SKUPPER) for kind in (LISTENERS, CONNECTORS) for verb in _KEEP),
         *(Grant(SITES, verb, SHARE_BY_SKUPPER) for verb in ("list", "create")),
         *(Grant(SKUPPER_TOKENS, verb, SHARE_BY_SKUPPER) for verb in ("get", "list", "create", "delete")),
+        Grant(SKUPPER_LINKS, "list", SHARE_BY_SKUPPER),
     ),
     "linkerd": (Grant(LINKERD_LINKS, "list", SHARE_BY_LINKERD),),
     "mcs": (

@@ -1,6 +1,6 @@
 """What every network driver can do."""
 
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -61,6 +61,8 @@ class Driver(Protocol):
     """As the condition ServicesShared has it."""
     tells_sources: ClassVar[bool]
     """Whether `connected` says of each source by itself whether it is reached, from what has been read before."""
+    asks: ClassVar[bool]
+    """Whether `offered` and `connected` ask the cluster, which may take its time; else they answer at once."""
 
     def detect(self, pair: Pair) -> bool:
         """Whether both clusters have what the driver needs."""
@@ -102,4 +104,13 @@ class Driver(Protocol):
 
     def forget_cluster(self, node: str) -> None:
         """A target is gone, or its virtual node stands for another cluster: forget what was written there."""
+        ...
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """A driver whose network a cluster has to join: those that call, and those that are called."""
+
+    async def joined(self, place: Place) -> Finding | None:
+        """What keeps a cluster out of the network; None for nothing that is known. Raises KubeError."""
         ...

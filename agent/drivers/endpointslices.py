@@ -29,6 +29,7 @@ class EndpointSlices:
     name: ClassVar[str] = names.ENDPOINT_SLICES_DRIVER
     reason: ClassVar[str] = BY_ADDRESSES
     tells_sources: ClassVar[bool] = True
+    asks: ClassVar[bool] = False
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing

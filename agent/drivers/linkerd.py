@@ -31,6 +31,7 @@ class Linkerd(Nothing):
     name: ClassVar[str] = "linkerd"
     reason: ClassVar[str] = "Linkerd"
     tells_sources: ClassVar[bool] = True
+    asks: ClassVar[bool] = True
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing

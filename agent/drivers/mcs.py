@@ -31,6 +31,7 @@ class McsExports:
     name: ClassVar[str] = "mcs"
     reason: ClassVar[str] = "MCS"
     tells_sources: ClassVar[bool] = True
+    asks: ClassVar[bool] = True
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing

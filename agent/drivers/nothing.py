@@ -14,6 +14,7 @@ class Nothing:
     name: ClassVar[str] = "none"
     reason: ClassVar[str] = "Off"
     tells_sources: ClassVar[bool] = False
+    asks: ClassVar[bool] = False
 
     def detect(self, pair: Pair) -> bool:
         """Never by itself."""

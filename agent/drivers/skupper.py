@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.api import names
 from agent.api.kinds import (
@@ -12,8 +12,6 @@ from agent.api.kinds import (
     LISTENERS,
     SERVICES,
     SITES,
-    SKUPPER_GRANTS,
-    SKUPPER_TOKENS,
     Kind,
 )
 from agent.api.names.links import LABEL_SKUPPER
@@ -21,7 +19,8 @@ from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
 from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.sharing import Sharing
-from agent.kube.errors import AlreadyExists, Forbidden, NotFound
+from agent.drivers.skuppersites import SkupperSites
+from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key
 from agent.model import skupper
 from agent.model.diff import equivalent
@@ -41,10 +40,12 @@ class Skupper:
     name: ClassVar[str] = names.SKUPPER_DRIVER
     reason: ClassVar[str] = "Skupper"
     tells_sources: ClassVar[bool] = False
+    asks: ClassVar[bool] = True
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
         self._deps = sharing.deps
+        self._sites = SkupperSites(sharing.deps)
         self._kept: dict[tuple[str, Key, Kind], tuple[float, list[Raw]]] = {}
         """What was last found right of a Service in a cluster, and until when it is believed."""
         self._used: set[tuple[str, Key]] = set()
@@ -73,8 +74,7 @@ class Skupper:
         service = await self._service(place)
         if service is None:
             return
-        if self._asked(place.service[0]):
-            await self._join(place)
+        await self._sites.join(place)
         wanted = []
         numbers = self._numbers(place)
         if service["spec"].get("selector") and self._others(place, offers=True):
@@ -102,23 +102,28 @@ class Skupper:
         """What Skupper says of the Connectors."""
         if not self._deps.settings.skupper:
             return Finding("False", "Pending", "the driver skupper is off: set --skupper of the agent")
+        if self._is_headless(place.service):
+            return skupper.HEADLESS
         return skupper.configured(await self._find(place, CONNECTORS), "Connector")
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """What it says of the Site and the Listeners, and of the link where we have asked for one."""
-        namespace = place.service[0]
+        """What it says of the Site, of the link where we have asked for one, and of the Listeners."""
         if not self._deps.settings.skupper:
             return Finding("False", "NoPath", "the driver skupper is off: set --skupper of the agent")
-        sites = await place.port.list(SITES, namespace)
-        if place.node and self._asked(namespace):
-            tokens = await place.port.list(SKUPPER_TOKENS, namespace, labels=LABEL_SKUPPER)
-            said = (tokens[0].get("status") or {}) if tokens else {}
-            if sites and not said.get("redeemed"):
-                message = said.get("message") or "the link to this cluster is being made"
-                reason = "PeerUnreachable" if said.get("status") == "Error" else "Pending"
-                return Finding("False", reason, f"AccessToken {skupper.link_name(place.node)}: {message}")
-        titled = [{**each, "kind": SITES.name} for each in sites]
-        return skupper.matched(titled, await self._find(place, LISTENERS), namespace)
+        if self._is_headless(place.service):
+            return skupper.HEADLESS
+        if (out := await self._sites.joined(place)) is not None:
+            return out
+        found = skupper.matched(await self._find(place, LISTENERS))
+        return await self._sites.unmatched(place, found) if found.reason == skupper.NO_CONNECTOR else found
+
+    async def joined(self, place: Place) -> Finding | None:
+        """What keeps a cluster out of the network, which is one for all clusters; None for nothing."""
+        found = await self._sites.joined(place) if self._deps.settings.skupper else None
+        if found is None:
+            return None
+        where = f"in target {place.port.name}" if place.node else "here"
+        return Finding(found.status, found.reason, f"{where}: {found.message}")
 
     async def teardown(self, place: Place) -> None:
         """Delete what is ours of a Service; Sites and links stay, for other Services may use them."""
@@ -145,6 +150,7 @@ class Skupper:
         self._kept = {key: known for key, known in self._kept.items() if key[0] != node}
         self._used = {key for key in self._used if key[0] != node}
         self._left = {key: left for key, left in self._left.items() if key[0] != node}
+        self._sites.forget_cluster(node)
 
     async def _from_before(self, place: Place) -> set[str]:
         key = (place.node, place.service[0])
@@ -164,6 +170,10 @@ class Skupper:
     async def _find(self, place: Place, kind: Kind) -> list[Raw]:
         found = await place.port.list(kind, place.service[0], labels=f"{LABEL_SKUPPER}={place.service[1]}")
         return [{**each, "kind": kind.name} for each in found]
+
+    def _is_headless(self, service: Key) -> bool:
+        original = self._sharing.services.store.get(service)
+        return original is not None and skupper.is_headless(original.decode())
 
     async def _service(self, place: Place) -> Raw | None:
         """As it is in that cluster."""
@@ -224,41 +234,6 @@ class Skupper:
             with contextlib.suppress(NotFound):
                 await place.port.delete(kind, name, namespace)
         self._kept[key] = (now + AGAIN_SECONDS, wanted)
-
-    def _asked(self, namespace: str) -> bool:
-        said = names.annotation(self._deps.namespaces.annotations(namespace), names.SKUPPER_SITE)
-        return said == "true"
-
-    async def _join(self, place: Place) -> None:
-        """Have a Site in a cluster and, unless it is this one, a link from there to here."""
-        namespace, port, home = place.service[0], place.port, self._deps.local.port
-        if not await port.list(SITES, namespace):
-            with contextlib.suppress(AlreadyExists):
-                await port.create_raw(SITES, skupper.site(namespace, reached=not place.node))
-        if not place.node:
-            return
-        name = skupper.link_name(place.node)
-        try:
-            redeemed: dict[str, Any] = (await port.get(SKUPPER_TOKENS, name, namespace)).get("status") or {}
-        except NotFound:
-            await self._grant(place, namespace)
-            return
-        if redeemed.get("status") == "Error" and not redeemed.get("redeemed"):
-            # It has ended, or has been used up: with a new grant there is a new code.
-            for where, kind in ((home, SKUPPER_GRANTS), (port, SKUPPER_TOKENS)):
-                with contextlib.suppress(NotFound):
-                    await where.delete(kind, name, namespace)
-
-    async def _grant(self, place: Place, namespace: str) -> None:
-        home = self._deps.local.port
-        try:
-            granted = await home.get(SKUPPER_GRANTS, skupper.link_name(place.node), namespace)
-        except NotFound:
-            await home.create_raw(SKUPPER_GRANTS, skupper.grant(namespace, place.node))
-            return
-        if (token := skupper.token(granted, namespace, place.node)) is not None:
-            with contextlib.suppress(AlreadyExists):
-                await place.port.create_raw(SKUPPER_TOKENS, token)
 
 
 _FIELDS = ("spec", "addressType", "ports", "endpoints")

@@ -195,9 +195,15 @@ class Client:
         sub: str | None = None,
         style: Style = "merge",
         manager: str = FIELD_MANAGER,
+        dry_run: bool = False,
     ) -> bytes:
-        """Change parts of an object. With style `apply`, `manager` owns the fields."""
-        params = {"fieldManager": manager, "force": "true"} if style == "apply" else None
+        """Change parts of an object. With style `apply`, `manager` owns the fields.
+
+        `dry_run`: find out what would become of it; nothing is written.
+        """
+        params = {"fieldManager": manager, "force": "true"} if style == "apply" else {}
+        if dry_run:
+            params["dryRun"] = "All"
         return await self.session.request(
             "PATCH",
             kind.path(namespace, name, sub),

@@ -69,6 +69,7 @@ def test_each_feature_beyond_that_has_a_role_of_its_own() -> None:
             "connectors": {"list", "create", "patch", "delete"},
             "sites": {"list", "create"},
             "accesstokens": {"get", "list", "create", "delete"},
+            "links": {"list"},
         },
         "multicluster-scheduler-source-linkerd": {"links": {"list"}},
         "multicluster-scheduler-source-mcs": {

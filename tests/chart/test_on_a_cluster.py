@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from agent.api import names
+from agent.api.crds import ac3_crds
 from agent.api.kinds import (
     CLUSTER_ROLES,
     CRDS,
@@ -43,6 +44,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 FLAGS = (str(CHART), "-n", NAMESPACE)
 OWNED = "app.kubernetes.io/part-of=flotilla"
+RELEASED = {"meta.helm.sh/release-name": "another", "meta.helm.sh/release-namespace": "other"}
 TAKEN: set[str] = set()
 """Objects that the API server has taken."""
 
@@ -159,6 +161,54 @@ async def test_the_crds_of_a_hub_are_left_to_it(cluster: Cluster, client: Client
     finally:
         await client.delete(CRDS, str(PLACEMENTS))
         await gone(functools.partial(client.get, CRDS, str(PLACEMENTS)))
+
+
+NETWORKS = (
+    "--set=agent.ac3Networks.enabled=true,agent.settings.service-links=true,agent.replicas=1,webhook.replicas=1",
+)
+
+
+async def test_ac3s_own_crd_is_left_alone_and_that_of_the_chart_stays_its_own(cluster: Cluster, client: Client) -> None:
+    (crd,) = ac3_crds()
+    del crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
+    crd["metadata"]["labels"] = {"olm.managed": "true"}
+    name, removed = crd["metadata"]["name"], ("uninstall", "flotilla", "-n", NAMESPACE, "--wait", "--no-hooks")
+    theirs = (await client.create(CRDS, crd))["spec"]
+
+    async def found() -> Any:
+        return await client.get(CRDS, name)
+
+    try:
+        await call(cluster, "install", "flotilla", *FLAGS, *NETWORKS)
+        await call(cluster, "upgrade", "flotilla", *FLAGS, *NETWORKS, "--set", "commonLabels.team=a")
+        await call(cluster, *removed)
+        left = await found()
+        assert left["spec"] == theirs
+        assert left["metadata"]["labels"] == {"olm.managed": "true"}
+
+        # Where there is none the chart brings its own, and has it from then on.
+        await client.delete(CRDS, name)
+        await gone(found)
+        await call(cluster, "install", "flotilla", *FLAGS, *NETWORKS)
+        made = await found()
+        await call(cluster, "upgrade", "flotilla", *FLAGS, *NETWORKS, "--set", "commonLabels.team=a")
+        assert (await found())["metadata"]["labels"]["team"] == "a", "it is upgraded"
+        # As one leaves it who replaces it by AC3's.
+        metadata = {**dict.fromkeys(("labels", "annotations")), "finalizers": made["metadata"].get("finalizers")}
+        await client.patch(CRDS, name, {"metadata": metadata})
+        await call(cluster, "upgrade", "flotilla", *FLAGS, *NETWORKS, "--set", "commonLabels.team=b")
+        assert (await found())["metadata"]["uid"] == made["metadata"]["uid"]
+        await call(cluster, *removed)
+        assert (await found())["metadata"]["uid"] == made["metadata"]["uid"]
+        # It is another's by its annotations.
+        await client.patch(
+            CRDS, name, {"metadata": {"annotations": RELEASED, "labels": {"app.kubernetes.io/part-of": "flotilla"}}}
+        )
+        with pytest.raises(helm.Failed, match=rf"{name} is there and of release other/another.*let this release have"):
+            await call(cluster, "install", "flotilla", *FLAGS, *NETWORKS)
+    finally:
+        await client.delete(CRDS, name)
+        await gone(found)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -33,6 +33,8 @@ class Linkerd:
         self.clusters = clusters
         self.problems: dict[str, tuple[str, str]] = {}
         """By cluster whose Links tell it: reason and message for every member."""
+        self._made: set[tuple[str, str]] = set()
+        """Services in clusters."""
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
         return background(self._run())
@@ -64,8 +66,10 @@ class Linkerd:
             labels = {"mirror.linkerd.io/mirrored-service": "true"}
             ports = [{"name": each.get("name"), "port": each["port"]} for each in member["spec"]["ports"]]
             made = {"metadata": {"name": local["name"], "labels": labels}, "spec": {"ports": ports}}
-            with contextlib.suppress(AlreadyExists):
-                await client.create(SERVICES, made, self.namespace)
+            if (name, service) not in self._made:
+                self._made.add((name, service))
+                with contextlib.suppress(AlreadyExists):
+                    await client.create(SERVICES, made, self.namespace)
         reason, message = problem or ("Mirrored", "")
         condition = {
             "type": "Mirrored",

@@ -25,11 +25,11 @@ class Links:
         self.pair = pair
         self.uid = uid
 
-    async def offer(self, client: Client, address: str) -> None:
+    async def offer(self, client: Client, address: str, service: str = "web") -> None:
         """An endpoint that a cluster has of its own."""
         label = {names.LABEL_GLOBAL: "true"} if client is self.pair.here else {names.LABEL_PARENT_CLUSTER_UID: self.uid}
         slice = {
-            "metadata": {"name": "web-own", "labels": {names.LABEL_SERVICE_NAME: "web", **label}},
+            "metadata": {"name": f"{service}-own", "labels": {names.LABEL_SERVICE_NAME: service, **label}},
             "addressType": "IPv4",
             "ports": [{"name": each["name"], "port": each["port"]} for each in PORTS],
             "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],

@@ -13,15 +13,20 @@ from agent.api.kinds import (
     SERVICES,
     SITES,
     SKUPPER_GRANTS,
+    SKUPPER_LINKS,
     SKUPPER_TOKENS,
     Kind,
 )
 from agent.kube.client import Client
-from agent.kube.errors import AlreadyExists, Conflict, NotFound
+from agent.kube.errors import Conflict, NotFound
 from tests.background import PAUSE_SECONDS, background
 
 Raw = dict[str, Any]
 
+LATE = "404 (Not Found) No such claim"
+"""Of a grant that has expired, or is none."""
+USED_UP = "404 (Not Found) No such access granted"
+WRONG_CODE = "403 (Forbidden) Redemption of access token refused"
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
 _KEY = {"routingKey": _TEXT, "port": _NUMBER, "type": _TEXT, "tlsCredentials": _TEXT}
 
@@ -40,12 +45,23 @@ KINDS: list[tuple[Kind, Raw | None]] = [
     ),
     (SKUPPER_GRANTS, _spec([], redemptionsAllowed=_NUMBER, expirationWindow=_TEXT, code=_TEXT)),
     (SKUPPER_TOKENS, _spec(["url", "code", "ca"], url=_TEXT, code=_TEXT, ca=_TEXT)),
+    (SKUPPER_LINKS, None),
 ]
 """As the CRDs of Skupper 2 have it: what they do not know of a spec is dropped."""
 
 
+def named(kind: Kind, name: str, spec: Raw, **labels: str) -> Raw:
+    """An object of one of them."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+    }
+
+
 class Skupper:
-    """One network between the namespace in all clusters, once a token of one has been redeemed at the other."""
+    """One network between the namespace in all clusters that have a Link which works, and those that Links lead to."""
 
     def __init__(self, namespace: str, **clusters: Client) -> None:
         self.clusters = clusters
@@ -53,10 +69,19 @@ class Skupper:
         self.routers = {name: f"10.{number}.9.9" for number, name in enumerate(clusters, 1)}
         self.ready = set(clusters)
         """Clusters in which a selector selects ready pods."""
-        self.refusals = 0
-        """So many redemptions come too late."""
+        self.refusals: list[str] = []
+        """Answers to the next redemptions."""
+        self.down: dict[str, dict[str, str]] = {}
+        """By cluster whose Links do not work: what is wrong with their conditions."""
+        self.sites: dict[str, dict[str, str]] = {}
+        """By cluster: what is wrong with the conditions of its Site."""
+        self.granting: dict[str, str] = {}
+        """What is wrong with the conditions of grants."""
         self.codes: list[str] = []
-        self.joined = False
+        self._grants: dict[str, Raw] = {}
+        """Grants of all clusters as they are known, by their UIDs."""
+        self._joined: dict[str, set[str]] = {}
+        """By cluster: those that it has a Link to which works."""
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
         return background(self._run())
@@ -67,13 +92,27 @@ class Skupper:
                 offered = {name: await self._connectors(name) for name in self.clusters}
                 for name, client in self.clusters.items():
                     for site in await client.list(SITES, self.namespace):
-                        await self._say(client, SITES, site, Configured="", Running="")
-                    await self._grants(client)
-                    sites = self.clusters if self.joined else [name]
-                    keys = {key for each in sites for key in offered[each]}
-                    for listener in await client.list(LISTENERS, self.namespace):
-                        await self._listener(client, name, listener, keys)
+                        await self._site(name, client, site)
+                    await self._tokens(name, client)
+                    await self._links(name, client)
+                    keys = {key for each in self._reached(name) for key in offered[each]}
+                    await self._listeners(client, name, keys)
             await asyncio.sleep(PAUSE_SECONDS)
+
+    def _reached(self, name: str) -> set[str]:
+        """Clusters that are linked with one, by whatever way."""
+        found, left = {name}, [name]
+        while left:
+            here = left.pop()
+            near = self._joined.get(here, set()) | {each for each, ends in self._joined.items() if here in ends}
+            left += near - found
+            found |= near
+        return found
+
+    async def _site(self, name: str, client: Client, site: Raw) -> None:
+        resolved = {"Resolved": ""} if (site.get("spec") or {}).get("linkAccess") else {}
+        aspects = {"Configured": "", "Running": "", **resolved, **self.sites.get(name, {})}
+        await self._say(client, SITES, site, **aspects)
 
     async def _connectors(self, name: str) -> set[str]:
         found = set()
@@ -84,21 +123,47 @@ class Skupper:
                 found.add(each["spec"]["routingKey"])
         return found
 
-    async def _grants(self, client: Client) -> None:
+    async def _tokens(self, name: str, client: Client) -> None:
         for grant in await client.list(SKUPPER_GRANTS, self.namespace):
-            if "code" not in grant.get("status", {}):
+            told = {key: value for key, value in (grant.get("status") or {}).items() if key in ("url", "code", "ca")}
+            if not told:
                 self.codes.append(f"code-{len(self.codes)}")
-                told = {"url": "https://10.0.0.1:9090/x", "code": self.codes[-1], "ca": "PEM"}
-                await self._say(client, SKUPPER_GRANTS, grant, told, Processed="", Resolved="")
+                url = f"https://10.0.0.1:9090/{grant['metadata']['uid']}"
+                told = {"url": url, "code": self.codes[-1], "ca": "PEM"}
+            self._grants.setdefault(grant["metadata"]["uid"], {"in": name, "code": told["code"], "used": 0})
+            await self._say(client, SKUPPER_GRANTS, grant, told, **{"Processed": "", "Resolved": "", **self.granting})
         for token in await client.list(SKUPPER_TOKENS, self.namespace):
             if "status" in token:
                 continue
-            late = self.refusals > 0
-            self.refusals -= late
-            good = token["spec"]["code"] in self.codes and not late
-            problem = "" if good else "Controller got failed response: 404 (Not Found) No such claim"
-            self.joined |= good
-            await self._say(client, SKUPPER_TOKENS, token, {"redeemed": good}, Redeemed=problem)
+            grant = self._grants.get(token["spec"]["url"].rpartition("/")[2], {})
+            problem = self.refusals.pop(0) if self.refusals else _refused(grant, token)
+            if not problem:
+                grant["used"] += 1
+                link = named(SKUPPER_LINKS, token["metadata"]["name"], {"endpoints": []}, to=grant["in"])
+                await client.create(SKUPPER_LINKS, link, self.namespace)
+            words = f"Controller got failed response: {problem}" if problem else ""
+            await self._say(client, SKUPPER_TOKENS, token, {"redeemed": not problem}, Redeemed=words)
+
+    async def _links(self, name: str, client: Client) -> None:
+        found = set()
+        for link in await client.list(SKUPPER_LINKS, self.namespace):
+            problems = self.down.get(name, {})
+            await self._say(client, SKUPPER_LINKS, link, **{"Configured": "", "Operational": "", **problems})
+            if not problems:
+                found.add((link["metadata"].get("labels") or {}).get("to", ""))
+        self._joined[name] = found & set(self.clusters)
+
+    async def _listeners(self, client: Client, name: str, keys: set[str]) -> None:
+        first: dict[tuple[str, int], str] = {}
+        found = await client.list(LISTENERS, self.namespace)
+        for each in sorted(found, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"])):
+            place = (each["spec"]["host"], each["spec"]["port"])
+            if place in first:
+                problem = f"Host and port are in use by Listener {first[place]}"
+                await self._say(client, LISTENERS, each, Configured=problem, Matched=problem)
+                continue
+            first[place] = each["metadata"]["name"]
+            await self._listener(client, name, each, keys)
 
     async def _listener(self, client: Client, name: str, listener: Raw, keys: set[str]) -> None:
         host, port = listener["spec"]["host"], listener["spec"]["port"]
@@ -114,7 +179,8 @@ class Skupper:
             await self._say(client, LISTENERS, listener, Configured=problem, Matched=problem)
             return
         if listener["metadata"]["name"] not in {each.get("name") for each in found["spec"]["ports"]}:
-            body = {"spec": {"ports": [*found["spec"]["ports"], *ports]}}
+            others = [each for each in found["spec"]["ports"] if each["port"] != port]
+            body = {"spec": {"ports": [*others, *ports]}}
             found = await client.patch(SERVICES, host, body, self.namespace)
         opened = [
             {"name": each["name"], "port": each["targetPort"], "protocol": "TCP"} for each in found["spec"]["ports"]
@@ -126,8 +192,10 @@ class Skupper:
             "endpoints": [{"addresses": [self.routers[name]], "conditions": {"ready": True}}],
         }
         try:
-            await client.create(ENDPOINT_SLICES, slice, self.namespace)
-        except AlreadyExists:
+            live = await client.get(ENDPOINT_SLICES, f"{host}-1", self.namespace)
+        except NotFound:
+            live = await client.create(ENDPOINT_SLICES, slice, self.namespace)
+        if [each["name"] for each in live["ports"]] != [each["name"] for each in opened]:
             await client.patch(ENDPOINT_SLICES, f"{host}-1", {"ports": opened}, self.namespace)
         problem = "" if listener["spec"]["routingKey"] in keys else "No matching connectors"
         await self._say(client, LISTENERS, listener, Configured="", Matched=problem)
@@ -138,14 +206,34 @@ class Skupper:
             {
                 "type": type,
                 "status": "False" if problem else "True",
-                "reason": ("Pending" if type == "Matched" else "Error") if problem else "Ready",
+                "reason": _reason(type, problem),
                 "message": problem or "OK",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
             for type, problem in aspects.items()
         ]
-        problem = next(filter(None, aspects.values()), "")
-        state = ("Pending" if problem == "No matching connectors" else "Error") if problem else "Ready"
-        status = {**(told or {}), "status": state, "message": problem or "OK", "conditions": conditions}
+        type, problem = next(((type, problem) for type, problem in aspects.items() if problem), ("", ""))
+        status = {
+            **(told or {}),
+            "status": _reason(type, problem),
+            "message": problem or "OK",
+            "conditions": conditions,
+        }
         if obj.get("status") != status:
             await client.patch(kind, obj["metadata"]["name"], {"status": status}, self.namespace, sub="status")
+
+
+def _refused(grant: Raw, token: Raw) -> str:
+    """What the server of grants says to a redemption that it refuses."""
+    if not grant:
+        return LATE
+    if grant["used"]:
+        return USED_UP
+    return "" if token["spec"]["code"] == grant["code"] else WRONG_CODE
+
+
+def _reason(type: str, problem: str) -> str:
+    if not problem:
+        return "Ready"
+    waits = type in ("Resolved", "Operational") or problem == "No matching connectors"
+    return "Pending" if waits else "Error"

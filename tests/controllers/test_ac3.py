@@ -16,6 +16,7 @@ from agent.api.kinds import (
     ENDPOINT_SLICES,
     EVENTS,
     MULTI_CLUSTER_NETWORKS,
+    NAMESPACES,
     SERVICE_LINKS,
     SERVICES,
     TARGETS,
@@ -28,8 +29,12 @@ from agent.controllers.links import ServiceLinksRoom
 from agent.kube.errors import NotFound
 from agent.model.ac3 import World, plan
 from agent.sandbox.objects import apply
+from tests.controllers.counting import counting_writes
 from tests.controllers.pair import Pair
+from tests.controllers.proxies import enable
 from tests.controllers.targets import target
+from tests.kube.relay import Relay
+from tests.namespaces import end
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
@@ -38,6 +43,7 @@ Raw = dict[str, Any]
 
 ON = {"service_links": True, "ac3_networks": True, "discovery_interval": 0.3}
 SHARED_FOR = "multicluster/shared-for"
+SOON = 10.0
 
 
 class Networks:
@@ -303,7 +309,64 @@ async def test_what_was_left_while_nobody_looked_is_taken_away(pair: Pair, netwo
         assert (await pair.here.get(SERVICE_LINKS, "mine", pair.namespace))["spec"] == {"service": "backend"}
 
 
-async def test_with_ac3s_own_crd_events_tell_what_there_is_no_room_for(pair: Pair, networks: Networks) -> None:
+async def test_a_cluster_that_is_cut_off_delays_no_network_of_others(pair: Pair, networks: Networks) -> None:
+    other = f"{pair.namespace}-callers"
+    await pair.here.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    await enable(pair.here, other)
+    slice = {
+        "metadata": {
+            "name": "backend-own",
+            "labels": {names.LABEL_SERVICE_NAME: "backend", names.LABEL_GLOBAL: "true"},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 8080}],
+        "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": True}}],
+    }
+    await pair.here.create(ENDPOINT_SLICES, slice, pair.namespace)
+    services = [{"name": "backend", "port": 8080}]
+    try:
+        async with (
+            Relay.started(pair.connection) as relay,
+            pair.at_work(
+                NetworksRoom,
+                ServiceLinksRoom,
+                EndpointsRoom,
+                GlobalServices,
+                connection=relay.connection,
+                link_namespaces=True,
+                **ON,
+            ) as eu,
+        ):
+            # As long as it has not been noticed, and after that.
+            for name in ("soon", "later"):
+                relay.freeze()
+                await networks.create(networks.link(services=services), name=f"dead-{name}")
+                within = networks.link(targetCluster="local-cluster", targetNamespace=other, services=services)
+                await networks.create(within, name=f"alive-{name}")
+
+                def fits(found: Raw) -> bool:
+                    return condition(found, "Ready")["status"] == "True"
+
+                async with asyncio.timeout(SOON):
+                    await networks.once(fits, f"alive-{name}")
+                await until(lambda: not eu.ready)
+            for name in ("dead-soon", "dead-later"):
+                await networks.once(lambda found: condition(found, "Ready")["reason"] == "TargetUnreachable", name)
+            relay.thaw()
+    finally:
+        await end(pair.here, other)
+
+
+async def test_with_ac3s_own_crd_events_tell_what_there_is_no_room_for(
+    pair: Pair, networks: Networks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = counting_writes(monkeypatch)
+    rooms = list[NetworksRoom]()
+
+    def networks_room(deps: Deps) -> NetworksRoom:
+        rooms.append(NetworksRoom(deps))
+        return rooms[-1]
+
     (crd,) = ac3_crds()
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     del schema["properties"]["status"]["properties"]["conditions"]
@@ -319,6 +382,12 @@ async def test_with_ac3s_own_crd_events_tell_what_there_is_no_room_for(pair: Pai
             await until(told)
             found = await networks.once(lambda found: bool(found.get("status")))
             assert found["status"] == {"previousLinks": made["spec"]["links"]}
+        # One that has just been started finds out that there is no room without writing that again.
+        writes.clear()
+        async with pair.at_work(networks_room, ServiceLinksRoom, **ON):
+            await until(lambda: rooms[0]._said)
+            assert rooms[0]._has_room is False
+            assert MULTI_CLUSTER_NETWORKS.name not in {kind for _, kind in writes}
     finally:
         versions = ac3_crds()[0]["spec"]["versions"]
         await pair.here.patch(CRDS, str(MULTI_CLUSTER_NETWORKS), {"spec": {"versions": versions}})

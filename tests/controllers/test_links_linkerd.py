@@ -1,5 +1,6 @@
 """The driver `linkerd` on real API servers, with something that stands for Linkerd's controllers; no mesh runs."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from agent.drivers import handover, meshes
 from agent.drivers import linkerd as driver
 from agent.kube.client import Client
 from agent.kube.config import load
+from tests.controllers.counting import counting_writes
 from tests.controllers.installed import installed
 from tests.controllers.limited import limited
 from tests.controllers.linkerd import KINDS, Linkerd, link
@@ -50,7 +52,8 @@ async def labelled(pair: Pair, client: Client, member: str | None, ours: str | N
     await until(probe)
 
 
-async def test_services_are_members_of_linkerds_federated_services(pair: Pair) -> None:
+async def test_services_are_members_of_linkerds_federated_services(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = counting_writes(monkeypatch)
     network = Linkerd(pair.namespace, home=pair.here, eu=pair.there)
     async with (
         installed((pair.here, pair.there), KINDS),
@@ -88,6 +91,11 @@ async def test_services_are_members_of_linkerds_federated_services(pair: Pair) -
         found = await links.once(lambda link: condition(link, "Ready")[0] == "True")
         assert rows(found) == [("home", ["eu"], "linkerd", "Connected"), ("eu", ["home"], "linkerd", "Connected")]
         assert found["status"]["host"] == "web-federated"
+        # What is in line is looked at again and again, and not written.
+        await asyncio.sleep(1.0)
+        writes.clear()
+        await asyncio.sleep(2.0)
+        assert writes == []
 
         # What a user has said of a Service stays, and what is ours goes with the driver.
         await links.annotate(network_driver=None)

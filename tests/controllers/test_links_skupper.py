@@ -1,36 +1,89 @@
 """The driver `skupper` on real API servers, with something that stands for Skupper's controllers."""
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.api import names
 from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_ROLES,
     CONNECTORS,
     ENDPOINT_SLICES,
     LISTENERS,
     NAMESPACES,
     SERVICES,
     SITES,
+    SKUPPER_GRANTS,
+    SKUPPER_LINKS,
     SKUPPER_TOKENS,
     Kind,
 )
+from agent.api.roles import EVERYTHING, rules
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom, controller
-from agent.drivers import handover
+from agent.drivers import handover, skuppersites
 from agent.drivers import skupper as driver
 from agent.kube.client import Client
+from agent.kube.config import Connection, load
 from agent.model.skupper import MANAGER, host
+from agent.model.skuppersites import grant, grant_name, token_name
+from tests.controllers.counting import counting_writes
 from tests.controllers.installed import installed
+from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
-from tests.controllers.servicelinks import Links, condition, rows, shared_with_eu
-from tests.controllers.skupper import KINDS, Skupper
+from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu
+from tests.controllers.skupper import KINDS, LATE, WRONG_CODE, Skupper, named
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
+
+ROOMS = (ServiceLinksRoom, EndpointsRoom, GlobalServices)
+SETTINGS = {"service_links": True, "skupper": True, "discovery_interval": 1.0}
+ASKED = {"metadata": {"annotations": {"multicluster/skupper-site": "true"}}}
+AGAIN = 0.3
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "ASK_SECONDS", 0.5)
+    monkeypatch.setattr(driver, "AGAIN_SECONDS", AGAIN)
+    monkeypatch.setattr(skuppersites, "BELIEVED_SECONDS", AGAIN)
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 6.0)
+
+
+@contextlib.asynccontextmanager
+async def chosen(pair: Pair, network: Skupper, connection: Connection | None = None) -> AsyncIterator[Links]:
+    """A Service with endpoints in both clusters, for which the driver is named."""
+    async with (
+        installed((pair.here, pair.there), KINDS),
+        shared_with_eu(pair),
+        pair.at_work(*ROOMS, connection=connection, **SETTINGS),
+        network.at_work(),
+    ):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.shared_by("True", "Skupper")
+        await pair.here.patch(SERVICES, "web", {"spec": {"selector": {"app": "web"}}}, pair.namespace)
+        await pair.copy(SERVICES, "web", lambda copy: bool(copy["spec"].get("selector")))
+        await links.offer(pair.here, "10.1.0.1")
+        await links.offer(pair.there, "10.2.0.1")
+        yield links
+
+
+def node_of(pair: Pair) -> str:
+    return names.virtual_node(pair.namespace, "eu")
+
+
+def reached(link: Raw) -> bool:
+    return condition(link, "Ready")[0] == "True" and {row[2:] for row in rows(link)} == {("skupper", "Connected")}
 
 
 async def listed(pair: Pair, client: Client, kind: Kind, want: int) -> list[Raw]:
@@ -63,18 +116,13 @@ async def led_by_addresses(pair: Pair) -> bool:
     return not by_routers
 
 
-async def test_services_reach_other_clusters_by_skupper(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "ASK_SECONDS", 0.5)
-    monkeypatch.setattr(driver, "AGAIN_SECONDS", 0.3)
-    monkeypatch.setattr(handover, "KEEP_SECONDS", 6.0)
+async def test_services_reach_other_clusters_by_skupper(pair: Pair) -> None:
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
-    network.refusals = 1
+    network.refusals = [LATE]
     async with (
         installed((pair.here, pair.there), KINDS),
         shared_with_eu(pair),
-        pair.at_work(
-            ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True, skupper=True, discovery_interval=1.0
-        ),
+        pair.at_work(*ROOMS, **SETTINGS),
         network.at_work(),
     ):
         assert pair.deps is not None
@@ -98,8 +146,7 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair, monkeypatch:
         await links.mirrored(pair.here, [])
 
         # The first token comes too late: there is a second one.
-        annotation = {"metadata": {"annotations": {"multicluster/skupper-site": "true"}}}
-        await pair.here.patch(NAMESPACES, pair.namespace, annotation)
+        await pair.here.patch(NAMESPACES, pair.namespace, ASKED)
         await links.once(lambda link: "already exists in namespace" in condition(link, "Connected")[2])
         assert condition(await links.once(lambda link: True), "Connected")[1] == "Conflict"
         await pair.here.delete(SERVICES, foreign["metadata"]["name"], pair.namespace)
@@ -134,3 +181,161 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair, monkeypatch:
                 await listed(pair, client, kind, 0)
             await routed(pair, client, [])
         await links.mirrored(pair.here, [("10.2.0.1", True, ["http"])])
+
+
+async def test_what_keeps_a_cluster_out_is_told_in_skuppers_words(pair: Pair) -> None:
+    network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
+    network.granting = {"Processed": "Invalid duration"}
+    mine = {"host": host(pair.namespace, "web"), "port": 80, "routingKey": "mine", "type": "tcp"}
+    async with chosen(pair, network) as links:
+
+        async def says(reason: str, *words: str) -> str:
+            def fits(link: Raw) -> bool:
+                _, why, message = condition(link, "Connected")
+                return why == reason and all(each in message for each in words)
+
+            return condition(await links.once(fits), "Connected")[2]
+
+        await says("NoSite", "here from eu", "eu from here")
+        await pair.here.patch(NAMESPACES, pair.namespace, ASKED)
+        # What hinders one of two clusters hinders both ways.
+        granted = f"AccessGrant {grant_name(node_of(pair))}"
+        await says("SkupperError", "here from eu", "eu from here", f"{granted}: Invalid duration")
+        network.granting = {"Resolved": "Pending"}
+        await says("Pending", "eu from here", f"no link to this cluster is made: {granted}: not Resolved yet")
+        network.sites = {"here": {"Resolved": "Pending"}}
+        await says("Pending", "eu from here", "no link to this cluster is made: Site flotilla: not Resolved yet")
+        network.refusals, network.sites, network.granting = 100 * [WRONG_CODE], {}, {}
+        message = await says("PeerUnreachable", "here from eu", "403 (Forbidden)")
+        assert pair.deps is not None
+        assert f"AccessToken {token_name(node_of(pair), pair.deps.cluster_uid)}: Controller got" in message
+        network.refusals.clear()
+        await links.once(reached)
+
+        network.down = {"eu": {"Operational": "Not operational"}}
+        (link,) = await listed(pair, pair.there, SKUPPER_LINKS, 1)
+        await says("PeerUnreachable", "here from eu", "eu from here", f"Link {link['metadata']['name']}: Not oper")
+        network.down = {"eu": {"Configured": "no such Secret", "Operational": "Not operational"}}
+        await says("PeerUnreachable", "eu from here", f"Link {link['metadata']['name']}: no such Secret")
+        network.down = {}
+        await links.once(reached)
+        await pair.there.delete(SKUPPER_LINKS, link["metadata"]["name"], pair.namespace)
+        await says("PeerUnreachable", "there is no Link: delete it, so that another one is made")
+        await pair.there.delete(SKUPPER_TOKENS, link["metadata"]["name"], pair.namespace)
+        await links.once(reached)
+
+        network.sites = {"eu": {"Running": "no router is ready"}}
+        message = await says(
+            "SkupperError", "here from eu: in target ", "eu from here: Site flotilla: no router is ready"
+        )
+        assert message.count("Site flotilla: no router is ready") == 2
+        network.sites = {}
+        await links.once(reached)
+        # Somebody else's Listener was there first.
+        await pair.here.delete(LISTENERS, "web-80-link", pair.namespace)
+        await pair.create(LISTENERS, "a-first", spec=mine)
+        await says("SkupperError", "here from eu: Listener web-80-link", "Listener a-first")
+        await pair.here.delete(LISTENERS, "a-first", pair.namespace)
+        await links.once(reached)
+
+
+async def test_a_headless_service_is_not_led_to_routers(pair: Pair) -> None:
+    network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
+    async with chosen(pair, network) as links:
+        spec = {"ports": PORTS, "clusterIP": "None", "selector": {"app": "db"}}
+        await pair.create(SERVICES, "db", metadata=SHARED, spec=spec)
+        await pair.copy(SERVICES, "db")
+        await links.offer(pair.here, "10.1.0.2", "db")
+        await links.offer(pair.there, "10.2.0.2", "db")
+        await pair.here.patch(NAMESPACES, pair.namespace, ASKED)
+        await links.once(reached)
+        found = await links.once(lambda link: condition(link, "Ready")[1] == "HeadlessUnsupported", "db")
+        assert [row[3] for row in rows(found)] == 2 * ["HeadlessUnsupported"]
+        assert "give it a cluster IP" in condition(found, "Ready")[2]
+        await asyncio.sleep(3 * AGAIN)
+        for client in (pair.here, pair.there):
+            for kind in (CONNECTORS, LISTENERS):
+                assert {
+                    each["metadata"]["labels"]["multicluster/skupper"] for each in await listed(pair, client, kind, 2)
+                } == {"web"}
+            labels = f"{names.LABEL_SERVICE_NAME}=db,{names.LABEL_SLICE_MANAGED_BY}={MANAGER}"
+            assert await client.list(ENDPOINT_SLICES, pair.namespace, labels=labels) == []
+
+
+async def test_another_source_of_a_target_has_a_link_of_its_own(pair: Pair) -> None:
+    """And one that was made by an earlier version, which did not tell sources apart, stays the only one."""
+    network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
+    name = grant_name(node_of(pair))
+    async with chosen(pair, network) as links:
+        # As another source of an earlier version has left it: its grant is not here.
+        spec = {"url": "https://10.0.0.2:9090/x", "code": "another's", "ca": "PEM"}
+        token = named(SKUPPER_TOKENS, name, spec, **{"multicluster/skupper": ""})
+        await pair.there.create(SKUPPER_TOKENS, token, pair.namespace)
+        redeemed = {"status": {"status": "Ready", "redeemed": True}}
+        await pair.there.patch(SKUPPER_TOKENS, name, redeemed, pair.namespace, sub="status")
+        await pair.here.patch(NAMESPACES, pair.namespace, ASKED)
+        await links.once(reached)
+        assert pair.deps is not None
+        mine = token_name(node_of(pair), pair.deps.cluster_uid)
+        found = await listed(pair, pair.there, SKUPPER_TOKENS, 2)
+        assert {each["metadata"]["name"] for each in found} == {name, mine}
+        assert [each["metadata"]["name"] for each in await listed(pair, pair.there, SKUPPER_LINKS, 1)] == [mine]
+
+
+async def test_a_link_of_an_earlier_version_stays_the_only_one(pair: Pair) -> None:
+    network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
+    name = grant_name(node_of(pair))
+    async with chosen(pair, network) as links:
+        await pair.here.create(SKUPPER_GRANTS, grant(pair.namespace, node_of(pair)))
+        await pair.there.create(SITES, named(SITES, "mine", {}), pair.namespace)
+
+        async def granted() -> Raw | None:
+            found = await pair.here.get(SKUPPER_GRANTS, name, pair.namespace)
+            return found if "code" in found.get("status", {}) else None
+
+        said = (await until(granted) or {})["status"]
+        spec = {key: said[key] for key in ("url", "code", "ca")}
+        token = named(SKUPPER_TOKENS, name, spec, **{"multicluster/skupper": ""})
+        await pair.there.create(SKUPPER_TOKENS, token, pair.namespace)
+        await listed(pair, pair.there, SKUPPER_LINKS, 1)
+        await pair.here.patch(NAMESPACES, pair.namespace, ASKED)
+        await links.once(reached)
+        await asyncio.sleep(3 * AGAIN)
+        for kind in (SKUPPER_TOKENS, SKUPPER_LINKS):
+            assert [each["metadata"]["name"] for each in await listed(pair, pair.there, kind, 1)] == [name]
+        assert network.codes == ["code-0"]
+
+
+async def test_a_source_that_may_not_look_at_links_is_told_by_listeners(pair: Pair, tmp_path: Path) -> None:
+    """As those that joined before the role had that right."""
+    few = [each for each in EVERYTHING if each.kind != SKUPPER_LINKS]
+    agents = {"apiGroups": [CHAPERONS.group], "resources": ["*"], "verbs": ["*"]}
+    network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
+    async with (
+        limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, [*rules(few), agents]) as weak,
+        chosen(pair, network, load(str(weak.kubeconfig))) as links,
+    ):
+        await pair.here.patch(NAMESPACES, pair.namespace, ASKED)
+        await links.once(reached)
+        network.ready, network.down = {"here"}, {"eu": {"Operational": "Not operational"}}
+        message = await links.says("Connected", "False", "NoMatchingConnector")
+        assert "Not operational" not in message
+        await pair.there.patch(CLUSTER_ROLES, pair.namespace, {"rules": [*rules(EVERYTHING), agents]})
+        await links.says("Connected", "False", "PeerUnreachable")
+
+
+async def test_what_is_in_line_is_not_written_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = counting_writes(monkeypatch)
+    network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
+    async with chosen(pair, network) as links:
+        await pair.here.patch(NAMESPACES, pair.namespace, ASKED)
+        await links.once(reached)
+        for client in (pair.here, pair.there):
+            await listed(pair, client, LISTENERS, 2)
+            await listed(pair, client, CONNECTORS, 2)
+        for name, client in network.clusters.items():
+            await routed(pair, client, [(network.routers[name], ["http", "admin"])])
+        await asyncio.sleep(1.0)
+        writes.clear()
+        await asyncio.sleep(5 * AGAIN)
+        assert writes == []

@@ -14,13 +14,13 @@ import pytest_asyncio
 
 from agent.api import names
 from agent.api.conditions import is_true
-from agent.api.kinds import CHAPERONS, EVENTS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, SOURCES, TARGETS, Kind
+from agent.api.kinds import CHAPERONS, EVENTS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, SOURCES, TARGETS
 from agent.api.names import mcs
 from agent.api.roles import EVERYTHING, FEATURES, rules
-from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
+from tests.controllers.counting import counting_writes
 from tests.controllers.limited import limited
 from tests.controllers.mcsapi import NAME, PORTS, ROOMS, SETTINGS, Exported, implemented, published, served
 from tests.controllers.pair import Pair
@@ -326,19 +326,7 @@ async def test_a_cluster_that_is_but_a_target_leaves_it_to_its_source(kinds: Non
 async def test_a_look_at_what_is_in_line_writes_nothing(
     kinds: None, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writes = list[tuple[str, str]]()
-
-    def counted(verb: str) -> Any:
-        real = getattr(Client, verb)
-
-        async def write(self: Client, kind: Kind, *words: Any, **more: Any) -> Any:
-            writes.append((verb, kind.name))
-            return await real(self, kind, *words, **more)
-
-        return write
-
-    for verb in ("create_raw", "patch_raw", "delete"):
-        monkeypatch.setattr(Client, verb, counted(verb))
+    writes = counting_writes(monkeypatch)
     async with implemented(pair) as hello:
         for client in hello.clients:
             await hello.deploy(client, ports=[{**PORTS[0], "targetPort": 8080}])

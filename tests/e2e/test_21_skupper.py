@@ -17,7 +17,7 @@ from agent.api.names import PREFIX
 from agent.api.roles import OPTIONAL_FEATURES
 from agent.kube.client import Client
 from tests.controllers.installed import installed
-from tests.controllers.skupper import KINDS, Skupper
+from tests.controllers.skupper import KINDS, LATE, Skupper
 from tests.e2e import manifests, shared
 from tests.e2e.faults.agents import agent_with
 from tests.e2e.fleet import Fleet, condition
@@ -34,13 +34,22 @@ def connected(link: Raw) -> bool:
     return condition(link, "Ready").get("status") == "True" and {row["driver"] for row in rows} == {"skupper"}
 
 
+def is_down(link: Raw) -> bool:
+    """Whether all rows about `us` say what its Link says, and no other does."""
+    rows = (link.get("status") or {}).get("clusters") or ()
+    down = [row for row in rows if row["reason"] == "PeerUnreachable" and "Not operational" in row["message"]]
+    others = [row for row in rows if "us" not in (row["cluster"], *row["from"])]
+    about = [row for row in rows if row["cluster"] == "us" or row["from"] == ["us"]]
+    return bool(others) and about == down and all(row["ready"] == "True" for row in others)
+
+
 async def test_services_reach_other_clusters_by_skupper_and_other_namespaces(fleet: Fleet, namespace: str) -> None:
     network = Skupper(namespace, **fleet.clients)
     # The first token is late, so that another is made.
-    network.refusals = 1
+    network.refusals = [LATE]
     async with (
         installed(list(fleet.clients.values()), KINDS),
-        agent_with(fleet, "cd", ("--skupper", "--link-namespaces")),
+        agent_with(fleet, "cd", ("--skupper", "--link-namespaces", "--discovery-interval=2s")),
         network.at_work(),
     ):
         for cluster in TARGETS:
@@ -59,6 +68,9 @@ async def test_services_reach_other_clusters_by_skupper_and_other_namespaces(fle
         assert len(network.codes) > len(TARGETS)
         for cluster in TARGETS:
             assert len(await fleet.clients[cluster].list(SKUPPER_TOKENS, namespace)) == 1
+        network.down = {"us": {"Operational": "Not operational"}}
+        await has(fleet, "cd", SERVICE_LINKS, namespace, "web", is_down)
+        network.down = {}
         for kind in (LISTENERS, CONNECTORS):
             for client in fleet.clients.values():
                 await mended(fleet, client, kind, namespace)

@@ -71,45 +71,31 @@ def test_a_service_leads_to_the_routers_of_its_listeners() -> None:
     assert skupper.mirror(SERVICE, made, []) is None
 
 
-def test_a_token_is_made_of_a_grant_that_is_ready() -> None:
-    status = {"status": "Ready", "url": "https://x", "code": "c", "ca": "PEM", "redemptions": 0}
-    found = skupper.token({"status": status}, "shop", "eu")
-    assert found is not None
-    assert found["spec"] == {"url": "https://x", "code": "c", "ca": "PEM"}
-    assert found["metadata"]["name"] == skupper.grant("shop", "eu")["metadata"]["name"]
-    for missing in ({"status": "Pending"}, {"code": ""}, {"ca": None}):
-        assert skupper.token({"status": {**status, **missing}}, "shop", "eu") is None
-    assert skupper.token({}, "shop", "eu") is None
+def test_a_headless_service_has_no_port_that_routers_lead_to() -> None:
+    headless = {**SERVICE, "spec": {**SERVICE["spec"], "clusterIP": "None"}}
+    assert skupper.is_headless(headless)
+    assert not skupper.is_headless(SERVICE)
+    assert skupper.tcp_ports(headless, None) == []
 
 
-SITE = said("Site", Configured="True", Running="True")
 LISTENER = said("Listener", Configured="True", Matched="True")
 
 
 @pytest.mark.parametrize(
-    ("sites", "listeners", "status", "reason", "words"),
+    ("listeners", "status", "reason", "words"),
     [
-        ([], [LISTENER], "False", "NoSite", "annotate namespace shop multicluster/skupper-site: true"),
-        ([SITE], [LISTENER], "True", "Connected", ""),
-        ([SITE], [], "False", "Pending", "no Listener yet"),
+        ([LISTENER], "True", "Connected", ""),
+        ([], "False", "Pending", "no Listener yet"),
+        ([{"kind": "Listener", "metadata": {"name": "x"}}], "False", "Pending", "see that it runs"),
+        ([said("Listener", "Pending", "Pending", Configured="False")], "False", "Pending", "x: not Configured yet"),
+        ([said("Listener", "Error", "boom", Configured="False")], "False", "SkupperError", "Listener x: boom"),
         (
-            [said("Site", "Pending", "no router", Configured="True")],
-            [LISTENER],
-            "False",
-            "Pending",
-            "Site x: no router",
-        ),
-        ([said("Site", "Error", "boom", Configured="False")], [LISTENER], "False", "SkupperError", "Site x: boom"),
-        ([{"kind": "Site", "metadata": {"name": "x"}}], [LISTENER], "False", "Pending", "see that it runs"),
-        (
-            [SITE],
             [LISTENER, said("Listener", "Error", "Service a already exists in namespace", Configured="False")],
             "False",
             "Conflict",
             "Listener x: Service a already exists in namespace",
         ),
         (
-            [SITE],
             [said("Listener", "Pending", "waiting", Configured="True", Matched="False")],
             "False",
             "NoMatchingConnector",
@@ -118,9 +104,9 @@ LISTENER = said("Listener", Configured="True", Matched="True")
     ],
 )
 def test_whether_callers_reach_others_is_told_in_skuppers_words(
-    sites: list[Any], listeners: list[Any], status: str, reason: str, words: str
+    listeners: list[Any], status: str, reason: str, words: str
 ) -> None:
-    found = skupper.matched(sites, listeners, "shop")
+    found = skupper.matched(listeners)
     assert (found.status, found.reason) == (status, reason)
     assert words in found.message
 

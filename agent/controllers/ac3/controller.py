@@ -8,7 +8,6 @@ Absent target: ServiceLinks say so; nothing here asks a target. Services that so
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Any, Literal
 
 from agent.api.conditions import condition_of
@@ -63,8 +62,8 @@ class NetworksRoom(Controller[Work]):
         """By network: the Deployments that it names."""
         self._owners: dict[Key, set[Key]] = {}
         """By Service: the networks that its ServiceLinks are made for."""
-        self._has_room = True
-        """Whether the CRD that is served has conditions."""
+        self._has_room: bool | None = None
+        """Whether the CRD that is served has conditions; None while nobody has found out."""
         self._said: dict[str, Finding] = {}
         """By UID of a network: what an event has told last, where there is no room for conditions."""
         self._networks.subscribe(self._network_changed, self._turned)
@@ -164,10 +163,13 @@ class NetworksRoom(Controller[Work]):
     async def _tell(self, network: Object, wanted: Plan, told: list[Told]) -> None:
         raw, now = network.decode(), self._deps.clock.now()
         found = ready(wanted.refused, told)
+        whole = status(raw, wanted.refused, told, now, room=True)
+        if self._has_room is None:
+            await self._look_for_room(network, whole)
         before = self._before(raw)
-        new = status(raw, wanted.refused, told, now, room=self._has_room)
+        new = whole if self._has_room is not False else status(raw, wanted.refused, told, now, room=False)
         if not same(raw.get("status"), new):
-            raw = await self._write(network, new, wanted, told, now)
+            raw = await self._write(network, whole)
         if not self._has_room:
             self._said[network.uid] = found
         if (found.status, found.reason) == before or (before is None and found.status != "False"):
@@ -177,7 +179,16 @@ class NetworksRoom(Controller[Work]):
         message = found.message or accepted(wanted.refused).message or "all links are reached"
         self._deps.recorder.event(raw, kind, found.reason, message)
 
-    async def _write(self, network: Object, new: Raw, wanted: Plan, told: list[Told], now: datetime) -> Raw:
+    async def _look_for_room(self, network: Object, new: Raw) -> None:
+        """Find out whether conditions would stay, where a status has none: it is not written again for that."""
+        before = network.decode().get("status") or {}
+        if before and "conditions" not in before:
+            answer = await self._client.patch_raw(
+                MULTI_CLUSTER_NETWORKS, network.name, {"status": new}, network.namespace, sub="status", dry_run=True
+            )
+            self._has_room = _has_conditions(Object(MULTI_CLUSTER_NETWORKS, answer).decode())
+
+    async def _write(self, network: Object, new: Raw) -> Raw:
         body = {"metadata": {"resourceVersion": network.version}, "status": new}
         answer = await self._client.patch_raw(
             MULTI_CLUSTER_NETWORKS, network.name, body, network.namespace, sub="status"
@@ -185,7 +196,7 @@ class NetworksRoom(Controller[Work]):
         self._networks.absorb(answer)
         raw = Object(MULTI_CLUSTER_NETWORKS, answer).decode()
         # AC3's own CRD has no conditions: the API server has left them out.
-        self._has_room = "conditions" in (raw.get("status") or {})
+        self._has_room = _has_conditions(raw)
         return raw
 
     def _before(self, raw: Raw) -> tuple[str, str] | None:
@@ -258,7 +269,7 @@ class NetworksRoom(Controller[Work]):
 
     def _turned(self) -> None:
         """All of a kind was read, or is not served any more."""
-        self._has_room = True
+        self._has_room = None
         for network in self._networks.store or ():
             self.queue.add(("network", *network.key))
         for service in self._links.services("") if self._links.served else ():
@@ -273,6 +284,10 @@ class NetworksRoom(Controller[Work]):
 def _owner(link: Object) -> Key | None:
     """The network that a ServiceLink is made for."""
     return network_of(link.decode()) if LABEL_NETWORK_UID in link.labels else None
+
+
+def _has_conditions(network: Raw) -> bool:
+    return "conditions" in (network.get("status") or {})
 
 
 def _template_labels(deployment: Object) -> object:

@@ -32,7 +32,7 @@ from agent.kube.store import Key, Object
 from agent.model import gatewaytold
 from agent.model.diff import same
 from agent.model.linkstatus import status
-from agent.model.servicelinks import AWAY, READY, Pair, accepted, is_untouched, made_for
+from agent.model.servicelinks import READY, Pair, accepted, is_untouched, made_for
 from agent.model.servicerule import rule, wish
 from agent.model.sharedcopies import linked_service
 from agent.runtime.controller import Controller
@@ -60,7 +60,7 @@ class ServiceLinksRoom(Controller[Key]):
         self._sharing = Sharing(deps)
         self._elsewhere = LinkedServicesRoom(deps, self._sharing, self.queue.add)
         self._topology = ServiceTopology(deps, self._sharing)
-        self._gather = Gather(deps, self._sharing, self._topology, self._elsewhere)
+        self._gather = Gather(deps, self._sharing, self._topology, self._elsewhere, self.queue.add_after)
         self._busy_until: dict[Key, float] = {}
         self._unshared: dict[Key, float] = {}
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
@@ -84,11 +84,12 @@ class ServiceLinksRoom(Controller[Key]):
         deps.targets.on_detach(self._detached)
 
     async def run(self) -> None:
-        """Tell, and keep the Services of other namespaces, until cancelled."""
-        if self._deps.settings.link_namespaces:
-            await together(super().run(), self._elsewhere.run())
-        else:
-            await super().run()
+        """Tell, ask the clusters, and keep the Services of other namespaces, until cancelled."""
+        rooms: list[Controller[Any]] = [
+            self._gather.findings,
+            *([self._elsewhere] if self._deps.settings.link_namespaces else []),
+        ]
+        await together(super().run(), *(room.run() for room in rooms))
 
     def order(self, key: Key) -> int:
         """Services of whose links nothing is told yet go before those that are looked at again, for one all at once."""
@@ -149,7 +150,6 @@ class ServiceLinksRoom(Controller[Key]):
     async def _tell(self, key: Key, service: Object | None, found: list[Object]) -> tuple[bool, float | None]:
         """Whether something was written, and when to look again. Raises NotYet, KubeError."""
         shared = self._sharing.is_shared(key)
-        is_new = not self._gather.findings.valid_for(key)
         clusters = self._topology.clusters(key)
         known, elsewhere = self._topology.known(clusters), self._topology.known_elsewhere(clusters)
         offers = self._topology.offers(key, clusters) if shared else {}
@@ -165,10 +165,8 @@ class ServiceLinksRoom(Controller[Key]):
                 wrote = True
             asked += [pair for pair in pairs if pair.driver not in ("", names.ENDPOINT_SLICES_DRIVER)]
         interval = self._deps.settings.discovery_interval
-        if any(pair.finding.status == "False" or pair.finding.reason == AWAY for pair in asked):
+        if any(pair.ready != "True" for pair in asked):
             interval = min(interval, ASK_SECONDS)
-        if not is_new:
-            interval = min(interval, self._gather.findings.valid_for(key))
         return wrote, interval if asked else None
 
     async def _pairs(

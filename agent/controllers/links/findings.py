@@ -1,85 +1,196 @@
-"""What network drivers report of a Service in each cluster, kept for a moment."""
+"""What network drivers report of Services in each cluster: asked beside the rooms' work, and kept for a moment."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from agent.drivers.driver import BY_ADDRESSES, Driver, Place
+from agent.clusters.record import is_silence
+from agent.drivers.driver import BY_ADDRESSES, Driver, Joining, Place
 from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key
 from agent.model.servicelinks import AWAY, Finding
+from agent.runtime.controller import Controller
 
 FRESH_SECONDS = 2.0
 """For how long a finding counts: while pods of a Service come and go it is looked at several times in a second."""
 ANSWER_SECONDS = 3.0
 SILENT_SECONDS = 30.0
 """For how long a cluster that gave no answer is not asked."""
+FIRST_SECONDS = 1.0
+"""For so long nothing is told where a cluster has been asked for the first time, and has not answered yet."""
+_TOGETHER_SECONDS = 0.1
+"""First answers of many clusters are told together."""
+_OFFERED, _JOINED, _ALL = "offered", "joined", "connected"
+
+
+class Ask(NamedTuple):
+    """One driver, about one Service in one cluster."""
+
+    node: str
+    reason: str
+    service: Key
+    original: Key
+    """The Service whose links want to know it: callers in another namespace use one of their own."""
+
+
+class About(NamedTuple):
+    """What is asked."""
+
+    what: str
+    source: str = ""
+    """The cluster whose endpoints it is about, of drivers that tell sources apart."""
+
+
+@dataclass
+class _Answers:
+    """What came of one Ask."""
+
+    place: Place
+    until: float = 0.0
+    """Until when it counts; what is older counts until there is a new one."""
+    since: dict[About, float] = field(default_factory=dict)
+    """When each was wanted for the first time."""
+    wanted: dict[About, str] = field(default_factory=dict)
+    """What to ask next, with the source that the driver is given."""
+    known: dict[About, Finding] = field(default_factory=dict)
 
 
 class ServiceFindings:
-    """Findings of one Service: each driver is asked once about each cluster, of sources that it tells apart each time.
+    """Findings of one Service, as they are known during one look at it."""
 
-    A cluster that gives no answer in time is not asked for a while: others do not wait for it.
-    """
+    def __init__(self, all: "DriverFindings", service: Key) -> None:
+        self._all = all
+        self.service = service
+        """Whose links want to know."""
+        self.expected = False
+        """Whether some are about to be known for the first time."""
+        self._seen: dict[tuple[str, str, str, Place], Finding] = {}
+        """With 100 clusters each is looked up for 99 others."""
 
-    def __init__(self, drivers: Mapping[str, Driver], silent: dict[str, float], until: float) -> None:
-        self.until = until
-        self._drivers = drivers
-        self._silent = silent
-        self._known: dict[tuple[str, bool, Place], Finding] = {}
+    async def connected(
+        self, reason: str, place: Place | None, source: str, theirs: Place | None = None
+    ) -> Finding | None:
+        """Whether callers in one cluster reach endpoints in the source by this driver; of addresses none is asked.
 
-    async def connected(self, reason: str, place: Place | None, source: str) -> Finding | None:
-        """Whether callers in one cluster reach endpoints in the source by this driver; of addresses none is asked."""
-        return await self._of(reason, place, source) if reason != BY_ADDRESSES else None
+        :param theirs: the Service in the source, None where that is not asked
+        """
+        driver = self._all.drivers.get(reason)
+        if driver is None or reason == BY_ADDRESSES:
+            return None
+        found = await self._of(driver, place, _ALL, source)
+        if reason in self._all.joining and (found is None or found.status != "False"):
+            joined = await self._of(driver, theirs, _JOINED, source)
+            if joined is not None and joined.status != "True":
+                return joined
+        return found
 
     async def offered(self, reason: str, place: Place | None) -> Finding | None:
         """What has become of the endpoints that one cluster offers by this driver."""
-        return await self._of(reason, place, None)
+        driver = self._all.drivers.get(reason)
+        return await self._of(driver, place, _OFFERED, "") if driver is not None else None
 
-    async def _of(self, reason: str, place: Place | None, source: str | None) -> Finding | None:
-        """With a source, whether its endpoints are reached in a place; without, what that offers."""
-        if place is None or reason not in self._drivers:
+    def away(self, node: str) -> None:
+        """The Target of a cluster says that it is not reached: once it is back it is asked at once."""
+        self._all.away(self.service, node)
+
+    async def _of(self, driver: Driver, place: Place | None, what: str, source: str) -> Finding | None:
+        if place is None:
             return None
-        driver, key = self._drivers[reason], (reason, source is None, place)
-        if source is not None and driver.tells_sources:
-            return await self._ask(driver, place, source)
-        if key not in self._known:
-            self._known[key] = await self._ask(driver, place, source)
-        return self._known[key]
+        of_source = source if what == _ALL and driver.tells_sources else ""
+        key = (driver.reason, what, of_source, place)
+        if (found := self._seen.get(key)) is None:
+            if driver.asks:
+                ask = Ask(place.node, driver.reason, place.service, self.service)
+                found = self._all.silence(place) or self._known(ask, place, About(what, of_source), source)
+            else:
+                found = await _told(driver, place, what, source)
+            self._seen[key] = found
+        return found
 
-    async def _ask(self, driver: Driver, place: Place, source: str | None) -> Finding:
-        now = asyncio.get_running_loop().time()
-        if self._silent.get(place.node, now) > now:
-            return Finding("Unknown", AWAY, f"{place.title}: no answer")
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return await (driver.offered(place) if source is None else driver.connected(place, source))
-        except Forbidden as error:
-            return Finding("False" if source is None else "Unknown", "Forbidden", str(error))
-        except (TimeoutError, KubeError) as error:
-            self._silent[place.node] = now + SILENT_SECONDS
-            return Finding("Unknown", AWAY, f"{place.title}: {str(error) or 'no answer'}")
+    def _known(self, ask: Ask, place: Place, about: About, source: str) -> Finding:
+        answers = self._all.want(ask, place, about, source)
+        if about in answers.known:
+            return answers.known[about]
+        self.expected = self.expected or answers.since[about] + FIRST_SECONDS > _now()
+        return Finding("Unknown", AWAY, f"{place.title}: no answer yet")
 
 
-class DriverFindings:
-    """Findings of all Services."""
+class DriverFindings(Controller[Ask]):
+    """Findings of all Services. Keys are asked in the lane of their cluster: others wait for none that is silent."""
 
-    def __init__(self, drivers: Mapping[str, Driver]) -> None:
-        self._drivers = drivers
-        self._silent: dict[str, float] = {}
-        """Until when clusters are not asked, by their virtual nodes."""
-        self._services: dict[Key, ServiceFindings] = {}
+    name = "linkfindings"
+    workers = 64
+    lane_width = 4
+
+    def __init__(self, drivers: Mapping[str, Driver], changed: Callable[[Key, float], None]) -> None:
+        """:param changed: called with a Service whose findings are others now, and in how many seconds to look"""
+        super().__init__()
+        self.drivers = drivers
+        self.joining = {reason for reason, driver in drivers.items() if isinstance(driver, Joining)}
+        """Drivers whose networks clusters have to join, by their reasons."""
+        self._changed = changed
+        self._silent: dict[str, tuple[float, str]] = {}
+        """Until when clusters are not asked and why, by their virtual nodes."""
+        self._services: dict[Key, dict[Ask, _Answers]] = {}
+
+    def lane(self, key: Ask) -> str:
+        """A cluster that gives no answer holds up no other."""
+        return key.node
 
     def of(self, service: Key) -> ServiceFindings:
-        """Findings of one Service, new ones where those known have expired."""
-        now = asyncio.get_running_loop().time()
-        if (known := self._services.get(service)) is None or known.until <= now:
-            known = self._services[service] = ServiceFindings(self._drivers, self._silent, now + FRESH_SECONDS)
-        return known
+        """Findings of one Service."""
+        return ServiceFindings(self, service)
 
-    def valid_for(self, service: Key) -> float:
-        """For how many seconds the findings of a Service still count."""
-        known = self._services.get(service)
-        return max(0.0, known.until - asyncio.get_running_loop().time()) if known is not None else 0.0
+    def want(self, ask: Ask, place: Place, about: About, source: str) -> _Answers:
+        """What is known, which is asked again once it does not count any more."""
+        now, known = _now(), self._services.setdefault(ask.original, {})
+        answers = known.get(ask)
+        if answers is None or answers.place != place:
+            answers = known[ask] = _Answers(place)
+        answers.since.setdefault(about, now)
+        answers.wanted[about] = source
+        self.queue.add_after(ask, answers.until - now if about in answers.known else 0.0)
+        return answers
+
+    async def reconcile(self, key: Ask) -> float | None:
+        """Ask one driver about one Service in one cluster, of all that is wanted there."""
+        answers = self._answers(key)
+        if answers is None:
+            return None
+        wanted, answers.wanted = answers.wanted, {}
+        is_first, changed = not answers.known, False
+        for about, source in wanted.items():
+            found = await self._ask(self.drivers[key.reason], answers.place, about, source)
+            changed = changed or answers.known.get(about) != found
+            answers.known[about] = found
+        answers.until = _now() + FRESH_SECONDS
+        if changed and self._answers(key) is answers:
+            self._changed(key.original, _TOGETHER_SECONDS if is_first else 0.0)
+        return None
+
+    async def _ask(self, driver: Driver, place: Place, about: About, source: str) -> Finding:
+        if silence := self.silence(place):
+            return silence
+        now = _now()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await _told(driver, place, about.what, source)
+        except Forbidden as error:
+            return Finding("False" if about.what == _OFFERED else "Unknown", "Forbidden", str(error))
+        except (TimeoutError, KubeError) as error:
+            if isinstance(error, KubeError) and not is_silence(error):
+                return Finding("Unknown", "Pending", f"{place.title}: {error}")
+            self._silent[place.node] = (now + SILENT_SECONDS, str(error) or "no answer")
+            return Finding("Unknown", AWAY, f"{place.title}: {self._silent[place.node][1]}")
+
+    def silence(self, place: Place) -> Finding | None:
+        """What is said of a cluster that is not asked for a while; None where it can be asked."""
+        until, why = self._silent.get(place.node, (0.0, ""))
+        return Finding("Unknown", AWAY, f"{place.title}: {why}") if until > _now() else None
+
+    def _answers(self, key: Ask) -> _Answers | None:
+        return self._services.get(key.original, {}).get(key)
 
     def forget_service(self, service: Key) -> None:
         """A Service has no links any more."""
@@ -87,4 +198,25 @@ class DriverFindings:
 
     def forget_node(self, node: str) -> None:
         """A target is no more."""
+        for service in self._services:
+            self.away(service, node)
+
+    def away(self, service: Key, node: str) -> None:
+        """What was found of a Service in a cluster counts no more, nor that it was silent."""
         self._silent.pop(node, None)
+        known = self._services.get(service, {})
+        for ask in [each for each in known if each.node == node]:
+            del known[ask]
+
+
+async def _told(driver: Driver, place: Place, what: str, source: str) -> Finding:
+    """Raises KubeError."""
+    if what == _OFFERED:
+        return await driver.offered(place)
+    if what == _JOINED and isinstance(driver, Joining):
+        return await driver.joined(place) or Finding("True", "Connected")
+    return await driver.connected(place, source)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,6 +1,7 @@
 """What is known of a shared Service between each pair of clusters, from the stores alone and from its drivers."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from agent.api.conditions import find_condition
 from agent.api.names.links import external
@@ -9,8 +10,8 @@ from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS
 from agent.clusters.target import State
 from agent.controllers.links.elsewhere import LinkedServicesRoom
-from agent.controllers.links.findings import DriverFindings
-from agent.controllers.links.topology import Callers, Cluster, Offer, ServiceTopology
+from agent.controllers.links.findings import DriverFindings, ServiceFindings
+from agent.controllers.links.topology import Callers, Cluster, NotYet, Offer, ServiceTopology
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
 from agent.drivers.handover import Route, has_mirrors
@@ -28,23 +29,42 @@ _COPIED = "multicluster/Shared"
 Raw = dict[str, Any]
 
 
+class _Look(NamedTuple):
+    """What all pairs of one Service have in common."""
+
+    findings: ServiceFindings
+    link: Raw
+    offers: dict[str, Offer]
+    places: dict[str, Place | None]
+    """The Service in the clusters that offer endpoints and are reached."""
+
+
 class Gather:
     """Reads for one Service after the other."""
 
-    def __init__(self, deps: Deps, sharing: Sharing, topology: ServiceTopology, elsewhere: LinkedServicesRoom) -> None:
+    def __init__(
+        self,
+        deps: Deps,
+        sharing: Sharing,
+        topology: ServiceTopology,
+        elsewhere: LinkedServicesRoom,
+        changed: Callable[[Key, float], None],
+    ) -> None:
         self._deps = deps
         self._sharing = sharing
         self._topology = topology
         self._elsewhere = elsewhere
-        self.findings = DriverFindings({driver.reason: driver for driver in all_drivers(sharing)})
+        self.findings = DriverFindings({driver.reason: driver for driver in all_drivers(sharing)}, changed)
         self._links: dict[tuple[str, str], tuple[object, Link]] = {}
 
     async def pairs(
         self, service: Key, link: Raw, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]
     ) -> list[Pair]:
         """One for all callers and each cluster that offers them endpoints. Raises NotYet, KubeError."""
-        found, findings = [], self.findings.of(service)
+        found, findings = list[Pair](), self.findings.of(service)
         offering = [cluster for cluster in clusters if offers[cluster.node].any]
+        reached = {cluster.node for cluster in offering if self._is_reached(cluster.node)}
+        look = _Look(findings, link, offers, {node: self._sharing.place(node, service) for node in reached})
         for callers in self._topology.callers(service, rule, clusters):
             consumer = callers.cluster
             names_of = self._sharing.called(consumer.node)
@@ -59,22 +79,32 @@ class Gather:
             # With 100 clusters that all offer some, nothing else would get on for a second.
             await take_turn()
             away = self._away(callers, service)
+            if away is not None and away.reason == AWAY:
+                findings.away(consumer.node)
             place = self._sharing.place(consumer.node, callers.service)
-            for source in sources:
-                offer = offers[source.node]
-                reason = self._reason(callers, source, service)
-                said = await findings.connected(reason, place, source.node)
-                programmed = away or self._programmed(consumer, source, place, reason, offer)
-                if programmed.status == "True":
-                    programmed = await findings.offered(reason, self._sharing.place(source.node, service)) or programmed
-                connected = self._connected(callers, service, source, reason, said)
-                if external(reason):
-                    does, reaches = said_by(external(reason), link)
-                    programmed, connected = away or does, connected if connected.reason == AWAY else reaches
-                driver = _NAMES.get(reason, external(reason) and reason) if reason != _OFF else ""
-                two = (consumer.name, source.name)
-                found.append(Pair(*two, driver, programmed, connected, offer.ready, callers.elsewhere))
+            found += [await self._pair(look, callers, source, place, away) for source in sources]
+        if findings.expected:
+            raise NotYet
         return found
+
+    async def _pair(
+        self, look: _Look, callers: Callers, source: Cluster, place: Place | None, away: Finding | None
+    ) -> Pair:
+        findings, theirs, offer = look.findings, look.places.get(source.node), look.offers[source.node]
+        reason = self._reason(callers, source, findings.service)
+        said = await findings.connected(reason, place if away is None else None, source.node, theirs)
+        programmed = away or self._programmed(callers.cluster, source, place, reason, offer)
+        if programmed.status == "True":
+            programmed = await findings.offered(reason, theirs) or programmed
+        if away is not None and away.reason == AWAY and reason != BY_ADDRESSES:
+            said = Finding("Unknown", AWAY, away.message)
+        connected = self._connected(callers, findings.service, source, reason, said)
+        if external(reason):
+            does, reaches = said_by(external(reason), look.link)
+            programmed, connected = away or does, connected if connected.reason == AWAY else reaches
+        driver = _NAMES.get(reason, external(reason) and reason) if reason != _OFF else ""
+        two = (callers.cluster.name, source.name)
+        return Pair(*two, driver, programmed, connected, offer.ready, callers.elsewhere)
 
     def _reason(self, callers: Callers, source: Cluster, service: Key) -> str:
         if source is callers.cluster:
@@ -96,6 +126,10 @@ class Gather:
         if self._sharing.place(cluster.node, service) is None:
             return self._not_copied(service)
         return None
+
+    def _is_reached(self, node: str) -> bool:
+        target = self._deps.targets.by_node(node) if node else None
+        return node == HERE or (target is not None and target.ready)
 
     def _not_copied(self, service: Key) -> Finding:
         original = self._sharing.services.store.get(service)
@@ -122,8 +156,8 @@ class Gather:
 
     def _connected(self, callers: Callers, service: Key, source: Cluster, reason: str, said: Finding | None) -> Finding:
         consumer = callers.cluster
-        target = self._deps.targets.by_node(source.node) if source.node else None
-        if source.node and (target is None or not target.ready):
+        if not self._is_reached(source.node):
+            target = self._deps.targets.by_node(source.node)
             why = target.record.message if target is not None else "it is not connected"
             return Finding("Unknown", AWAY, f"Target {source.name}: {why}")
         if not reason:

@@ -144,6 +144,15 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if and (include "flotilla.ac3Networks" . | fromYaml).enabled (not (include "flotilla.othersNetworks" .)) -}}
+{{- with lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "multiclusternetworks.ac3.redhat.com" -}}
+{{- $notes := default (dict) .metadata.annotations -}}
+{{- $owner := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") (get $notes "meta.helm.sh/release-name") -}}
+{{- if and (ne $owner "/") (ne $owner $mine) -}}
+{{- fail (printf "agent.ac3Networks: CustomResourceDefinition %s is there and of release %s (namespace/name): let this release have it (kubectl annotate --overwrite crd %s meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s)" .metadata.name $owner .metadata.name $.Release.Name $.Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if $placement.crds -}}
 {{- range (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "").items -}}
 {{- if hasKey $theirs .metadata.name -}}

@@ -126,6 +126,24 @@ distribution: {{ default "elect" $given.distribution | quote }}
 works: {{ and (default false $given.enabled) (default false $given.works) }}
 {{- end -}}
 
+{{- /* Name of AC3's CRD where it is somebody else's, whom it is left to: neither made by this chart nor given to this release.
+       What is in the release already stays there, whoever has changed its labels: Helm deletes what goes from it. */ -}}
+{{- define "flotilla.othersNetworks" -}}
+{{- $name := "multiclusternetworks.ac3.redhat.com" -}}
+{{- with lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name -}}
+{{- $notes := default (dict) .metadata.annotations -}}
+{{- $owner := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") (get $notes "meta.helm.sh/release-name") -}}
+{{- $made := eq (get (default (dict) .metadata.labels) "app.kubernetes.io/part-of") "flotilla" -}}
+{{- $given := eq $owner (printf "%s/%s" $.Release.Namespace $.Release.Name) -}}
+{{- $had := false -}}
+{{- with lookup "apps/v1" "Deployment" $.Release.Namespace (printf "%s-agent" (include "flotilla.fullname" $)) -}}
+{{- $left := hasKey (default (dict) .metadata.annotations) "multicluster/crds-of-others" -}}
+{{- $had = and (contains "--ac3-networks" (toJson .spec)) (not $left) -}}
+{{- end -}}
+{{- if not (or $made $given $had) }}{{ $name }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* Links of AC3's networks; values of an earlier chart have none of it. */ -}}
 {{- define "flotilla.ac3Networks" -}}
 {{- $given := default (dict) (include "flotilla.agent" . | fromYaml).ac3Networks -}}
