@@ -32,7 +32,7 @@ from agent.kube.store import Key, Object
 from agent.model import gatewaytold
 from agent.model.diff import same
 from agent.model.linkstatus import status
-from agent.model.servicelinks import READY, Pair, accepted, is_untouched, made_for
+from agent.model.servicelinks import READY, UNVERIFIED, Pair, accepted, is_untouched, made_for
 from agent.model.servicerule import rule, wish
 from agent.model.sharedcopies import linked_service
 from agent.runtime.controller import Controller
@@ -165,7 +165,7 @@ class ServiceLinksRoom(Controller[Key]):
                 wrote = True
             asked += [pair for pair in pairs if pair.driver not in ("", names.ENDPOINT_SLICES_DRIVER)]
         interval = self._deps.settings.discovery_interval
-        if any(pair.ready != "True" for pair in asked):
+        if any(pair.finding.status != "True" and pair.finding.reason != UNVERIFIED for pair in asked):
             interval = min(interval, ASK_SECONDS)
         return wrote, interval if asked else None
 
