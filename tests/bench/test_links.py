@@ -115,7 +115,9 @@ async def test_too_few_are_refused() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.seldom
-async def test_it_runs() -> None:
-    lines, figures = await links.links((24, 4), default())
+@pytest.mark.parametrize("driver", links.DRIVERS)
+async def test_it_runs(driver: str) -> None:
+    lines, figures = await links.links((24, 4), default(), driver)
+    assert figures["driver"] == driver
     assert len(figures["programmed_seconds"]) == 24
     assert "budget" in "\n".join(lines)
