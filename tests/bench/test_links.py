@@ -62,7 +62,7 @@ def test_questions_and_heartbeats_are_no_writes() -> None:
 def test_what_a_resync_writes_is_told_by_resource() -> None:
     worse = replace(FOUND, work={**FOUND.work, "restarted": work(servicelinks=26.0)})
     text = "\n".join(link_lines(worse, 5.0))
-    assert "started again: source-agent PATCH servicelinks" in text
+    assert "started again, and a target's: source-agent PATCH servicelinks" in text
     assert "writes of a resync" not in "\n".join(link_lines(FOUND, 5.0))
 
 
