@@ -21,6 +21,7 @@ from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.model import envoy, gatewaylink
 from agent.model.envoycounters import PEER
+from agent.model.envoyparts import Place, peer_cluster
 from agent.model.gatewaylink import Shared
 from agent.model.gatewaypeer import Peer
 from agent.model.gatewaytold import Told
@@ -36,8 +37,6 @@ from hack.benchmarks.manifests import namespace
 
 TRIES = 5
 LIMIT_SECONDS = 12.0
-CHECK_SECONDS = 5.0
-"""Between two checks of health of a peer that answers."""
 _CLUSTER, _SPACE, _SERVICE, _PEER = "cd", "shop", "web", "peer"
 _SOURCE = "another-source"
 _PORTS = (("http", 80),)
@@ -79,7 +78,7 @@ async def failover(tries: int, progress: Progress) -> tuple[list[str], dict[str,
             bench = _Bench(client, admin, peer)
             for name, informer in {"peers": bench.peers, "slices": bench.slices}.items():
                 supervisor.spawn(name, informer.run)
-            found = [await bench.run(number / tries * CHECK_SECONDS) for number in range(tries)]
+            found = [await bench.run(number / tries * pause()) for number in range(tries)]
         work = phase(before, await lab.sample())
     budgets = failover_budgets(found)
     figures = {
@@ -89,6 +88,12 @@ async def failover(tries: int, progress: Progress) -> tuple[list[str], dict[str,
         "budgets": report.budget_figures(budgets),
     }
     return [*failover_lines(found), *report.disturbance([work]), *report.budget_lines(budgets)], figures
+
+
+def pause() -> float:
+    """Seconds between two checks of health of a peer that answers."""
+    (check,) = peer_cluster("", Peer("", "", "", "", ()), Place("", 1), "", {})["health_checks"]
+    return float(check["interval"].removesuffix("s"))
 
 
 def failover_budgets(found: list[Failover]) -> list[Budget]:

@@ -16,6 +16,10 @@ def test_the_longest_counts() -> None:
     assert not broken.kept
 
 
+def test_a_peer_is_stopped_at_moments_between_two_checks_of_health() -> None:
+    assert 1 <= failover.pause() < failover.LIMIT_SECONDS
+
+
 def test_where_the_time_goes_is_told() -> None:
     assert "2.5 s after a check has begun" in failover_lines(FOUND)[3]
     assert "after 6.6 s" in failover_lines(FOUND)[3]
