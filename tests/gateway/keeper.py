@@ -2,8 +2,9 @@
 
 `python keeper.py serve PORT NAME` answers with its name until its input ends. `python keeper.py ask HOST PORT CLIENTS`
 asks over so many connections, over every other one what takes a second to answer, until its input ends; a connection
-that ends is made anew. It prints as JSON how many questions there were, who has answered how often, how many
-connections have ended, how many questions were under way when they did, and how often none could be made.
+that ends is made anew. It says so when all have been answered once. In the end it prints as JSON how many questions
+there were, who has answered how often, how many connections have ended, how many questions were under way when they
+did, and how often none could be made.
 """
 
 import asyncio
@@ -42,6 +43,7 @@ class Clients:
         self._at = (host, port)
         self._over = False
         self._answers = Counter[str]()
+        self._first = asyncio.Semaphore(0)
         self._counts = Counter[str]()
 
     async def run(self, clients: int) -> dict[str, Any]:
@@ -49,10 +51,17 @@ class Clients:
         async with asyncio.TaskGroup() as group:
             for number in range(clients):
                 group.create_task(self._keep(_LONG_SECONDS * (number % 2), number * _PAUSE_SECONDS))
+            ready = group.create_task(self._ready(clients))
             await _end()
             self._over = True
+            ready.cancel()
         counts = {name: self._counts[name] for name in ("asked", "ended", "under way", "not connected")}
         return {"answers": self._answers, **counts}
+
+    async def _ready(self, clients: int) -> None:
+        for _ in range(clients):
+            await self._first.acquire()
+        print("ready", flush=True)
 
     async def _keep(self, takes: float, after: float) -> None:
         # Not all of them pause at the same moments.
@@ -71,6 +80,7 @@ class Clients:
 
     async def _ask_over(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, takes: float) -> bool:
         """Returns whether the connection is still there in the end."""
+        first = True
         while not self._over:
             if reader.at_eof() or reader.exception() is not None:
                 return False
@@ -85,6 +95,9 @@ class Clients:
                 self._counts["under way"] += 1
                 return False
             self._answers[name.decode()] += 1
+            if first:
+                self._first.release()
+            first = False
             await asyncio.sleep(_PAUSE_SECONDS)
         return True
 

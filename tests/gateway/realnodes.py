@@ -99,7 +99,9 @@ def serving(name: str, replicas: int, says: str = "$(hostname)", *, elect: bool 
     """A Deployment whose pods answer with their name or something else."""
     script = f"mkdir /www; echo {says} > /www/index.html; exec httpd -f -p 8080 -h /www"
     made = pod(name, ["sh", "-c", script])
-    made["spec"]["containers"][0]["readinessProbe"] = {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1}
+    # On a busy machine an answer may take a while: that is no reason to leave a pod out.
+    probe = {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1, "timeoutSeconds": 10}
+    made["spec"]["containers"][0]["readinessProbe"] = probe
     metadata = {"labels": {"app": name}, "annotations": {ELECT: ""} if elect else {}}
     template = {"metadata": metadata, "spec": made["spec"]}
     wanted = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
@@ -314,14 +316,16 @@ async def _frontend_and(
 async def keeping(
     fleet: Fleet, namespace: str, service: str, cluster: str = "cd", clients: int = 16
 ) -> AsyncIterator[Raw]:
-    """The frontend of a cluster asks over connections that it keeps until the end of the block; then it is told what
-    has become of them.
+    """The frontend of a cluster asks over connections that it has by now and keeps until the end of the block; then it
+    is told what has become of them.
     """
     pid, *at = await _frontend_and(fleet, namespace, service, cluster)
     words = ("ask", *at, str(clients))
     client = await in_network_of(int(pid), keeper, *words, stdin=asyncio.subprocess.PIPE)
     told: Raw = {}
     try:
+        assert client.stdout is not None
+        assert await client.stdout.readline() == b"ready\n"
         yield told
     finally:
         output, _ = await client.communicate(b"\n")

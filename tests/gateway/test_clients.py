@@ -46,7 +46,7 @@ async def told(client: Process) -> Any:
 async def test_what_is_lost_of_connections_that_are_kept_is_told() -> None:
     async with answering(keeper, "one") as (server, port):
         client = await started(keeper, "ask", HOST, port, "4")
-        await asyncio.sleep(1.5)
+        await until(lambda: _read(client, b"ready\n"), what="all have been answered")
         server.kill()
         await server.wait()
         again = await started(keeper, "serve", port, "another")
@@ -56,17 +56,18 @@ async def test_what_is_lost_of_connections_that_are_kept_is_told() -> None:
         found = await told(client)
         await again.communicate(b"")
     assert set(found["answers"]) == {"one", "another"}
-    assert found["ended"] == 4
+    # One that is made anew at once may still reach the server that ends.
+    assert found["ended"] >= 4
     assert found["not connected"] > 0
     # Two of the four ask what takes a second, and pause for a fifth of one, not both at once.
-    assert 1 <= found["under way"] <= 4
+    assert 1 <= found["under way"] <= found["ended"]
     assert found["asked"] == sum(found["answers"].values()) + found["under way"]
 
 
 async def test_connections_that_stay_are_not_ended() -> None:
     async with answering(keeper, "one") as (_, port):
         client = await started(keeper, "ask", HOST, port, "2")
-        await asyncio.sleep(1)
+        await until(lambda: _read(client, b"ready\n"), what="all have been answered")
         found = await told(client)
     assert (found["ended"], found["under way"], found["not connected"]) == (0, 0, 0)
     assert found["answers"] == {"one": found["asked"]}
