@@ -4,7 +4,7 @@
 asks over so many connections, over every other one what takes a second to answer, until its input ends; a connection
 that ends is made anew. It says so when all have been answered once. In the end it prints as JSON how many questions
 there were, who has answered how often, how many connections have ended, how many questions were under way when they
-did, and how often none could be made.
+did, and how often none could be made since then.
 """
 
 import asyncio
@@ -61,6 +61,8 @@ class Clients:
     async def _ready(self, clients: int) -> None:
         for _ in range(clients):
             await self._first.acquire()
+        # kube-proxy may have learned of the Service only now.
+        del self._counts["not connected"]
         print("ready", flush=True)
 
     async def _keep(self, takes: float, after: float) -> None:
