@@ -39,6 +39,7 @@ class _Known:
         """Targets by virtual node."""
         self.serving: dict[str, list[str]] = {}
         self.called: dict[str, tuple[str, ...]] = {}
+        self.peers: dict[str, str] = {}
         self.said: dict[str, Mapping[str, Any]] = {}
         self.reasons: dict[str, str] = {}
         self.gateways: dict[str, bool] = {}
@@ -113,9 +114,12 @@ class Clusters:
 
     def gateway_peer(self, node: str) -> str:
         """Name of the GatewayPeers that stand for a cluster in others."""
-        obj = self.target_object(node)
-        called, origin = (obj.name, names.origin(*obj.key)) if obj is not None else (self.called(HERE)[-1], LOCAL)
-        return names.gateway_peer(called, self.deps.cluster_uid, origin)
+        known = self._now().peers
+        if node not in known:
+            obj = self.target_object(node)
+            called, origin = (obj.name, names.origin(*obj.key)) if obj is not None else (self.called(HERE)[-1], LOCAL)
+            known[node] = names.gateway_peer(called, self.deps.cluster_uid, origin)
+        return known[node]
 
     def origin(self, node: str) -> str:
         """How EndpointSlices of ours call the cluster that their endpoints are from."""

@@ -18,10 +18,11 @@ from hack.benchmarks.applied import WORKLOADS, applied
 from hack.benchmarks.arguments import cores, count
 from hack.benchmarks.burst import Burst, burst
 from hack.benchmarks.errors import BenchError
+from hack.benchmarks.failover import TRIES, failover
 from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.gateway import STREAM_MIB, gateway
 from hack.benchmarks.idle import TARGETS, idle
-from hack.benchmarks.links import LINKS, TARGETS_ALL, links
+from hack.benchmarks.links import ADDRESSES, DRIVERS, LINKS, TARGETS_ALL, links
 from hack.benchmarks.logs import LOG_MIB, logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.move import MOVED, move
@@ -78,7 +79,9 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
         case "logs":
             work = logs(options.mib, progress)
         case "links":
-            work = links((options.links, options.targets), progress)
+            work = links((options.links, options.targets), progress, options.driver)
+        case "failover":
+            work = failover(options.tries, progress)
         case "gateway":
             work = gateway(options.mib, progress)
         case "nodes":
@@ -151,7 +154,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     linked.add_argument(
         "--targets", type=count, default=TARGETS_ALL, metavar="N", help=f"over how many Targets (default {TARGETS_ALL})"
     )
-    for parser_ in (bursts, mixes, idles, many, places, shared, follows, moves, streams, decided, gates, apps, linked):
+    linked.add_argument(
+        "--driver", choices=DRIVERS, default=ADDRESSES, help=f"between all clusters (default {ADDRESSES})"
+    )
+    failing = benchmarks.add_parser("failover", help="all gateways of a peer stand still, until nobody is sent there")
+    failing.add_argument("--tries", type=count, default=TRIES, metavar="N", help=f"how often (default {TRIES})")
+    some = (bursts, mixes, idles, many, places, shared, follows, moves, streams, decided, gates, apps, linked, failing)
+    for parser_ in some:
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

@@ -28,6 +28,9 @@ STREAM_MIB = 1024
 ROUNDS = 3
 CONNECTIONS = 200
 SERVICES = 2000
+PORTS = 4
+"""Local ports that stand for a Service which has so many ready pods for each gateway pod; 8 at most."""
+ALL, WEIGHED = f"{SERVICES} Services", f"{SERVICES} Services, {PORTS} local ports each"
 _SPACE, _NAME = "bench", "echo"
 _MIB = 1 << 20
 _CHUNK = 32 * 1024
@@ -47,6 +50,8 @@ class Measured:
     connects: tuple[Spread, Spread]
     rss: dict[str, int]
     """Most memory of the two Envoys in KiB, by how many Services they know."""
+    beside: dict[str, int]
+    """The same of the processes beside them."""
     stream_cpu: float
     """CPU seconds of both Envoys for a GiB."""
     phase: Phase
@@ -77,6 +82,7 @@ async def gateway(mib: int, progress: Progress) -> tuple[list[str], dict[str, An
         "envoys_cpu_seconds_per_gib": found.stream_cpu,
         "strangers_cpu_seconds": found.phase.strangers,
         "envoy_rss_kib": found.rss,
+        "beside_envoy_rss_kib": found.beside,
         "change_seconds": found.change,
         "datagram_direct_p50": udp.answers[0].p50,
         "datagram_gateway_p50": udp.answers[1].p50,
@@ -91,7 +97,7 @@ async def gateway(mib: int, progress: Progress) -> tuple[list[str], dict[str, An
 def gateway_budgets(found: Measured) -> list[Budget]:
     """What the gateway may cost."""
     direct, through = (min(times) for times in found.streams)
-    most = max(found.rss.values()) / 1024
+    most = found.rss[ALL] / 1024
     return [
         Budget("one stream, gateways / direct", direct / through, "least", 0.2, ""),
         Budget("connect and one byte through gateways, p50", found.connects[1].p50 * 1000, "most", 5.0, "ms"),
@@ -109,8 +115,8 @@ def gateway_lines(found: Measured) -> list[str]:
         [f"connect and one byte, p99 of {CONNECTIONS}", *(f"{each.p99 * 1000:.2f} ms" for each in found.connects)],
     ]
     more = [
-        ["Envoy's memory", "the larger of two"],
-        *([name, f"{kib / 1024:.0f} MiB"] for name, kib in found.rss.items()),
+        ["memory, the larger of two", "Envoy", "beside it"],
+        *([name, *(f"{each[name] / 1024:.0f} MiB" for each in (found.rss, found.beside))] for name in found.rss),
     ]
     cpu = f"CPU of both Envoys for a GiB: {found.stream_cpu:.2f} s"
     last = f"{SERVICES} Services told at once: the last one answers after {found.change:.1f} s"
@@ -134,21 +140,27 @@ async def _measure(a: GatewayPod, b: GatewayPod, server: Address, mib: int, prog
         for found, address in zip(times, (server, local), strict=True):
             found.append(await asyncio.to_thread(_connect, address))
     phase = _phase(before, _sample(a, b))
-    rss = {"1 Service": _rss(a, b)}
+    rss, beside = {"1 Service": _rss("envoy", a, b)}, {"1 Service": _rss("control", a, b)}
     task = progress.task(f"{SERVICES} Services")
     began = time.monotonic()
     _link(a, b, endpoint, SERVICES)
     await _answers((a.address, FIRST_PORT + SERVICES - 1), a)
     change = time.monotonic() - began
+    rss[ALL], beside[ALL] = _rss("envoy", a, b), _rss("control", a, b)
+    _link(a, b, endpoint, SERVICES, PORTS)
+    await _answers((a.address, FIRST_PORT + SERVICES * PORTS - 1), a)
     task.finish()
-    rss[f"{SERVICES} Services"] = _rss(a, b)
-    return Measured(mib, streams, (Spread.of(times[0]), Spread.of(times[1])), rss, stream_cpu, phase, change)
+    rss[WEIGHED], beside[WEIGHED] = _rss("envoy", a, b), _rss("control", a, b)
+    return Measured(mib, streams, (Spread.of(times[0]), Spread.of(times[1])), rss, beside, stream_cpu, phase, change)
 
 
-def _link(a: GatewayPod, b: GatewayPod, endpoint: str, services: int) -> None:
-    """Each gateway calls the Services of the other."""
+def _link(a: GatewayPod, b: GatewayPod, endpoint: str, services: int, ports: int = 1) -> None:
+    """Each gateway calls the Services of the other, at so many local ports for each."""
     names = [f"{_NAME}-{number}" for number in range(services)]
-    called = tuple(Called(name, 80, (FIRST_PORT + number,)) for number, name in enumerate(names))
+    # A port that has once stood for a Service stands for no other one.
+    first, more = FIRST_PORT, FIRST_PORT + services
+    locals_ = [(first + n, *range(more + n * (ports - 1), more + (n + 1) * (ports - 1))) for n in range(services)]
+    called = tuple(Called(name, 80, each) for name, each in zip(names, locals_, strict=True))
     offered = tuple(Offered(name, 80) for name in names)
     own = [Service(_SPACE, name, 80, (endpoint,)) for name in names]
     a.tell([Peer("b", _SPACE, b.uid, b.ca, (b.at,), called, offered)], own)
@@ -176,8 +188,8 @@ def _phase(before: _Sample, after: _Sample) -> Phase:
     return Phase(after.moment - before.moment, cpu, strangers, {})
 
 
-def _rss(*gateways: GatewayPod) -> int:
-    return max(procfs.usage(each.pid()).rss for each in gateways)
+def _rss(process: str, *gateways: GatewayPod) -> int:
+    return max(procfs.usage(each.pid(process)).rss for each in gateways)
 
 
 async def _answers(address: Address, gateway: GatewayPod) -> None:

@@ -21,7 +21,7 @@ _TITLES = {
     "created": "Services are created",
     "last": "the last batch of them",
     "touched": "every Target touched",
-    "restarted": "started again",
+    "restarted": "started again, and a target's",
     "dark": "a Target in a black hole",
 }
 

@@ -1,7 +1,8 @@
 """The links benchmark: 1,000 shared Services over 100 Targets, and more of them while a black hole swallows one Target.
 
 Targets are namespaces of two clusters: each namespace of the source has one Target for either, and its share of the
-Services. These have endpoints in one of the two or in both, and callers everywhere.
+Services. These have endpoints in one of the two or in both, and callers everywhere. With the driver `gateway` all that
+agents do for gateways is measured: what stands for these says that all peers are well.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Any
 from agent.api.conditions import find_condition
 from agent.api.kinds import PODS, SERVICES, TARGETS
 from agent.api.names import ENABLED_VALUE, GLOBAL, LABEL_ENABLED, SHORT_PREFIX
+from agent.api.roles import OPTIONAL_FEATURES
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists
 from agent.kube.store import Key
@@ -22,6 +24,7 @@ from agent.sandbox.faults import LossyProxy
 from agent.sandbox.progress import Progress
 from hack.benchmarks import counters, report, stats
 from hack.benchmarks.errors import BenchError
+from hack.benchmarks.gatewaystandin import StandIn
 from hack.benchmarks.joining import authority_of, join
 from hack.benchmarks.lab import Lab, Phase, open_lab, phase, until
 from hack.benchmarks.linkreport import Found, Work, link_budgets, link_lines, phases
@@ -38,7 +41,11 @@ BATCH = 5
 ANY = "any"
 _PAIRS = {ANY: 4, NEAR: 2, DARK: 2}
 """Of how many pairs of clusters the link of a Service tells: those with endpoints, and all that call them."""
-_FLAGS = ("--service-links",)
+DRIVERS = ADDRESSES, GATEWAY = "endpointslices", "gateway"
+_FLAGS = {
+    ADDRESSES: ("--service-links",),
+    GATEWAY: ("--service-links", "--gateway", "--gateway-address=192.0.2.9:15443"),
+}
 _NODES, _ROOM = 3, 110
 _AT_ONCE = 8
 _PATIENCE_SECONDS = 900.0
@@ -48,22 +55,24 @@ _AGENT = f"{SOURCE}/agent"
 Raw = dict[str, Any]
 
 
-async def links(size: tuple[int, int], progress: Progress) -> tuple[list[str], dict[str, Any]]:
+async def links(size: tuple[int, int], progress: Progress, driver: str = ADDRESSES) -> tuple[list[str], dict[str, Any]]:
     """The report as lines and as figures. Raises BenchError, SandboxError or KubeError.
 
     :param size: how many links, over how many Targets
+    :param driver: between all clusters
     """
     if size[0] < FEWEST:
         raise BenchError(f"--links {size[0]}: at least {FEWEST}, for some are created apart from the others")
-    async with open_lab(CLUSTERS, _NODES, _ROOM, progress, agent_flags=_FLAGS) as lab:
+    async with open_lab(CLUSTERS, _NODES, _ROOM, progress, agent_flags=_FLAGS[driver]) as lab:
         server, authority = authority_of(lab, DARK)
         subnet = lab.sandbox.plan.subnet
         address = f"{subnet.rpartition('.')[0]}.1" if subnet else "127.0.0.1"
         async with LossyProxy(server, authority, address, lambda method, path, body: False) as hole:
-            found = await _Bench(lab, hole, *size).run()
+            found = await _Bench(lab, hole, *size, driver).run()
     budgets = link_budgets(found)
     figures = {
         "benchmark": "links",
+        "driver": driver,
         "links": found.links,
         "targets": found.targets,
         "programmed_seconds": found.programmed,
@@ -106,8 +115,9 @@ def _where(service: Key) -> str:
 
 
 class _Bench:
-    def __init__(self, lab: Lab, hole: LossyProxy, links: int, targets: int) -> None:
+    def __init__(self, lab: Lab, hole: LossyProxy, links: int, targets: int, driver: str) -> None:
         self._lab = lab
+        self._driver = driver
         self._hole = hole
         self._links = links
         self._spaces = [f"team-{number}" for number in range(max(2, targets // 2))]
@@ -121,6 +131,9 @@ class _Bench:
         first = self._links - own - others
         many = services(self._spaces, 0, first)
         async with Supervisor("bench") as supervisor:
+            for each in await self._stand_ins():
+                supervisor.spawn("watch of what stands for gateways", each.peers.run)
+                supervisor.spawn("what stands for gateways", each.run)
             supervisor.spawn("watch", self._times.informer.run)
             await self._times.informer.synced.wait()
             created = await self._during(functools.partial(self._arrive, many))
@@ -144,13 +157,22 @@ class _Bench:
             {"created": created, "last": last, "touched": touched, "restarted": restarted, "dark": dark},
         )
 
+    async def _stand_ins(self) -> list[StandIn]:
+        if self._driver != GATEWAY:
+            return []
+        found = [StandIn(client) for client in self._lab.clients.values()]
+        await asyncio.gather(*(each.create() for each in found))
+        return found
+
     async def _prepare(self) -> None:
+        allow, driver = (OPTIONAL_FEATURES, GATEWAY) if self._driver == GATEWAY else ((), "")
         lab, slots = self._lab, asyncio.Semaphore(_AT_ONCE)
 
         async def space(name: str) -> None:
             by = {DARK: self._hole} if name == self._spaces[0] else {}
             async with slots:
-                await join(lab, name, *lab.targets, labels={LABEL_ENABLED: ENABLED_VALUE}, by=by)
+                labels = {LABEL_ENABLED: ENABLED_VALUE}
+                await join(lab, name, *lab.targets, labels=labels, by=by, allow=allow, driver=driver)
                 for client in lab.targets:
                     made = functools.partial(_made, client, endpoint(client.name, name))
                     await until(f"a pod can be made in {client.name}", made, _PATIENCE_SECONDS)
@@ -197,16 +219,19 @@ class _Bench:
             await self._lab.source.patch_raw(TARGETS, metadata["name"], body, metadata["namespace"])
 
     async def _restart(self) -> Work:
-        """The counters of a process begin with it."""
+        """The source's agent and a target's. The counters of a process begin with it."""
         before, began = await self._lab.sample(), time.monotonic()
-        await self._lab.sandbox.restart(SOURCE, "agent")
+        for cluster in (NEAR, SOURCE):
+            await self._lab.sandbox.restart(cluster, "agent")
         await until("all targets are connected", self._connected, _PATIENCE_SECONDS)
         await self._settled()
         text, after = await self._lab.metrics(SOURCE, "agent"), await self._lab.sample()
+        writes = counters.writes(text, "source-agent")
+        writes |= counters.writes(await self._lab.metrics(NEAR, "agent"), "target-agent")
         same = {key for key, pid in after.pids.items() if before.pids[key] == pid}
         cpu = {key: use.cpu - (before.usage[key].cpu if key in same else 0) for key, use in after.usage.items()}
         strangers = max(0.0, after.machine - before.machine - sum(cpu.values()))
-        found = Phase(time.monotonic() - began, cpu, strangers, counters.writes(text, "source-agent"))
+        found = Phase(time.monotonic() - began, cpu, strangers, writes)
         return Work(found, cpu[_AGENT], _reconciles(text))
 
     async def _connected(self) -> bool:

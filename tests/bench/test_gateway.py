@@ -15,7 +15,8 @@ FOUND = Measured(
     mib=1024,
     streams=([1.0, 0.5], [2.0, 3.0]),
     connects=(Spread(0.0005, 0.001, 0.002), Spread(0.002, 0.004, 0.009)),
-    rss={"1 Service": 70 * 1024, "2000 Services": 180 * 1024},
+    rss={"1 Service": 70 * 1024, gateway.ALL: 180 * 1024, gateway.WEIGHED: 300 * 1024},
+    beside={"1 Service": 40 * 1024, gateway.ALL: 60 * 1024, gateway.WEIGHED: 70 * 1024},
     stream_cpu=2.0,
     phase=Phase(10.0, {}, 0.0, {}),
     change=4.2,
@@ -29,7 +30,7 @@ def test_budgets_are_kept_by_the_best_stream_the_median_and_the_larger_envoy() -
         (180.0, True),
     ]
     worse = replace(
-        FOUND, streams=([0.5], [2.6]), connects=(FOUND.connects[0], Spread(0.0051, 1, 1)), rss={"": 205_000}
+        FOUND, streams=([0.5], [2.6]), connects=(FOUND.connects[0], Spread(0.0051, 1, 1)), rss={gateway.ALL: 205_000}
     )
     assert [each.kept for each in gateway_budgets(worse)] == [False, False, False]
 

@@ -62,7 +62,7 @@ def test_questions_and_heartbeats_are_no_writes() -> None:
 def test_what_a_resync_writes_is_told_by_resource() -> None:
     worse = replace(FOUND, work={**FOUND.work, "restarted": work(servicelinks=26.0)})
     text = "\n".join(link_lines(worse, 5.0))
-    assert "started again: source-agent PATCH servicelinks" in text
+    assert "started again, and a target's: source-agent PATCH servicelinks" in text
     assert "writes of a resync" not in "\n".join(link_lines(FOUND, 5.0))
 
 
@@ -115,7 +115,9 @@ async def test_too_few_are_refused() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.seldom
-async def test_it_runs() -> None:
-    lines, figures = await links.links((24, 4), default())
+@pytest.mark.parametrize("driver", links.DRIVERS)
+async def test_it_runs(driver: str) -> None:
+    lines, figures = await links.links((24, 4), default(), driver)
+    assert figures["driver"] == driver
     assert len(figures["programmed_seconds"]) == 24
     assert "budget" in "\n".join(lines)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import process
+from agent.sandbox import Sandbox, process
 from agent.sandbox.plan import identity
 from tests.cli.command import call
 from tests.waiting import until
@@ -43,3 +43,26 @@ def test_mistakes_get_one_clear_line(tmp_path: Path, arguments: tuple[str, ...],
     assert code == 1
     assert want_message in errors
     assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "want_networks"),
+    [
+        ((), ["10.224.0.0/16", "10.225.0.0/16"]),
+        (("--pod-network", "own"), ["10.224.0.0/16", "10.225.0.0/16"]),
+        (("--pod-network", "same"), ["10.224.0.0/16", "10.224.0.0/16"]),
+    ],
+)
+def test_clusters_are_planned_with_the_pod_networks_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], want_networks: list[str]
+) -> None:
+    async def nothing(sandbox: Sandbox) -> None:
+        """No process is started."""
+
+    monkeypatch.setattr(Sandbox, "_start_all", nothing)
+    directory = ("--dir", str(tmp_path / "sandbox"))
+    code, _, errors = call("sandbox", "up", "--clusters", "cd,us", "--network", "loopback", *given, *directory)
+    assert (code, errors) == (0, "")
+    planned = Sandbox.open(tmp_path / "sandbox").plan
+    assert [cluster.pod_range for cluster in planned.clusters] == want_networks
+    assert call("sandbox", "down", *directory)[0] == 0

@@ -2,8 +2,9 @@
 
 Runs as a process in the network of a cluster: `python requester.py RATE`. Each line of its input is a list of backends
 as `HOST:PORT HOST:PORT`, asked in turn from then on, as an ingress controller asks the endpoints in a Service's slices;
-one backend may be the address of a Service. At the end of its input it prints what has come of it as JSON: how many
-were asked, how many answers whoever gave, what failed first, and when what failed was begun.
+one backend may be the address of a Service. It prints how many have been asked each time that there are a hundred more.
+At the end of its input its last line says as JSON what has come of it: how many were asked, how many answers whoever
+gave, the longest of them in seconds, what failed first, and when what failed was begun.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ SECONDS = 60.0
 """So long may an answer take: what is sent to nobody is never answered, and a busy machine may stand still for long."""
 _REQUEST = b"GET / HTTP/1.0\r\nHost: web\r\n\r\n"
 _FAILURES = 20
+_STEP = 100
 
 
 class Requester:
@@ -30,6 +32,7 @@ class Requester:
         self._failed: list[str] = []
         self._times: list[float] = []
         self._asked = 0
+        self._longest = 0.0
 
     async def run(self) -> dict[str, Any]:
         """Ask until the input ends, then wait for the answers."""
@@ -43,7 +46,13 @@ class Requester:
                 due = max(due + self._pause, time.monotonic())
                 await asyncio.sleep(due - time.monotonic())
         await lines
-        return {"asked": self._asked, "answers": self._answers, "failed": self._failed, "times": self._times}
+        return {
+            "asked": self._asked,
+            "answers": self._answers,
+            "longest": round(self._longest, 2),
+            "failed": self._failed,
+            "times": self._times,
+        }
 
     async def _read(self) -> None:
         reader = asyncio.StreamReader()
@@ -54,10 +63,13 @@ class Requester:
 
     async def _ask(self, backend: str) -> None:
         self._asked += 1
+        if self._asked % _STEP == 0:
+            print(self._asked, flush=True)
         began, moment = time.monotonic(), time.time()
         try:
             async with asyncio.timeout(SECONDS):
                 self._answers[await _answer(backend)] += 1
+            self._longest = max(self._longest, time.monotonic() - began)
         except (OSError, TimeoutError, ValueError) as error:
             self._times.append(moment)
             if len(self._failed) < _FAILURES:

@@ -63,7 +63,14 @@ class Traffic:
                 process.stdin.close()
         for name, process in self._processes.items():
             output, _ = await process.communicate()
-            self.results[name] = json.loads(output)
+            self.results[name] = json.loads(output.splitlines()[-1])
+
+    async def asked(self, name: str, count: int) -> None:
+        """Wait until a client has asked so many times."""
+        process = self._processes[name]
+        assert process.stdout is not None
+        while int(await process.stdout.readline()) < count:
+            pass
 
     def kill(self) -> None:
         """End clients that are still there."""

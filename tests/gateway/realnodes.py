@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 import pytest
@@ -23,9 +24,9 @@ from tests.e2e import shared
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.fleets import AGENT_FLAGS
 from tests.e2e.installed import Installed
-from tests.e2e.manifests import ELECT
+from tests.e2e.manifests import DEPLOYMENTS, ELECT
 from tests.e2e.traffic import Traffic
-from tests.gateway import datagrammer
+from tests.gateway import datagrammer, keeper, streamer
 
 Raw = dict[str, Any]
 
@@ -98,7 +99,9 @@ def serving(name: str, replicas: int, says: str = "$(hostname)", *, elect: bool 
     """A Deployment whose pods answer with their name or something else."""
     script = f"mkdir /www; echo {says} > /www/index.html; exec httpd -f -p 8080 -h /www"
     made = pod(name, ["sh", "-c", script])
-    made["spec"]["containers"][0]["readinessProbe"] = {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1}
+    # On a busy machine an answer may take a while: that is no reason to leave a pod out.
+    probe = {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1, "timeoutSeconds": 10}
+    made["spec"]["containers"][0]["readinessProbe"] = probe
     metadata = {"labels": {"app": name}, "annotations": {ELECT: ""} if elect else {}}
     template = {"metadata": metadata, "spec": made["spec"]}
     wanted = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
@@ -113,6 +116,48 @@ async def running(fleet: Fleet, namespace: str, cluster: str, name: str) -> Raw:
         return found if found["status"].get("phase") == "Running" and found["status"].get("podIP") else {}
 
     return await fleet.until(f"{name} runs in {cluster}", probe, about=namespace, seconds=PATIENCE_SECONDS)
+
+
+async def delegate(fleet: Fleet, namespace: str, app: str) -> Raw:
+    """The pod in us of an app that has one, once it is ready."""
+
+    async def probe() -> Raw:
+        proxies = {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, app)}
+        found = await fleet.delegates(namespace)
+        ready = [pod for uid, (_, pod) in found.items() if uid in proxies and shared.is_ready(pod)]
+        return ready[0] if len(ready) == 1 else {}
+
+    return await fleet.until(f"{app} is ready", probe, about=namespace, seconds=PATIENCE_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def keeper_and_streamer(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
+    """A Service whose pod in us answers by line at its first port, and takes long streams at its last one."""
+    name = "tcp"
+    ports = [{"name": "lines", "port": 80, "targetPort": 8082}, {"name": "streams", "port": 81, "targetPort": 8083}]
+    await fleet.source.create(SERVICES, shared.service(name, ports=ports), namespace)
+    await fleet.source.create(DEPLOYMENTS, serving(name, 1, elect=True), namespace)
+    process = pids(fleet, "us", "httpd", (await delegate(fleet, namespace, name))["metadata"]["uid"])[0]
+    async with (
+        answering(process, 8082, "us", program=keeper),
+        answering(process, 8083, program=streamer),
+    ):
+        yield name
+
+
+async def restarted(fleet: Fleet, cluster: str, pod: Raw) -> None:
+    """Wait until a gateway pod whose Envoy has ended is ready with another one."""
+    before, metadata = _restarts(pod), pod["metadata"]
+
+    async def probe() -> bool:
+        found = await fleet.clients[cluster].get(PODS, metadata["name"], metadata["namespace"])
+        return _restarts(found) > before and shared.is_ready(found)
+
+    await fleet.until(f"{metadata['name']} has another Envoy", probe, seconds=PATIENCE_SECONDS)
+
+
+def _restarts(pod: Raw) -> int:
+    return sum(each["restartCount"] for each in pod["status"]["containerStatuses"] if each["name"] == "envoy")
 
 
 async def by_driver(fleet: Fleet, namespace: str, reason: str) -> None:
@@ -166,7 +211,7 @@ def pids(fleet: Fleet, cluster: str, program: str, uid: str = "") -> list[int]:
     return [pid for pid in sorted(found) if process.is_alive(pid)]
 
 
-def send(found: list[int], number: int) -> None:
+def signal_all(found: list[int], number: int) -> None:
     assert found
     for pid in found:
         with contextlib.suppress(ProcessLookupError):
@@ -177,11 +222,11 @@ def send(found: list[int], number: int) -> None:
 def frozen(fleet: Fleet, cluster: str) -> Iterator[None]:
     """All Envoys of a cluster stand still: what they are sent is taken, and never answered."""
     found = pids(fleet, cluster, "envoy")
-    send(found, signal.SIGSTOP)
+    signal_all(found, signal.SIGSTOP)
     try:
         yield
     finally:
-        send(found, signal.SIGCONT)
+        signal_all(found, signal.SIGCONT)
 
 
 async def ask(fleet: Fleet, namespace: str, cluster: str, address: str, who: str = FRONTEND) -> str:
@@ -196,11 +241,8 @@ async def asking(fleet: Fleet, namespace: str, service: str, cluster: str = "cd"
     """The frontend of a cluster asks a Service by its address there until the end of the block; then all answers are
     there, under the name `frontend`.
     """
-    own = await fleet.clients[cluster].get(PODS, FRONTEND, namespace)
-    # What holds the pod together sleeps, too, in the same network.
-    pid = pids(fleet, cluster, "sleep", own["metadata"]["uid"])[0]
-    there = await fleet.clients[cluster].get(SERVICES, service, namespace)
-    address = f"{there['spec']['clusterIP']}:{there['spec']['ports'][0]['port']}"
+    pid, *at = await _frontend_and(fleet, namespace, service, cluster)
+    address = ":".join(at)
 
     async def answered() -> bool:
         # kube-proxy learns of endpoints a moment after they are there.
@@ -219,16 +261,16 @@ async def asking(fleet: Fleet, namespace: str, service: str, cluster: str = "cd"
         found.kill()
 
 
-async def in_network_of(pid: int, *arguments: str, **more: Any) -> asyncio.subprocess.Process:
-    """The program `datagrammer.py` in the network of a process."""
-    program = ("nsenter", f"--net=/proc/{pid}/ns/net", "--", sys.executable, datagrammer.__file__)
-    return await asyncio.create_subprocess_exec(*program, *arguments, stdout=asyncio.subprocess.PIPE, **more)
+async def in_network_of(pid: int, program: ModuleType, *arguments: str, **more: Any) -> asyncio.subprocess.Process:
+    """A program in the network of a process."""
+    words = ("nsenter", f"--net=/proc/{pid}/ns/net", "--", sys.executable, str(program.__file__))
+    return await asyncio.create_subprocess_exec(*words, *arguments, stdout=asyncio.subprocess.PIPE, **more)
 
 
 @contextlib.asynccontextmanager
-async def answering(pid: int, port: int, name: str) -> AsyncIterator[None]:
-    """Whoever sends a datagram to a pod, given by a process in it, is answered by this name."""
-    server = await in_network_of(pid, "serve", str(port), name, stdin=asyncio.subprocess.PIPE)
+async def answering(pid: int, port: int, *name: str, program: ModuleType = datagrammer) -> AsyncIterator[None]:
+    """Whoever sends something to a port of a pod, given by a process in it, is answered by a program of this name."""
+    server = await in_network_of(pid, program, "serve", str(port), *name, stdin=asyncio.subprocess.PIPE)
     assert server.stdout is not None
     assert server.stdin is not None
     try:
@@ -242,24 +284,59 @@ async def answering(pid: int, port: int, name: str) -> AsyncIterator[None]:
 async def ask_by_udp(fleet: Fleet, namespace: str, service: str, count: int, clients: int = 1) -> Raw:
     """Who answers the frontend of cd by UDP at a Service's address there, and how many datagrams are lost."""
     pid, *at = await _frontend_and(fleet, namespace, service)
-    output, _ = await (await in_network_of(int(pid), "ask", *at, str(count), str(clients))).communicate()
+    words = ("ask", *at, str(count), str(clients))
+    output, _ = await (await in_network_of(int(pid), datagrammer, *words)).communicate()
     found: Raw = json.loads(output)
     return found
 
 
-async def _frontend_and(fleet: Fleet, namespace: str, service: str) -> tuple[str, str, str]:
-    """A process in the frontend of cd, and host and port of a Service there."""
-    own = await fleet.clients["cd"].get(PODS, FRONTEND, namespace)
-    there = await fleet.clients["cd"].get(SERVICES, service, namespace)
-    pid = pids(fleet, "cd", "sleep", own["metadata"]["uid"])[0]
-    return str(pid), there["spec"]["clusterIP"], str(there["spec"]["ports"][0]["port"])
+async def send(fleet: Fleet, namespace: str, service: str, mib: int, back: int) -> Raw:
+    """The frontend of cd says so many MiB to the last port of a Service, and then hears so many."""
+    pid, *at = await _frontend_and(fleet, namespace, service, port=-1)
+    output, _ = await (await in_network_of(int(pid), streamer, "send", *at, str(mib), str(back))).communicate()
+    found: Raw = json.loads(output)
+    return found
+
+
+async def _frontend_and(
+    fleet: Fleet, namespace: str, service: str, cluster: str = "cd", *, port: int = 0
+) -> tuple[str, str, str]:
+    """A process in the frontend of a cluster, and host and port of a Service there.
+
+    :param port: its place among those of the Service
+    """
+    own = await fleet.clients[cluster].get(PODS, FRONTEND, namespace)
+    there = await fleet.clients[cluster].get(SERVICES, service, namespace)
+    # What holds the pod together sleeps, too, in the same network.
+    pid = pids(fleet, cluster, "sleep", own["metadata"]["uid"])[0]
+    return str(pid), there["spec"]["clusterIP"], str(there["spec"]["ports"][port]["port"])
+
+
+@contextlib.asynccontextmanager
+async def keeping(
+    fleet: Fleet, namespace: str, service: str, cluster: str = "cd", clients: int = 16
+) -> AsyncIterator[Raw]:
+    """The frontend of a cluster asks over connections that it has by now and keeps until the end of the block; then it
+    is told what has become of them.
+    """
+    pid, *at = await _frontend_and(fleet, namespace, service, cluster)
+    words = ("ask", *at, str(clients))
+    client = await in_network_of(int(pid), keeper, *words, stdin=asyncio.subprocess.PIPE)
+    told: Raw = {}
+    try:
+        assert client.stdout is not None
+        assert await client.stdout.readline() == b"ready\n"
+        yield told
+    finally:
+        output, _ = await client.communicate(b"\n")
+    told |= json.loads(output)
 
 
 @contextlib.asynccontextmanager
 async def asking_by_udp(fleet: Fleet, namespace: str, service: str) -> AsyncIterator[list[tuple[float, bool]]]:
     """The frontend of cd asks from one port until the end of the block; then it is told when, and what was answered."""
     pid, *at = await _frontend_and(fleet, namespace, service)
-    client = await in_network_of(int(pid), "go-on", *at, stdin=asyncio.subprocess.PIPE)
+    client = await in_network_of(int(pid), datagrammer, "go-on", *at, stdin=asyncio.subprocess.PIPE)
     told = list[tuple[float, bool]]()
     try:
         yield told
@@ -275,3 +352,20 @@ def answers(asked: Traffic) -> set[str]:
 def failed_since(asked: Traffic, moment: float) -> list[float]:
     """When requests that failed were begun, in seconds since a moment of `time.time`."""
     return [round(each - moment, 1) for each in asked.results[FRONTEND]["times"]]
+
+
+def longest(asked: Traffic) -> str:
+    """How long answers have taken."""
+    return f"the longest answer took {asked.results[FRONTEND]['longest']:.1f} s"
+
+
+def went_on(kept: Raw) -> None:
+    """Clients that keep connections were answered by us alone, and of each that has ended one question is lost at most.
+
+    Some have ended, and all could be made anew at once.
+    """
+    assert set(kept["answers"]) == {"us"}
+    assert kept["not connected"] == 0
+    assert kept["ended"] > 0
+    assert kept["asked"] == sum(kept["answers"].values()) + kept["under way"]
+    assert kept["under way"] <= kept["ended"]

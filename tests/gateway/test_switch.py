@@ -1,5 +1,6 @@
 """Two clusters on real nodes whose pods reach each other: from their addresses to gateways and back, under load."""
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -20,6 +21,12 @@ from tests.sandbox.realnode.conftest import why_not
 
 pytestmark = realnodes.MARKS
 
+SETTLE_SECONDS = 5.0
+"""Until kube-proxy has taken in what slices say."""
+ENDED_SECONDS = 12.0
+"""Connections through a port that is gone have ended by then."""
+HANGS_SECONDS = 20.0
+"""No answer takes as long: what was sent to nobody, and to somebody else only later, would not be lost either."""
 SERVICES_OF = {"cd": "web", "us": "home"}
 """What the frontend of each cluster asks; its pods are all in the other one."""
 
@@ -65,27 +72,38 @@ async def test_another_driver_under_load_loses_no_request(fleet: Fleet) -> None:
         await realnodes.by_driver(fleet, namespace, BY_ADDRESSES)
         await shared.rerouted(fleet, namespace, "web")
         await shared.known_everywhere(fleet, namespace, "web", 2, CLUSTERS)
+        tcp = await stack.enter_async_context(realnodes.keeper_and_streamer(fleet, namespace))
+        await shared.known_everywhere(fleet, namespace, tcp, 1, CLUSTERS, app=tcp)
         await by_addresses(fleet, namespace, yes=True)
         began = time.monotonic()
         asked = [
             await stack.enter_async_context(asking(fleet, namespace, service, cluster))
             for cluster, service in SERVICES_OF.items()
         ]
+        kept = await stack.enter_async_context(realnodes.keeping(fleet, namespace, tcp))
         for _ in range(2):
             await choose(fleet, namespace, "gateway")
             await realnodes.by_driver(fleet, namespace, BY_GATEWAY)
             await by_addresses(fleet, namespace, yes=False)
-            for cluster, service in SERVICES_OF.items():
+            for cluster, service in (*SERVICES_OF.items(), ("cd", tcp)):
                 await led(fleet, cluster, namespace, service, 2)
-            await choose(fleet, namespace, "endpointslices")
-            await realnodes.by_driver(fleet, namespace, BY_ADDRESSES)
-            await by_addresses(fleet, namespace, yes=True)
-            gone = fleet.until("gateways are told of nothing", lambda: no_peers(fleet, namespace), seconds=120)
-            await gone
+            await asyncio.sleep(SETTLE_SECONDS)
+            async with realnodes.keeping(fleet, namespace, tcp) as through:
+                await choose(fleet, namespace, "endpointslices")
+                await realnodes.by_driver(fleet, namespace, BY_ADDRESSES)
+                await by_addresses(fleet, namespace, yes=True)
+                gone = fleet.until("gateways are told of nothing", lambda: no_peers(fleet, namespace), seconds=120)
+                await gone
+                await asyncio.sleep(ENDED_SECONDS)
+            print(f"over connections through gateways that are kept: {through}")
+            realnodes.went_on(through)
         await stack.aclose()
         backends = {pod["metadata"]["name"] for pod in await fleet.pods(namespace, "web")}
         for each in asked:
             each.none_failed(time.monotonic() - began)
-            print({name: found["asked"] for name, found in each.results.items()})
+            print({name: found["asked"] for name, found in each.results.items()}, realnodes.longest(each))
+            assert each.results[realnodes.FRONTEND]["longest"] < HANGS_SECONDS
+        print(f"over connections to addresses that are kept: {kept}")
+        assert (kept["ended"], kept["not connected"]) == (0, 0)
         assert realnodes.answers(asked[0]) == backends
         assert len(realnodes.answers(asked[1])) == 1

@@ -9,7 +9,7 @@ Absent target: nothing is written there. Elsewhere what it offers stays as it is
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,8 +22,9 @@ from agent.clusters.port import Port
 from agent.clusters.target import Target
 from agent.controllers.gateways.dropped import DroppedFields
 from agent.controllers.gateways.headless import HeadlessOffers
+from agent.controllers.gateways.news import At, News
 from agent.controllers.gateways.offers import Offers
-from agent.controllers.gateways.refused import At, RefusedPeers
+from agent.controllers.gateways.refused import RefusedPeers
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import (
@@ -53,6 +54,7 @@ WRITE_SECONDS = 0.5
 _REFUSED_SECONDS = 5.0
 """When to look again whether a target that has gateways lets us tell them of others, which no event says."""
 _UNKNOWN_SECONDS = 0.5
+_NAMESPACE = "namespace"
 
 
 class GatewayPeersRoom(Controller[At]):
@@ -70,6 +72,7 @@ class GatewayPeersRoom(Controller[At]):
         self._offers = Offers(self._sharing, self._written)
         self._headless = HeadlessOffers(self._sharing, self._offers, self._written)
         self._refused = RefusedPeers(deps, self._sharing)
+        self._news = News()
         self._dropped = DroppedFields()
         self._mine = names.children_of(deps.cluster_uid)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
@@ -92,6 +95,12 @@ class GatewayPeersRoom(Controller[At]):
 
     async def reconcile(self, key: At) -> float | None:
         """Bring the GatewayPeers of one namespace in one cluster in line."""
+        with self._news.told(key) as news:
+            news.again = await self._tell(key, news.only)
+        return news.again
+
+    async def _tell(self, key: At, only: Collection[str] | None) -> float | None:
+        """:param only: names of those that may have to change, None for all"""
         node, namespace = key
         target = self._deps.targets.by_node(node) if node else None
         if node and (target is None or not target.ready or target.is_self):
@@ -106,15 +115,17 @@ class GatewayPeersRoom(Controller[At]):
         now = asyncio.get_running_loop().time()
         if (busy := self._busy_until.get(key, 0.0)) > now:
             return busy - now
-        existing = {obj.name: obj for obj in written.store if obj.namespace == namespace}
-        wanted, unknown = self._wanted(node, namespace)
+        existing = {obj.name: obj for obj in written.store.by_index(_NAMESPACE, namespace)}
+        if only is not None:
+            only = {*only, *self._refused.at(key)}
+        wanted, unknown, same = self._wanted(node, namespace, only)
         affinity = gatewayaffinity.told(self._offers.own_first(namespace))
         for each in wanted.values():
             each["spec"] |= affinity
         wanted = self._dropped.without(node, wanted, now)
         self._busy_until.pop(key, None)
-        self._refused.keep(key, existing.keys() | wanted.keys())
-        await self._write(key, written, existing, wanted, unknown)
+        self._refused.keep(key, existing.keys() | wanted.keys() | same)
+        await self._write(key, written, existing, wanted, unknown | same)
         if unknown - existing.keys() or self._offers.handover.concerns(node, namespace, now):
             return _UNKNOWN_SECONDS
         return self._refused.due(key, now)
@@ -171,17 +182,26 @@ class GatewayPeersRoom(Controller[At]):
         target = self._deps.targets.by_node(node) if node else None
         return target.port if target is not None else self._deps.local.port
 
-    def _wanted(self, node: str, namespace: str) -> tuple[dict[str, Raw], set[str]]:
-        """What is to be told in a cluster by name, and what stays as it is, for the other cluster is not known yet."""
-        found, unknown, seen = dict[str, Raw](), set[str](), {self._uid(node)}
+    def _wanted(
+        self, node: str, namespace: str, only: Collection[str] | None = None
+    ) -> tuple[dict[str, Raw], set[str], set[str]]:
+        """What is to be told in a cluster by name, and what stays as it is: of others that are not known yet, and of
+        those that have not changed.
+        """
+        found, unknown, same, seen = dict[str, Raw](), set[str](), set[str](), {self._uid(node)}
         if self._told(node) is None:
-            return found, unknown
+            return found, unknown, same
         shared = self._offers.of(namespace)
-        for other in (HERE, *self._sharing.serving(namespace)):
+        others = {self._sharing.gateway_peer(each): each for each in (HERE, *self._sharing.serving(namespace))}
+        # Several Targets may lead to one cluster, of which one is told.
+        some = {self._uid(other) for name, other in others.items() if only is None or name in only}
+        for name, other in others.items():
             target = self._deps.targets.by_node(other) if other else None
             if other == node or (target is not None and target.is_self):
                 continue
-            name = self._sharing.gateway_peer(other)
+            if self._uid(other) not in some:
+                same.add(name)
+                continue
             if not self._is_known(other):
                 unknown.add(name)
                 continue
@@ -193,7 +213,7 @@ class GatewayPeersRoom(Controller[At]):
             if services or offered or headless:
                 seen.add(uid)
                 found[name] = manifest(name, namespace, self._deps.cluster_uid, uid, told, services, offered, headless)
-        return found, unknown
+        return found, unknown, same
 
     def _is_known(self, node: str) -> bool:
         """Whether what a cluster tells of its gateways and Services may be believed."""
@@ -226,10 +246,11 @@ class GatewayPeersRoom(Controller[At]):
             generations = {each.decode()["metadata"]["generation"] for each in (old, new) if each is not None}
             if old is None or new is None or len(generations) == 2:
                 namespace = (new or old).namespace  # type: ignore[union-attr]
-                self.queue.add((node, namespace))
+                self._add((node, namespace), (new or old).name)  # type: ignore[union-attr]
                 if self._headless.changed(old, new):
                     self._of(namespace)
 
+        informer.store.index(_NAMESPACE, lambda peer: (peer.namespace,))
         self._written[node] = informer
         informer.subscribe(changed)
 
@@ -241,7 +262,7 @@ class GatewayPeersRoom(Controller[At]):
     def _slice_changed(self, node: str, slice: Object) -> Iterable[At]:
         service = key_of(slice)
         if service is not None and not is_mirror(slice.labels):
-            self._of(service[0])
+            self._of(service[0], of=node)
         return ()
 
     def _summary_changed(self, old: Object | None, new: Object | None) -> None:
@@ -265,12 +286,12 @@ class GatewayPeersRoom(Controller[At]):
         if target.is_self:
             return
         copies, slices = self._sharing.attach(target)
-        self.watch(copies, lambda copy: self._slice_changed_in(copy.namespace), required=False)
+        self.watch(copies, lambda copy: self._copy_changed(target.node_name, copy), required=False)
         self.watch(slices, lambda slice: self._slice_changed(target.node_name, slice), required=False)
         self.watch(target.summaries, lambda summary: self._told_by(target), required=False)
 
-    def _slice_changed_in(self, namespace: str) -> Iterable[At]:
-        self._of(namespace)
+    def _copy_changed(self, node: str, copy: Object) -> Iterable[At]:
+        self._of(copy.namespace, of=node if self._sharing.is_shared(copy.key) else None)
         return ()
 
     def _told_by(self, target: Target) -> Iterable[At]:
@@ -280,6 +301,7 @@ class GatewayPeersRoom(Controller[At]):
     def _detached(self, target: Target) -> None:
         self._sharing.detach(target)
         self._written.pop(target.node_name, None)
+        self._news.forget(target.node_name)
         self._all(target.namespace)
 
     def _all(self, namespace: str) -> None:
@@ -288,8 +310,15 @@ class GatewayPeersRoom(Controller[At]):
         for node, informer in self._written.items():
             for obj in informer.store:
                 if namespace in ("", obj.namespace):
-                    self.queue.add((node, obj.namespace))
+                    self._add((node, obj.namespace))
 
-    def _of(self, namespace: str) -> None:
-        for node in self._written:
-            self.queue.add((node, namespace))
+    def _of(self, namespace: str, of: str | None = None) -> None:
+        """Tell the clusters of a namespace of all others, or of one, which is told of all."""
+        peer = self._sharing.gateway_peer(of) if of is not None else ""
+        for node in (HERE, *self._sharing.serving(namespace)):
+            if node in self._written:
+                self._add((node, namespace), peer if node != of else "")
+
+    def _add(self, key: At, peer: str = "") -> None:
+        self._news.add(key, peer)
+        self.queue.add(key)

@@ -1,18 +1,16 @@
 """GatewayPeers that an API server refuses: each is told of beside its Target, and tried again after a while."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from agent.clusters.deps import Deps
+from agent.controllers.gateways.news import At
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import StatusError
 
 Raw = dict[str, Any]
-At = tuple[str, str]
-"""Virtual node (none: this cluster) and namespace."""
-
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 60.0
@@ -63,6 +61,10 @@ class RefusedPeers:
         """Forget all of a cluster and namespace but these."""
         for each in [each for each in self._known if each[0] == key and each[1] not in names]:
             del self._known[each]
+
+    def at(self, key: At) -> Iterator[str]:
+        """Names of those that were refused in a cluster and namespace."""
+        return (name for at, name in self._known if at == key)
 
     def forget(self, node: str) -> None:
         """A cluster has come anew: all of it is tried again."""

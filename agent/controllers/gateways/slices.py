@@ -11,6 +11,7 @@ Absent target: nothing here concerns any: this goes on while a source is away.
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +20,7 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.clusters.deps import Deps
-from agent.controllers.gateways.hosts import HostServices
+from agent.controllers.gateways.hosts import Hosts, HostServices
 from agent.controllers.gateways.ownfirst import OwnFirst
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
@@ -53,6 +54,8 @@ class GatewaySlicesRoom(Controller[Key]):
         self._ports: dict[Key, tuple[str, frozenset[int]]] = {}
         self._gone: dict[tuple[Key, str], float] = {}
         self._freed: dict[int, float] = {}
+        self._holders: Counter[int] = Counter()
+        """How many peers have a local port: more than one only where somebody else has written that."""
         self._peers = deps.local.informer(GATEWAY_PEERS)
         self._peers.subscribe(self._peer_changed)
         self._peers.store.index(_NAMESPACE, lambda peer: (peer.namespace,))
@@ -84,7 +87,7 @@ class GatewaySlicesRoom(Controller[Key]):
         peer = obj.decode()
         services, left_out = self._usable(peer)
         hosts = await self._hosts.make(peer)
-        allotted, problem = hostservices.allot_all(peer, hosts.services, self._taken(key), most)
+        allotted, problem = self._allot(peer, hosts, most)
         peer["status"] = {**(peer.get("status") or {}), **allotted}
         wanted = {
             each["metadata"]["name"]: each
@@ -170,6 +173,19 @@ class GatewaySlicesRoom(Controller[Key]):
         """Ports are free again only after a while: what gateway pods have said of them would count for others."""
         ports = [every_local(each.decode()) if each is not None else set[int]() for each in (old, new)]
         self._freed.update(dict.fromkeys(ports[0] - ports[1], time.monotonic()))
+        self._holders.subtract(ports[0])
+        self._holders.update(ports[1])
+
+    def _allot(self, peer: Raw, hosts: Hosts, most: int) -> tuple[Raw, str]:
+        """Local ports of a peer, and why there are not enough; only for new ones those of all others are looked up."""
+        own = every_local(peer)
+        shared = {port for port in own if self._holders[port] > 1}
+        kept, problem = hostservices.allot_all(peer, hosts.services, shared, most)
+        if not problem and every_local({"status": kept}) <= own:
+            return kept, ""
+        metadata = peer["metadata"]
+        taken = self._taken((metadata["namespace"], metadata["name"]))
+        return hostservices.allot_all(peer, hosts.services, taken, most)
 
     def _taken(self, but: Key) -> set[int]:
         """Local ports of all peers but one, and those that were free only just now."""

@@ -1,0 +1,149 @@
+"""Which pairs of clusters are looked at when something changes in one of many; from stores that nobody fills but us."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, SERVICES, TARGETS
+from agent.api.names.links import ANNOTATION_GATEWAY
+from agent.controllers.gateways.headless import HeadlessOffers
+from agent.controllers.gateways.offers import Offers
+from agent.controllers.gateways.peers import GatewayPeersRoom
+from agent.drivers.clusters import Clusters
+from agent.drivers.sharing import Sharing, slices_by_service
+from agent.drivers.spread import Spread
+from agent.kube.client import encode
+from agent.kube.eitherscope import EitherScope
+from agent.kube.store import Object, Store
+from agent.model.gatewaytold import Told, write
+from agent.model.servicerule import ANYTHING
+
+Raw = dict[str, Any]
+
+SPACE, SERVICE = "shop", "web"
+OTHERS = 6
+NODE = [names.virtual_node("", f"c{number}") for number in range(OTHERS)]
+
+
+def stored() -> Any:
+    synced = asyncio.Event()
+    synced.set()
+    return SimpleNamespace(store=Store(), synced=synced)
+
+
+def meta(name: str, namespace: str = "", **more: Any) -> Raw:
+    return {"metadata": {"name": name, "namespace": namespace, "resourceVersion": "1", "uid": name, **more}}
+
+
+def summary(uid: str) -> Object:
+    told = {ANNOTATION_GATEWAY: write(Told("PEM", ("192.0.2.9:15443",))), names.ANNOTATION_CLUSTER_UID: uid}
+    return Object(CLUSTER_SUMMARIES, encode(meta(names.SUMMARY_NAME, annotations=told)))
+
+
+def slice_of(ready: int) -> Object:
+    endpoints = [{"addresses": [f"10.1.0.{number}"], "conditions": {"ready": True}} for number in range(ready)]
+    made = meta(f"{SERVICE}-x", SPACE, labels={names.LABEL_SERVICE_NAME: SERVICE})
+    return Object(ENDPOINT_SLICES, encode({**made, "addressType": "IPv4", "ports": [], "endpoints": endpoints}))
+
+
+class Many:
+    """A room that knows a Service in this cluster and, by ClusterTargets, in many others, two of which are one."""
+
+    def __init__(self) -> None:
+        kinds = {kind: stored() for kind in (TARGETS, CLUSTER_TARGETS, NODES, SERVICES)}
+        local = SimpleNamespace(
+            port=None,
+            informer=lambda kind, labels="": kinds[kind],
+            either=lambda wanted: EitherScope(None, lambda kind: kinds[kind], wanted),  # type: ignore[arg-type]
+        )
+        uids = [f"uid-{min(number, OTHERS - 2)}" for number in range(OTHERS)]
+        targets = {
+            node: SimpleNamespace(is_self=False, summary=summary(uid)) for node, uid in zip(NODE, uids, strict=True)
+        }
+        deps: Any = SimpleNamespace(
+            local=local,
+            targets=SimpleNamespace(by_node=targets.get),
+            settings=SimpleNamespace(gateway_udp=False, gateway_headless=False, cluster_name=""),
+            namespaces=SimpleNamespace(is_in_use=lambda namespace: True),
+            service_links=SimpleNamespace(rule=lambda service: ANYTHING),
+            cluster_uid="uid-here",
+        )
+        self.sharing = sharing = Sharing.__new__(Sharing)
+        Clusters.__init__(sharing, deps)
+        sharing.services, sharing._copies, sharing._spread = kinds[SERVICES], {}, Spread()
+        sharing.services.store.index("namespace", lambda service: (service.namespace,))
+        shared = meta(SERVICE, SPACE, annotations={"multicluster/global": "true"}, labels={})
+        spec = {"ports": [{"name": "http", "port": 80}]}
+        sharing.services.store.put(Object(SERVICES, encode({**shared, "spec": spec})))
+        sharing._slices = {node: slices_by_service(stored()) for node in ("", *NODE)}
+        condition = {"type": "ServicesShared", "status": "True", "reason": "Gateway"}
+        for number, node in enumerate(NODE):
+            target = {**meta(f"c{number}"), "spec": {}, "status": {"conditions": [condition]}}
+            kinds[CLUSTER_TARGETS].store.put(Object(CLUSTER_TARGETS, encode(target)))
+            sharing._copies[node] = stored()
+            copy = Object(SERVICES, encode({**meta(SERVICE, SPACE), "spec": spec}))
+            sharing._copies[node].store.put(copy)
+            sharing._spread._add(node, copy.key, uids[number])
+        room = self.room = GatewayPeersRoom.__new__(GatewayPeersRoom)
+        super(GatewayPeersRoom, room).__init__()
+        room._deps, room._sharing, room._written = deps, sharing, {node: stored() for node in ("", *NODE)}
+        room._offers = Offers(sharing, room._written)
+        room._headless = HeadlessOffers(sharing, room._offers, room._written)
+        room._summaries = stored()
+        room._summaries.store.put(summary("uid-here"))
+
+
+@pytest.fixture
+async def many() -> Many:
+    return Many()
+
+
+def peers(many: Many, node: str, only: set[str] | None = None) -> tuple[Raw, set[str]]:
+    wanted, unknown, same = many.room._wanted(node, SPACE, only)
+    assert not unknown
+    ready = {name: [each["ready"] for each in peer["spec"]["services"]] for name, peer in wanted.items()}
+    return ready, same
+
+
+async def test_all_are_told_of_all_and_of_each_cluster_once(many: Many) -> None:
+    name = many.sharing.gateway_peer
+    assert peers(many, "")[0].keys() == {name(node) for node in NODE[:-1]}
+    assert peers(many, NODE[0])[0].keys() == {name(node) for node in ("", *NODE[1:-1])}
+
+
+async def test_endpoints_that_change_are_looked_at_for_their_cluster_alone(many: Many) -> None:
+    name = many.sharing.gateway_peer
+    many.sharing._slices[NODE[2]].store.put(slice_of(3))
+    others = {name(node) for node in ("", *NODE)} - {name(NODE[0])}
+    assert peers(many, NODE[0], {name(NODE[2])}) == ({name(NODE[2]): [3]}, others - {name(NODE[2])})
+    # Of two Targets that lead to one cluster the first is told, whichever has changed.
+    many.sharing._slices[NODE[-2]].store.put(slice_of(2))
+    for changed in NODE[-2:]:
+        found, same = peers(many, NODE[0], {name(changed)})
+        assert found == {name(NODE[-2]): [2]}
+        assert same == others - {name(NODE[-2]), name(NODE[-1])}
+
+
+async def test_a_peer_that_stands_for_nobody_is_not_among_those_that_stay(many: Many) -> None:
+    assert "stray" not in peers(many, NODE[0], {"stray"})[1]
+
+
+async def test_all_hear_of_one_and_that_one_hears_of_all(many: Many) -> None:
+    queued: list[tuple[tuple[str, str], str]] = []
+    many.room._add = lambda key, peer="": queued.append((key, peer))  # type: ignore[method-assign]
+    many.room._slice_changed(NODE[2], slice_of(1))
+    changed = many.sharing.gateway_peer(NODE[2])
+    assert dict(queued) == {(node, SPACE): changed if node != NODE[2] else "" for node in ("", *NODE)}
+
+
+async def test_clusters_that_have_nothing_of_a_namespace_do_not_hear_of_it(many: Many) -> None:
+    target = {**meta("apart", "another"), "spec": {}}
+    many.sharing.targets.informers[0].store.put(Object(TARGETS, encode(target)))
+    many.room._written[names.virtual_node("another", "apart")] = stored()
+    queued: list[tuple[str, str]] = []
+    many.room._add = lambda key, peer="": queued.append(key)  # type: ignore[method-assign]
+    many.room._of(SPACE)
+    assert sorted(queued) == sorted((node, SPACE) for node in ("", *NODE))
