@@ -13,7 +13,7 @@ from agent.api.kinds import CLUSTER_SUMMARIES, CRDS, ENDPOINT_SLICES, GATEWAY_PE
 from agent.api.names.links import ANNOTATION_GATEWAY, GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
 from agent.clusters.deps import Deps
 from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom
-from agent.controllers.gateways.peers import WRITE_SECONDS
+from agent.controllers.gateways.peerwriter import WRITE_SECONDS
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.links import ServiceLinksRoom
 from agent.kube.client import Client

@@ -8,7 +8,6 @@ Absent target: nothing is written there. Elsewhere what it offers stays as it is
 """
 
 import asyncio
-import contextlib
 from collections.abc import Collection, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,30 +17,21 @@ from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, TARGET_KINDS
 from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.identity import uid_of
-from agent.clusters.port import Port
 from agent.clusters.target import Target
-from agent.controllers.gateways.dropped import DroppedFields
 from agent.controllers.gateways.headless import HeadlessOffers
 from agent.controllers.gateways.news import At, News
 from agent.controllers.gateways.offers import Offers
-from agent.controllers.gateways.refused import RefusedPeers
+from agent.controllers.gateways.peerwriter import PeerWriter
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import (
-    AlreadyExists,
-    Conflict,
     Forbidden,
     NotFound,
-    ServerError,
-    StatusError,
-    TooManyRequests,
-    Unauthorized,
     Unreadable,
 )
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import gatewayaffinity
-from agent.model.diff import merge_patch
 from agent.model.endpoints import is_mirror
 from agent.model.gatewaylink import manifest
 from agent.model.gatewaytold import Told, read
@@ -49,8 +39,6 @@ from agent.runtime.controller import Controller
 
 Raw = dict[str, Any]
 
-WRITE_SECONDS = 0.5
-"""GatewayPeers of a namespace are written at most this often in a cluster."""
 _REFUSED_SECONDS = 5.0
 """When to look again whether a target that has gateways lets us tell them of others, which no event says."""
 _UNKNOWN_SECONDS = 0.5
@@ -66,14 +54,12 @@ class GatewayPeersRoom(Controller[At]):
         super().__init__()
         self._deps = deps
         self._sharing = Sharing(deps)
-        self._busy_until: dict[At, float] = {}
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
         self._written: dict[str, Informer] = {}
         self._offers = Offers(self._sharing, self._written)
         self._headless = HeadlessOffers(self._sharing, self._offers, self._written)
-        self._refused = RefusedPeers(deps, self._sharing)
+        self._writer = PeerWriter(deps, self._sharing)
         self._news = News()
-        self._dropped = DroppedFields()
         self._mine = names.children_of(deps.cluster_uid)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self.watch(self._summaries, lambda summary: ())
@@ -113,74 +99,20 @@ class GatewayPeersRoom(Controller[At]):
         if not written.synced.is_set() or not self._sharing.is_synced(node) or not self._deps.service_links.known:
             return _UNKNOWN_SECONDS
         now = asyncio.get_running_loop().time()
-        if (busy := self._busy_until.get(key, 0.0)) > now:
-            return busy - now
+        if (busy := self._writer.busy(key, now)) > 0:
+            return busy
         existing = {obj.name: obj for obj in written.store.by_index(_NAMESPACE, namespace)}
         if only is not None:
-            only = {*only, *self._refused.at(key)}
+            only = {*only, *self._writer.refused.at(key)}
         wanted, unknown, same = self._wanted(node, namespace, only)
         affinity = gatewayaffinity.told(self._offers.own_first(namespace))
         for each in wanted.values():
             each["spec"] |= affinity
-        wanted = self._dropped.without(node, wanted, now)
-        self._busy_until.pop(key, None)
-        self._refused.keep(key, existing.keys() | wanted.keys() | same)
-        await self._write(key, written, existing, wanted, unknown | same)
+        wanted = self._writer.dropped.without(node, wanted, now)
+        await self._writer.write(key, written, existing, wanted, unknown | same)
         if unknown - existing.keys() or self._offers.handover.concerns(node, namespace, now):
             return _UNKNOWN_SECONDS
-        return self._refused.due(key, now)
-
-    async def _write(
-        self, key: At, written: Informer, existing: dict[str, Object], wanted: dict[str, Raw], unknown: set[str]
-    ) -> None:
-        """Each by itself: what is wrong with one is told, or raised, once the others are written."""
-        now, later = asyncio.get_running_loop().time(), None
-        kept = wanted.keys() | unknown
-        gone = [name for name, obj in existing.items() if name not in kept and not obj.deleting]
-        for name in (*gone, *wanted):
-            each = wanted.get(name)
-            if self._refused.waits(key, name, each, now):
-                continue
-            try:
-                wrote = await self._bring(key, written, name, existing.get(name), each)
-            except (Unauthorized, TooManyRequests):
-                raise
-            except (NotFound, Conflict, ServerError) as error:
-                later = later or error
-                continue
-            except StatusError as error:
-                self._refused.refuse(key, name, each, error, now)
-                continue
-            self._refused.accept(key, name)
-            if wrote:
-                self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
-        if later is not None:
-            raise later
-
-    async def _bring(self, key: At, written: Informer, name: str, obj: Object | None, wanted: Raw | None) -> bool:
-        """Write or (None) delete one GatewayPeer; returns whether there was anything to do."""
-        (node, namespace), port = key, self._port(key[0])
-        if wanted is None:
-            with contextlib.suppress(NotFound):
-                await port.delete(GATEWAY_PEERS, name, namespace, uid=obj.uid if obj is not None else None)
-            return True
-        if obj is None:
-            try:
-                raw = await port.create_raw(GATEWAY_PEERS, wanted)
-            except AlreadyExists:
-                # Its label, by which we would know it, has been taken away.
-                await port.delete(GATEWAY_PEERS, name, namespace)
-                raw = await port.create_raw(GATEWAY_PEERS, wanted)
-        elif body := merge_patch({"spec": obj.decode()["spec"]}, {"spec": wanted["spec"]}):
-            raw = await port.patch_raw(GATEWAY_PEERS, name, body, namespace)
-        else:
-            return False
-        self._dropped.look(node, wanted, written.absorb(raw).decode(), asyncio.get_running_loop().time())
-        return True
-
-    def _port(self, node: str) -> Port:
-        target = self._deps.targets.by_node(node) if node else None
-        return target.port if target is not None else self._deps.local.port
+        return self._writer.refused.due(key, now)
 
     def _wanted(
         self, node: str, namespace: str, only: Collection[str] | None = None
@@ -278,8 +210,7 @@ class GatewayPeersRoom(Controller[At]):
         now = (there, target.ready, self._sharing.is_synced(node), told, self._uid(node) if there else "")
         if self._known.get(target) != now:
             self._known[target] = now
-            self._dropped.forget(node)
-            self._refused.forget(node)
+            self._writer.forget(node)
             self._all(target.namespace)
 
     def _attached(self, target: Target) -> None:

@@ -1,0 +1,106 @@
+"""Writes GatewayPeers, each by itself: one that is refused keeps no other from being written."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+from agent.api.kinds import GATEWAY_PEERS
+from agent.clusters.deps import Deps
+from agent.clusters.port import Port
+from agent.controllers.gateways.dropped import DroppedFields
+from agent.controllers.gateways.news import At
+from agent.controllers.gateways.refused import RefusedPeers
+from agent.drivers.sharing import Sharing
+from agent.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    ServerError,
+    StatusError,
+    TooManyRequests,
+    Unauthorized,
+)
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.model.diff import merge_patch
+
+Raw = dict[str, Any]
+
+WRITE_SECONDS = 0.5
+"""GatewayPeers of a namespace are written at most this often in a cluster."""
+
+
+class PeerWriter:
+    """What is written in all clusters."""
+
+    def __init__(self, deps: Deps, sharing: Sharing) -> None:
+        self._deps = deps
+        self._busy_until: dict[At, float] = {}
+        self.refused = RefusedPeers(deps, sharing)
+        self.dropped = DroppedFields()
+
+    def busy(self, key: At, now: float) -> float:
+        """For how many seconds nothing more is written in a namespace of a cluster."""
+        return max(0.0, self._busy_until.get(key, 0.0) - now)
+
+    def forget(self, node: str) -> None:
+        """A cluster has come anew: what it dropped or refused is tried again."""
+        self.dropped.forget(node)
+        self.refused.forget(node)
+
+    async def write(
+        self, key: At, written: Informer, existing: dict[str, Object], wanted: dict[str, Raw], stay: set[str]
+    ) -> None:
+        """Bring the GatewayPeers of a namespace in a cluster in line, but those that stay as they are.
+
+        What is wrong with one is told, or raised as KubeError, once the others are written.
+        """
+        now, later = asyncio.get_running_loop().time(), None
+        self._busy_until.pop(key, None)
+        self.refused.keep(key, existing.keys() | wanted.keys() | stay)
+        kept = wanted.keys() | stay
+        gone = [name for name, obj in existing.items() if name not in kept and not obj.deleting]
+        for name in (*gone, *wanted):
+            each = wanted.get(name)
+            if self.refused.waits(key, name, each, now):
+                continue
+            try:
+                wrote = await self._bring(key, written, name, existing.get(name), each)
+            except (Unauthorized, TooManyRequests):
+                raise
+            except (NotFound, Conflict, ServerError) as error:
+                later = later or error
+                continue
+            except StatusError as error:
+                self.refused.refuse(key, name, each, error, now)
+                continue
+            self.refused.accept(key, name)
+            if wrote:
+                self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
+        if later is not None:
+            raise later
+
+    async def _bring(self, key: At, written: Informer, name: str, obj: Object | None, wanted: Raw | None) -> bool:
+        """Write or (None) delete one GatewayPeer; returns whether there was anything to do."""
+        (node, namespace), port = key, self._port(key[0])
+        if wanted is None:
+            with contextlib.suppress(NotFound):
+                await port.delete(GATEWAY_PEERS, name, namespace, uid=obj.uid if obj is not None else None)
+            return True
+        if obj is None:
+            try:
+                raw = await port.create_raw(GATEWAY_PEERS, wanted)
+            except AlreadyExists:
+                # Its label, by which we would know it, has been taken away.
+                await port.delete(GATEWAY_PEERS, name, namespace)
+                raw = await port.create_raw(GATEWAY_PEERS, wanted)
+        elif body := merge_patch({"spec": obj.decode()["spec"]}, {"spec": wanted["spec"]}):
+            raw = await port.patch_raw(GATEWAY_PEERS, name, body, namespace)
+        else:
+            return False
+        self.dropped.look(node, wanted, written.absorb(raw).decode(), asyncio.get_running_loop().time())
+        return True
+
+    def _port(self, node: str) -> Port:
+        target = self._deps.targets.by_node(node) if node else None
+        return target.port if target is not None else self._deps.local.port
