@@ -23,7 +23,6 @@ def test_a_cluster_is_told_of_all_others_at_first() -> None:
     news = News()
     news.add(EU, "us")
     assert take(news) is None
-    assert take(news) == set()
 
 
 def test_then_of_those_that_a_change_concerns() -> None:
@@ -32,11 +31,10 @@ def test_then_of_those_that_a_change_concerns() -> None:
     news.add(EU, "cd")
     news.add(("us", "shop"), "cd")
     assert take(news) == {"us", "cd"}
-    assert take(news) == set()
 
 
-@pytest.mark.parametrize("peers", [("us", ""), ("", "us"), ("",)])
-def test_and_of_all_where_any_change_may_concern_all(peers: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("peers", [("us", ""), ("", "us"), ("",), ()])
+def test_and_of_all_where_any_change_may_concern_all_or_nobody_says_what_has_changed(peers: tuple[str, ...]) -> None:
     news = told_once()
     for peer in peers:
         news.add(EU, peer)

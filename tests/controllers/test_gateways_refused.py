@@ -1,7 +1,7 @@
 """Nonsense that one cluster tells of its gateways, or one GatewayPeer that is refused, on real API servers."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 import pytest
@@ -52,8 +52,10 @@ class Wanting(GatewayPeersRoom):
 
     peers: dict[str, Raw]
 
-    def _wanted(self, node: str, namespace: str) -> tuple[dict[str, Raw], set[str]]:
-        return {name: dict(each) for name, each in self.peers.items()}, set()
+    def _wanted(
+        self, node: str, namespace: str, only: Collection[str] | None = None
+    ) -> tuple[dict[str, Raw], set[str], set[str]]:
+        return {name: dict(each) for name, each in self.peers.items()}, set(), set()
 
 
 async def written(pair: Pair) -> dict[str, str]:

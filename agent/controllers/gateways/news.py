@@ -35,8 +35,8 @@ class News:
 
     @contextlib.contextmanager
     def told(self, at: At) -> Iterator[Telling]:
-        """What is to be told now; what changes meanwhile is told the next time."""
-        found = Telling(self._since.get(at))
+        """What is to be told now: all, where nobody has said what; what changes meanwhile is told the next time."""
+        found = Telling(self._since.get(at) or None)
         self._since[at] = set()
         done = False
         try:
