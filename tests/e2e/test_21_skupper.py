@@ -1,5 +1,6 @@
 """Promise 21: Services reach other clusters by Skupper, with the rights that agents and Sources have for it."""
 
+import asyncio
 from typing import Any
 
 from agent.api.kinds import (
@@ -71,9 +72,8 @@ async def test_services_reach_other_clusters_by_skupper_and_other_namespaces(fle
         network.down = {"us": {"Operational": "Not operational"}}
         await has(fleet, "cd", SERVICE_LINKS, namespace, "web", is_down)
         network.down = {}
-        for kind in (LISTENERS, CONNECTORS):
-            for client in fleet.clients.values():
-                await mended(fleet, client, kind, namespace)
+        both = ((kind, client) for kind in (LISTENERS, CONNECTORS) for client in fleet.clients.values())
+        await asyncio.gather(*(mended(fleet, client, kind, namespace) for kind, client in both))
         await callers_elsewhere(fleet, namespace)
         chosen["metadata"]["annotations"]["multicluster/network-driver"] = "endpointslices"
         await fleet.source.patch(SERVICES, "web", chosen, namespace)
