@@ -110,7 +110,7 @@ async def test_a_service_keeps_its_endpoints_while_its_pods_are_being_elected_an
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-    assert min(lows) >= 2, f"there were moments with {min(lows)} endpoints"
+    assert min(lows) >= 2, f"there were moments with {min(lows)} endpoints: {lows}"
 
 
 async def test_a_service_of_a_cluster_that_is_its_own_target_is_rerouted_and_copied_nowhere(fleet: Fleet) -> None:
