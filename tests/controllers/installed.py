@@ -5,9 +5,13 @@ import functools
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import pytest_asyncio
+
 from agent.api.kinds import CRDS, Kind
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.sandbox import Sandbox
+from agent.sandbox.objects import connect
 from tests.waiting import until
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -48,6 +52,18 @@ async def installed(
         yield
     finally:
         await uninstalled(clients, [str(kind) for kind, _ in kinds])
+
+
+def served_by_both(kinds: Sequence[tuple[Kind, dict[str, Any] | None]]) -> object:
+    """A fixture: source and target serve the kinds while the tests of a file run."""
+
+    @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
+    async def served(two_clusters: Sandbox) -> AsyncIterator[None]:
+        here, there = (connect(two_clusters[name].kubeconfig, name=name) for name in ("here", "there"))
+        async with here.session, there.session, installed((here, there), kinds):
+            yield
+
+    return served
 
 
 async def uninstalled(clients: Sequence[Client], names: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from agent.drivers import linkerd as driver
 from agent.kube.client import Client
 from agent.kube.config import load
 from tests.controllers.counting import counting_writes
-from tests.controllers.installed import installed
+from tests.controllers.installed import served_by_both
 from tests.controllers.limited import limited
 from tests.controllers.linkerd import KINDS, Linkerd, link
 from tests.controllers.pair import Pair
@@ -25,6 +25,7 @@ from tests.controllers.targets import condition as target_condition
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
+served = served_by_both(KINDS)
 
 Raw = dict[str, Any]
 
@@ -56,7 +57,6 @@ async def test_services_are_members_of_linkerds_federated_services(pair: Pair, m
     writes = counting_writes(monkeypatch)
     network = Linkerd(pair.namespace, home=pair.here, eu=pair.there)
     async with (
-        installed((pair.here, pair.there), KINDS),
         shared_with_eu(pair),
         pair.at_work(NetworkDriverRoom, *ROOMS, **SETTINGS),
         network.at_work(),
@@ -115,7 +115,7 @@ async def test_linkerd_is_chosen_where_links_lead_both_ways(pair: Pair) -> None:
     async def said(reason: str) -> None:
         await target_condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", reason)
 
-    async with installed((pair.here, pair.there), KINDS), shared_with_eu(pair):
+    async with shared_with_eu(pair):
         await link(pair.here, pair.namespace, "eu")
         await link(pair.there, pair.namespace, "us")
         async with pair.at_work(NetworkDriverRoom, **SETTINGS):
@@ -133,7 +133,6 @@ async def test_a_target_that_lets_nobody_look_at_links_is_told_of_all_the_same(p
     agents = {"apiGroups": [CHAPERONS.group], "resources": ["*"], "verbs": ["*"]}
     network = Linkerd(pair.namespace, home=pair.here, eu=pair.there)
     async with (
-        installed((pair.here, pair.there), KINDS),
         shared_with_eu(pair),
         limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, [*rules(few), agents]) as weak,
         pair.at_work(*ROOMS, connection=load(str(weak.kubeconfig)), **SETTINGS),

@@ -34,7 +34,7 @@ from agent.kube.config import Connection, load
 from agent.model.skupper import MANAGER, host
 from agent.model.skuppersites import grant, grant_name, token_name
 from tests.controllers.counting import counting_writes
-from tests.controllers.installed import installed
+from tests.controllers.installed import served_by_both
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu
@@ -42,6 +42,7 @@ from tests.controllers.skupper import KINDS, LATE, WRONG_CODE, Skupper, named
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
+served = served_by_both(KINDS)
 
 Raw = dict[str, Any]
 
@@ -63,7 +64,6 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 async def chosen(pair: Pair, network: Skupper, connection: Connection | None = None) -> AsyncIterator[Links]:
     """A Service with endpoints in both clusters, for which the driver is named."""
     async with (
-        installed((pair.here, pair.there), KINDS),
         shared_with_eu(pair),
         pair.at_work(*ROOMS, connection=connection, **SETTINGS),
         network.at_work(),
@@ -120,7 +120,6 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair) -> None:
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
     network.refusals = [LATE]
     async with (
-        installed((pair.here, pair.there), KINDS),
         shared_with_eu(pair),
         pair.at_work(*ROOMS, **SETTINGS),
         network.at_work(),
@@ -183,6 +182,7 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair) -> None:
         await links.mirrored(pair.here, [("10.2.0.1", True, ["http"])])
 
 
+@pytest.mark.seldom
 async def test_what_keeps_a_cluster_out_is_told_in_skuppers_words(pair: Pair) -> None:
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
     network.granting = {"Processed": "Invalid duration"}
