@@ -9,7 +9,7 @@ import typer
 
 from agent.api import names
 from agent.api.conditions import condition_of, find_condition
-from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICE_LINKS, SERVICES
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICE_LINKS, SERVICES, Kind
 from agent.api.names.links import BY_GATEWAY, LABEL_LINK_OF
 from agent.cli.fleet import show
 from agent.cli.fleet.source_queries import Source, read_nodes, read_targets, source
@@ -77,37 +77,27 @@ async def look(where: Source, name: str) -> show.Found:
     services = [each for each in found if is_shared(each.annotations) and LABEL_LINK_OF not in each.labels]
     if name and not (services := [each for each in services if each.name == name]):
         raise Failed(f"no Service {name} is shared with other clusters here")
-    told_by = await _service_links(where, notes)
+    told_by = await _if_allowed(where, SERVICE_LINKS, notes, "ServiceLinks are not read")
     _, items = await where.client.list_raw(ENDPOINT_SLICES, where.namespace, labels=f"{names.LABEL_GLOBAL}=true")
     slices = [Object(ENDPOINT_SLICES, bytes(item)) for item in items]
     has_some = any(
         (condition_of(each.decode(), "ServicesShared") or {}).get("reason") == BY_GATEWAY for each in targets
     )
-    peers = await _gateway_peers(where, notes) if has_some else []
+    left_out = "whether gateways are answered is left out"
+    peers = await _if_allowed(where, GATEWAY_PEERS, notes, left_out) if has_some else []
     return show.Found("links", lines(services, targets, told, slices, told_by, peers), notes)
 
 
-async def _service_links(where: Source, notes: list[str]) -> list[Object]:
+async def _if_allowed(where: Source, kind: Kind, notes: list[str], otherwise: str) -> list[Object]:
+    """All of a kind; none, where it is not served or may not be listed: of that a note says `otherwise`."""
     try:
-        _, items = await where.client.list_raw(SERVICE_LINKS, where.namespace)
+        _, items = await where.client.list_raw(kind, where.namespace)
     except NotFound:
         return []
     except Forbidden as error:
-        notes.append(f"ServiceLinks are not read: {error}")
+        notes.append(f"{otherwise}: {error}")
         return []
-    return [Object(SERVICE_LINKS, bytes(item)) for item in items]
-
-
-async def _gateway_peers(where: Source, notes: list[str]) -> list[Object]:
-    """Those that gateways of this cluster are told by."""
-    try:
-        _, items = await where.client.list_raw(GATEWAY_PEERS, where.namespace)
-    except NotFound:
-        return []
-    except Forbidden as error:
-        notes.append(f"whether gateways are answered is left out: {error}")
-        return []
-    return [Object(GATEWAY_PEERS, bytes(item)) for item in items]
+    return [Object(kind, bytes(item)) for item in items]
 
 
 def lines(

@@ -45,8 +45,12 @@ class Place(msgspec.Struct, frozen=True):
     @property
     def title(self) -> str:
         """How a user calls it."""
-        where = f"in target {self.port.name}" if self.node else "here"
-        return f"Service {'/'.join(self.service)} {where}"
+        return f"Service {'/'.join(self.service)} {self.where}"
+
+    @property
+    def where(self) -> str:
+        """The same of its cluster."""
+        return f"in target {self.port.name}" if self.node else "here"
 
 
 class Driver(Protocol):

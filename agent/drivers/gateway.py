@@ -13,7 +13,8 @@ from agent.drivers.sharing import Sharing
 from agent.model.gatewayhosts import SWITCH_ON, UNTOLD, unreached
 from agent.model.gatewaylink import answers, ports_of, udp_taken
 from agent.model.gatewaypeer import TCP, UDP
-from agent.model.gatewaytold import flaw, read
+from agent.model.gatewaytold import flaw, usable
+from agent.model.service import is_headless
 from agent.model.servicelinks import CONNECTED, Finding
 
 VERBS = ("list", "watch", "create", "patch", "delete")
@@ -44,7 +45,7 @@ class Gateway(Nothing):
         target = self._sharing.deps.targets.by_node(node)
         if target is None or target.summary is None:
             return True
-        return read(target.summary.annotations) is not None and not self._flaw(node)
+        return usable(target.summary.annotations)
 
     def _flaw(self, node: str) -> str:
         """What is wrong with what a cluster tells of its gateways, empty where nothing is."""
@@ -63,7 +64,7 @@ class Gateway(Nothing):
                 return Finding("False", "NoGateway", f"what {who} tells of its gateways cannot be used: {wrong}")
             return Finding("False", "NoGateway", f"{who} has no gateway: install the chart there with gateway.enabled")
         spec = self._spec(place)
-        if (headless := spec.get("clusterIP") == "None") and not self._sharing.deps.settings.gateway_headless:
+        if (headless := is_headless(spec)) and not self._sharing.deps.settings.gateway_headless:
             return Finding("False", "NoService", f"it is headless: {SWITCH_ON} here and where its callers are")
         tcp, udp = bool(ports_of(spec, TCP)), bool(ports_of(spec, UDP))
         left_out = udp and not self._sharing.deps.settings.gateway_udp

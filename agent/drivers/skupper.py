@@ -25,6 +25,7 @@ from agent.kube.store import Key
 from agent.model import skupper
 from agent.model.diff import equivalent
 from agent.model.endpoints import is_mirror
+from agent.model.service import is_headless
 from agent.model.servicelinks import Finding
 from agent.model.skupper import Raw
 
@@ -122,8 +123,7 @@ class Skupper:
         found = await self._sites.joined(place) if self._deps.settings.skupper else None
         if found is None:
             return None
-        where = f"in target {place.port.name}" if place.node else "here"
-        return Finding(found.status, found.reason, f"{where}: {found.message}")
+        return Finding(found.status, found.reason, f"{place.where}: {found.message}")
 
     async def teardown(self, place: Place) -> None:
         """Delete what is ours of a Service; Sites and links stay, for other Services may use them."""
@@ -173,7 +173,7 @@ class Skupper:
 
     def _is_headless(self, service: Key) -> bool:
         original = self._sharing.services.store.get(service)
-        return original is not None and skupper.is_headless(original.decode())
+        return original is not None and is_headless(original.decode()["spec"])
 
     async def _service(self, place: Place) -> Raw | None:
         """As it is in that cluster."""

@@ -17,8 +17,8 @@ from agent.base import certificates, wholefile
 from agent.base.certificates import Pair
 from agent.gateway import metrics
 from agent.gateway.admin import Admin
+from agent.gateway.envoystate import EnvoyState
 from agent.gateway.files import CasRefused, Files, NotTaken
-from agent.gateway.seen import Seen
 from agent.model import envoy, envoycounters, envoyudp, gatewaypeer
 from agent.model.envoyparts import Place
 from agent.model.gatewaypeer import TCP, Called, Gateway, InvalidGateway, Judged, Peer
@@ -47,7 +47,7 @@ class Loop:
         self._pair = pair
         self._loopback = loopback
         self._files = Files(place, admin)
-        self._envoy = Seen(admin)
+        self._envoy = EnvoyState(admin)
         self._last: tuple[bytes, bytes, bytes] | None = None
         self._gateway: Gateway | None = None
         self._input_problem = "nothing has been read yet"

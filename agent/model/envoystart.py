@@ -21,7 +21,7 @@ def bootstrap(place: Place, node: str) -> Raw:
     directory = place.directory
     return {
         "node": {"id": node, "cluster": "flotilla-gateway"},
-        "admin": {"address": _admin(place) | {"pipe": {**_admin(place)["pipe"], "mode": 0o600}}},
+        "admin": {"address": _admin(place, mode=0o600)},
         "dynamic_resources": {
             "cds_config": from_file(f"{directory}/{CLUSTERS}"),
             "lds_config": from_file(f"{directory}/{LISTENERS}"),
@@ -54,8 +54,8 @@ def _all_connections(place: Place) -> Raw:
     }
 
 
-def _admin(place: Place) -> Raw:
-    return {"pipe": {"path": f"{place.directory}/{ADMIN}"}}
+def _admin(place: Place, **more: int) -> Raw:
+    return {"pipe": {"path": f"{place.directory}/{ADMIN}", **more}}
 
 
 def _admin_cluster(place: Place) -> Raw:

@@ -50,6 +50,11 @@ def read(annotations: Mapping[str, str] | None) -> Told | None:
     return found if isinstance(found, Told) else None
 
 
+def usable(annotations: Mapping[str, str] | None) -> bool:
+    """Whether a summary tells of gateways, and nothing is wrong with that."""
+    return isinstance(_judged(annotations or {}), Told) and bool(told_uid(annotations or {}))
+
+
 def flaw(annotations: Mapping[str, str] | None) -> str:
     """Why what a summary tells of gateways cannot be used, with the field and the remedy; empty where nothing is wrong.
 

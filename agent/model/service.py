@@ -30,6 +30,11 @@ class InvalidService(ValueError):
     """A Service that cannot be rerouted: which field, why, and what to do about it."""
 
 
+def is_headless(spec: Mapping[str, Any]) -> bool:
+    """Whether callers are told the addresses of pods, and call these at the pods' ports."""
+    return bool(spec.get("clusterIP") == "None")
+
+
 def is_copy(annotations: Mapping[str, str] | None) -> bool:
     """Whether an object is another cluster's, and is not to be shared any further."""
     return names.ANNOTATION_IS_DELEGATE in (annotations or {})

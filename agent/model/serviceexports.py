@@ -10,7 +10,7 @@ import msgspec
 
 from agent.api.names.mcs import LABEL_DERIVED, is_derived
 from agent.model.diff import equivalent
-from agent.model.service import is_copy, users_selector
+from agent.model.service import is_copy, is_headless, users_selector
 
 Raw = dict[str, Any]
 
@@ -119,7 +119,7 @@ def _service(export: Export) -> Mapping[str, Any]:
 
 
 def _type(service: Mapping[str, Any]) -> str:
-    return HEADLESS if service["spec"].get("clusterIP") == "None" else CLUSTER_SET_IP
+    return HEADLESS if is_headless(service["spec"]) else CLUSTER_SET_IP
 
 
 def _shared_fields(service: Mapping[str, Any]) -> Raw:

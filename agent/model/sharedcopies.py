@@ -15,7 +15,7 @@ from agent.api.names.links import ANNOTATION_LINKED_IN, ANNOTATION_LINKED_SERVIC
 from agent.model import copies
 from agent.model.copies import Content, Raw
 from agent.model.diff import equivalent
-from agent.model.service import selector_of_copy
+from agent.model.service import is_headless, selector_of_copy
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _CLUSTERS_OWN = frozenset(
@@ -61,7 +61,7 @@ def service(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) ->
     if names.ANNOTATION_ORIGINAL_SELECTOR in annotations:
         marks[names.ANNOTATION_ORIGINAL_SELECTOR] = annotations[names.ANNOTATION_ORIGINAL_SELECTOR]
     spec = {key: value for key, value in original["spec"].items() if key not in _CLUSTERS_OWN}
-    if original["spec"].get("clusterIP") == "None":
+    if is_headless(original["spec"]):
         spec |= {"clusterIP": "None"}
     if spec.get("type") == "LoadBalancer" and names.annotation(annotations, names.COPY_LOAD_BALANCER) != "true":
         spec["type"] = "ClusterIP"
@@ -164,7 +164,7 @@ def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool
         old, new = copy.get("spec") or {}, wanted["spec"]
         if "ExternalName" in (old.get("type"), new.get("type")):
             return False
-        return bool((old.get("clusterIP") == "None") != (new.get("clusterIP") == "None"))
+        return is_headless(old) != is_headless(new)
     if wanted["kind"] == ROLE_BINDINGS.name:
         return not equivalent(copy.get("roleRef"), wanted["roleRef"])
     return copies.must_be_replaced(copy, wanted)

@@ -8,6 +8,7 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CONNECTORS, ENDPOINT_SLICES, LISTENERS, SERVICES, Kind
 from agent.api.names.links import LABEL_SKUPPER
+from agent.model.service import is_headless
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 
 Raw = dict[str, Any]
@@ -50,14 +51,9 @@ def listener(service: Mapping[str, Any], port: int) -> Raw:
     return _owned(LISTENERS, service, port, {"routingKey": _key(service, port), **where})
 
 
-def is_headless(service: Mapping[str, Any]) -> bool:
-    """Whether callers are told the addresses of pods, and call these at the pods' ports."""
-    return bool(service["spec"].get("clusterIP") == "None")
-
-
 def tcp_ports(service: Mapping[str, Any], named: Iterable[str] | None) -> list[tuple[str, int]]:
     """Name and number of the ports that Skupper can carry, of all or of those of some names."""
-    if is_headless(service):
+    if is_headless(service["spec"]):
         return []
     ports = [each for each in service["spec"].get("ports") or () if (each.get("protocol") or "TCP") == "TCP"]
     found = [(str(each.get("name") or ""), int(each["port"])) for each in ports]

@@ -36,6 +36,15 @@ class Links:
         }
         await client.create(ENDPOINT_SLICES, slice, self.pair.namespace)
 
+    async def offered_by_both(self, driver: str = "EndpointSlices", **spec: Any) -> None:
+        """Both clusters have the Service, by this driver and with these fields, and an endpoint each."""
+        await self.shared_by("True", driver)
+        if spec:
+            await self.pair.here.patch(SERVICES, "web", {"spec": spec}, self.pair.namespace)
+        await self.pair.copy(SERVICES, "web", lambda copy: all(map(copy["spec"].get, spec)))
+        await self.offer(self.pair.here, "10.1.0.1")
+        await self.offer(self.pair.there, "10.2.0.1")
+
     async def shared_by(self, status: str, reason: str, message: str = "") -> None:
         """What the room of network drivers would say on the Target."""
         said = {"type": "ServicesShared", "status": status, "reason": reason, "message": message}

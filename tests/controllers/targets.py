@@ -26,6 +26,13 @@ def target(name: str, namespace: str, **spec: Any) -> Raw:
     }
 
 
+def by_gateway(name: str, namespace: str) -> Raw:
+    """A Target that names the driver `gateway`."""
+    made = target(name, namespace)
+    made["metadata"]["annotations"] = {"multicluster/network-driver": "gateway"}
+    return made
+
+
 def secret(name: str, namespace: str, **data: str) -> Raw:
     return {"metadata": {"name": name, "namespace": namespace}, "stringData": data}
 

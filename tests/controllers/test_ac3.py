@@ -155,6 +155,20 @@ async def networks(pair: Pair) -> AsyncIterator[Networks]:
         await pair.here.delete(TARGETS, "eu", pair.namespace)
 
 
+async def one_is_ready(pair: Pair) -> None:
+    """The Service `backend` has a ready endpoint here."""
+    slice = {
+        "metadata": {
+            "name": "backend-own",
+            "labels": {names.LABEL_SERVICE_NAME: "backend", names.LABEL_GLOBAL: "true"},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 8080}],
+        "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": True}}],
+    }
+    await pair.here.create(ENDPOINT_SLICES, slice, pair.namespace)
+
+
 async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair, networks: Networks) -> None:
     rooms = list[NetworksRoom]()
 
@@ -194,16 +208,7 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
         said = {"type": "ServicesShared", "status": "True", "reason": "EndpointSlices", "message": ""}
         conditions = [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
         await pair.here.patch(TARGETS, "eu", {"status": {"conditions": conditions}}, pair.namespace, sub="status")
-        slice = {
-            "metadata": {
-                "name": "backend-own",
-                "labels": {names.LABEL_SERVICE_NAME: "backend", names.LABEL_GLOBAL: "true"},
-            },
-            "addressType": "IPv4",
-            "ports": [{"name": "http", "port": 8080}],
-            "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": True}}],
-        }
-        await pair.here.create(ENDPOINT_SLICES, slice, pair.namespace)
+        await one_is_ready(pair)
         await networks.says("True", "Ready")
 
         # What is told already is not written again, and what is changed or deleted by others comes back.
@@ -313,16 +318,7 @@ async def test_a_cluster_that_is_cut_off_delays_no_network_of_others(pair: Pair,
     other = f"{pair.namespace}-callers"
     await pair.here.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
     await enable(pair.here, other)
-    slice = {
-        "metadata": {
-            "name": "backend-own",
-            "labels": {names.LABEL_SERVICE_NAME: "backend", names.LABEL_GLOBAL: "true"},
-        },
-        "addressType": "IPv4",
-        "ports": [{"name": "http", "port": 8080}],
-        "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": True}}],
-    }
-    await pair.here.create(ENDPOINT_SLICES, slice, pair.namespace)
+    await one_is_ready(pair)
     services = [{"name": "backend", "port": 8080}]
     try:
         async with (

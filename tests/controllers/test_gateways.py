@@ -57,7 +57,7 @@ from tests.controllers.limited import limited
 from tests.controllers.mcsapi import Exported, published, served
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
-from tests.controllers.targets import condition, target
+from tests.controllers.targets import by_gateway, condition
 from tests.gateway.lab import address, ask, echo, serving
 from tests.waiting import until
 
@@ -158,9 +158,7 @@ async def shared(joined: Pair) -> Pair:
 @pytest_asyncio.fixture
 async def joined(pair: Pair) -> AsyncIterator[Pair]:
     """A target that is reached by gateways."""
-    eu = target("eu", pair.namespace)
-    eu["metadata"]["annotations"] = {"multicluster/network-driver": "gateway"}
-    await pair.here.create(TARGETS, eu)
+    await pair.here.create(TARGETS, by_gateway("eu", pair.namespace))
     try:
         yield pair
     finally:

@@ -17,7 +17,7 @@ from agent.kube.errors import NotFound
 from agent.model.gatewaylink import Shared, manifest
 from agent.model.gatewaytold import Told, write
 from tests.controllers.pair import Pair
-from tests.controllers.targets import condition, target
+from tests.controllers.targets import by_gateway, condition
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -28,9 +28,7 @@ Raw = dict[str, Any]
 @pytest_asyncio.fixture
 async def joined(pair: Pair) -> AsyncIterator[Pair]:
     """A Target that is to be reached by gateways."""
-    eu = target("eu", pair.namespace)
-    eu["metadata"]["annotations"] = {"multicluster/network-driver": "gateway"}
-    await pair.here.create(TARGETS, eu)
+    await pair.here.create(TARGETS, by_gateway("eu", pair.namespace))
     try:
         yield pair
     finally:

@@ -48,10 +48,7 @@ async def test_a_shared_service_has_a_link_that_says_who_reaches_whom(pair: Pair
         links = Links(pair, pair.deps.cluster_uid)
         await links.says("Programmed", "True", "Programmed")
         assert "no endpoint is ready" in await links.says("Ready", "False", "NoEndpoints")
-        await links.shared_by("True", "EndpointSlices")
-        await pair.copy(SERVICES, "web")
-        await links.offer(pair.here, "10.1.0.1")
-        await links.offer(pair.there, "10.2.0.1")
+        await links.offered_by_both()
 
         made = await links.once(lambda link: rows(link) == BOTH and condition(link, "Ready")[0] == "True")
         service = await pair.here.get(SERVICES, "web", pair.namespace)
@@ -85,10 +82,7 @@ async def test_what_users_write_in_a_link_and_on_a_service_is_done(pair: Pair, f
     async with pair.at_work(ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
-        await links.shared_by("True", "EndpointSlices")
-        await pair.copy(SERVICES, "web")
-        await links.offer(pair.here, "10.1.0.1")
-        await links.offer(pair.there, "10.2.0.1")
+        await links.offered_by_both()
         await links.once(lambda link: rows(link) == BOTH)
 
         await links.change(**{"from": ["here"], "ports": [80]})
@@ -195,10 +189,7 @@ async def test_a_target_that_is_cut_off_is_told_in_its_rows_and_in_no_other(pair
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
-        await links.shared_by("True", "EndpointSlices")
-        await pair.copy(SERVICES, "web")
-        await links.offer(pair.here, "10.1.0.1")
-        await links.offer(pair.there, "10.2.0.1")
+        await links.offered_by_both()
         await links.once(lambda link: rows(link) == BOTH)
         relay.cut()
         cut = await links.once(lambda link: {row[3] for row in rows(link)} == {"TargetUnreachable"})

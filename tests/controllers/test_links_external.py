@@ -91,10 +91,7 @@ async def test_another_controller_programs_a_link_and_says_so(
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
-        await links.shared_by("True", "EndpointSlices")
-        await pair.copy(SERVICES, "web")
-        await links.offer(pair.here, "10.1.0.1")
-        await links.offer(pair.there, "10.2.0.1")
+        await links.offered_by_both()
         await links.mirrored(pair.there, [("10.1.0.1", True, ["http", "admin"])])
         await links.annotate(network_driver="external/sdwan")
         assert "sdwan/Programmed" in await links.says("Ready", "False", "Pending")

@@ -66,10 +66,7 @@ async def test_what_became_of_an_export_is_told(pair: Pair, monkeypatch: pytest.
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
-        await links.shared_by("True", "MCS")
-        await pair.copy(SERVICES, "web")
-        await links.offer(pair.here, "10.1.0.1")
-        await links.offer(pair.there, "10.2.0.1")
+        await links.offered_by_both("MCS")
         await links.once(lambda link: "see that one runs" in condition(link, "Programmed")[2])
         await mcs.says(pair.here, **GOOD)
         await mcs.says(pair.there, Valid=("False", "InvalidServiceType"))

@@ -70,11 +70,7 @@ async def chosen(pair: Pair, network: Skupper, connection: Connection | None = N
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
-        await links.shared_by("True", "Skupper")
-        await pair.here.patch(SERVICES, "web", {"spec": {"selector": {"app": "web"}}}, pair.namespace)
-        await pair.copy(SERVICES, "web", lambda copy: bool(copy["spec"].get("selector")))
-        await links.offer(pair.here, "10.1.0.1")
-        await links.offer(pair.there, "10.2.0.1")
+        await links.offered_by_both("Skupper", selector={"app": "web"})
         yield links
 
 
@@ -126,11 +122,7 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair) -> None:
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
-        await links.shared_by("True", "EndpointSlices")
-        await pair.here.patch(SERVICES, "web", {"spec": {"selector": {"app": "web"}}}, pair.namespace)
-        await pair.copy(SERVICES, "web", lambda copy: bool(copy["spec"].get("selector")))
-        await links.offer(pair.here, "10.1.0.1")
-        await links.offer(pair.there, "10.2.0.1")
+        await links.offered_by_both(selector={"app": "web"})
         foreign = {"metadata": {"name": host(pair.namespace, "web")}, "spec": {"ports": [{"port": 1}]}}
         await pair.here.create(SERVICES, foreign, pair.namespace)
         await links.annotate(network_driver="skupper")

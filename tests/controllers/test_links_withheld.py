@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import CLUSTER_ROLES, SERVICE_LINKS, SERVICES
+from agent.api.kinds import CLUSTER_ROLES, SERVICE_LINKS
 from agent.clusters import optional_watch
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
@@ -44,10 +44,7 @@ async def test_links_that_may_not_be_read_any_more_narrow_as_before(
             deps = limited_pair.deps
             assert deps is not None
             links = Links(pair, deps.cluster_uid)
-            await links.shared_by("True", "EndpointSlices")
-            await pair.copy(SERVICES, "web")
-            await links.offer(pair.here, "10.1.0.1")
-            await links.offer(pair.there, "10.2.0.1")
+            await links.offered_by_both()
             await links.mirrored(pair.here, [("10.2.0.1", True, BOTH)])
 
             await allow(groups)

@@ -151,10 +151,7 @@ async def test_a_driver_that_a_target_cannot_have_leaves_nothing_of_the_one_befo
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
-        await links.shared_by("True", "EndpointSlices")
-        await pair.copy(SERVICES, "web")
-        await links.offer(pair.here, "10.1.0.1")
-        await links.offer(pair.there, "10.2.0.1")
+        await links.offered_by_both()
         for client, address in ((pair.here, "10.2.0.1"), (pair.there, "10.1.0.1")):
             await links.mirrored(client, [(address, True, ["http", "admin"])])
         await links.annotate(network_driver="mcs")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.gateway.cluster import INTERVAL_SECONDS
+from agent.gateway.envoystate import SILENT_SECONDS
 from agent.gateway.loop import LOOK_SECONDS
-from agent.gateway.seen import SILENT_SECONDS
 from agent.model import envoy
 from agent.model.envoyparts import NOTICED_SECONDS, Place, Resources
 from agent.model.gatewaypeer import (

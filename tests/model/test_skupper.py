@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agent.model import skupper
+from agent.model.service import is_headless
 
 SERVICE: Any = {
     "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
@@ -73,8 +74,8 @@ def test_a_service_leads_to_the_routers_of_its_listeners() -> None:
 
 def test_a_headless_service_has_no_port_that_routers_lead_to() -> None:
     headless = {**SERVICE, "spec": {**SERVICE["spec"], "clusterIP": "None"}}
-    assert skupper.is_headless(headless)
-    assert not skupper.is_headless(SERVICE)
+    assert is_headless(headless["spec"])
+    assert not is_headless(SERVICE["spec"])
     assert skupper.tcp_ports(headless, None) == []
 
 

@@ -29,7 +29,7 @@ from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
 from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
-from agent.model.links import NO_GATEWAY as NONE_THERE
+from agent.model.links import NO_GATEWAY
 from agent.model.summary import told_uid
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
@@ -37,7 +37,7 @@ from agent.runtime.together import together
 RECHECK_SECONDS = 30.0
 """Pause between looks whether what was missing is there."""
 _UNREAD_SECONDS = 0.5
-NO_GATEWAY = "one of the clusters has none; install the chart there with gateway.enabled, or remove the annotation"
+_ONE_LACKS = "one of the clusters has none; install the chart there with gateway.enabled, or remove the annotation"
 _NONE_HERE = "the source has no gateway: install the chart in it with gateway.enabled"
 
 
@@ -144,11 +144,11 @@ class NetworkDriverRoom(Controller[Key]):
             also = f"; nor by gateway: {flaw}" if flaw else ""
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}{also}")
         problem = await driver.status(target)
-        if driver.reason == BY_GATEWAY and not flat.usable and (lacking := problem if gateways else flaw or NO_GATEWAY):
+        if driver.reason == BY_GATEWAY and not flat.usable and (lacking := problem if gateways else flaw or _ONE_LACKS):
             # Why pods are not reached is what hides their addresses.
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}; nor by gateway: {lacking}")
         if driver.reason == BY_GATEWAY and not gateways:
-            return Words("False", "NoGateway", f"endpoints are not shared by gateway: {flaw or NO_GATEWAY}")
+            return Words("False", "NoGateway", f"endpoints are not shared by gateway: {flaw or _ONE_LACKS}")
         if driver.reason == BY_ADDRESSES:
             # Who names it says that they are reached all the same.
             apart = f"; {flat.message}" if flat.message and not problem else ""
@@ -161,7 +161,7 @@ class NetworkDriverRoom(Controller[Key]):
     async def _of_gateway(self, target: Target, *, told: bool) -> Words:
         """Whether gateways of a target may be used with those of others; `told`: whether it tells of any."""
         if not told or not self._deps.settings.gateway:
-            return Words("False", "NoGateway", _NONE_HERE if told else NONE_THERE)
+            return Words("False", "NoGateway", _NONE_HERE if told else NO_GATEWAY)
         if problem := await self._by_gateway.status(target):
             return Words("False", "Forbidden", problem)
         return Words("True", "Allowed", "they are used with other targets where nothing else leads there")
@@ -193,7 +193,7 @@ class NetworkDriverRoom(Controller[Key]):
 
 
 def _has_gateway(summary: Object | None) -> bool:
-    return summary is not None and gatewaytold.read(summary.annotations) is not None and not _flaw(summary)
+    return summary is not None and gatewaytold.usable(summary.annotations)
 
 
 def _flaw(summary: Object | None) -> str:

@@ -13,6 +13,7 @@ from agent.model.abridged import abridged
 from agent.model.diff import merge_patch
 from agent.model.gatewayhosts import HOSTS_LIMIT, SWITCH_ON, names_told, told
 from agent.model.hostservices import HostService, host_services, manifest, ports_of
+from agent.model.service import is_headless
 
 Raw = dict[str, Any]
 
@@ -82,8 +83,8 @@ class HostServices:
         if problem := self._flaw(peer, name):
             return problem
         service = self._services.store.get((peer["metadata"]["namespace"], name))
-        is_headless = service is not None and service.decode()["spec"].get("clusterIP") == "None"
-        return "" if is_headless else "it is not headless here"
+        found = service is not None and is_headless(service.decode()["spec"])
+        return "" if found else "it is not headless here"
 
     async def _made(self, peer: Raw, host: HostService) -> list[str]:
         """Cluster IPs of a host's Service."""

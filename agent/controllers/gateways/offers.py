@@ -14,6 +14,7 @@ from agent.kube.store import Key
 from agent.model.endpoints import count_ready
 from agent.model.gatewaylink import Shared, ports_of
 from agent.model.gatewaypeer import TCP, UDP
+from agent.model.service import is_headless
 from agent.model.serviceimports import ports_exported
 
 
@@ -49,7 +50,7 @@ class Offers:
             if service is not None and self._sharing.is_shared(key) and self._sharing.may_be_exported(key):
                 spec, nodes = service.decode()["spec"], frozenset(self._sharing.nodes_of(key))
                 tcp, at_home = ports_of(spec, TCP), self._sharing.is_at_home(key)
-                if spec.get("clusterIP") == "None":
+                if is_headless(spec):
                     found[key] = Offered(nodes, (), (), at_home, tcp)
                     continue
                 udp = ports_of(spec, UDP) if self._sharing.deps.settings.gateway_udp else ()

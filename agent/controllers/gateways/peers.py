@@ -18,17 +18,13 @@ from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.identity import uid_of
 from agent.clusters.target import Target
+from agent.controllers.gateways.changes import At, PendingChanges
 from agent.controllers.gateways.headless import HeadlessOffers
-from agent.controllers.gateways.news import At, News
 from agent.controllers.gateways.offers import Offers
 from agent.controllers.gateways.peerwriter import PeerWriter
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
-from agent.kube.errors import (
-    Forbidden,
-    NotFound,
-    Unreadable,
-)
+from agent.kube.errors import Forbidden, NotFound, Unreadable
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import gatewayaffinity
@@ -59,7 +55,7 @@ class GatewayPeersRoom(Controller[At]):
         self._offers = Offers(self._sharing, self._written)
         self._headless = HeadlessOffers(self._sharing, self._offers, self._written)
         self._writer = PeerWriter(deps, self._sharing)
-        self._news = News()
+        self._changes = PendingChanges()
         self._mine = names.children_of(deps.cluster_uid)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self.watch(self._summaries, lambda summary: ())
@@ -81,9 +77,9 @@ class GatewayPeersRoom(Controller[At]):
 
     async def reconcile(self, key: At) -> float | None:
         """Bring the GatewayPeers of one namespace in one cluster in line."""
-        with self._news.told(key) as news:
-            news.again = await self._tell(key, news.only)
-        return news.again
+        with self._changes.reconciling(key) as this:
+            this.again = await self._tell(key, this.only)
+        return this.again
 
     async def _tell(self, key: At, only: Collection[str] | None) -> float | None:
         """:param only: names of those that may have to change, None for all"""
@@ -115,7 +111,7 @@ class GatewayPeersRoom(Controller[At]):
         return self._writer.refused.due(key, now)
 
     def _wanted(
-        self, node: str, namespace: str, only: Collection[str] | None = None
+        self, node: str, namespace: str, only: Collection[str] | None
     ) -> tuple[dict[str, Raw], set[str], set[str]]:
         """What is to be told in a cluster by name, and what stays as it is: of others that are not known yet, and of
         those that have not changed.
@@ -232,7 +228,7 @@ class GatewayPeersRoom(Controller[At]):
     def _detached(self, target: Target) -> None:
         self._sharing.detach(target)
         self._written.pop(target.node_name, None)
-        self._news.forget(target.node_name)
+        self._changes.forget(target.node_name)
         self._all(target.namespace)
 
     def _all(self, namespace: str) -> None:
@@ -251,5 +247,5 @@ class GatewayPeersRoom(Controller[At]):
                 self._add((node, namespace), peer if node != of else "")
 
     def _add(self, key: At, peer: str = "") -> None:
-        self._news.add(key, peer)
+        self._changes.add(key, peer)
         self.queue.add(key)

@@ -7,8 +7,8 @@ from typing import Any
 from agent.api.kinds import GATEWAY_PEERS
 from agent.clusters.deps import Deps
 from agent.clusters.port import Port
+from agent.controllers.gateways.changes import At
 from agent.controllers.gateways.dropped import DroppedFields
-from agent.controllers.gateways.news import At
 from agent.controllers.gateways.refused import RefusedPeers
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import (

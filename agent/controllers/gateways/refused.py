@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from agent.clusters.deps import Deps
-from agent.controllers.gateways.news import At
+from agent.controllers.gateways.changes import At
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import StatusError
@@ -37,7 +37,7 @@ class RefusedPeers:
         return found is not None and found.wanted == wanted and now < found.until
 
     def refuse(self, key: At, name: str, wanted: Mapping[str, Any] | None, error: StatusError, now: float) -> None:
-        """Take note of what was refused, and tell of it where that is news."""
+        """Take note of what was refused, and tell of it where that is changes."""
         before = self._known.get((key, name))
         self._known[key, name] = _Refused(wanted, now + RETRY_SECONDS)
         node, namespace = key

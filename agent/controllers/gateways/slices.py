@@ -30,6 +30,7 @@ from agent.model.diff import merge_patch, same
 from agent.model.gatewayhosts import EVERY_CALLED, every_local
 from agent.model.gatewaylink import called, is_shared_by, writer
 from agent.model.gatewayslices import Pod, connected, slices
+from agent.model.service import is_headless
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 from agent.runtime.controller import Controller
 
@@ -156,7 +157,7 @@ class GatewaySlicesRoom(Controller[Key]):
             return problem
         service = self._services.store.get((peer["metadata"]["namespace"], name))
         spec = service.decode()["spec"] if service is not None else {}
-        if spec.get("clusterIP") == "None":
+        if is_headless(spec):
             return "it has no cluster IP, for it is headless here and not there"
         return "it has no cluster IP" if spec.get("type") == "ExternalName" else ""
 

@@ -12,7 +12,7 @@ SILENT_SECONDS = 5.0
 _SHOWN = 3
 
 
-class Seen:
+class EnvoyState:
     """An Envoy, as it answers."""
 
     def __init__(self, admin: Admin) -> None:

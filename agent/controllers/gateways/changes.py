@@ -1,4 +1,4 @@
-"""What has changed since a cluster was last told of others: anything, or what concerns some of them alone."""
+"""Which GatewayPeers may have to change since those of a namespace in a cluster were reconciled: all, or some."""
 
 import contextlib
 from collections.abc import Collection, Iterator
@@ -9,21 +9,21 @@ At = tuple[str, str]
 
 
 @dataclass
-class Telling:
-    """One reconciliation."""
+class Reconciliation:
+    """Of the GatewayPeers of one namespace in one cluster."""
 
     only: Collection[str] | None
     """Names of the GatewayPeers that may have to change, None for all."""
     again: float | None = None
-    """When to look again: until then it counts as not told."""
+    """When to reconcile again: until then these count as not done."""
 
 
-class News:
-    """With 100 clusters that share a Service each is told of all others: one change of endpoints is news of one."""
+class PendingChanges:
+    """With 100 clusters that share a Service each has 99 GatewayPeers: a change of endpoints concerns one of these."""
 
     def __init__(self) -> None:
         self._since: dict[At, set[str] | None] = {}
-        """By name of a GatewayPeer, None for all; what is not there has never been told."""
+        """By name of a GatewayPeer, None for all; what is not there has never been reconciled."""
 
     def add(self, at: At, peer: str = "") -> None:
         """Something has changed that concerns one GatewayPeer, or (empty) any."""
@@ -34,9 +34,9 @@ class News:
             since.add(peer)
 
     @contextlib.contextmanager
-    def told(self, at: At) -> Iterator[Telling]:
-        """What is to be told now: all, where nobody has said what; what changes meanwhile is told the next time."""
-        found = Telling(self._since.get(at) or None)
+    def reconciling(self, at: At) -> Iterator[Reconciliation]:
+        """Those of now: all, where nobody has said which. What changes meanwhile, or fails, is left for later."""
+        found = Reconciliation(self._since.get(at) or None)
         self._since[at] = set()
         done = False
         try:
