@@ -1,6 +1,7 @@
 """What tests of every room share: real clusters, started when the first test asks for one."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import secrets
@@ -10,7 +11,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
-from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
+from agent.api.kinds import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox
@@ -134,6 +135,8 @@ async def alone(cluster: Cluster) -> None:
     async def nothing_ends() -> bool:
         found = [each for each in await client.list(NAMESPACES) if "deletionTimestamp" in each["metadata"]]
         ending[:] = [f"{each['metadata']['name']}: {each['status'].get('conditions')}" for each in found]
+        for each in found:
+            await _end_pods(client, each["metadata"]["name"])
         return not ending
 
     async with client.session:
@@ -141,6 +144,14 @@ async def alone(cluster: Cluster) -> None:
             await until(nothing_ends, 60.0, what="namespaces of earlier tests are gone")
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *ending])) from None
+
+
+async def _end_pods(client: Client, namespace: str) -> None:
+    """No kubelet ends those of a namespace that goes, and nobody takes finalizers off that tests have given them."""
+    for pod in await client.list(PODS, namespace):
+        with contextlib.suppress(NotFound):
+            await client.patch_raw(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace)
+            await client.delete(PODS, pod["metadata"]["name"], namespace, grace=0)
 
 
 async def _has_service_account(client: Client, namespace: str) -> bool:
