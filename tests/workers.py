@@ -27,7 +27,7 @@ _DEAREST = (
     "tests/chart/test_on_a_real_node.py",
     "tests/chart/test_upgrade.py",
     "real",
-    "pair",
+    "placing",
     "tests/soak",
     "tests/controllers",
     "tests/scheduler",

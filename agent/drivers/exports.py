@@ -27,7 +27,7 @@ OURS = names.SHORT_PREFIX + "shared-from"
 AGAIN_SECONDS = 60.0
 """Pause between looks at the exports of a cluster."""
 _REFUSED_SECONDS = 30.0
-"""The same where they may not be listed, or are not served."""
+"""The same where they may not be listed, or are not served: shorter where that is asked more often."""
 
 
 class Export(NamedTuple):
@@ -124,7 +124,8 @@ class Exports:
                 kind, (target.namespace if target is not None else "") or None, accept=METADATA_LIST
             )
         except (Forbidden, NotFound) as error:
-            return _Listed(SERVICE_EXPORTS, now + _REFUSED_SECONDS, problem=error)
+            again = min(_REFUSED_SECONDS, self._deps.settings.discovery_interval)
+            return _Listed(SERVICE_EXPORTS, now + again, problem=error)
         objects = (Object(kind, bytes(each)) for each in found)
         return _Listed(kind, now + AGAIN_SECONDS, {obj.key: self._export(obj) for obj in objects})
 

@@ -354,6 +354,7 @@ async def test_a_cluster_leaves(fleet: Fleet) -> None:
     assert await fleet.clients["two"].list(PODS, NAMESPACE) == []
 
 
+@pytest.mark.seldom
 async def test_the_end_comes_when_somebody_says_what_becomes_of_the_pods(fleet: Fleet) -> None:
     one, client = fleet.sandbox["one"], fleet.clients["one"]
     before = await delegates(fleet)

@@ -39,6 +39,7 @@ async def test_whole_namespaces(shell: Shell) -> None:
     await shell.run("kubectl delete namespace everything --wait=false")
 
 
+@pytest.mark.seldom
 async def test_joining_and_parting(shell: Shell) -> None:
     # Where clusters share the loopback interface, this is what join refuses.
     loopback = Sandbox.open(shell.folder / ".sandbox")["us"].address.startswith("127.")

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.e2e.faults.agents import agent_with
 from tests.e2e.fleet import Fleet
 
 
@@ -36,3 +37,10 @@ async def no_duplicates(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     if "fleet" in request.fixturenames:
         fleet: Fleet = request.getfixturevalue("fleet")
         assert fleet.census.take_duplicates() == []
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def soon(fleet: Fleet, processes_only: None) -> AsyncIterator[None]:
+    """What was missing in a target is looked for every 2 s."""
+    async with agent_with(fleet, "cd", ("--discovery-interval=2s",)):
+        yield

@@ -39,6 +39,7 @@ AGENT_FLAGS = (
 _USUAL = (
     "--source-api=192.0.2.1:6443",
     "--moves",
+    "--withdraw=2s",
     "--service-links",
     "--ac3-networks",
     "--gateway",
@@ -103,13 +104,19 @@ SPECS = {
         ("--cluster-name=same", "--agent-interval=1", "--hold=5"),
         {"candidate_scheduler": True},
     ),
-    # Source cd and target us, whose agent makes a lost delegate again after seconds rather than a minute.
-    "pair": Spec(("cd", "us"), "kwok:2", (f"--pod-missing={MISSING_SECONDS}", "--agent-interval=1")),
-    # Source cd, which finds out soon that Placements are served, and whole applications; targets us and eu.
+    # Source cd, which finds out soon that Placements are served, and whole applications; targets us and eu, whose
+    # agents make a lost delegate again after seconds rather than a minute.
     "placing": Spec(
         ("cd", "us", "eu"),
         "kwok:2",
-        ("--discovery-interval=2", "--moves", "--p2code"),
+        (
+            "--discovery-interval=2",
+            "--moves",
+            "--withdraw=2s",
+            "--p2code",
+            f"--pod-missing={MISSING_SECONDS}",
+            "--agent-interval=1",
+        ),
         values=_KINDS_OF_APPLICATIONS,
     ),
     # A real node in each. On a busy machine a request may take many seconds: what it asks is to be there as long.
@@ -130,9 +137,9 @@ SPECS = {
 }
 FLEET_OF = {
     "tests/e2e/faults/test_black_holes_reserving.py": "reserving",
-    "tests/e2e/faults/test_restored.py": "pair",
+    "tests/e2e/faults/test_restored.py": "placing",
     "tests/e2e/test_09_shared_target.py": "same name",
-    "tests/e2e/test_17_lifecycle_rows.py": "pair",
+    "tests/e2e/test_17_lifecycle_rows.py": "placing",
     "tests/e2e/test_18_reserve.py": "reserving",
     "tests/e2e/test_19_groups.py": "reserving",
     "tests/e2e/test_30_kubelet.py": "real",

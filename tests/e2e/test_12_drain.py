@@ -136,6 +136,7 @@ async def test_a_drain_moves_all_pods_and_never_breaks_the_budget(
     await fleet.kubectl("cd", "uncordon", nodes["us"])
 
 
+@pytest.mark.seldom
 async def test_a_drain_waits_while_no_replacement_can_become_ready(
     fleet: Fleet, namespace: str, nodes: dict[str, str]
 ) -> None:

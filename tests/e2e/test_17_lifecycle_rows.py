@@ -226,7 +226,7 @@ async def test_row_07_one_that_had_done_its_work_has_done_it(fleet: Fleet, names
     await empty(fleet, namespace)
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("phase", ["Succeeded", pytest.param("Failed", marks=pytest.mark.seldom)])
 async def test_row_08_a_delegate_that_has_ended_is_kept_and_told_of(fleet: Fleet, namespace: str, phase: str) -> None:
     proxy, delegate = await run(fleet, namespace, restartPolicy="Never")
     await set_status(fleet, delegate, {"phase": phase, "reason": "Over"})

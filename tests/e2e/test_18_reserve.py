@@ -117,7 +117,7 @@ async def test_pod_and_namespace_say_how_they_are_scheduled_and_the_setting_says
         pytest.param(is_candidate_post, False, id="after the first candidate", marks=pytest.mark.seldom),
         pytest.param(is_allow, True, id="between claim and leave"),
         pytest.param(is_allow, False, id="after the first leave", marks=pytest.mark.seldom),
-        pytest.param(is_delete, True, id="before the first loser is deleted"),
+        pytest.param(is_delete, True, id="before the first loser is deleted", marks=pytest.mark.seldom),
         pytest.param(is_delete, False, id="after the first loser is deleted", marks=pytest.mark.seldom),
     ],
 )

@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from agent.api import names
 from agent.api.kinds import (
     ENDPOINT_SLICES,
@@ -48,6 +50,7 @@ async def test_a_selector_stays_the_users_where_endpoints_cannot_be_shared(fleet
     await known_everywhere(fleet, namespace, "web", 4)
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_target_that_grants_no_slices_shares_none_and_says_so(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("eu",)) as namespace:
         poor = [rule for rule in rules(EVERYTHING) if rule["resources"] != [ENDPOINT_SLICES.plural]]
@@ -79,6 +82,7 @@ def is_off(target: Raw) -> bool:
     return bool(condition(target, "ServicesShared").get("reason") == "Off")
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespace: str) -> None:
     await shared.web(fleet, namespace, 4)
     await known_everywhere(fleet, namespace, "web", 4)
@@ -105,9 +109,11 @@ async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespa
         await known_everywhere(fleet, namespace, "web", 4, ("cd",))
         await has(fleet, "cd", SERVICE_LINKS, namespace, "web", waits_for_imports)
         for target in TARGET_CLUSTERS:
+            await driver(fleet, namespace, target, "none")
+        await shared.gone(fleet, SERVICE_EXPORTS, namespace, "web", shared.CLUSTERS)
+        for target in TARGET_CLUSTERS:
             await driver(fleet, namespace, target, "endpointslices")
         await rerouted(fleet, namespace, "web")
-        await shared.gone(fleet, SERVICE_EXPORTS, namespace, "web", shared.CLUSTERS)
         await known_everywhere(fleet, namespace, "web", 4)
 
 

@@ -47,6 +47,7 @@ async def peers(fleet: Fleet, namespace: str) -> dict[str, list[Raw]]:
     return {each: await fleet.clients[each].list(GATEWAY_PEERS, namespace) for each in CLUSTERS}
 
 
+@pytest.mark.usefixtures("soon")
 async def test_gateways_of_every_cluster_are_told_of_the_others(fleet: Fleet, namespace: str, gateways: None) -> None:
     await shared.web(fleet, namespace, 4)
     await known_everywhere(fleet, namespace, "web", 4)
@@ -63,8 +64,7 @@ async def test_gateways_of_every_cluster_are_told_of_the_others(fleet: Fleet, na
         targets = [await fleet.source.get(TARGETS, each, namespace) for each in ("us", "eu")]
         return all(shares_by(each, BY_GATEWAY) for each in targets)
 
-    # What is missing is looked for twice a minute.
-    await fleet.until("the driver is gateway", chosen, about=namespace, seconds=60)
+    await fleet.until("the driver is gateway", chosen, about=namespace)
 
     async def told() -> bool:
         found = await peers(fleet, namespace)
@@ -127,6 +127,7 @@ async def exposed(client: Client, at: str) -> AsyncIterator[None]:
         await client.delete(SERVICES, GATEWAY_SERVICE, AGENT_NAMESPACE)
 
 
+@pytest.mark.usefixtures("soon")
 async def test_two_targets_with_different_drivers_call_each_other_through_gateways(
     fleet: Fleet, namespace: str, gateways: None
 ) -> None:
@@ -151,7 +152,6 @@ async def test_two_targets_with_different_drivers_call_each_other_through_gatewa
             found = await peers(fleet, namespace)
             return {each: {peer["spec"]["uid"] for peer in of} for each, of in found.items()} == want
 
-        # Rights that were missing are looked for twice a minute.
         await fleet.until("the targets are told of each other, and this one of eu alone", told, about=namespace)
         for cluster, where in at.items():
             kubeconfig = str(fleet.sandbox[cluster].kubeconfig)

@@ -75,7 +75,7 @@ async def test_services_reach_other_clusters_by_skupper_and_other_namespaces(fle
         both = ((kind, client) for kind in (LISTENERS, CONNECTORS) for client in fleet.clients.values())
         await asyncio.gather(*(mended(fleet, client, kind, namespace) for kind, client in both))
         await callers_elsewhere(fleet, namespace)
-        chosen["metadata"]["annotations"]["multicluster/network-driver"] = "endpointslices"
+        chosen["metadata"]["annotations"]["multicluster/network-driver"] = "none"
         await fleet.source.patch(SERVICES, "web", chosen, namespace)
 
         async def nothing_is_left() -> bool:

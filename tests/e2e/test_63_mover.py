@@ -362,6 +362,7 @@ async def test_a_job_finishes_where_it_is_unless_it_asks_to_be_evicted(fleet: Fl
     assert (status["active"], status.get("failed", 0)) == (1, 0), "its failure policy knows that it was evicted"
 
 
+@pytest.mark.seldom
 async def test_a_paused_deployment_keeps_its_pods_where_they_are(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 1)
     await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"paused": True}}, namespace)

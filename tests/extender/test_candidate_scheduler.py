@@ -185,6 +185,7 @@ async def test_a_process_that_is_killed_while_it_holds_does_no_harm(
     await runs(t, room, "web")
 
 
+@pytest.mark.seldom
 async def test_a_round_that_is_over_stays_over_in_an_agent_that_starts_anew(one: Sandbox, t: Client, room: str) -> None:
     await t.create(CHAPERONS, chaperon("web"), room)
     await reserved(t, room, "web")
@@ -197,6 +198,7 @@ async def test_a_round_that_is_over_stays_over_in_an_agent_that_starts_anew(one:
     await runs(t, room, "web")
 
 
+@pytest.mark.seldom
 async def test_a_candidate_whose_round_is_over_is_tried_again_and_again_without_a_write(
     one: Sandbox, t: Client, room: str
 ) -> None:

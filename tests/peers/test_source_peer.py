@@ -134,6 +134,7 @@ async def test_what_is_missing_is_said_and_the_source_acts_on_it(fleet: Fleet, n
             await empty(fleet, namespace)
 
 
+@pytest.mark.seldom
 async def test_a_reserving_source_does_no_harm_before_there_is_a_candidate_scheduler(
     fleet: Fleet, namespace: str, tmp_path: Path
 ) -> None:
@@ -196,6 +197,7 @@ async def test_of_two_candidates_one_is_allowed_and_the_loser_leaves_no_reservat
     fleet.census.duplicates.clear()
 
 
+@pytest.mark.seldom
 async def test_a_source_that_comes_late_finds_its_candidate_reserved_again(
     fleet: Fleet, namespace: str, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ from agent.runtime.controller import Controller
 from agent.runtime.together import together
 
 RECHECK_SECONDS = 30.0
-"""Pause between looks whether what was missing is there."""
+"""Longest pause between looks whether what was missing is there; shorter where all is looked at more often."""
 _UNREAD_SECONDS = 0.5
 _ONE_LACKS = "one of the clusters has none; install the chart there with gateway.enabled, or remove the annotation"
 _NONE_HERE = "the source has no gateway: install the chart in it with gateway.enabled"
@@ -102,9 +102,13 @@ class NetworkDriverRoom(Controller[Key]):
         if usable is not None:
             await self._usable.write(obj, usable)
         is_well = words.status == "True" and (usable is None or usable.reason != "Forbidden")
-        pause = self._deps.settings.discovery_interval if is_well else RECHECK_SECONDS
+        pause = self._deps.settings.discovery_interval if is_well else self._recheck
         self._checked[key] = (now + pause, (target.port, annotation, flat, gateways, told))
         return pause
+
+    @property
+    def _recheck(self) -> float:
+        return min(RECHECK_SECONDS, self._deps.settings.discovery_interval)
 
     def _flatness(self, target: Target, obj: Object, before: str) -> Flatness | None:
         """Whether pods of a target are reached from here, by what it tells and what its agent has answered; None while
@@ -170,7 +174,7 @@ class NetworkDriverRoom(Controller[Key]):
         """API groups of a cluster, as far as drivers can use them."""
         asked_at, groups = self._groups.get(port, (0.0, frozenset()))
         now = time.monotonic()
-        if not asked_at or now - asked_at > RECHECK_SECONDS:
+        if not asked_at or now - asked_at > self._recheck:
             groups = await without_exports(port, await port.groups())
             self._groups[port] = (now, groups)
         return groups
