@@ -26,6 +26,17 @@ def why_not() -> str:
     return ""
 
 
+CLIENT = """
+apiVersion: v1
+kind: Pod
+metadata: {name: client}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: main, image: "flotilla.local/busybox:1", command: [sleep, "100000"]}]
+"""
+"""A pod that waits for commands."""
+
+
 @pytest.fixture(scope="session")
 def able() -> None:
     """Skip where real nodes cannot be."""

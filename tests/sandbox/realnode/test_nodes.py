@@ -1,7 +1,4 @@
-"""Containers that really run: what pods mount, logs, exec, metrics, Services, and pods of other clusters.
-
-The last test takes the clusters down.
-"""
+"""Containers that really run: what pods mount, logs, exec, metrics, Services, and pods of other clusters."""
 
 import json
 import shutil
@@ -11,14 +8,13 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Cluster, Sandbox, SandboxError
-from agent.sandbox.plan import identity
-from agent.sandbox.realnode import cgroups, images
-from tests.sandbox.machine import leftovers
-from tests.sandbox.realnode.conftest import apply, field, kubectl, ready, run
+from agent.sandbox import Sandbox, SandboxError
+from agent.sandbox.realnode import images
+from tests.sandbox.realnode.conftest import CLIENT, apply, field, kubectl, ready, run
 from tests.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.realnodes, pytest.mark.timeout(120)]
+# tests/e2e/test_30_kubelet.py, test_31_traffic.py and test_33_last_words.py run containers in every run.
+pytestmark = [pytest.mark.cluster, pytest.mark.realnodes, pytest.mark.timeout(120), pytest.mark.seldom]
 
 WEB = """
 apiVersion: v1
@@ -73,14 +69,6 @@ apiVersion: v1
 kind: Service
 metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
-"""
-CLIENT = """
-apiVersion: v1
-kind: Pod
-metadata: {name: client}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers: [{name: main, image: "flotilla.local/busybox:1", command: [sleep, "100000"]}]
 """
 ELSEWHERE = """
 apiVersion: v1
@@ -198,29 +186,3 @@ async def test_an_edit_of_a_config_map_reaches_the_files_of_a_pod(real: Sandbox)
     # One exec that looks again and again: an exec for each look costs more than all the rest.
     looks = "for i in $(seq 60); do grep -q changed /words/greeting && break; sleep 1; done; cat /words/greeting"
     assert await run(real["a"], "web", looks, "side") == "changed"
-
-
-async def restarted(cluster: Cluster) -> bool:
-    return int(await field(cluster, ".status.containerStatuses[0].restartCount", "pod", "client")) > 0
-
-
-async def test_a_node_whose_plug_was_pulled_boots_again_and_nothing_outlives_its_end(real: Sandbox) -> None:
-    a = real["a"]
-    await real.kill("a", "containerd")
-    await real.kill("a", "kubelet")
-    assert await real.up() == ["a/containerd", "a/kubelet"]
-    assert not await restarted(a)
-
-    await real.kill("a", "node")
-    assert await real.up() == ["a/node"]
-    await until(lambda: restarted(a), 60)
-    await ready(a, "client")
-    assert await run(a, "client", "echo back") == "back\n"
-
-    assert {line.state for line in real.status()} == {"running"}
-    assert len(cgroups.members(f"flotilla-{identity(real.directory)}-a")) >= 3
-    # As after a crash: no record, and what watches over the containers is gone.
-    (real.directory / "sandbox.json").unlink()
-    await real.kill("a", "containerd")
-    assert await Sandbox(real.directory).down()
-    assert leftovers(real.directory) == []
