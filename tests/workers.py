@@ -16,8 +16,12 @@ _TEARDOWN_SECONDS = 90.0
 _workers: list[WorkerController] = []
 
 
-_PARTS = {"targets": ("tests/e2e/test_1", "tests/e2e/test_2")}
-"""Of the tests on the usual fleet, which are as dear as all others on fleets together; the rest is a part, too."""
+_PARTS = {
+    "targets": ("tests/e2e/test_1", "tests/e2e/test_2"),
+    "leaders": ("tests/e2e/test_66_killed_leaders.py::test_a_hundred_",),
+}
+"""Of the tests on the usual fleet, which are as dear as all others on fleets together; the rest is a part, too. Leaders
+are for `--all`, and take twenty minutes."""
 _DEAREST = (
     *(f"{USUAL}: {part}" for part in _PARTS),
     f"{USUAL}: the rest",
@@ -64,7 +68,7 @@ def scope_of(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     fleet = fleet_of(nodeid)
     if fleet == USUAL:
-        return f"{USUAL}: {next((part for part, names in _PARTS.items() if file.startswith(names)), 'the rest')}"
+        return f"{USUAL}: {next((part for part, names in _PARTS.items() if nodeid.startswith(names)), 'the rest')}"
     if file in _PAIRED:
         return "tests/controllers: two clusters"
     return fleet or (file if file in _ALONE else "/".join(file.split("/")[:2]))
