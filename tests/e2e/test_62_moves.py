@@ -5,6 +5,7 @@ each on a new connection, with a history of every state of the Deployment. Where
 through it in every cluster, which serves the Ingress in front of the Service.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -33,6 +34,8 @@ pytestmark = [pytest.mark.realnodes, pytest.mark.seldom]
 Raw = dict[str, Any]
 IMAGE = {"image": "flotilla.local/busybox:1", "imagePullPolicy": "Never"}
 REPLICAS, SURGE = 6, 2
+ENOUGH = 100
+"""Requests of a client after which all pods have answered some of them."""
 SERVE = """
 mkdir /www; hostname > /www/index.html; httpd -f -p 8080 -h /www &
 trap "kill -9 $!; exit 143" TERM; wait
@@ -126,14 +129,17 @@ async def test_a_deployment_moves_by_one_annotation_and_nobody_notices(
 ) -> None:
     before = await in_clusters(fleet, place, {here})
     began = time.monotonic()
+    clients = (*CLUSTERS, BALANCER, *map(through_ingress, ingresses))
     async with traffic(fleet, place, "web", ingresses) as asked, history(fleet, place, "web") as found:
+        # The first pod is withdrawn soon: by then it has to have been asked.
+        await asyncio.gather(*(asked.asked(name, ENOUGH) for name in clients))
         await say(fleet, place, {TARGETS: there})
         after = await in_clusters(fleet, place, {there})
     assert not before & after
     kept(found, asked, began, surge=SURGE)
     assert len(found.revisions) == len(found.replica_sets) == 1, "it is the same ReplicaSet and revision"
-    for name in (*CLUSTERS, BALANCER, *map(through_ingress, ingresses)):
-        assert asked.answered_by(name) >= before | after
+    for name in clients:
+        assert asked.answered_by(name) >= before | after, name
 
 
 @long
