@@ -150,7 +150,6 @@ def _controller_manager(context: Context) -> list[str]:
         f"--service-account-private-key-file={context.pki('sa.key')}",
         f"--cluster-signing-cert-file={context.pki('ca.crt')}",
         f"--cluster-signing-key-file={context.pki('ca.key')}",
-        # Whoever watches an autoscaler in a sandbox should not wait for what takes 15 s by default.
         "--horizontal-pod-autoscaler-sync-period=5s",
         *_CLIENT_LIMITS,
     ]
