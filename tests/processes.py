@@ -1,9 +1,14 @@
-"""Our processes, as the chart starts them."""
+"""Our processes, as the chart starts them, and processes that hang."""
 
 import asyncio
 import contextlib
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.waiting import until
 
 
 @contextlib.asynccontextmanager
@@ -17,3 +22,19 @@ async def started(module: str, *flags: str) -> AsyncIterator[asyncio.subprocess.
         if process.returncode is None:
             process.kill()
         await process.communicate()
+
+
+@contextlib.asynccontextmanager
+async def frozen(pid: int) -> AsyncIterator[None]:
+    """A process does nothing during the block, not even what one of its threads had begun."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        await until(lambda: _is_stopped(pid), what=f"{pid} is stopped")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    threads = (file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat"))
+    return {thread.rpartition(")")[2].split()[0] for thread in threads} == {"T"}

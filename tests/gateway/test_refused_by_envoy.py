@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import signal
 import socket
 from collections.abc import AsyncIterator
 
@@ -24,6 +22,7 @@ from agent.model.gatewaypeer import Called, health_name
 from agent.sandbox.gateways import PORT, GatewayPod
 from tests.background import background
 from tests.gateway.lab import LOCAL, SPACE, UNUSED, address, ask, dial, echo, peer, serving, web
+from tests.processes import frozen
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
@@ -200,14 +199,11 @@ async def test_an_envoy_that_hangs_is_not_called_although_its_files_wait_for_it(
     async with controlled(a) as loop:
         key = f"{SPACE}/{b.uid}"
         await until(lambda: loop.listens(key) == [LOCAL], what="the port is open")
-        os.kill(a.pid(), signal.SIGSTOP)
-        try:
+        async with frozen(a.pid()):
             a.tell([peer(b, calls=True), peer(GatewayPod("uid-c", address()))])
             await until(lambda: not loop.listens(key), what="nobody is sent there")
             assert loop.problem() == "Envoy does not answer"
             assert loop.trouble(key) == "its Envoy takes no connections"
-        finally:
-            os.kill(a.pid(), signal.SIGCONT)
         await until(lambda: loop.listens(key) == [LOCAL] and loop.problem() is None, what="it is back")
 
 
@@ -228,11 +224,8 @@ async def test_an_envoy_says_whether_it_is_alive_and_nothing_else(pair: tuple[Ga
     assert await live(a) == 200
     for path in ("/", "/config_dump", "/quitquitquit", "/ready/../config_dump"):
         assert await live(a, path) == 404
-    os.kill(a.pid(), signal.SIGSTOP)
-    try:
+    async with frozen(a.pid()):
         assert await live(a) == 0
-    finally:
-        os.kill(a.pid(), signal.SIGCONT)
 
     async def alive() -> bool:
         return await live(a) == 200

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import os
 import re
-import signal
 import ssl
 import sys
 from collections import Counter
@@ -22,6 +21,7 @@ from agent.model import envoy
 from agent.model.gatewaypeer import health_name, identity, server_name
 from agent.sandbox.gateways import PORT, GatewayPod, program
 from tests.gateway.lab import LOCAL, SPACE, UNUSED, WEB, address, ask, dial, echo, peer, serving, stranger, web
+from tests.processes import frozen
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
@@ -371,14 +371,11 @@ async def test_a_peer_that_shows_another_cas_certificate_is_told(pair: Pairs) ->
 
 
 async def test_a_silent_peer_is_noticed_and_taken_again_when_it_is_back(pair: Pairs) -> None:
-    os.kill(pair.b.pid(), signal.SIGSTOP)
-    try:
+    async with frozen(pair.b.pid()):
         key = f"{SPACE}/{pair.b.uid}"
         await until(lambda: not pair.a.is_ready(key), what="a notices that b is silent")
         assert pair.a.status()["peers"][key]["reason"] == "PeerUnreachable"
         assert await ask(pair.a.address, LOCAL, b"hello") == b""
-    finally:
-        os.kill(pair.b.pid(), signal.SIGCONT)
     await pair.linked()
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable
@@ -18,6 +17,7 @@ from agent.sandbox.gateways import GatewayPod
 from tests.gateway import lab
 from tests.gateway.datagrams import BY_HAND, DNS, LOCAL, NUMBER, REQUESTS, Caller, Pod, caller, dns, is_taken, peer, pod
 from tests.gateway.lab import SPACE, address, ask, dial, echo, serving
+from tests.processes import frozen
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
@@ -307,11 +307,8 @@ async def test_sessions_begin_anew_when_the_peers_envoy_does(pair: Pairs) -> Non
 async def test_a_session_with_a_silent_peer_ends_and_another_begins_when_it_is_back(pair: Pairs) -> None:
     async with caller(pair.a.address) as client:
         assert await client.ask(b"hello") == b"hello"
-        os.kill(pair.b.pid(), signal.SIGSTOP)
-        try:
+        async with frozen(pair.b.pid()):
             assert await client.ask(b"hello") == b""
-        finally:
-            os.kill(pair.b.pid(), signal.SIGCONT)
         await until(lambda: _is(client.ask(b"back"), b"back"), what="the same client is answered again")
 
 
