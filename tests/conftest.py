@@ -1,7 +1,6 @@
 """What tests of every room share: real clusters, started when the first test asks for one."""
 
 import asyncio
-import contextlib
 import gc
 import os
 import secrets
@@ -11,11 +10,12 @@ import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
-from agent.api.kinds import NAMESPACES, PODS, SERVICE_ACCOUNTS
+from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
+from tests.controllers.targets import tear_away
 from tests.examples import EXAMPLES
 from tests.namespaces import end
 from tests.ocm import install, uninstall
@@ -136,7 +136,8 @@ async def alone(cluster: Cluster) -> None:
         found = [each for each in await client.list(NAMESPACES) if "deletionTimestamp" in each["metadata"]]
         ending[:] = [f"{each['metadata']['name']}: {each['status'].get('conditions')}" for each in found]
         for each in found:
-            await _end_pods(client, each["metadata"]["name"])
+            # No kubelet ends pods here, and nobody takes off finalizers that tests have given them.
+            await tear_away(client, each["metadata"]["name"])
         return not ending
 
     async with client.session:
@@ -144,14 +145,6 @@ async def alone(cluster: Cluster) -> None:
             await until(nothing_ends, 60.0, what="namespaces of earlier tests are gone")
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *ending])) from None
-
-
-async def _end_pods(client: Client, namespace: str) -> None:
-    """No kubelet ends those of a namespace that goes, and nobody takes finalizers off that tests have given them."""
-    for pod in await client.list(PODS, namespace):
-        with contextlib.suppress(NotFound):
-            await client.patch_raw(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace)
-            await client.delete(PODS, pod["metadata"]["name"], namespace, grace=0)
 
 
 async def _has_service_account(client: Client, namespace: str) -> bool:
