@@ -32,13 +32,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def shell(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shell]:
-    """Where a reader of the README is after its first steps."""
+    """Where a reader is after the README's first steps and two of the quick start; any page can be tried then."""
     folder = tmp_path_factory.mktemp("docs")
     shell = Shell(checkout(folder / "flotilla"), await programs(folder / "programs"))
     try:
         # By the entry point itself.
         await shell.run(FIRST_STEPS.replace("sandbox up --join", SOON))
         async with forking(shell.folder / ".venv/bin/flotilla"):
+            for block in QUICK_START[:3]:
+                await shell.run(block)
             yield shell
             await shell.run(QUICK_START[-1])
             await shell.run(THE_END)

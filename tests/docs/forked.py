@@ -21,11 +21,12 @@ from agent.sandbox.objects import REPOSITORY
 
 _CLIENT = """#!/bin/bash
 exec 3<>/dev/tcp/127.0.0.1/{port}
-echo $$ >&3
+(echo $$ >&3)
 read -r -u 3 status
 exit "$status"
 """
-"""Its words, environment, folder and streams are read from /proc."""
+"""Its words, environment, folder and streams are read from /proc. A subshell sends its PID: bash itself would have the
+socket as standard output for as long as that takes."""
 
 
 @contextlib.asynccontextmanager

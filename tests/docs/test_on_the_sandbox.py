@@ -71,6 +71,7 @@ async def test_placements(shell: Shell) -> None:
 
 
 async def test_placements_of_a_hub(shell: Shell) -> None:
+    await shell.run(of("placement.md")[0])  # the kinds, which are there if its test has run
     hub, end = of("placement-from-ocm.md")
     said = await shell.run(hub)
     assert "Placement default/from-hub of hub.yaml, which is not applied: 0 of 2 clusters, not satisfied" in said
