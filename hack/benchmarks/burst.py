@@ -16,7 +16,7 @@ from agent.sandbox.manifests import NAMESPACE
 from agent.sandbox.progress import Progress
 from agent.settings import Mode
 from hack.benchmarks import placed, profiled, report
-from hack.benchmarks.budgets import burst_budgets, ratios
+from hack.benchmarks.budgets import MEANT, burst_budgets, many_budget, ratios
 from hack.benchmarks.lab import Lab, open_lab, until
 from hack.benchmarks.latency import measure
 from hack.benchmarks.manifests import namespace, pod
@@ -26,8 +26,6 @@ from hack.benchmarks.run import Load, Run, run
 CLUSTERS = ("cd", "us", "eu")
 PLAIN = "plain"
 NODES_EACH = 10
-MEANT = 1000
-"""Pods that the budgets are for."""
 WARM_UP_PODS = 20
 """Run once in both ways before anything is measured: first connections, first certificates, first caches."""
 _SPARE = 1.2
@@ -85,6 +83,7 @@ async def burst(what: Burst, progress: Progress) -> tuple[list[str], dict[str, A
 
 
 async def _measured(lab: Lab, what: Burst) -> tuple[list[str], dict[str, Any]]:
+    few = await run(lab, Load("few", NAMESPACE, MEANT, elected=True, mode=what.mode)) if what.pods > MEANT else None
     pairs = []
     for _ in range(what.pairs):
         plain = await run(lab, Load("plain", PLAIN, what.pods, elected=False))
@@ -93,6 +92,8 @@ async def _measured(lab: Lab, what: Burst) -> tuple[list[str], dict[str, Any]]:
     plain, elected = median(pairs)
     latency = await measure(lab, NAMESPACE)
     budgets = burst_budgets(plain, elected, latency, CLUSTERS[0], what.mode, own_cores=what.own_cores is not None)
+    if few is not None:
+        budgets.append(many_budget(few, elected))
     more: list[str] = []
     if what.placement:
         await placed.follow(lab, NAMESPACE)

@@ -1,5 +1,6 @@
 """How results are written."""
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from hack.benchmarks.budgets import (
     Budget,
     burst_budgets,
     idle_budgets,
+    many_budget,
     mixed_budgets,
     per_pod,
     python_cpu,
@@ -111,7 +113,7 @@ def test_writes_per_pod_are_without_events_and_leases_but_with_those_refused() -
         ("p99 creation to Running, elected / plain", 4.0, False),
         ("API writes per pod to create", 2.0, True),
         ("API writes per pod to delete", 2.0, True),
-        ("Python CPU per pod to create", 35.0, False),
+        ("CPU of agents and webhooks per pod, of all for a plain one", 0.28, True),
         ("source agent RSS for each pod", 10.0, True),
         ("status latency p50, idle", 15.0, True),
         ("status latency p99, idle", 90.0, False),
@@ -128,6 +130,19 @@ def test_of_mode_reserve_only_the_speed_is_promised() -> None:
     budgets = by_name(burst_budgets(PLAIN, make(4.0, 1.0, 9.0, 5.0), LATENCY, "cd", "reserve"))
     assert budgets["pods/s to Running, elected / plain"].kept
     assert not [name for name in budgets if "p99 creation" in name or "writes" in name]
+
+
+@pytest.mark.parametrize(("running", "kept"), [(21.0, True), (25.0, False)])
+def test_ten_times_as_many_pods_are_to_be_as_fast(running: float, kept: bool) -> None:
+    many = dataclasses.replace(make(running, 0.5, 1.0, 2.0), pods=1000)
+    assert many_budget(ELECTED, many).kept is kept
+
+
+def test_ten_thousand_pods_may_need_more_memory() -> None:
+    name = "source agent RSS, all pods live"
+    many = dataclasses.replace(ELECTED, pods=10_000)
+    assert by_name(burst_budgets(PLAIN, many, LATENCY, "cd"))[name].limit == 400.0
+    assert by_name(burst_budgets(PLAIN, ELECTED, LATENCY, "cd"))[name].limit == 150.0
 
 
 @pytest.mark.parametrize(("p99", "kept"), [(1.2, True), (1.3, False)])
