@@ -344,6 +344,7 @@ async def test_metrics_with_authentication_are_for_nobody_without_a_token(fleet:
             await client.session.request("GET", f"{PODS.path(NAMESPACE, f'https:{name}:8443', 'proxy')}/metrics")
 
 
+@pytest.mark.seldom
 async def test_a_cluster_leaves(fleet: Fleet) -> None:
     for namespace in ("there", "back"):
         source, target = PLACES[namespace]

@@ -232,7 +232,6 @@ async def ready_by(client: Client, namespace: str) -> dict[str, bool]:
 async def test_from_addresses_to_gateways_and_back_a_host_always_has_an_address(
     joined: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "KEEP_SECONDS", 12.0)
     pair, mine, theirs = joined, address(), address()
     seen: list[dict[str, bool]] = []
 
@@ -260,6 +259,7 @@ async def test_from_addresses_to_gateways_and_back_a_host_always_has_an_address(
         await started(stack, pair, far, mine, theirs)
         await become(mirrored=True, by_gateways=True)
         await become(by_gateways=True)
+        monkeypatch.setattr(handover, "KEEP_SECONDS", 8.0)
         await choose("endpointslices")
         await become(mirrored=True, by_gateways=True)
         await become(mirrored=True, by_gateways=False)

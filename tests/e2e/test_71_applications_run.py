@@ -161,6 +161,7 @@ async def ask(fleet: Fleet, pod: Raw, url: str) -> str:
     return await fleet.kubectl("cd", "-n", DEMO, "exec", pod["metadata"]["name"], "--", "wget", "-qO-", url)
 
 
+@pytest.mark.seldom
 async def test_the_example_of_the_article_runs_on_containers_of_two_clusters(fleet: Fleet, hub: None) -> None:
     psm = example()
     await fleet.source.create(SCHEDULING_MANIFESTS, psm)

@@ -1,4 +1,4 @@
-"""Soaks on real clusters: less than a minute, and, seldom, some more."""
+"""Soaks on real clusters, from less than a minute to three, all of them seldom."""
 
 import os
 import shutil
@@ -13,6 +13,7 @@ from hack.soaking.soak import Patience, soak
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.seldom,
     pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="cutting links takes root"),
 ]
 PATIENCE = Patience(well=90.0, leaderless=60.0)
@@ -38,13 +39,11 @@ async def test_faults_of_all_kinds_within_42_seconds(tmp_path: Path) -> None:
     await nothing_is_lost(planned, tmp_path)
 
 
-@pytest.mark.seldom
 @pytest.mark.timeout(400)
 async def test_a_minute_of_faults_with_more_pods(tmp_path: Path) -> None:
     await nothing_is_lost(plan.make(20, 1, 60), tmp_path)
 
 
-@pytest.mark.seldom
 @pytest.mark.timeout(470)
 async def test_three_minutes_of_faults(tmp_path: Path) -> None:
     await nothing_is_lost(plan.make(2, 3, 150), tmp_path)

@@ -49,6 +49,7 @@ async def annotate(fleet: Fleet, namespace: str, name: str) -> None:
     await fleet.until("the annotation is home", home, about=namespace)
 
 
+@pytest.mark.seldom
 async def test_delegates_of_a_target_that_was_restored_are_seen_again_without_a_restart(
     fleet: Fleet, namespace: str
 ) -> None:
