@@ -57,15 +57,21 @@ def ports(found: Raw) -> list[tuple[str, int, str]]:
     return sorted((each.get("name", ""), each["port"], each["protocol"]) for each in found["spec"]["ports"])
 
 
+def clusters_of(found: Raw) -> list[Raw]:
+    """Those that a ServiceImport tells of, none as long as it has no status."""
+    clusters: list[Raw] = (found.get("status") or {}).get("clusters") or []
+    return clusters
+
+
 async def test_an_import_is_there_as_long_as_one_cluster_exports(hello: Exported, pair: Pair) -> None:
     for client in (pair.there, pair.here):
         await hello.deploy(client)
         await hello.export(client)
     want = [{"cluster": "eu"}, {"cluster": "here"}]
     for client in hello.clients:
-        await hello.imported(client, lambda found: (found.get("status") or {}).get("clusters") == want)
+        await hello.imported(client, lambda found: clusters_of(found) == want)
     await hello.unexport(pair.here)
-    found = await hello.imported(pair.here, lambda found: found["status"]["clusters"] == want[:1])
+    found = await hello.imported(pair.here, lambda found: clusters_of(found) == want[:1])
     assert is_true(found["status"]["conditions"], "Ready")
     await hello.unexport(pair.there)
     for client in hello.clients:
@@ -292,7 +298,7 @@ async def test_a_cluster_that_two_targets_lead_to_exports_once(hello: Exported, 
         await hello.export(pair.there)
         for client in hello.clients:
             await hello.slices(client, "eu")
-            await hello.imported(client, lambda found: found["status"]["clusters"] == [{"cluster": "eu"}])
+            await hello.imported(client, lambda found: clusters_of(found) == [{"cluster": "eu"}])
         before = (await hello.derived(pair.there))["metadata"]["resourceVersion"]
         await asyncio.sleep(NO_LONGER)
         # Whichever Target asks, the derived Service is to be the same there.
@@ -335,7 +341,7 @@ async def test_a_look_at_what_is_in_line_writes_nothing(
         for client in hello.clients:
             await hello.slices(client, "eu", "here")
             await hello.told(client, "Ready", "True", "Exported")
-            await hello.imported(client, lambda found: len((found.get("status") or {}).get("clusters") or ()) == 2)
+            await hello.imported(client, lambda found: len(clusters_of(found)) == 2)
         await asyncio.sleep(NO_LONGER)
         writes.clear()
         for client in hello.clients:
@@ -367,7 +373,7 @@ async def test_what_a_target_exported_stays_until_it_is_heard_again(kinds: None,
             assert found["status"]["clusters"] == [{"cluster": "eu"}]
         want = [{"cluster": "eu"}, {"cluster": "here"}]
         for client in hello.clients:
-            await hello.imported(client, lambda found: (found.get("status") or {}).get("clusters") == want)
+            await hello.imported(client, lambda found: clusters_of(found) == want)
 
 
 async def test_a_target_that_allows_no_imports_is_named_in_an_event(kinds: None, pair: Pair, tmp_path: Path) -> None:

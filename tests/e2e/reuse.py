@@ -165,8 +165,9 @@ class Reuse:
         for cluster, client in self.clients.items():
             for kind in await Contents(client).kinds():
                 if kind.namespaced and kind not in known and str(kind) not in _BY_THEMSELVES:
-                    places = [each["metadata"]["namespace"] for each in await client.list(kind)]
-                    found += [f"{cluster}: {kind} in {each}" for each in places if each in self.free]
+                    with contextlib.suppress(NotFound):  # a kind that has just been taken away
+                        places = [each["metadata"]["namespace"] for each in await client.list(kind)]
+                        found += [f"{cluster}: {kind} in {each}" for each in places if each in self.free]
         return found
 
     async def _state_of(self, kept: _Kept) -> _State:
