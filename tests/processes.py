@@ -25,14 +25,18 @@ async def started(module: str, *flags: str) -> AsyncIterator[asyncio.subprocess.
 
 
 @contextlib.asynccontextmanager
-async def frozen(pid: int) -> AsyncIterator[None]:
-    """A process does nothing during the block, not even what one of its threads had begun."""
-    os.kill(pid, signal.SIGSTOP)
+async def frozen(*pids: int) -> AsyncIterator[None]:
+    """Processes do nothing during the block, not even what one of their threads had begun; some may have ended then."""
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
     try:
-        await until(lambda: _is_stopped(pid), what=f"{pid} is stopped")
+        await until(lambda: all(map(_is_stopped, pids)), what=f"{pids} are stopped")
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def _is_stopped(pid: int) -> bool:

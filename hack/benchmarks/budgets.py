@@ -56,7 +56,7 @@ def burst_budgets(
     ours = python_cpu(elected.creation) / total_cpu(plain.creation)
     return [
         *(_reserve_budgets(ratio) if mode == "reserve" else _ranked_budgets(ratio, elected, own_cores=own_cores)),
-        Budget("CPU of agents and webhooks per pod, of all for a plain one", ours, "most", 0.45, ""),
+        Budget("CPU of agents and webhooks / all CPU of the plain run", ours, "most", 0.45, ""),
         Budget("source agent RSS, all pods live", live / _KIB_PER_MIB, "most", _rss_limit(elected.pods), "MiB"),
         Budget("source agent RSS for each pod", (live - idle) / elected.pods, "most", 10.0, "KiB"),
         Budget("status latency p50, idle", latency.sent.p50 * 1000, "most", 15.0, "ms"),

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+_Read = TypeVar("_Read")
 _BEGINNING = b'{"kind":"Event","apiVersion":"audit.k8s.io/'
 _DELETIONS = ("delete", "deletecollection")
 
@@ -163,20 +165,29 @@ _decoder = msgspec.json.Decoder(Line)
 
 def read(directory: Path) -> Iterator[Line]:
     """All lines of the log of a cluster, whose directory this is, the oldest first."""
+    return read_as(_decoder, directory)
+
+
+def read_as(decoder: msgspec.json.Decoder[_Read], directory: Path) -> Iterator[_Read]:
+    """The same lines, as somebody else looks at them."""
     # What is rotated has the time in its name; what is written to comes last.
     for path in [*sorted(directory.glob("audit-*.log")), directory / "audit.log"]:
         with path.open("rb") as lines:
             for line in lines:
-                found = parse(line)
+                found = _parse_as(decoder, line)
                 if found is not None:
                     yield found
 
 
 def parse(line: bytes) -> Line | None:
     """A line, None for what an API server that was killed has left of one; the next one goes on right behind it."""
+    return _parse_as(_decoder, line)
+
+
+def _parse_as(decoder: msgspec.json.Decoder[_Read], line: bytes) -> _Read | None:
     begins = line.rfind(_BEGINNING)
     try:
-        return _decoder.decode(line[max(begins, 0) :])
+        return decoder.decode(line[max(begins, 0) :])
     except msgspec.DecodeError:
         return None
 

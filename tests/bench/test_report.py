@@ -113,7 +113,7 @@ def test_writes_per_pod_are_without_events_and_leases_but_with_those_refused() -
         ("p99 creation to Running, elected / plain", 4.0, False),
         ("API writes per pod to create", 2.0, True),
         ("API writes per pod to delete", 2.0, True),
-        ("CPU of agents and webhooks per pod, of all for a plain one", 0.28, True),
+        ("CPU of agents and webhooks / all CPU of the plain run", 0.28, True),
         ("source agent RSS for each pod", 10.0, True),
         ("status latency p50, idle", 15.0, True),
         ("status latency p99, idle", 90.0, False),

@@ -35,6 +35,7 @@ from tests.cli.command import allowed, flotilla
 from tests.controllers.proxies import elected, enable, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, target, tear_away
+from tests.nodes import takes_pods
 from tests.waiting import gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -91,7 +92,7 @@ async def fleet(cluster: Cluster, client: Client, namespace: str) -> AsyncIterat
             await add(client, namespace, "far", kubeconfig(cluster))
             for name in ("me", "far"):
                 await condition(client, namespace, name, "Ready", "True")
-                await until(lambda name=name: _takes_pods(client, names.virtual_node(namespace, name)))
+                await until(lambda name=name: _has_node(client, names.virtual_node(namespace, name)))
             yield Command(cluster.kubeconfig, namespace)
         finally:
             await tear_away(client, namespace)
@@ -99,11 +100,8 @@ async def fleet(cluster: Cluster, client: Client, namespace: str) -> AsyncIterat
                 await gone(lambda name=name: client.get(NODES, names.virtual_node(namespace, name)))
 
 
-async def _takes_pods(client: Client, node: str) -> bool:
-    """Whether a node has room, and the taint has gone that Kubernetes gives every new one."""
-    found = await client.get(NODES, node)
-    taints = {taint["key"] for taint in found["spec"].get("taints") or ()}
-    return bool(found["status"].get("allocatable")) and "node.kubernetes.io/not-ready" not in taints
+async def _has_node(client: Client, node: str) -> bool:
+    return takes_pods(await client.get(NODES, node))
 
 
 async def create(client: Client, pod: Raw) -> None:

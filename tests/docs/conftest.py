@@ -39,8 +39,7 @@ async def shell(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shell
         # By the entry point itself.
         await shell.run(FIRST_STEPS.replace("sandbox up --join", SOON))
         async with forking(shell.folder / ".venv/bin/flotilla"):
-            for block in QUICK_START[:3]:
-                await shell.run(block)
+            shell.quick_start = [await shell.run(block) for block in QUICK_START[:3]]
             yield shell
             await shell.run(QUICK_START[-1])
             await shell.run(THE_END)

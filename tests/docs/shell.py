@@ -14,6 +14,8 @@ class Shell:
 
     def __init__(self, folder: Path, programs: Path, **environment: str) -> None:
         self.folder = folder
+        self.quick_start: list[str] = []
+        """What its blocks have printed that were run before any page."""
         # Nothing else of whoever runs the tests is read or changed.
         self._environment = {
             "PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin",

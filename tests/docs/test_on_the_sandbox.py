@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import pytest_asyncio
 
 from agent.sandbox import Sandbox
 from tests.docs.conftest import QUICK_START
@@ -18,10 +19,11 @@ def of(name: str) -> list[str]:
 
 
 async def test_quick_start(shell: Shell) -> None:
-    start, names, elect, look, choose, why, drain, _ = QUICK_START
-    assert "already up; everything runs" in await shell.run(start)
-    assert {"admiralty-default-us", "admiralty-default-eu"} <= set((await shell.run(names)).split())
-    assert "successfully rolled out" in await shell.run(elect)
+    start, names, elect = shell.quick_start
+    assert "already up; everything runs" in start
+    assert {"admiralty-default-us", "admiralty-default-eu"} <= set(names.split())
+    assert "successfully rolled out" in elect
+    look, choose, why, drain, _ = QUICK_START[len(shell.quick_start) :]
     seen = await shell.run(look)
     assert seen.count("podchaperon.multicluster.admiralty.io/web-") == 6
     assert "admiralty-default-us" in seen
@@ -49,10 +51,15 @@ async def test_joining_and_parting(shell: Shell) -> None:
     assert not list(shell.folder.glob("*.kubeconfig"))
 
 
-async def test_placements(shell: Shell) -> None:
-    kinds, first, follow, what_if, wait, scores, no_scores = of("placement.md")
-    seen = await shell.run(kinds)
-    assert {"default", "global"} <= {line.split()[0] for line in seen.splitlines() if line}
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def placements(shell: Shell) -> str:
+    """What the first block of its page prints, which has the source serve the kinds of Placements."""
+    return await shell.run(of("placement.md")[0])
+
+
+async def test_placements(shell: Shell, placements: str) -> None:
+    _, first, follow, what_if, wait, scores, no_scores = of("placement.md")
+    assert {"default", "global"} <= {line.split()[0] for line in placements.splitlines() if line}
     said = await shell.run(first)
     assert "Placement default/web: 1 of 2 clusters, satisfied" in said
     assert "reason: Balance 100, Steady 100" in said
@@ -70,8 +77,8 @@ async def test_placements(shell: Shell) -> None:
     await shell.run(no_scores)
 
 
+@pytest.mark.usefixtures("placements")
 async def test_placements_of_a_hub(shell: Shell) -> None:
-    await shell.run(of("placement.md")[0])  # the kinds, which are there if its test has run
     hub, end = of("placement-from-ocm.md")
     said = await shell.run(hub)
     assert "Placement default/from-hub of hub.yaml, which is not applied: 0 of 2 clusters, not satisfied" in said

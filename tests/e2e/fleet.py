@@ -46,6 +46,7 @@ from tests.e2e.census import Census
 from tests.e2e.installed import Installed
 from tests.e2e.report import report
 from tests.e2e.reuse import Key, Reuse
+from tests.nodes import takes_pods
 from tests.waiting import gone, until
 
 Raw = dict[str, Any]
@@ -248,11 +249,8 @@ class Fleet:
         client = self.clients[source] if source else self.source
 
         async def is_ready() -> bool:
-            node = await client.get(NODES, virtual_node(namespace or "", name))
-            new = any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints") or ())
             return (
-                not new
-                and bool(node["status"].get("allocatable"))
+                takes_pods(await client.get(NODES, virtual_node(namespace or "", name)))
                 and condition(await client.get(kind, name, namespace), "Ready").get("status") == "True"
             )
 

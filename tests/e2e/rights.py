@@ -13,6 +13,7 @@ from agent.api.agentpolicies import specs
 from agent.api.ownroles import AGENT, CANDIDATES, REGISTER, WEBHOOK
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, Grant
 from agent.sandbox.manifests import AGENT_NAMESPACE
+from hack.soaking import audit
 from tests.chart import helm
 
 _USERS = tuple(f"system:serviceaccount:{home}:flotilla-" for home in (AGENT_NAMESPACE, helm.NAMESPACE))
@@ -82,14 +83,8 @@ _decoder = msgspec.json.Decoder(Asked)
 
 def asked(directory: Path) -> Iterator[Asked]:
     """Every request of ours in the logs of a sandbox."""
-    for log in sorted(directory.glob("*/audit*.log")):
-        with log.open("rb") as lines:
-            for line in lines:
-                try:
-                    one = _decoder.decode(line)
-                except msgspec.DecodeError:
-                    continue  # what an API server that was killed has left of a line
-                yield one
+    for log in sorted(directory.glob("*/audit.log")):
+        yield from audit.read_as(_decoder, log.parent)
 
 
 _DISCOVERY = ' cannot get path "/api'

@@ -12,6 +12,7 @@ from agent.api.names import LABEL_PARENT_UID, SHORT_PREFIX, chaperon, fencing, l
 from agent.api.roles import OPTIONAL_FEATURES
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden
+from hack.soaking import audit
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, token_of
 from tests.e2e.manifests import STATEFULSETS
@@ -88,12 +89,10 @@ async def left_in_us(fleet: Fleet, namespace: str) -> set[str]:
 def stops(fleet: Fleet, namespace: str) -> dict[str, datetime]:
     """When the agent in us has first deleted delegates, by name."""
     found: dict[str, datetime] = {}
-    for log in sorted((fleet.sandbox.directory / "us").glob("audit*.log")):
-        for line in log.read_text().splitlines():
-            one = json.loads(line)
-            what = one.get("objectRef") or {}
-            if (one["verb"], what.get("resource"), what.get("namespace")) == ("delete", "pods", namespace):
-                found.setdefault(what["name"], datetime.fromisoformat(one["requestReceivedTimestamp"]))
+    for one in audit.read(fleet.sandbox.directory / "us"):
+        what = one.object_ref
+        if (one.verb, what.resource, what.namespace) == ("delete", "pods", namespace):
+            found.setdefault(what.name, datetime.fromisoformat(one.request_received_timestamp))
     return found
 
 

@@ -5,9 +5,8 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -216,17 +215,6 @@ def signal_all(found: list[int], number: int) -> None:
     for pid in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-@contextlib.contextmanager
-def frozen(fleet: Fleet, cluster: str) -> Iterator[None]:
-    """All Envoys of a cluster stand still: what they are sent is taken, and never answered."""
-    found = pids(fleet, cluster, "envoy")
-    signal_all(found, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        signal_all(found, signal.SIGCONT)
 
 
 async def ask(fleet: Fleet, namespace: str, cluster: str, address: str, who: str = FRONTEND) -> str:

@@ -30,6 +30,7 @@ from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
 from tests.gateway import failing, lab, realnodes
 from tests.gateway.realnodes import CLUSTERS, asking, gateway_pods, led, pids
+from tests.processes import frozen
 from tests.sandbox.realnode.conftest import why_not
 
 pytestmark = realnodes.MARKS
@@ -400,7 +401,8 @@ async def test_a_thousand_requests_while_a_gateway_is_killed_and_then_all_of_a_t
         for each in (both, web):
             await each.asked(who, REQUESTS // 2)
         cut = time.time()
-        with realnodes.frozen(fleet, "us"):
+        # What they are sent is taken, and never answered.
+        async with frozen(*pids(fleet, "us", "envoy")):
             noticed = await failing.noticed(fleet, "cd", place, "both", cut)
             over = time.time()
             await passed(SETTLE_SECONDS)
