@@ -10,9 +10,10 @@ from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.handover import Route, peer_of
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
-from agent.model.gatewayhosts import SWITCH_ON, UNTOLD, unreached
-from agent.model.gatewaylink import answers, ports_of, udp_taken
+from agent.model.gatewayhosts import SWITCH_ON
+from agent.model.gatewaylink import ports_of
 from agent.model.gatewaypeer import TCP, UDP
+from agent.model.gatewaysaid import UNTOLD, answers, udp_taken, unreached
 from agent.model.gatewaytold import flaw, usable
 from agent.model.service import is_headless
 from agent.model.servicelinks import CONNECTED, Finding
@@ -75,10 +76,10 @@ class Gateway(Nothing):
         if (said := answers(peer.decode())).status != "True":
             return said
         if headless:
-            return unreached(peer.decode(), place.service[1]) or Finding("True", CONNECTED, "its gateways answer")
+            return unreached(peer.decode()).get(place.service[1], UNTOLD) or said
         if left_out:
             return Finding("True", CONNECTED, "its gateways answer; UDP ports are left out without --gateway-udp")
-        taken = udp_taken(peer.decode(), place.service[1]) if udp else True
+        taken = udp_taken(peer.decode()).get(place.service[1]) if udp else True
         return _by_udp(taken, alone=udp and not tcp)
 
     def _spec(self, place: Place) -> dict[str, Any]:

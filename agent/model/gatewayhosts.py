@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from agent.api.conditions import find_condition
 from agent.model import gatewaylink
 from agent.model.gatewaylink import (
     addresses_in,
@@ -25,7 +24,6 @@ from agent.model.gatewaylink import (
     writer,
 )
 from agent.model.gatewaypeer import Called, Gateway, Offered, Peer, Service
-from agent.model.servicelinks import PROGRAMMED, Finding
 
 Raw = dict[str, Any]
 Ports = tuple[tuple[str, int], ...]
@@ -40,12 +38,6 @@ EVERY_CALLED = (*gatewaylink.CALLED.values(), HEADLESS)
 EVERY_OFFERED = (*gatewaylink.OFFERED.values(), OFFERED)
 """All that name Services that it may call here."""
 SWITCH_ON = "set --gateway-headless of the agent"
-UNTOLD = Finding(
-    "Unknown",
-    "Pending",
-    "its hosts have not been told yet; where that stays so, the CRD of GatewayPeers is older than this agent in one of"
-    " the clusters: upgrade the chart there",
-)
 HOSTS_LIMIT = 100
 """Hosts of one Service that are told of."""
 
@@ -191,18 +183,6 @@ def leads_to_hosts(peer: Mapping[str, Any], service: str) -> bool:
         for _, port in each.ports
     ]
     return bool(ports) and all(ports) and is_listened_at(peer, {each for found in ports for each in found})
-
-
-def unreached(peer: Mapping[str, Any], service: str) -> Finding | None:
-    """Why callers do not reach the hosts of a headless Service by a GatewayPeer, None where each has an address."""
-    wanted = {(service, host.name) for each in told(peer) if each.service == service for host in each.hosts}
-    status = peer.get("status") or {}
-    if not wanted:
-        return UNTOLD
-    if wanted <= {(each["name"], each["host"]) for each in status.get(HEADLESS) or ()}:
-        return None
-    said = (find_condition(status.get("conditions"), PROGRAMMED) or {}).get("message")
-    return Finding("False", "NoService", said or f"its hosts have no Services there: {SWITCH_ON} there")
 
 
 def with_hosts(gateway: Gateway, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:

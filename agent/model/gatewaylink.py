@@ -17,7 +17,7 @@ from agent.model import hostport
 from agent.model.endpoints import is_mirror
 from agent.model.gatewaypeer import TCP, UDP, Called, Gateway, Offered, Peer, Protocol, Service
 from agent.model.gatewaytold import Told
-from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
+from agent.model.servicelinks import PROGRAMMED
 
 Raw = dict[str, Any]
 _STEPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -136,18 +136,6 @@ def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int, Protocol], tuple[
     }
 
 
-def answers(peer: Mapping[str, Any]) -> Finding:
-    """Whether the gateways of a peer are reached from the cluster that its GatewayPeer is in."""
-    conditions = (peer.get("status") or {}).get("conditions")
-    for type in (PROGRAMMED, CONNECTED):
-        said = find_condition(conditions, type)
-        if said is None:
-            return Finding("Unknown", "Pending", "the agent of the callers has not said yet how its gateways are")
-        if said["status"] != "True":
-            return Finding(said["status"], said["reason"], said["message"])
-    return Finding("True", CONNECTED, "its gateways answer")
-
-
 def leads_to(peer: Mapping[str, Any], name: str) -> bool:
     """Whether a gateway has said that it listens at the ports of a Service of a peer, and that the peer answers it."""
     ports = [found for (service, *_), found in locals_of(peer).items() if service == name]
@@ -162,20 +150,6 @@ def is_listened_at(peer: Mapping[str, Any], ports: Collection[int]) -> bool:
     return programmed.get("status") == "True" and any(
         each.get("healthy") and set(ports) <= set(each.get("listens") or ()) for each in says
     )
-
-
-def udp_taken(peer: Mapping[str, Any], name: str) -> bool | None:
-    """Whether a gateway has said that a peer takes UDP ports of a Service; None where they are not called there."""
-    if name not in {each["name"] for protocol, each in called(peer) if protocol == UDP}:
-        return None
-    wanted = {
-        each
-        for (service, _, protocol), found in locals_of(peer).items()
-        for each in found
-        if (service, protocol) == (name, UDP)
-    }
-    says = ((peer.get("status") or {}).get("gateways") or {}).values()
-    return bool(wanted) and any(wanted <= set(each.get("listens") or ()) for each in says)
 
 
 def document(own: str, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:

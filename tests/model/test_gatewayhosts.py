@@ -15,7 +15,6 @@ from agent.model.gatewayhosts import (
     hosts_of,
     leads_to_hosts,
     told,
-    unreached,
     with_hosts,
     written,
 )
@@ -193,23 +192,3 @@ def test_gateways_lead_to_a_service_once_one_listens_for_each_of_its_hosts(leads
 def test_local_ports_of_services_and_hosts_are_taken_alike() -> None:
     services = [{"name": "web", "ports": [{"port": 80, "locals": [20005]}]}]
     assert every_local(telling(status={"services": services, "headless": [allotted(20000)]})) == {20000, 20005}
-
-
-@pytest.mark.parametrize(
-    ("found", "status", "want"),
-    [
-        ((DB,), {"headless": [allotted(20000)]}, None),
-        ((), {}, ("Unknown", "Pending", "upgrade the chart there")),
-        ((DB,), {}, ("False", "NoService", "set --gateway-headless of the agent there")),
-        ((DB,), {"conditions": [{**GOOD[0], "message": "quota"}]}, ("False", "NoService", "quota")),
-    ],
-    ids=["each has an address", "not told", "no agent has made any", "and says why"],
-)
-def test_why_hosts_are_not_reached(found: tuple[Headless, ...], status: Raw, want: tuple[str, str, str] | None) -> None:
-    got = unreached(telling(*found, status=status), "db")
-    if want is None:
-        assert got is None
-    else:
-        assert got is not None
-        assert (got.status, got.reason) == want[:2]
-        assert want[2] in got.message

@@ -15,7 +15,6 @@ from agent.model.gatewaylink import (
     manifest,
     ports_of,
     step,
-    udp_taken,
 )
 from agent.model.gatewaypeer import TCP, UDP, Called, Offered, Protocol
 from agent.model.gatewaytold import Told
@@ -224,26 +223,6 @@ def test_gateways_lead_to_a_service_once_they_do_by_tcp_and_udp(listens: list[in
         "gateways": {"one": {"healthy": 1, "listens": listens}},
     }
     assert leads_to(peer(services=[Shared("dns", DNS, 1, DNS)], status=status), "dns") is leads
-
-
-@pytest.mark.parametrize(
-    ("udp", "locals_", "listens", "taken"),
-    [
-        (DNS, [20001], [20000, 20001], True),
-        (DNS, [20001], [20000], False),
-        (DNS, [], [20000], False),
-        ((), [20001], [20000, 20001], None),
-    ],
-)
-def test_udp_is_taken_where_a_gateway_listens_for_it(
-    udp: Any, locals_: list[int], listens: list[int], taken: Any
-) -> None:
-    status = {
-        "services": [{"name": "dns", "ports": [{"port": 53, "locals": [20000]}]}],
-        "udpServices": [{"name": "dns", "ports": [{"port": 53, "locals": locals_}]}],
-        "gateways": {"one": {"healthy": 1, "listens": listens}},
-    }
-    assert udp_taken(peer(services=[Shared("dns", DNS, 1, udp)], status=status), "dns") is taken
 
 
 def test_gateways_that_have_said_nothing_lead_nowhere() -> None:

@@ -29,7 +29,7 @@ from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model import gatewaytold
+from agent.model import gatewaysaid, gatewaytold
 from agent.model.diff import same
 from agent.model.linkstatus import status
 from agent.model.servicelinks import READY, UNVERIFIED, Pair, accepted, is_untouched, made_for
@@ -243,15 +243,15 @@ class ServiceLinksRoom(Controller[Key]):
 
     def _watch_peers(self, informer: Callable[..., Informer]) -> None:
         mine = names.children_of(self._deps.cluster_uid)
-        self.watch(informer(GATEWAY_PEERS, labels=mine), _services_of, required=False)
+        informer(GATEWAY_PEERS, labels=mine).subscribe(self._peer_changed)
+
+    def _peer_changed(self, old: Object | None, new: Object | None) -> None:
+        for each in gatewaysaid.changed(*(obj.decode() if obj is not None else None for obj in (old, new))):
+            self.queue.add(((old or new).namespace, each))  # type: ignore[union-attr]
 
     def _all(self, namespace: str) -> None:
         for service in self._sharing.known(namespace) | self._links.services(namespace):
             self.queue.add(service)
-
-
-def _services_of(peer: Object) -> Iterable[Key]:
-    return [(peer.namespace, each["name"]) for each in peer.decode()["spec"].get("services") or ()]
 
 
 def _said(target: Object) -> object:
