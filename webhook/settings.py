@@ -74,7 +74,7 @@ class Process:
     event_loop: EventLoop = flag(
         one_of(*EVENT_LOOPS),
         "asyncio",
-        "asyncio: Python's own; uvloop: that of the package uvloop, which takes about a quarter less CPU",
+        "asyncio: Python's own; uvloop: that of the package uvloop, which may take less CPU",
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from agent.api.names import SCHEDULING_MODES
+from agent.base.eventloop import EVENT_LOOPS
 from agent.kube.errors import KubeError
 from agent.sandbox import SandboxError
 from agent.sandbox.progress import default
@@ -109,6 +110,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     bursts.add_argument("--targets", type=count, default=2, metavar="N", help="how many target clusters (default 2)")
     bursts.add_argument(
         "--reserve-candidates", type=count, default=0, metavar="N", help="the agent's setting, for --mode reserve"
+    )
+    bursts.add_argument(
+        "--event-loop", choices=EVENT_LOOPS, default="asyncio", help="the setting of agents and webhooks"
     )
     mixes = benchmarks.add_parser("mixed", help="N small pods alone, then beside pods that fit nowhere")
     mixes.add_argument("--pods", type=count, default=SMALL, metavar="N", help=f"how many small pods (default {SMALL})")

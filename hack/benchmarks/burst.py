@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
+from agent.base.eventloop import EventLoop
 from agent.kube.client import encode
 from agent.sandbox.manifests import NAMESPACE
 from agent.sandbox.progress import Progress
@@ -49,6 +50,8 @@ class Burst:
     """Clusters besides the source."""
     reserve_candidates: int = 0
     """As the setting of the agent."""
+    event_loop: EventLoop = "asyncio"
+    """Of agents and webhooks."""
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -59,7 +62,12 @@ class Burst:
     def flags(self) -> tuple[str, ...]:
         """Of the agents."""
         bound = (f"--reserve-candidates={self.reserve_candidates}",) if self.reserve_candidates else ()
-        return bound + (placed.FLAGS if self.placement else ())
+        return bound + (placed.FLAGS if self.placement else ()) + self.loop
+
+    @property
+    def loop(self) -> tuple[str, ...]:
+        """Flag of agents and webhooks."""
+        return (f"--event-loop={self.event_loop}",) if self.event_loop != "asyncio" else ()
 
 
 async def burst(what: Burst, progress: Progress) -> tuple[list[str], dict[str, Any]]:
@@ -71,6 +79,7 @@ async def burst(what: Burst, progress: Progress) -> tuple[list[str], dict[str, A
         progress,
         candidate_scheduler=what.mode == "reserve",
         agent_flags=what.flags,
+        webhook_flags=what.loop,
     )
     with contextlib.ExitStack() as stack:
         cores = stack.enter_context(own_cores(what.own_cores)) if what.own_cores is not None else None
@@ -121,6 +130,7 @@ async def _measured(lab: Lab, what: Burst) -> tuple[list[str], dict[str, Any]]:
         "own_cores": what.own_cores,
         "targets": what.targets,
         "reserve_candidates": what.reserve_candidates,
+        "event_loop": what.event_loop,
         "pairs": [ratios(*pair) for pair in pairs],
         "plain": report.run_figures(plain),
         "elected": report.run_figures(elected),

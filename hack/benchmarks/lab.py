@@ -139,6 +139,7 @@ async def open_lab(
     *,
     candidate_scheduler: bool = False,
     agent_flags: Sequence[str] = (),
+    webhook_flags: Sequence[str] = (),
 ) -> AsyncIterator[Lab]:
     """A lab with fake nodes, in a directory of its own."""
     sandbox = Sandbox(
@@ -148,6 +149,7 @@ async def open_lab(
         pods_per_node=pods_per_node,
         candidate_scheduler=candidate_scheduler,
         agent_flags=agent_flags,
+        webhook_flags=webhook_flags,
         progress=progress,
     )
     async with lab_in(sandbox, progress) as lab:
