@@ -155,3 +155,10 @@ async def test_callers_in_another_namespace_are_led_to_the_routers_there(pair: P
         await pair.here.patch(SERVICE_LINKS, "for-b", ours, pair.namespace)
         await routed(pair, pair.there, ["100.64.0.1"], found.namespace)
         await routed(pair, pair.there, ["100.64.0.1"] * 2)
+
+        # One that is gone has nobody told any more, and the others are looked at as before.
+        await pair.here.delete(SERVICE_LINKS, "for-b-too", pair.namespace)
+        await routed(pair, pair.there, [], found.namespace)
+        await pair.here.patch(SERVICE_LINKS, "for-b", {"spec": {"to": None}}, pair.namespace)
+        link = await found.links.once(lambda link: len(rows(link)) == 1 and rows(link)[0][3] == "Connected", "for-b")
+        await routed(pair, pair.there, ["100.64.0.1"] * 2)
