@@ -14,7 +14,7 @@ from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
-from agent.model.gatewayhosts import EVERY_CALLED, leads_to_hosts
+from agent.model.gatewayhosts import leads_to_hosts, names_called
 from agent.model.gatewaylink import leads_to
 from agent.model.gatewaytold import read
 from agent.model.links import REASONS
@@ -103,8 +103,7 @@ def peer_of(sharing: Sharing, route: Route) -> Object | None:
 
 def lists_service(peer: Object | None, name: str) -> bool:
     """Whether a GatewayPeer names a Service, headless or not, among those that gateways may call."""
-    spec = peer.decode()["spec"] if peer is not None else {}
-    return any(each["name"] == name for field in EVERY_CALLED for each in spec.get(field) or ())
+    return peer is not None and name in names_called(peer.decode())
 
 
 def follows(reason: str, old: str) -> bool:

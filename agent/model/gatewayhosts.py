@@ -148,6 +148,11 @@ def names_told(peer: Mapping[str, Any], field: str = HEADLESS) -> set[str]:
     return {each["name"] for each in peer["spec"].get(field) or ()}
 
 
+def names_called(peer: Mapping[str, Any]) -> set[str]:
+    """Services that a GatewayPeer names among those that gateways may call, headless or not."""
+    return {each["name"] for field in EVERY_CALLED for each in peer["spec"].get(field) or ()}
+
+
 def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, str, int], tuple[int, ...]]:
     """Local ports that stand for ports of hosts, by Service, host and port."""
     return {

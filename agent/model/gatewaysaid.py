@@ -5,7 +5,7 @@ from typing import Any
 
 from agent.api.conditions import find_condition
 from agent.model import gatewayhosts
-from agent.model.gatewayhosts import EVERY_CALLED, HEADLESS, SWITCH_ON
+from agent.model.gatewayhosts import HEADLESS, SWITCH_ON
 from agent.model.gatewaylink import called, locals_of
 from agent.model.gatewaypeer import UDP
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
@@ -31,8 +31,7 @@ def _said(peer: Mapping[str, Any] | None) -> dict[str, object]:
     if peer is None:
         return {}
     answer, udp, hosts = answers(peer), udp_taken(peer), unreached(peer)
-    listed = {each["name"] for field in EVERY_CALLED for each in peer["spec"].get(field) or ()}
-    return {name: (answer, udp.get(name), name in hosts, hosts.get(name)) for name in listed}
+    return {name: (answer, udp.get(name), hosts.get(name, UNTOLD)) for name in gatewayhosts.names_called(peer)}
 
 
 def answers(peer: Mapping[str, Any]) -> Finding:

@@ -246,8 +246,11 @@ class ServiceLinksRoom(Controller[Key]):
         informer(GATEWAY_PEERS, labels=mine).subscribe(self._peer_changed)
 
     def _peer_changed(self, old: Object | None, new: Object | None) -> None:
-        for each in gatewaysaid.changed(*(obj.decode() if obj is not None else None for obj in (old, new))):
-            self.queue.add(((old or new).namespace, each))  # type: ignore[union-attr]
+        before, after = (obj.decode() if obj is not None else None for obj in (old, new))
+        obj = new or old
+        assert obj is not None
+        for service in gatewaysaid.changed(before, after):
+            self.queue.add((obj.namespace, service))
 
     def _all(self, namespace: str) -> None:
         for service in self._sharing.known(namespace) | self._links.services(namespace):
