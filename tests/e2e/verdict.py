@@ -76,6 +76,7 @@ NEEDED_ELSEWHERE = {
 Uninstalling has a role of its own, with which it runs in tests/chart.
 """
 
+_KEY = "flotilla/rights"
 _IN_VAIN = 6
 """Not the exit status of failed tests: hack/test runs these once more, and remembers this."""
 
@@ -104,11 +105,19 @@ class Verdict:
         self._unused = set(unused) if self._unused is None else self._unused & set(unused)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Judge, if all files have passed."""
+        """Judge, if all files have passed; the second look repeats what was said after the first."""
+        cache = getattr(session.config, "cache", None)
+        if session.config.getoption("--second-look"):
+            self._said = cache.get(_KEY, "") if cache is not None else ""
+            return
         if not session.config.option.numprocesses:
             self.add(LEDGER.unused())
-        if not self._outcomes:
-            return
+        if self._outcomes:
+            self._judge(session)
+        if cache is not None:
+            cache.set(_KEY, self._said)
+
+    def _judge(self, session: pytest.Session) -> None:
         files = {path.name for path in (session.config.rootpath / FOLDER).glob("test_*.py")} - OPTIONAL
         left_out = sorted(file for file in files if self._outcomes[file] - {"skipped"} != {"passed"})
         in_vain = sorted((self._unused or set()) - NEEDED_ELSEWHERE.keys())

@@ -114,8 +114,8 @@ async def test_a_black_hole_costs_pods_that_can_go_elsewhere_nothing(opened: Ope
 async def test_a_target_that_takes_long_for_each_answer_gets_none_of_the_pods_once_that_is_known(
     opened: Open,
 ) -> None:
-    async with opened(slow_target=0.5) as at:
-        at.relays["us"].delay(1.5)
+    async with opened(slow_target=0.5, request_timeout=15.0) as at:
+        at.relays["us"].delay(3.0)
         await until(lambda: _slow(at))
         await at.pods(*PODS_AT_ONCE)
         where = await at.run(len(PODS_AT_ONCE))
@@ -125,8 +125,9 @@ async def test_a_target_that_takes_long_for_each_answer_gets_none_of_the_pods_on
 
 
 async def _slow(at: Stage) -> bool:
-    """Whether the target counts as slow, which is seen from requests, of which this is one."""
+    """Whether the target counts as slow, which is seen from requests there and at home, of which these are two."""
     us = at.targets["us"]
+    await at.deps.local.client.list_raw(PODS, at.namespace)
     await us.cluster.client.list_raw(CHAPERONS, at.namespace)
     return us.slow
 
