@@ -44,11 +44,18 @@ _ADMISSION = {kind.name: kind for kind in (POLICIES, POLICY_BINDINGS)}
 _NOT_READY = "node.kubernetes.io/not-ready"
 _CONNECT_SECONDS = 10.0
 """Clusters share a machine, which may be busy; nobody goes elsewhere meanwhile."""
+_SETUP_SECONDS = 60.0
+"""How long an API server may take for an answer while it, and others beside it, have just been started."""
 
 
-def connect(kubeconfig: Path, *, name: str = "") -> Client:
+def connect(kubeconfig: Path, *, name: str = "", timeout: float = 10.0) -> Client:
     """A client for a kubeconfig; close its `session` in the end."""
-    return Client(Session(config.load(str(kubeconfig)), name=name, connecting=_CONNECT_SECONDS))
+    return Client(Session(config.load(str(kubeconfig)), name=name, timeout=timeout, connecting=_CONNECT_SECONDS))
+
+
+def connect_for_setup(cluster: str, kubeconfig: Path) -> Client:
+    """The same, for what a sandbox cannot do without."""
+    return connect(kubeconfig, name=cluster, timeout=_SETUP_SECONDS)
 
 
 async def is_ready(client: Client) -> bool:

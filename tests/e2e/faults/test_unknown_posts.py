@@ -132,7 +132,7 @@ async def test_a_target_removed_in_a_burst_whose_posts_are_not_all_answered_leav
         fleet.namespace(targets=("eu",)) as namespace,
     ):
         await fleet.join(namespace, "us", server=proxy.url, authority=proxy.authority)
-        await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", BURST), namespace)
+        await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", BURST), namespace)
 
         async def under_way() -> bool:
             return len(await fleet.clients["us"].list(CHAPERONS, namespace)) >= BURST // 8
