@@ -16,14 +16,14 @@ from agent.sandbox.progress import default
 from hack.benchmarks import report
 from hack.benchmarks.applications import MANIFESTS, applications
 from hack.benchmarks.applied import WORKLOADS, applied
-from hack.benchmarks.arguments import cores, count
+from hack.benchmarks.arguments import cores, count, rate
 from hack.benchmarks.burst import Burst, burst
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.failover import TRIES, failover
 from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.gateway import STREAM_MIB, gateway
 from hack.benchmarks.idle import TARGETS, idle
-from hack.benchmarks.links import ADDRESSES, DRIVERS, LINKS, TARGETS_ALL, links
+from hack.benchmarks.links import ADDRESSES, DRIVERS, LINKS, PACE, TARGETS_ALL, links
 from hack.benchmarks.logs import LOG_MIB, logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.move import MOVED, move
@@ -80,7 +80,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
         case "logs":
             work = logs(options.mib, progress)
         case "links":
-            work = links((options.links, options.targets), progress, options.driver)
+            work = links((options.links, options.targets, options.pace), progress, options.driver)
         case "failover":
             work = failover(options.tries, progress)
         case "gateway":
@@ -157,6 +157,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     linked.add_argument("--links", type=count, default=LINKS, metavar="N", help=f"how many (default {LINKS})")
     linked.add_argument(
         "--targets", type=count, default=TARGETS_ALL, metavar="N", help=f"over how many Targets (default {TARGETS_ALL})"
+    )
+    linked.add_argument(
+        "--pace", type=rate, default=PACE, metavar="N", help=f"Services created in a second (default {PACE:g})"
     )
     linked.add_argument(
         "--driver", choices=DRIVERS, default=ADDRESSES, help=f"between all clusters (default {ADDRESSES})"

@@ -1,6 +1,7 @@
 """What the command lines of these programs take."""
 
 import argparse
+import math
 import os
 
 
@@ -9,6 +10,14 @@ def count(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("at least 1")
+    return value
+
+
+def rate(text: str) -> float:
+    """So many in a second, more than none."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("more than 0")
     return value
 
 

@@ -16,6 +16,7 @@ from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.gatewayhosts import every_local
+from agent.runtime.together import together
 from agent.sandbox.manifests import AGENT_NAMESPACE
 
 _PODS = {"gateway-0": "192.0.2.10", "gateway-1": "192.0.2.11"}
@@ -26,7 +27,7 @@ class StandIn:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._changed = asyncio.Event()
+        self._changed = {pod: asyncio.Event() for pod in _PODS}
         self.peers = Informer(client, GATEWAY_PEERS)
         self.peers.subscribe(self._notice)
 
@@ -43,25 +44,27 @@ class StandIn:
         await self._client.create(ENDPOINT_SLICES, slice, AGENT_NAMESPACE)
 
     async def run(self) -> None:
-        """Go on until cancelled. What cannot be written is written with the next change."""
+        """Go on until cancelled."""
+        await together(*map(self._run, _PODS))
+
+    async def _run(self, pod: str) -> None:
+        """What one pod tells. What cannot be written is written with the next change."""
         while True:
-            await self._changed.wait()
-            self._changed.clear()
+            await self._changed[pod].wait()
+            self._changed[pod].clear()
             for obj in list(self.peers.store):
                 with contextlib.suppress(KubeError):
-                    await self._tell(obj)
+                    await self._tell(pod, obj)
             await asyncio.sleep(INTERVAL_SECONDS)
 
-    async def _tell(self, obj: Object) -> None:
+    async def _tell(self, pod: str, obj: Object) -> None:
         peer = obj.decode()
         says = {"reason": "Connected", "message": "", "healthy": 1, "total": 1, "listens": sorted(every_local(peer))}
         told: dict[str, Any] = (peer.get("status") or {}).get("gateways") or {}
-        for pod in _PODS:
-            if told.get(pod) != says:
-                body = {"status": {"gateways": {pod: says}}}
-                self.peers.absorb(
-                    await self._client.patch_raw(GATEWAY_PEERS, obj.name, body, obj.namespace, sub="status")
-                )
+        if told.get(pod) != says:
+            body = {"status": {"gateways": {pod: says}}}
+            self.peers.absorb(await self._client.patch_raw(GATEWAY_PEERS, obj.name, body, obj.namespace, sub="status"))
 
     def _notice(self, old: Object | None, new: Object | None) -> None:
-        self._changed.set()
+        for changed in self._changed.values():
+            changed.set()

@@ -35,7 +35,7 @@ LINKS, TARGETS_ALL, FEWEST = 1000, 100, 12
 CLUSTERS = SOURCE, DARK, NEAR = "cd", "us", "eu"
 """The second one's Target of the first namespace is the one that is swallowed."""
 PACE = 5.0
-"""Services that are created in a second."""
+"""How many Services are created in a second."""
 BATCH = 5
 """One of so many is created in the last batch, and as many once more beside the black hole."""
 ANY = "any"
@@ -55,10 +55,12 @@ _AGENT = f"{SOURCE}/agent"
 Raw = dict[str, Any]
 
 
-async def links(size: tuple[int, int], progress: Progress, driver: str = ADDRESSES) -> tuple[list[str], dict[str, Any]]:
+async def links(
+    size: tuple[int, int, float], progress: Progress, driver: str = ADDRESSES
+) -> tuple[list[str], dict[str, Any]]:
     """The report as lines and as figures. Raises BenchError, SandboxError or KubeError.
 
-    :param size: how many links, over how many Targets
+    :param size: how many links, over how many Targets, and how many of them are created in a second
     :param driver: between all clusters
     """
     if size[0] < FEWEST:
@@ -75,6 +77,7 @@ async def links(size: tuple[int, int], progress: Progress, driver: str = ADDRESS
         "driver": driver,
         "links": found.links,
         "targets": found.targets,
+        "pace": size[2],
         "programmed_seconds": found.programmed,
         "last_batch_seconds": found.last,
         "black_hole_seconds": found.dark,
@@ -82,7 +85,7 @@ async def links(size: tuple[int, int], progress: Progress, driver: str = ADDRESS
         "budgets": report.budget_figures(budgets),
     }
     disturbance = report.disturbance([work.phase for work in phases(found).values()])
-    return [*link_lines(found, PACE), *disturbance, *report.budget_lines(budgets)], figures
+    return [*link_lines(found, size[2]), *disturbance, *report.budget_lines(budgets)], figures
 
 
 def service(key: Key) -> Raw:
@@ -115,11 +118,12 @@ def _where(service: Key) -> str:
 
 
 class _Bench:
-    def __init__(self, lab: Lab, hole: LossyProxy, links: int, targets: int, driver: str) -> None:
+    def __init__(self, lab: Lab, hole: LossyProxy, links: int, targets: int, pace: float, driver: str) -> None:
         self._lab = lab
         self._driver = driver
         self._hole = hole
         self._links = links
+        self._pace = pace
         self._spaces = [f"team-{number}" for number in range(max(2, targets // 2))]
         self._times = LinkTimes(lab.source, lambda key: _PAIRS[_where(key)], SOURCE, NEAR)
         self._began: dict[Key, float] = {}
@@ -189,7 +193,7 @@ class _Bench:
     async def _arrive(self, services: list[Key]) -> None:
         """One after the other, at an even pace."""
         start = time.monotonic()
-        await asyncio.gather(*(self._create(key, start + turn / PACE) for turn, key in enumerate(services)))
+        await asyncio.gather(*(self._create(key, start + turn / self._pace) for turn, key in enumerate(services)))
         await self._all(self._times.programmed, services)
 
     async def _batch(self, burst: list[Key], services: list[Key]) -> None:
