@@ -104,4 +104,6 @@ class Sources:
     cluster_property: tuple[str, ...] = repeated(
         _PROPERTY, "KEY=VALUE, a label of virtual nodes that stand for this cluster"
     )
-    discovery_interval: float = flag(DURATION, "5m", "pause between looks which kinds of cluster properties are served")
+    discovery_interval: float = flag(
+        DURATION, "5m", "pause between looks at what no watch tells: which kinds are served, what network drivers say"
+    )
