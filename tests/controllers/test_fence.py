@@ -14,11 +14,13 @@ from agent.base.clock import SystemClock, micro_stamp
 from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.fence import renewals
 from agent.controllers.fence.renewals import FenceRoom
 from agent.controllers.fence.stopping import StoppingRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.model import fence
+from agent.runtime.controller import Controller
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
 from agent.scheduler.controller import ProxyScheduler
@@ -217,3 +219,28 @@ async def test_another_leader_stops_what_should_have_been_and_a_late_renewal_sta
         await there.create(CHAPERONS, again, namespace)
         await until(lambda: there.get(PODS, "next", namespace))
         assert await pair.no_copy(PODS, "db")
+
+
+async def test_targets_that_do_not_answer_hold_up_no_lease_of_another(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are: pods of the other one would be stopped by its agent."""
+    monkeypatch.setattr(renewals, "_ANSWER_SECONDS", 600.0)
+    dark = [f"dark-{number}" for number in range(Controller.workers + 1)]
+    async with (
+        Relay.started(pair.connection) as relay,
+        running(pair.clusters[0], FenceRoom, fence_after=float(TERM), fence_margin=2.0) as pair.deps,
+    ):
+        # What waits for an answer waits for longer than this test.
+        pair.deps.local.client.session.timeout = 600.0
+        connections = {"eu": pair.connection, **dict.fromkeys(dark, relay.connection)}
+        async with connected(pair.deps, pair.here, pair.namespace, **connections) as targets:
+            relay.freeze(lambda method, path: f"/{LEASES.plural}" in path)
+            for name in (*dark, "eu"):
+                manifest = elected(name, pair.namespace)
+                manifest["metadata"]["annotations"][FENCE] = "lease"
+                await create(pair.here, manifest, [targets[name]])
+                there = {"metadata": {"name": name}, "target": {"kind": "Node", "name": targets[name].node_name}}
+                await pair.here.create(PODS, there, pair.namespace, sub="binding")
+            await pair.copy(LEASES, lease_name(pair, targets["eu"]))
+            assert len({path for _, path in relay.requests if f"/{LEASES.plural}" in path}) >= Controller.workers

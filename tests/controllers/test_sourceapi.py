@@ -15,6 +15,7 @@ from agent.kube.session import Session
 from agent.model.sourceapi import secret_name
 from tests.controllers.pair import Pair
 from tests.controllers.targets import kubeconfig
+from tests.kube.relay import Relay
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -56,6 +57,22 @@ async def test_a_pod_that_asks_has_a_token_of_its_account_there_before_its_deleg
         await pair.copy(SECRETS, name, lambda found: found["data"]["token"] != secret["data"]["token"])
         await pair.end("web")
         await pair.gone(SECRETS, name)
+
+
+async def test_a_target_that_does_not_answer_holds_up_no_other(pair: Pair) -> None:
+    def is_post(method: str, path: str) -> bool:
+        return method == "POST" and path.endswith("/secrets")
+
+    async with Relay.started(pair.connection) as relay, pair.at_work(SourceApiRoom):
+        assert pair.deps is not None
+        # What waits for an answer waits for longer than this test.
+        pair.deps.local.client.session.timeout = 600.0
+        await pair.connect("dark", relay.connection)
+        relay.freeze(is_post)
+        for number in range(2 * SourceApiRoom.lane_width):
+            await pair.pod(f"dark-{number}", target="dark", annotations=ASKS)
+        await until(lambda: sum(is_post(*each) for each in relay.requests) == SourceApiRoom.lane_width)
+        await pair.copy(SECRETS, secret_name((await pair.pod("web", annotations=ASKS))["metadata"]))
 
 
 async def test_a_secret_in_the_way_is_left_alone_and_named_on_the_pod(pair: Pair) -> None:

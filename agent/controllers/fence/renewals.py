@@ -40,6 +40,7 @@ class FenceRoom(Controller[Key]):
     """Keys are virtual node and namespace."""
 
     name = "fence"
+    workers = 64
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
@@ -91,6 +92,10 @@ class FenceRoom(Controller[Key]):
                 self.queue.add(key)
 
     # What becomes of it ----------------------------------------------------------------------------------------------
+
+    def lane(self, key: Key) -> str:
+        """A target that does not answer holds up no other's Leases."""
+        return key[0]
 
     async def reconcile(self, key: Key) -> float | None:
         """Renew one Lease, and see that pods are fenced by it, or are no more."""

@@ -45,6 +45,7 @@ class GatewayPeersRoom(Controller[At]):
     """One reconciliation per cluster and namespace: what its gateways are told there."""
 
     name = "gatewaypeers"
+    workers = 64
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
@@ -74,6 +75,10 @@ class GatewayPeersRoom(Controller[At]):
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
+
+    def lane(self, key: At) -> str:
+        """A cluster that does not answer holds up no other."""
+        return key[0]
 
     async def reconcile(self, key: At) -> float | None:
         """Bring the GatewayPeers of one namespace in one cluster in line."""

@@ -37,7 +37,7 @@ class SignsRoom(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "signs"
-    workers = 4
+    workers = 32
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()

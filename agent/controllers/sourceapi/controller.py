@@ -54,6 +54,7 @@ class SourceApiRoom(Controller[Item]):
     """One reconciliation per pod and target."""
 
     name = "sourceapi"
+    workers = 64
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
@@ -91,6 +92,10 @@ class SourceApiRoom(Controller[Item]):
         """Whether Secrets are still in a target that is being let go of."""
         informer = self._secrets.get(target.node_name)
         return target.ready and informer is not None and len(informer.store) > 0
+
+    def lane(self, item: Item) -> str:
+        """A target that does not answer holds up no other."""
+        return item[0]
 
     async def reconcile(self, item: Item) -> float | None:
         """Bring the token of one pod in one target in line."""
