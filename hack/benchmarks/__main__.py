@@ -80,7 +80,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
         case "logs":
             work = logs(options.mib, progress)
         case "links":
-            work = links((options.links, options.targets, options.pace), progress, options.driver)
+            work = links((options.links, options.targets), progress, options.driver, options.pace)
         case "failover":
             work = failover(options.tries, progress)
         case "gateway":

@@ -56,12 +56,13 @@ Raw = dict[str, Any]
 
 
 async def links(
-    size: tuple[int, int, float], progress: Progress, driver: str = ADDRESSES
+    size: tuple[int, int], progress: Progress, driver: str = ADDRESSES, pace: float = PACE
 ) -> tuple[list[str], dict[str, Any]]:
     """The report as lines and as figures. Raises BenchError, SandboxError or KubeError.
 
-    :param size: how many links, over how many Targets, and how many of them are created in a second
+    :param size: how many links, over how many Targets
     :param driver: between all clusters
+    :param pace: how many Services are created in a second
     """
     if size[0] < FEWEST:
         raise BenchError(f"--links {size[0]}: at least {FEWEST}, for some are created apart from the others")
@@ -70,14 +71,14 @@ async def links(
         subnet = lab.sandbox.plan.subnet
         address = f"{subnet.rpartition('.')[0]}.1" if subnet else "127.0.0.1"
         async with LossyProxy(server, authority, address, lambda method, path, body: False) as hole:
-            found = await _Bench(lab, hole, *size, driver).run()
+            found = await _Bench(lab, hole, *size, driver, pace).run()
     budgets = link_budgets(found)
     figures = {
         "benchmark": "links",
         "driver": driver,
         "links": found.links,
         "targets": found.targets,
-        "pace": size[2],
+        "pace": pace,
         "programmed_seconds": found.programmed,
         "last_batch_seconds": found.last,
         "black_hole_seconds": found.dark,
@@ -85,7 +86,7 @@ async def links(
         "budgets": report.budget_figures(budgets),
     }
     disturbance = report.disturbance([work.phase for work in phases(found).values()])
-    return [*link_lines(found, size[2]), *disturbance, *report.budget_lines(budgets)], figures
+    return [*link_lines(found, pace), *disturbance, *report.budget_lines(budgets)], figures
 
 
 def service(key: Key) -> Raw:
@@ -118,7 +119,7 @@ def _where(service: Key) -> str:
 
 
 class _Bench:
-    def __init__(self, lab: Lab, hole: LossyProxy, links: int, targets: int, pace: float, driver: str) -> None:
+    def __init__(self, lab: Lab, hole: LossyProxy, links: int, targets: int, driver: str, pace: float) -> None:
         self._lab = lab
         self._driver = driver
         self._hole = hole
