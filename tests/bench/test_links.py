@@ -115,6 +115,7 @@ async def test_too_few_are_refused() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.seldom
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("driver", links.DRIVERS)
 async def test_it_runs(driver: str) -> None:
     lines, figures = await links.links((24, 4), default(), driver)
