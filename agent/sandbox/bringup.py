@@ -202,7 +202,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
         runner.start(APISERVER)
         if runner.plan.real_nodes:
             await boot.boot(runner)
-        client = objects.connect_for_setup(cluster.name, runner.directory / "kubeconfig")
+        client = objects.connect_for_setup(runner.directory / "kubeconfig", name=cluster.name)
         async with client.session:
             await runner.wait("/readyz", lambda: objects.is_ready(client), APISERVER, ETCD)
             task.update(2, STEPS, "nodes")

@@ -53,9 +53,9 @@ def connect(kubeconfig: Path, *, name: str = "", timeout: float = 10.0) -> Clien
     return Client(Session(config.load(str(kubeconfig)), name=name, timeout=timeout, connecting=_CONNECT_SECONDS))
 
 
-def connect_for_setup(cluster: str, kubeconfig: Path) -> Client:
-    """The same, for what a sandbox cannot do without."""
-    return connect(kubeconfig, name=cluster, timeout=_SETUP_SECONDS)
+def connect_for_setup(kubeconfig: Path, *, name: str) -> Client:
+    """The same, for an API server that has just been started: it may take a minute for an answer."""
+    return connect(kubeconfig, name=name, timeout=_SETUP_SECONDS)
 
 
 async def is_ready(client: Client) -> bool:

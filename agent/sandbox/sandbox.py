@@ -184,10 +184,10 @@ class Sandbox:
     async def join(self, *, self_target: bool = False) -> None:
         """Make the first cluster the source and every other one a target. Raises SandboxError or KubeError."""
         source_plan, *targets = self.plan.clusters
-        source = objects.connect_for_setup(source_plan.name, self[source_plan.name].kubeconfig)
+        source = objects.connect_for_setup(self[source_plan.name].kubeconfig, name=source_plan.name)
         async with source.session:
             for plan in targets:
-                target = objects.connect_for_setup(plan.name, self[plan.name].kubeconfig)
+                target = objects.connect_for_setup(self[plan.name].kubeconfig, name=plan.name)
                 async with target.session:
                     authority = (self.directory / plan.name / "pki" / "ca.crt").read_bytes()
                     await objects.join_target(source, source_plan, target, plan, authority)
@@ -202,7 +202,7 @@ class Sandbox:
     async def start(self, cluster: str, name: str) -> None:
         """Start one process and wait until it is ready."""
         runner, component = self._component(cluster, name)
-        client = objects.connect_for_setup(cluster, self[cluster].kubeconfig)
+        client = objects.connect_for_setup(self[cluster].kubeconfig, name=cluster)
         async with client.session:
             if component is KWOK:
                 await objects.end_leases(client)

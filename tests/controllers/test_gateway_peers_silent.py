@@ -68,7 +68,11 @@ async def cluster_target(pair: Pair) -> AsyncIterator[str]:
                     await client.delete(kind, name, namespace)
 
 
-async def test_a_cluster_that_does_not_answer_holds_up_what_no_other_is_told(pair: Pair) -> None:
+def is_post(method: str, path: str) -> bool:
+    return method == "POST" and path.endswith(f"/{GATEWAY_PEERS.plural}")
+
+
+async def test_a_cluster_that_does_not_answer_holds_up_no_other(pair: Pair) -> None:
     own, source = (SummaryRoom, GatewayTrustRoom), (NetworkDriverRoom, GatewayPeersRoom, GlobalServices)
     settings = {"gateway": True, "gateway_address": ("192.0.2.9:15443",)}
     async with (
@@ -78,7 +82,7 @@ async def test_a_cluster_that_does_not_answer_holds_up_what_no_other_is_told(pai
         running(pair.clusters[1], *own, **settings),
         running(pair.clusters[0], *own, *source, **settings) as deps,
     ):
-        relay.freeze(lambda method, path: method == "POST" and path.endswith(GATEWAY_PEERS.plural))
+        relay.freeze(is_post)
         # What waits for an answer waits for longer than this test.
         deps.local.client.session.timeout = 600.0
         dark = await deps.targets.connect(("", name), relay.connection, "first")
@@ -87,13 +91,7 @@ async def test_a_cluster_that_does_not_answer_holds_up_what_no_other_is_told(pai
             await pair.here.create(SERVICES, SHARED, space)
 
         def waiting() -> int:
-            return len(
-                {
-                    path
-                    for method, path in relay.requests
-                    if (method, path.split("/")[-1]) == ("POST", GATEWAY_PEERS.plural)
-                }
-            )
+            return len({each for each in relay.requests if is_post(*each)})
 
         await until(lambda: waiting() == WIDTH, what="as many wait for the cluster as may")
         await pair.here.create(SERVICES, SHARED, last)
