@@ -3,6 +3,7 @@
 import pytest
 
 _KEY = "flotilla/failed"
+_AGAIN = "flotilla/again"
 _LAST_LINES = 25
 
 
@@ -12,19 +13,15 @@ class Looks:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._failed: dict[str, str] = {}
+        self._again: dict[str, None] = {}
+        """What to run once more: a test, or the whole file if that tells one story."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep how a test failed first."""
         if report.failed:
             self._failed.setdefault(report.nodeid, report.longreprtext)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """In the second look there is only what failed in the first, which may have ended before any test."""
-        cache = getattr(self._config, "cache", None)
-        if cache is not None and self._config.getoption("--second-look"):
-            before: dict[str, str] = cache.get(_KEY, {})
-            items[:] = [item for item in items if item.nodeid in before]
+            file = report.nodeid.partition("::")[0]
+            self._again[file if "story" in report.keywords else report.nodeid] = None
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Tell what is flaky."""
@@ -34,6 +31,7 @@ class Looks:
             return
         if not self._config.getoption("--second-look"):
             cache.set(_KEY, self._failed)
+            cache.set(_AGAIN, list(self._again))
             return
         before: dict[str, str] = cache.get(_KEY, {})
         flaky = {nodeid: text for nodeid, text in before.items() if nodeid not in self._failed}
@@ -50,6 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Only where reports are gathered."""
+    """Only where reports are gathered. The second look is at what failed in the first, whatever else is asked for."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Looks(config))
+    cache = getattr(config, "cache", None)
+    if cache is not None and config.getoption("--second-look"):
+        config.args = cache.get(_AGAIN, [])

@@ -46,7 +46,13 @@ from tests.sandbox.realnode.conftest import kubectl, why_not
 from tests.waiting import until
 from webhook.configurations import PATH_VALIDATE
 
-pytestmark = [pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.e2e,
+    pytest.mark.story,
+    pytest.mark.timeout(600),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 IMAGE = "flotilla.local/flotilla"
 SCHEDULER = "flotilla.local/kube-scheduler"
@@ -192,10 +198,25 @@ async def refused(fleet: Fleet, cluster: str, component: str) -> list[str]:
 
 async def flotilla(fleet: Fleet, *arguments: str) -> str:
     """What the command says to somebody with contexts of both clusters."""
-    files = os.pathsep.join(str(cluster.kubeconfig) for cluster in fleet.sandbox.clusters)
-    code, output, errors = await command.flotilla(*arguments, KUBECONFIG=files)
+    code, output, errors = await run_flotilla(fleet, *arguments)
     assert code == 0, errors or output
     return output
+
+
+async def run_flotilla(fleet: Fleet, *arguments: str) -> tuple[int, str, str]:
+    files = os.pathsep.join(str(cluster.kubeconfig) for cluster in fleet.sandbox.clusters)
+    return await command.flotilla(*arguments, KUBECONFIG=files)
+
+
+async def doctor(fleet: Fleet, cluster: str) -> str:
+    """What it says as soon as nothing is the matter: on a busy machine answers of a target may just have been slow."""
+
+    async def probe() -> str:
+        code, output, errors = await run_flotilla(fleet, "doctor", "--context", cluster)
+        print(output, errors)
+        return output if code == 0 else ""
+
+    return await until(probe, what=f"nothing is the matter in {cluster}")
 
 
 async def join(fleet: Fleet) -> None:
@@ -256,9 +277,9 @@ async def test_who_looks_sees_pods_and_targets_and_that_all_is_well(fleet: Fleet
         pod = shown[0][0]
         assert "Running" in await flotilla(fleet, "explain", "pod", pod, *where)
     for cluster in OF:
-        said = await flotilla(fleet, "doctor", "--context", cluster)
-        assert f"rights of service account {NAMESPACE}/flotilla-agent: the agent may do all that it needs" in said
-        assert "it answers: an elected pod in namespace" in said
+        found = await doctor(fleet, cluster)
+        assert f"rights of service account {NAMESPACE}/flotilla-agent: the agent may do all that it needs" in found
+        assert "it answers: an elected pod in namespace" in found
 
 
 async def test_the_charts_own_test_says_that_it_works_and_leaves_nothing(fleet: Fleet) -> None:

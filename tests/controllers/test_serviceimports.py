@@ -14,10 +14,12 @@ import pytest_asyncio
 
 from agent.api import names
 from agent.api.conditions import is_true
-from agent.api.kinds import CHAPERONS, EVENTS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, SOURCES, TARGETS
+from agent.api.kinds import CHAPERONS, EVENTS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, SOURCES, TARGETS, Kind
 from agent.api.names import mcs
 from agent.api.roles import EVERYTHING, FEATURES, rules
+from agent.kube.client import Client
 from agent.kube.config import load
+from agent.kube.session import Session
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
 from tests.controllers.counting import counting_writes
@@ -76,6 +78,28 @@ async def test_an_import_is_there_as_long_as_one_cluster_exports(hello: Exported
     await hello.unexport(pair.there)
     for client in hello.clients:
         await hello.gone(client)
+
+
+async def test_an_import_goes_before_the_address_that_it_tells(
+    kinds: None, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted, delete = list[tuple[Session, str]](), Client.delete
+
+    async def noted(self: Client, kind: Kind, *words: Any, **more: Any) -> Any:
+        deleted.append((self.session, kind.name))
+        return await delete(self, kind, *words, **more)
+
+    monkeypatch.setattr(Client, "delete", noted)
+    async with implemented(pair) as hello:
+        await hello.deploy(pair.here)
+        await hello.export(pair.here)
+        await hello.imported(pair.here)
+        await hello.unexport(pair.here)
+        await hello.gone(pair.here)
+        assert pair.deps is not None
+        own = pair.deps.local.client.session
+        await until(lambda: (own, SERVICES.name) in deleted)
+        assert [kind for session, kind in deleted if session is own] == [SERVICE_IMPORTS.name, SERVICES.name]
 
 
 @pytest.mark.parametrize("exporter", [0, 1], ids=["the source", "a target"])

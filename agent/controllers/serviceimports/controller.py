@@ -86,8 +86,10 @@ class ServiceImportsRoom(Controller[At]):
         if self._is_held(found, live):
             return UNREAD_SECONDS
         again = UNREAD_SECONDS if found.unread else None
-        again = (await self._derive(service, found, live) if node == HERE else None) or again
         try:
+            if found.merged is None:
+                await self._withdraw(node, service)
+            again = (await self._derive(service, found, live) if node == HERE else None) or again
             settles = await self._import(node, service, found)
             await self._tell(node, service, found)
         except Forbidden as error:
@@ -147,17 +149,21 @@ class ServiceImportsRoom(Controller[At]):
         taken = self._exports.services.store.get((key[0], name)) is not None
         return f"Service {name} is there and not made for this one: delete it" if taken else ""
 
+    async def _withdraw(self, node: str, key: Key) -> None:
+        """Delete the ServiceImport before the Service that has its address: nobody is to be led there any more."""
+        live = self._exports.imported(node, key)
+        if live is not None and self._exports.is_ours(live):
+            kind = self._exports.served(node, SERVICE_IMPORTS)
+            with contextlib.suppress(NotFound, Conflict):
+                await self._exports.port(node).delete(kind, live.name, live.namespace, uid=live.uid)
+
     async def _import(self, node: str, key: Key, found: Gathered) -> float | None:
         live, there = self._exports.imported(node, key), self._exports.derived(node, key)
         port, kind = self._exports.port(node), self._exports.served(node, SERVICE_IMPORTS)
-        ours = live is not None and self._exports.is_ours(live)
-        if live is not None and ours and found.merged is None:
-            with contextlib.suppress(NotFound, Conflict):
-                await port.delete(kind, live.name, live.namespace, uid=live.uid)
         if found.merged is None or there is None or there.deleting or not self._exports.may_import(node):
             self._fresh.pop((node, *key), None)
             return None
-        if live is not None and (not ours or live.deleting):
+        if live is not None and (live.deleting or not self._exports.is_ours(live)):
             return None
         if live is None and found.merged.type != HEADLESS and (settles := self._settles((node, *key), there.uid)) > 0:
             return settles
