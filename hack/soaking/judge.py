@@ -93,13 +93,12 @@ def deleted_in_vain(evidence: Evidence) -> Iterator[Violation]:
 
 def proxies_taken(evidence: Evidence) -> Iterator[Violation]:
     """A proxy pod was deleted by somebody who has no business with it."""
-    delegates, chaperons = evidence.history.delegates(), _by_name(evidence.history.chaperons)
+    delegates = evidence.history.delegates()
     for uid, proxy in evidence.history.proxies().items():
         if proxy.leaving is not None and proxy.leaving.user not in _MAY_DELETE:
-            what, lines = f"{proxy.name} by {proxy.leaving.user}", proxy.told()
-            for each in delegates.get(uid, []):
-                asked = chaperons.get((each.cluster, each.name), [])
-                lines += [*(one.line for one in asked), *each.told()]
+            asked = [each.line for each in evidence.history.chaperons if each.parent == uid]
+            lines = [*proxy.told(), *asked, *(line for each in delegates.get(uid, []) for line in each.told())]
+            what = f"{proxy.name} by {proxy.leaving.user}"
             yield Violation("a proxy pod was deleted by nobody who may", what, tuple(lines))
 
 

@@ -82,13 +82,15 @@ class NodeTold:
 
 @dataclass(frozen=True)
 class ChaperonAsked:
-    """Somebody created or deleted a PodChaperon."""
+    """Somebody created, patched or deleted a PodChaperon."""
 
     cluster: str
     name: str
     at: float
     line: str
     deletes: bool = False
+    parent: str = ""
+    """UID of its proxy pod, where the answer has it."""
 
 
 @dataclass
@@ -112,7 +114,9 @@ class History:
                     if line.done:
                         told = f"{line.told(cluster)}, {line.answered - line.received:.1f} s"
                         name, deletes = line.object_ref.name, line.verb == "delete"
-                        self.chaperons.append(ChaperonAsked(cluster, name, line.answered, told, deletes))
+                        labels = next((each.metadata.labels for each in line.answers()), None) or {}
+                        parent = labels.get(LABEL_PARENT_UID, "")
+                        self.chaperons.append(ChaperonAsked(cluster, name, line.answered, told, deletes, parent))
                 case "leases":
                     if line.object_ref.name == LEASE_CONTROLLERS and line.done:
                         self.renewals.append(Renewal(cluster, line.answered, line.holder(), line.told(cluster)))

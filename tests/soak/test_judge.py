@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from agent.api.names import LABEL_PARENT_UID
 from hack.soaking.evidence import Outage
 from hack.soaking.judge import judge
 from hack.soaking.lives import History
@@ -158,6 +159,16 @@ def test_a_proxy_pod_that_is_deleted_by_who_must_not(user: str) -> None:
         us=delegate().created(1).running(2).deleted(11).gone(13),
     )
     assert rules(found) == ["a proxy pod was deleted by nobody who may"]
+
+
+def test_of_a_proxy_pod_that_was_taken_its_chaperon_and_delegate_are_shown() -> None:
+    made = {"kind": "PodChaperon", "metadata": {"name": "c", "labels": {LABEL_PARENT_UID: "p"}}}
+    asked = [line(1, "create", "podchaperons", "c", made), line(9, "patch", "podchaperons", "c", made)]
+    pod = a_proxy().deleted(10, user=AGENT, finalizers=("f",)).released(14)
+    us = [*asked, delegate().created(2).deleted(11).gone(13)]
+    (violation,) = judge(evidence(history(cd=pod, us=us)))
+    shown = [" ".join(each.split()[1:4]) for each in violation.lines if " us: " in each]
+    assert shown[:3] == ["us: create podchaperons", "us: patch podchaperons", "us: create pods"]
 
 
 def test_the_agent_may_end_a_proxy_pod_that_its_user_has_deleted() -> None:
