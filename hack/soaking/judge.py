@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from agent.sandbox.certificates import CLIENTS
+from agent.sandbox.manifests import AGENT_NAMESPACE
 from hack.soaking.evidence import Evidence
 from hack.soaking.lives import ChaperonAsked, History, Life, Moment
 
@@ -26,6 +27,7 @@ _CONTROLLERS = (
 )
 _MAY_DELETE = (*(f"system:serviceaccount:kube-system:{name}" for name in _CONTROLLERS), CLIENTS["admin"][0])
 """Who may decide that a proxy pod goes: the controllers of its user's workloads, and the user."""
+_AGENT = f"system:serviceaccount:{AGENT_NAMESPACE}:flotilla-agent"
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,12 @@ def proxies_taken(evidence: Evidence) -> Iterator[Violation]:
     """A proxy pod was deleted by somebody who has no business with it."""
     delegates = evidence.history.delegates()
     for uid, proxy in evidence.history.proxies().items():
-        if proxy.leaving is not None and proxy.leaving.user not in _MAY_DELETE:
-            asked = [each.line for each in evidence.history.chaperons if each.parent == uid]
-            lines = [*proxy.told(), *asked, *(line for each in delegates.get(uid, []) for line in each.told())]
+        if proxy.leaving is None or proxy.leaving.user in _MAY_DELETE:
+            continue
+        asked = [each for each in evidence.history.chaperons if each.parent == uid]
+        mine = delegates.get(uid, [])
+        if mine or not _is_in_doubt(evidence, proxy, asked):
+            lines = [*proxy.told(), *(each.line for each in asked), *(line for each in mine for line in each.told())]
             what = f"{proxy.name} by {proxy.leaving.user}"
             yield Violation("a proxy pod was deleted by nobody who may", what, tuple(lines))
 
@@ -225,6 +230,16 @@ def leading(history: History) -> dict[str, list[tuple[float, str]]]:
         if renewal.holder:
             found.setdefault(renewal.cluster, []).append((renewal.at, f"{renewal.line} for {renewal.holder}"))
     return found
+
+
+def _is_in_doubt(evidence: Evidence, proxy: Life, asked: Sequence[ChaperonAsked]) -> bool:
+    """Whether a target may have died with the request that makes a delegate that must not run twice: nobody can know
+    whether that ran, and the agent has the proxy pod replaced.
+    """
+    leaving = proxy.leaving
+    if leaving is None or leaving.user != _AGENT or proxy.restarts:
+        return False
+    return any(evidence.excused(each.cluster, proxy.born.earliest, leaving.latest) for each in asked)
 
 
 def _overlap(evidence: Evidence, first: Life, second: Life) -> bool:

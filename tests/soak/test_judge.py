@@ -171,6 +171,32 @@ def test_of_a_proxy_pod_that_was_taken_its_chaperon_and_delegate_are_shown() -> 
     assert shown[:3] == ["us: create podchaperons", "us: patch podchaperons", "us: create pods"]
 
 
+@pytest.mark.parametrize(
+    ("restarts", "user", "cluster", "process", "broken"),
+    [
+        ("Never", AGENT, "us", "kube-apiserver", False),
+        ("Never", AGENT, "us", "etcd", False),
+        ("Never", AGENT, "us", "agent", True),
+        ("Never", AGENT, "eu", "kube-apiserver", True),
+        ("Never", NODES, "us", "kube-apiserver", True),
+        ("Always", AGENT, "us", "kube-apiserver", True),
+    ],
+)
+def test_a_target_that_died_while_it_was_to_make_what_must_not_run_twice(
+    restarts: str, user: str, cluster: str, process: str, broken: bool
+) -> None:
+    made = {"kind": "PodChaperon", "metadata": {"name": "c", "labels": {LABEL_PARENT_UID: "p"}}}
+    pod = proxy(owner="Job", restarts=restarts).created(0, user=f"{KUBE}job-controller")
+    us = line(1, "create", "podchaperons", "c", made)
+    found = history(cd=pod.deleted(10, user=user, finalizers=("f",)).released(14), us=[us])
+    died = outage(cluster, process, 2, 4)
+    assert rules(found, died) == (["a proxy pod was deleted by nobody who may"] if broken else [])
+    if not broken:
+        assert rules(found) == ["a proxy pod was deleted by nobody who may"]
+        found = history(cd=pod, us=[us, delegate().created(1.5).running(2).deleted(11).gone(13)])
+        assert rules(found, died) == ["a proxy pod was deleted by nobody who may"]
+
+
 def test_the_agent_may_end_a_proxy_pod_that_its_user_has_deleted() -> None:
     found = history(
         cd=a_proxy().deleted(10, user=REPLICAS, finalizers=("f",)).deleted(12, user=AGENT).gone(14, user=AGENT),
