@@ -5,6 +5,7 @@ import contextlib
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ Raw = dict[str, Any]
 RATE = 50.0
 """Requests a second of all clients together."""
 BALANCER = "balancer"
+_MEET_SECONDS = 300.0
 _REVISION = "deployment.kubernetes.io/revision"
 
 
@@ -36,6 +38,8 @@ class Traffic:
         """:param rate: requests a second of each client"""
         self._rate = rate
         self._processes: dict[str, Process] = {}
+        self._met: defaultdict[str, set[str]] = defaultdict(set)
+        """Who has answered a client, as far as its output was read."""
         self.results: dict[str, Raw] = {}
 
     async def begin(self, fleet: Fleet, name: str, cluster: str) -> None:
@@ -65,12 +69,18 @@ class Traffic:
             output, _ = await process.communicate()
             self.results[name] = json.loads(output.splitlines()[-1])
 
-    async def asked(self, name: str, count: int) -> None:
-        """Wait until a client has asked so many times."""
-        process = self._processes[name]
-        assert process.stdout is not None
-        while int(await process.stdout.readline()) < count:
-            pass
+    async def met(self, backends: set[str]) -> None:
+        """Wait until each of these has answered every client. Raises AssertionError if one has not in five minutes."""
+        for name, process in self._processes.items():
+            assert process.stdout is not None
+            try:
+                async with asyncio.timeout(_MEET_SECONDS):
+                    while not backends <= self._met[name] and (line := await process.stdout.readline()):
+                        self._met[name].add(line.decode().strip())
+            except TimeoutError:
+                pass
+            missing = backends - self._met[name]
+            assert not missing, f"{name} had no answer of {sorted(missing)}"
 
     def kill(self) -> None:
         """End clients that are still there."""
@@ -84,10 +94,6 @@ class Traffic:
         assert not failed, f"requests failed: {json.dumps(failed, indent=1)}"
         asked = {name: each["asked"] for name, each in self.results.items()}
         assert min(asked.values()) >= seconds * self._rate / 4, f"too few were asked: {asked}"
-
-    def answered_by(self, name: str) -> set[str]:
-        """Who has answered a client."""
-        return set(self.results[name]["answers"])
 
 
 def through_ingress(cluster: str) -> str:
