@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CONFIGMAPS, PODS
+from agent.api.kinds import CONFIGMAPS, PODS, Kind
 from agent.api.names import virtual_node
 from agent.base.clock import SystemClock
 from agent.cli.moving.preview import Preview
@@ -75,6 +75,27 @@ async def test_the_pod_that_is_made_in_its_place_is_waited_for(trial: Trial) -> 
     await trial.make("web-2")
     await until(lambda: any(words.endswith("web-2 takes the place of web-1") for words in trial.said))
     await trial.becomes("web-2", "Running", ready=True)
+    assert await waiting == "1 of 1 pods are where they should be"
+
+
+@pytest.mark.parametrize("successor", ["web-2", "web-1"])
+async def test_a_pod_that_goes_between_two_looks_at_it_is_followed(
+    trial: Trial, client: Client, monkeypatch: pytest.MonkeyPatch, successor: str
+) -> None:
+    waiting = trial.begins(await trial.make("web-1"))
+    await trial.is_followed()
+    read = client.get_raw
+
+    async def read_late(kind: Kind, name: str, namespace: str | None = None) -> bytes:
+        if (kind, name) == (PODS, "web-1"):
+            monkeypatch.setattr(client, "get_raw", read)
+            await trial.end("web-1")
+            await trial.make(successor)
+        return await read(kind, name, namespace)
+
+    monkeypatch.setattr(client, "get_raw", read_late)
+    await until(lambda: any(words.endswith(f"{successor} takes the place of web-1") for words in trial.said))
+    await trial.becomes(successor, "Running", ready=True)
     assert await waiting == "1 of 1 pods are where they should be"
 
 

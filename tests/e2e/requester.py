@@ -2,7 +2,8 @@
 
 Runs as a process in the network of a cluster: `python requester.py RATE`. Each line of its input is a list of backends
 as `HOST:PORT HOST:PORT`, asked in turn from then on, as an ingress controller asks the endpoints in a Service's slices;
-one backend may be the address of a Service. It prints the name of whoever answers for the first time.
+one backend may be the address of a Service. It prints how many have been asked each time that there are a hundred more
+(`asked 100`), and the name of whoever answers for the first time (`met web-1`).
 At the end of its input its last line says as JSON what has come of it: how many were asked, how many answers whoever
 gave, the longest of them in seconds, what failed first, and when what failed was begun.
 """
@@ -19,6 +20,7 @@ SECONDS = 60.0
 """So long may an answer take: what is sent to nobody is never answered, and a busy machine may stand still for long."""
 _REQUEST = b"GET / HTTP/1.0\r\nHost: web\r\n\r\n"
 _FAILURES = 20
+_STEP = 100
 
 
 class Requester:
@@ -62,12 +64,14 @@ class Requester:
 
     async def _ask(self, backend: str) -> None:
         self._asked += 1
+        if self._asked % _STEP == 0:
+            print("asked", self._asked, flush=True)
         began, moment = time.monotonic(), time.time()
         try:
             async with asyncio.timeout(SECONDS):
                 name = await _answer(backend)
             if name not in self._answers:
-                print(name, flush=True)
+                print("met", name, flush=True)
             self._answers[name] += 1
             self._longest = max(self._longest, time.monotonic() - began)
         except (OSError, TimeoutError, ValueError) as error:

@@ -5,7 +5,7 @@ import contextlib
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,9 @@ class Traffic:
         """:param rate: requests a second of each client"""
         self._rate = rate
         self._processes: dict[str, Process] = {}
+        self._asked: Counter[str] = Counter()
         self._met: defaultdict[str, set[str]] = defaultdict(set)
-        """Who has answered a client, as far as its output was read."""
+        """How often a client has asked, and who has answered it, as far as its output was read."""
         self.results: dict[str, Raw] = {}
 
     async def begin(self, fleet: Fleet, name: str, cluster: str) -> None:
@@ -69,18 +70,30 @@ class Traffic:
             output, _ = await process.communicate()
             self.results[name] = json.loads(output.splitlines()[-1])
 
+    async def asked(self, name: str, count: int) -> None:
+        """Wait until a client has asked so many times."""
+        while self._asked[name] < count:
+            await self._read(name)
+
     async def met(self, backends: set[str]) -> None:
         """Wait until each of these has answered every client. Raises AssertionError if one has not in five minutes."""
-        for name, process in self._processes.items():
-            assert process.stdout is not None
-            try:
+        for name in self._processes:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_MEET_SECONDS):
-                    while not backends <= self._met[name] and (line := await process.stdout.readline()):
-                        self._met[name].add(line.decode().strip())
-            except TimeoutError:
-                pass
+                    while not backends <= self._met[name]:
+                        await self._read(name)
             missing = backends - self._met[name]
             assert not missing, f"{name} had no answer of {sorted(missing)}"
+
+    async def _read(self, name: str) -> None:
+        process = self._processes[name]
+        assert process.stdout is not None
+        word, _, value = (await process.stdout.readline()).decode().strip().partition(" ")
+        if word == "asked":
+            self._asked[name] = int(value)
+        else:
+            assert word == "met", f"the client of {name} has ended"
+            self._met[name].add(value)
 
     def kill(self) -> None:
         """End clients that are still there."""
@@ -94,6 +107,10 @@ class Traffic:
         assert not failed, f"requests failed: {json.dumps(failed, indent=1)}"
         asked = {name: each["asked"] for name, each in self.results.items()}
         assert min(asked.values()) >= seconds * self._rate / 4, f"too few were asked: {asked}"
+
+    def answered_by(self, name: str) -> set[str]:
+        """Who has answered a client."""
+        return set(self.results[name]["answers"])
 
 
 def through_ingress(cluster: str) -> str:

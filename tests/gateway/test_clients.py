@@ -100,8 +100,10 @@ async def test_who_answers_first_the_longest_answer_and_how_many_were_asked_are_
         assert client.stdin is not None
         assert client.stdout is not None
         client.stdin.write(f"{at}\n".encode())
-        assert await client.stdout.readline() == b"web\n"
+        assert await client.stdout.readline() == b"met web\n"
+        await until(lambda: _read(client, b"asked 100\n"), what="a hundred are asked")
         found = await told(client)
+    assert found["asked"] >= 100
     assert found["answers"] == {"web": found["asked"]}
     assert 0.7 <= found["longest"] < requester.SECONDS
 

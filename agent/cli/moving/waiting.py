@@ -1,6 +1,7 @@
 """Waiting until all pods of a move are where they should be, or cannot get there."""
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -185,14 +186,18 @@ class Waiting:
 
     async def _check(self) -> None:
         """Raises Failed where somebody else has said something else meanwhile."""
-        where = self._where
-        if self._following is not None and (self._following.is_going or self._following.pod.uid != where.uid):
+        where, one = self._where, self._following
+        if one is not None and (one.is_going or one.pod.uid != where.uid):
             return
-        try:
-            raw = await self._client.get_raw(where.kind, where.name, where.namespace or None)
-        except NotFound:
-            raise Failed(f"{where.kind.name} {where.name} is gone") from None
-        found = value_of(Object(where.kind, raw))
+        now: Object | None = None
+        with contextlib.suppress(NotFound):
+            now = Object(where.kind, await self._client.get_raw(where.kind, where.name, where.namespace or None))
+        if one is not None and (now is None or now.uid != where.uid):
+            # It has gone since it was looked at, which what takes its place tells of next.
+            return
+        if now is None:
+            raise Failed(f"{where.kind.name} {where.name} is gone")
+        found = value_of(now)
         if found != self._value:
             raise Failed(f"{where.kind.name} {where.name} says something else of targets by now: {found!r}")
 
