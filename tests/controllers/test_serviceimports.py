@@ -19,6 +19,7 @@ from agent.api.names import mcs
 from agent.api.roles import EVERYTHING, FEATURES, rules
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.kube.errors import Forbidden
 from agent.kube.session import Session
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
@@ -100,6 +101,25 @@ async def test_an_import_goes_before_the_address_that_it_tells(
         own = pair.deps.local.client.session
         await until(lambda: (own, SERVICES.name) in deleted)
         assert [kind for session, kind in deleted if session is own] == [SERVICE_IMPORTS.name, SERVICES.name]
+
+
+async def test_a_service_that_may_not_be_made_at_first_is_made_before_long(
+    hello: Exported, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a quota is used up for a moment."""
+    create, refused = Client.create_raw, list[str]()
+
+    async def refusing(self: Client, kind: Kind, *words: Any, **more: Any) -> Any:
+        if kind is SERVICES and not refused:
+            refused.append(kind.name)
+            raise Forbidden(403, "Forbidden", "exceeded quota")
+        return await create(self, kind, *words, **more)
+
+    await hello.deploy(pair.here)
+    monkeypatch.setattr(Client, "create_raw", refusing)
+    await hello.export(pair.here)
+    await hello.imported(pair.here)
+    assert refused
 
 
 @pytest.mark.parametrize("exporter", [0, 1], ids=["the source", "a target"])

@@ -24,6 +24,9 @@ from tests.soak.logs import (
     stamp,
 )
 
+CHAPERON = {"kind": "PodChaperon", "metadata": {"name": "c", "labels": {LABEL_PARENT_UID: "p"}}}
+"""Of the proxy pod with UID `p`, as an API server answers."""
+
 
 def rules(found: History, *outages: Outage, living: set[tuple[str, str]] | None = None, **jobs: int) -> list[str]:
     """What was broken."""
@@ -162,8 +165,7 @@ def test_a_proxy_pod_that_is_deleted_by_who_must_not(user: str) -> None:
 
 
 def test_of_a_proxy_pod_that_was_taken_its_chaperon_and_delegate_are_shown() -> None:
-    made = {"kind": "PodChaperon", "metadata": {"name": "c", "labels": {LABEL_PARENT_UID: "p"}}}
-    asked = [line(1, "create", "podchaperons", "c", made), line(9, "patch", "podchaperons", "c", made)]
+    asked = [line(1, "create", "podchaperons", "c", CHAPERON), line(9, "patch", "podchaperons", "c", CHAPERON)]
     pod = a_proxy().deleted(10, user=AGENT, finalizers=("f",)).released(14)
     us = [*asked, delegate().created(2).deleted(11).gone(13)]
     (violation,) = judge(evidence(history(cd=pod, us=us)))
@@ -185,9 +187,8 @@ def test_of_a_proxy_pod_that_was_taken_its_chaperon_and_delegate_are_shown() -> 
 def test_a_target_that_died_while_it_was_to_make_what_must_not_run_twice(
     restarts: str, user: str, cluster: str, process: str, broken: bool
 ) -> None:
-    made = {"kind": "PodChaperon", "metadata": {"name": "c", "labels": {LABEL_PARENT_UID: "p"}}}
     pod = proxy(owner="Job", restarts=restarts).created(0, user=f"{KUBE}job-controller")
-    us = line(1, "create", "podchaperons", "c", made)
+    us = line(1, "create", "podchaperons", "c", CHAPERON)
     found = history(cd=pod.deleted(10, user=user, finalizers=("f",)).released(14), us=[us])
     died = outage(cluster, process, 2, 4)
     assert rules(found, died) == (["a proxy pod was deleted by nobody who may"] if broken else [])

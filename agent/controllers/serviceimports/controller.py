@@ -86,10 +86,8 @@ class ServiceImportsRoom(Controller[At]):
         if self._is_held(found, live):
             return UNREAD_SECONDS
         again = UNREAD_SECONDS if found.unread else None
+        again = (await self._derive(service, found, live) if node == HERE else None) or again
         try:
-            if found.merged is None:
-                await self._withdraw(node, service)
-            again = (await self._derive(service, found, live) if node == HERE else None) or again
             settles = await self._import(node, service, found)
             await self._tell(node, service, found)
         except Forbidden as error:
@@ -114,6 +112,7 @@ class ServiceImportsRoom(Controller[At]):
         """The derived Service of this cluster: targets get copies of it, as of every shared Service."""
         client = self._deps.local.client
         if found.merged is None:
+            await self._withdraw(HERE, key)
             if live is not None:
                 with contextlib.suppress(NotFound, Conflict):
                     await client.delete(SERVICES, live.name, live.namespace, uid=live.uid)
@@ -150,7 +149,7 @@ class ServiceImportsRoom(Controller[At]):
         return f"Service {name} is there and not made for this one: delete it" if taken else ""
 
     async def _withdraw(self, node: str, key: Key) -> None:
-        """Delete the ServiceImport before the Service that has its address: nobody is to be led there any more."""
+        """Delete a cluster's ServiceImport; here before its Service, to whose address nobody is to be led any more."""
         live = self._exports.imported(node, key)
         if live is not None and self._exports.is_ours(live):
             kind = self._exports.served(node, SERVICE_IMPORTS)
@@ -160,6 +159,8 @@ class ServiceImportsRoom(Controller[At]):
     async def _import(self, node: str, key: Key, found: Gathered) -> float | None:
         live, there = self._exports.imported(node, key), self._exports.derived(node, key)
         port, kind = self._exports.port(node), self._exports.served(node, SERVICE_IMPORTS)
+        if found.merged is None and node != HERE:
+            await self._withdraw(node, key)
         if found.merged is None or there is None or there.deleting or not self._exports.may_import(node):
             self._fresh.pop((node, *key), None)
             return None
