@@ -7,19 +7,20 @@ import pytest
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.kinds import CHAPERONS, PODS
+from agent.api.kinds import CHAPERONS, EVENTS, PODS
 from agent.api.names.moves import TARGETS
 from agent.base.metrics import REGISTRY
 from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
-from agent.controllers.feedback.decide import TargetChaperon, home_patch
+from agent.controllers.feedback.decide import GONE, MAY_HAVE_RUN, TargetChaperon, home_patch
 from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.errors import Conflict
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers import byhand
+from tests.controllers.counting import counting_writes
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import running
 from tests.e2e.hostile import Hostile
@@ -115,6 +116,33 @@ async def test_a_delegate_lost_in_the_target_ends_chaperon_and_proxy_pod(
         await client.delete(PODS, chaperon["metadata"]["name"], namespace, grace=0)
         await gone(lambda: client.get(PODS, "web", namespace))
         assert await chaperons(client, namespace) == []
+        await says_lost(client, namespace, GONE)
+
+
+async def says_lost(client: Client, namespace: str, why: str) -> None:
+    """Wait until an Event of `web` says why it was deleted."""
+
+    async def said() -> bool:
+        events = await client.list(EVENTS, namespace, fields="involvedObject.name=web,reason=DelegateLost")
+        return any(why in event["message"] for event in events)
+
+    await until(said)
+
+
+async def test_a_delegate_that_must_not_run_twice_and_may_have_been_made_by_an_agent_that_died_is_not_made(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(cluster, Feedback, ProxyScheduler) as deps, connected(deps, client, namespace, me=None) as to:
+        await create(client, elected("web", namespace, restartPolicy="Never"), [*to.values()])
+        (chaperon,) = await until(lambda: chaperons(client, namespace))
+        name, record = chaperon["metadata"]["name"], {names.ANNOTATION_POD_MADE: "an agent that died"}
+        await client.patch(CHAPERONS, name, {"metadata": {"annotations": record}}, namespace)
+        writes = counting_writes(monkeypatch)
+        async with running(cluster, Chaperon):
+            await gone(lambda: client.get(PODS, "web", namespace))
+            await gone(lambda: client.get(CHAPERONS, name, namespace))
+        assert ("create_raw", "pods") not in writes
+        await says_lost(client, namespace, MAY_HAVE_RUN)
 
 
 async def test_a_candidate_that_waits_for_a_node_and_is_deleted_in_the_target_is_made_again(

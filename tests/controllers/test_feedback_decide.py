@@ -12,6 +12,9 @@ from agent.api.conditions import find_condition
 from agent.api.names import links
 from agent.controllers.feedback.decide import (
     CONDITION,
+    ENDING,
+    GONE,
+    MAY_HAVE_RUN,
     Action,
     DeleteChaperon,
     DeleteProxy,
@@ -258,7 +261,7 @@ class TestABoundProxyPod:
         assert finalizers_after(outcome(proxy(()), delegate())) == [EU]
 
     def test_whose_delegate_is_gone_is_deleted(self) -> None:
-        assert outcome(proxy(status=RUNNING)) == [DeleteProxy()]
+        assert outcome(proxy(status=RUNNING)) == [DeleteProxy(GONE)]
 
     def test_whose_target_is_away_keeps_what_it_last_showed(self) -> None:
         assert outcome(proxy(status=RUNNING), settled=frozenset((US,))) == []
@@ -272,7 +275,7 @@ class TestABoundProxyPod:
 
     def test_whose_delegate_somebody_deletes_is_deleted_too_and_waits_for_it(self) -> None:
         ends = delegate(annotations={names.ANNOTATION_POD_ENDING: "2026-01-01T00:00:00Z"})
-        assert outcome(proxy(status=RUNNING), ends) == [DeleteProxy(sure=True)]
+        assert outcome(proxy(status=RUNNING), ends) == [DeleteProxy(ENDING)]
         assert finalizers_after(outcome(proxy(status=RUNNING, **DELETED), ends)) is None
 
     def test_loses_candidates_in_other_targets(self) -> None:
@@ -304,9 +307,9 @@ class TestAProxyPodWithoutNode:
     @pytest.mark.parametrize("home", [EU, ""], ids=["claimed", "in mode reserve"])
     def test_whose_delegate_is_lost_and_must_not_run_twice_is_deleted_rather_than_run_again(self, home: str) -> None:
         lost = lost_for_ever()
-        assert outcome(proxy(node=""), lost, home=home) == [DeleteProxy(sure=True)]
+        assert outcome(proxy(node=""), lost, home=home) == [DeleteProxy(MAY_HAVE_RUN)]
         allowed = lost_for_ever(names.ANNOTATION_IS_ALLOWED, schedulerName=names.SCHEDULER_CANDIDATE)
-        assert outcome(proxy(node=""), allowed, home=home) == [DeleteProxy(sure=True)]
+        assert outcome(proxy(node=""), allowed, home=home) == [DeleteProxy(MAY_HAVE_RUN)]
 
     def test_whose_lost_candidate_had_no_leave_to_start_gets_another(self) -> None:
         candidate = lost_for_ever(schedulerName=names.SCHEDULER_CANDIDATE)
@@ -387,7 +390,7 @@ class TestAPodThatIsStartedAgainWhateverHappens:
         here = ended("Succeeded", "Always", **DELETED)
         assert outcome(proxy(status=RUNNING, **DELETED), here) == []
         assert finalizers_after(outcome(proxy(status=RUNNING, **DELETED), last=here)) == []
-        assert outcome(proxy(status=RUNNING), last=here) == [DeleteProxy()]
+        assert outcome(proxy(status=RUNNING), last=here) == [DeleteProxy(GONE)]
 
     def test_tells_how_it_ended_while_others_hold_it(self) -> None:
         (told,) = outcome(proxy(HELD, status=RUNNING, **DELETED), ended("Succeeded", "Always", **DELETED))
@@ -464,7 +467,7 @@ def test_a_proxy_pod_never_goes_before_a_delegate_that_is_known_or_may_exist(
     if kept is not None and deleted:
         assert {one.finalizer for one in found if one.parent_uid == "P"} & finalizers <= set(kept)
         assert home in settled or home not in finalizers or home in kept
-    if DeleteProxy() in actions:
+    if DeleteProxy(GONE) in actions:
         assert home in settled
         assert not any(one.finalizer == home and one.parent_uid == "P" for one in found)
     for action in actions:

@@ -228,9 +228,10 @@ class Feedback(Controller[Key]):
                 return await self._written(key, self._deps.proxies.release(key, uid, version, finalizers, status))
             case decide.EndProxy() if view.proxy is not None:
                 await self._delete_proxy(key, view.proxy)
-            case decide.DeleteProxy(sure) if view.proxy is not None:
-                if sure or await self._has_gone(targets[view.home], view.proxy):
-                    log.info("the delegate is gone, or is being deleted there: deleting its proxy pod")
+            case decide.DeleteProxy(why) if view.proxy is not None:
+                if why != decide.GONE or await self._has_gone(targets[view.home], view.proxy):
+                    log.info("deleting the proxy pod: %s", why)
+                    self._deps.recorder.event(view.proxy, "Warning", "DelegateLost", f"{why}: this pod is deleted, too")
                     await self._delete_proxy(key, view.proxy)
             case _:
                 pass

@@ -94,11 +94,16 @@ class DeleteChaperon(msgspec.Struct, frozen=True):
     delegate: TargetChaperon
 
 
+GONE = "its delegate is gone from the target"
+ENDING = "its delegate is being deleted in the target"
+MAY_HAVE_RUN = "its delegate is gone from the target, may have run there, and must not run twice"
+
+
 class DeleteProxy(msgspec.Struct, frozen=True):
     """The delegate is lost: its controller makes a new pod."""
 
-    sure: bool = False
-    """The target says so itself, and has not to be asked."""
+    why: str
+    """GONE, of which the target has to be asked, or what the target says itself."""
 
 
 class EndProxy(msgspec.Struct, frozen=True):
@@ -140,7 +145,7 @@ def decide(view: ProxyAndDelegates) -> list[Action]:
     if not proxy["spec"].get("nodeName"):
         lost = tuple(delegate for delegate in mine if delegate.lost and not is_done(delegate.chaperon))
         if any(delegate.may_have_run for delegate in lost):
-            return [*actions, DeleteProxy(sure=True)]
+            return [*actions, DeleteProxy(MAY_HAVE_RUN)]
         # The scheduler, which goes on waiting for it, makes another.
         actions += _delete(view, lost, certain=True)
         mine = tuple(delegate for delegate in mine if delegate not in lost)
@@ -236,7 +241,7 @@ def _bound(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon 
     if is_given_up(proxy):
         return _delete(view, (here,) if here is not None else (), certain=True)
     if here is None:
-        return _last_words(view, proxy, None) or ([] if is_done(proxy) else [DeleteProxy()])
+        return _last_words(view, proxy, None) or ([] if is_done(proxy) else [DeleteProxy(GONE)])
     if here.deleting:
         return _last_words(view, proxy, here)
     patch = home_patch(proxy, here, _unsure(view, proxy), view.homecoming)
@@ -244,7 +249,7 @@ def _bound(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon 
         return [PatchProxy(patch, status=True)] if patch else []
     told: list[Action] = [PatchProxy(patch, status=True, last=True)] if patch and has_ended(here.chaperon) else []
     # One that ends is waited for by its proxy pod, and not by the controller of that.
-    return [*told, DeleteProxy(sure=True) if here.ending else DeleteChaperon(here)]
+    return [*told, DeleteProxy(ENDING) if here.ending else DeleteChaperon(here)]
 
 
 def home_patch(
