@@ -118,7 +118,7 @@ async def test_a_leader_that_cannot_watch_its_own_cluster_stands_down_and_is_res
         kubeconfig = tmp_path / "relayed"
         kubeconfig.write_bytes(kubeconfigs.kubeconfig({}, {"server": relay.connection.server}))
         here, there = (f"127.0.0.1:{free_port()}" for _ in range(2))
-        flags = [f"--namespace={namespace}", "--cluster-name=test", "--lease-retry=0.5"]
+        flags = [f"--namespace={namespace}", "--cluster-name=test"]
         behind = [f"--kubeconfig={kubeconfig}", f"--health-address={here}", "--identity=one", "--unwell-after=2"]
         other = [f"--kubeconfig={cluster.kubeconfig}", f"--health-address={there}", "--identity=two"]
         async with agent(*flags, *behind) as one:

@@ -108,8 +108,10 @@ def refused(directory: Path) -> list[str]:
 
 
 def _by_role(one: Asked, message: str) -> bool:
+    """Whom the agent may act as is no part of its roles: users grant it in a namespace, and it goes with that."""
     return (
         " cannot " in message
+        and " cannot impersonate " not in message
         and _DISCOVERY not in message
         and not any(one.needs(*entry) for entry in _granted(AGENT, WEBHOOK, CANDIDATES))
     )
