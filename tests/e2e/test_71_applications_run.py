@@ -31,7 +31,7 @@ from agent.api.kinds import (
 )
 from agent.api.names.ocm import GLOBAL_SET, LABEL_CLUSTER_SET
 from agent.sandbox.realnode import images
-from tests.e2e import applications, manifests, shared
+from tests.e2e import applications, manifests, requester, shared
 from tests.e2e.applications import CLAIM, DISTRIBUTIONS, HOMES, REPLICAS, become, uids, where
 from tests.e2e.fleet import Fleet
 from tests.e2e.test_62_moves import IMAGE, in_clusters, web
@@ -218,10 +218,15 @@ def many(namespace: str) -> Raw:
 
 
 async def reached(fleet: Fleet, namespace: str) -> bool:
-    """Whether all requests of a second are answered: kube-proxies learn of endpoints after API servers do."""
+    """Whether all requests of a second are answered: kube-proxies learn of endpoints after API servers do.
+
+    It takes as long as a client waits for an answer, where one that was sent to nobody is never given.
+    """
     async with traffic(fleet, namespace, "web") as asked:
         await asyncio.sleep(1)
-    return not any(each["failed"] for each in asked.results.values())
+    failed = {name: each["failed"] for name, each in asked.results.items() if each["failed"]}
+    print(f"not answered: {failed}")
+    return not failed
 
 
 @pytest.mark.seldom
@@ -239,7 +244,8 @@ async def test_an_edit_moves_one_bundle_of_ten_without_a_failed_request_and_touc
         await shared.rerouted(fleet, namespace, "web")
         names = await in_clusters(fleet, namespace, {"us"}, 2)
         await shared.known_everywhere(fleet, namespace, "web", 2, app="web")
-        await fleet.until("every client is answered", functools.partial(reached, fleet, namespace), about=namespace)
+        answered, patience = functools.partial(reached, fleet, namespace), 5 * requester.SECONDS
+        await fleet.until("every client is answered", answered, about=namespace, seconds=patience)
         before = await uids(fleet, namespace, [*PLACES])
         began = time.monotonic()
         async with traffic(fleet, namespace, "web") as asked, history(fleet, namespace, "web") as found:
