@@ -22,6 +22,7 @@ _TITLES = {
     "last": "the last batch of them",
     "touched": "every Target touched",
     "restarted": "started again, and a target's",
+    "well": "another batch, all well",
     "dark": "a Target in a black hole",
 }
 
@@ -51,8 +52,8 @@ class Found:
     targets: int
     programmed: Times
     """Until its link is Programmed, in the order of their creation."""
-    last: tuple[Times, Times]
-    """In the last batch: the same; and of a burst in one namespace, until callers reach the nearer of two targets."""
+    well: tuple[Times, Times]
+    """In one batch more: the same; and of a burst in one namespace, until callers reach the nearer of two targets."""
     dark: tuple[Times, Times]
     """The same batch once more, while that namespace's other Target is in a black hole."""
     work: Mapping[str, Work]
@@ -73,7 +74,7 @@ def stored(writes: Mapping[str, float]) -> dict[str, float]:
 
 def link_budgets(found: Found) -> list[Budget]:
     """What links may take."""
-    before, dark = (stats.percentile(times, 99) for times in (found.last[0], found.dark[0]))
+    before, dark = (stats.percentile(times, 99) for times in (found.well[0], found.dark[0]))
     touched, restarted = (sum(found.work[name].stored.values()) for name in ("touched", "restarted"))
     return [
         Budget("Service to Programmed, p99", stats.percentile(found.programmed, 99), "most", LIMIT_SECONDS, "s"),
@@ -90,9 +91,9 @@ def link_lines(found: Found, pace: float) -> list[str]:
     rows = [[f"{found.links} links, {found.targets} Targets, {pace:g} Services a second", "p50", "p99", "longest"]]
     for name, times in (
         ("Service to Programmed", found.programmed),
-        (f"the last {len(found.last[0])} of them, while one namespace has a burst", found.last[0]),
-        (f"{len(found.dark[0])} more, while a black hole swallows a Target there", found.dark[0]),
-        (f"the burst of {len(found.last[1])}: until callers here reach one target", found.last[1]),
+        (f"{len(found.well[0])} more, while one namespace has a burst", found.well[0]),
+        (f"{len(found.dark[0])} more, while a black hole swallows a Target there, too", found.dark[0]),
+        (f"the burst of {len(found.well[1])}: until callers here reach one target", found.well[1]),
         ("the same while the other Target is swallowed", found.dark[1]),
     ):
         spread = Spread.of(times)
@@ -109,7 +110,7 @@ def link_lines(found: Found, pace: float) -> list[str]:
 
 def _details(found: Found) -> list[str]:
     created = found.work["created"]
-    links = len(found.programmed) - len(found.last[0]) - len(found.last[1])
+    links = len(found.programmed) - len(found.well[0]) - len(found.well[1])
     each = [[f"for each of the first {links} links", ""]]
     each += [[key, f"{count / links:.2f}"] for key, count in created.stored.items()]
     each += [

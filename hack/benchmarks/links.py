@@ -37,7 +37,7 @@ CLUSTERS = SOURCE, DARK, NEAR = "cd", "us", "eu"
 PACE = 5.0
 """How many Services are created in a second."""
 BATCH = 5
-"""One of so many is created in the last batch, and as many once more beside the black hole."""
+"""One of so many is created in the last batch, and as many twice more: with all well, and beside the black hole."""
 ANY = "any"
 _PAIRS = {ANY: 4, NEAR: 2, DARK: 2}
 """Of how many pairs of clusters the link of a Service tells: those with endpoints, and all that call them."""
@@ -80,7 +80,7 @@ async def links(
         "targets": found.targets,
         "pace": pace,
         "programmed_seconds": found.programmed,
-        "last_batch_seconds": found.last,
+        "well_seconds": found.well,
         "black_hole_seconds": found.dark,
         "phases": {name: vars(work) for name, work in phases(found).items()},
         "budgets": report.budget_figures(budgets),
@@ -107,6 +107,11 @@ def services(spaces: list[str], first: int, count: int) -> list[Key]:
     kinds = list(_PAIRS)
     numbers = range(first, first + count)
     return [(spaces[each % len(spaces)], f"{kinds[each // len(spaces) % 3]}-{each}") for each in numbers]
+
+
+def again(services: list[Key], word: str) -> list[Key]:
+    """As many Services once more, in the same namespaces and with endpoints in the same clusters."""
+    return [(space, f"{name}-{word}") for space, name in services]
 
 
 def apart(links: int, spaces: int) -> tuple[int, int]:
@@ -147,19 +152,18 @@ class _Bench:
             last = await self._during(functools.partial(self._batch, burst, more))
             touched = await self._during(self._touch)
             restarted = await self._restart()
-            again = (
-                [(space, f"{name}-dark") for space, name in burst],
-                [(space, f"{name}-dark") for space, name in more],
-            )
+            well = again(burst, "well"), again(more, "well")
+            lit = await self._during(functools.partial(self._batch, *well))
+            swallowed = again(burst, "dark"), again(more, "dark")
             self._hole.hears.clear()
-            dark = await self._during(functools.partial(self._batch, *again))
+            dark = await self._during(functools.partial(self._batch, *swallowed))
         return Found(
             self._links,
             len(self._spaces) * 2,
             self._since(self._times.programmed, [*many, *burst, *more]),
-            (self._since(self._times.programmed, more), self._since(self._times.paired, burst)),
-            (self._since(self._times.programmed, again[1]), self._since(self._times.paired, again[0])),
-            {"created": created, "last": last, "touched": touched, "restarted": restarted, "dark": dark},
+            (self._since(self._times.programmed, well[1]), self._since(self._times.paired, well[0])),
+            (self._since(self._times.programmed, swallowed[1]), self._since(self._times.paired, swallowed[0])),
+            {"created": created, "last": last, "touched": touched, "restarted": restarted, "well": lit, "dark": dark},
         )
 
     async def _stand_ins(self) -> list[StandIn]:

@@ -23,13 +23,14 @@ FOUND = Found(
     links=100,
     targets=10,
     programmed=[0.5] * 99 + [4.0],
-    last=([0.5, 0.6], [0.7]),
+    well=([0.5, 0.6], [0.7]),
     dark=([0.6, 0.9], [1.0]),
     work={
         "created": work(services=200.0),
         "last": work(services=2.0),
         "touched": work(leases=3.0, selfsubjectaccessreviews=4.0),
         "restarted": work(),
+        "well": work(),
         "dark": work(),
     },
 )
