@@ -153,7 +153,7 @@ class _Bench:
             touched = await self._during(self._touch)
             restarted = await self._restart()
             well = again(burst, "well"), again(more, "well")
-            lit = await self._during(functools.partial(self._batch, *well))
+            usual = await self._during(functools.partial(self._batch, *well))
             swallowed = again(burst, "dark"), again(more, "dark")
             self._hole.hears.clear()
             dark = await self._during(functools.partial(self._batch, *swallowed))
@@ -163,7 +163,7 @@ class _Bench:
             self._since(self._times.programmed, [*many, *burst, *more]),
             (self._since(self._times.programmed, well[1]), self._since(self._times.paired, well[0])),
             (self._since(self._times.programmed, swallowed[1]), self._since(self._times.paired, swallowed[0])),
-            {"created": created, "last": last, "touched": touched, "restarted": restarted, "well": lit, "dark": dark},
+            {"created": created, "last": last, "touched": touched, "restarted": restarted, "well": usual, "dark": dark},
         )
 
     async def _stand_ins(self) -> list[StandIn]:
