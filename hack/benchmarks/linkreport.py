@@ -53,7 +53,9 @@ class Found:
     programmed: Times
     """Until its link is Programmed, in the order of their creation."""
     well: tuple[Times, Times]
-    """In one batch more: the same; and of a burst in one namespace, until callers reach the nearer of two targets."""
+    """In a batch more, as large as the last of these: the same; and of a burst in one namespace, until callers reach
+    the nearer of two targets.
+    """
     dark: tuple[Times, Times]
     """The same batch once more, while that namespace's other Target is in a black hole."""
     work: Mapping[str, Work]

@@ -108,7 +108,7 @@ def refused(directory: Path) -> list[str]:
 
 
 def _by_role(one: Asked, message: str) -> bool:
-    """Whom the agent may act as is no part of its roles: users grant it in a namespace, and it goes with that."""
+    """Whom the agent may impersonate is granted by a Role in a namespace, and may go with that before its objects."""
     return (
         " cannot " in message
         and " cannot impersonate " not in message
