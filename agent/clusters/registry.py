@@ -29,8 +29,9 @@ class Targets:
     """The connected targets by key.
 
     Listeners: `on_attach` for a target that has been added and is known to be the right cluster (subscribe to its
-    informers there), `on_change` for every change of its state, `on_detach` when it goes or is about to be replaced
-    with new credentials, whether it was attached or not. One that fails is logged, and the others are told.
+    informers there), `on_change` for every change of its state, `on_latency` when it becomes slow or prompt again,
+    `on_detach` when it goes or is about to be replaced with new credentials, whether it was attached or not. One that
+    fails is logged, and the others are told.
     """
 
     def __init__(self, local: Cluster, clock: Clock, probing: Probing, supervisor: Supervisor) -> None:
@@ -44,6 +45,7 @@ class Targets:
         self._closing: set[Cluster] = set()
         self._attach: list[Listener] = []
         self._change: list[Listener] = []
+        self._latency: list[Listener] = []
         self._detach: list[Listener] = []
         supervisor.spawn("pace of targets", self._watch_pace)
 
@@ -76,6 +78,10 @@ class Targets:
     def on_change(self, listener: Listener) -> None:
         """Call when a target's state changes."""
         self._change.append(listener)
+
+    def on_latency(self, listener: Listener) -> None:
+        """Call when a target becomes slow, or prompt again: what depends on that alone is no reason to ask it more."""
+        self._latency.append(listener)
 
     def on_detach(self, listener: Listener) -> None:
         """Call before a target goes."""
@@ -147,7 +153,12 @@ class Targets:
             local = self._local.client.session.pace.average
             for target in self:
                 if target.slow or not target.cluster.client.session.pace.quiet:
-                    tell((target.look,), local)
+                    tell((self._look,), target, local)
+
+    def _look(self, target: Target, local: float) -> None:
+        if target.look(local):
+            metrics.note(target)
+            tell(self._latency, target)
 
     def _cluster(self, connection: Connection, name: str) -> Cluster:
         """Requests there may take as long as those to this cluster."""

@@ -148,11 +148,11 @@ class Target:
         """Whether pods that can go elsewhere should."""
         return self.latency.slow
 
-    def look(self, local: float) -> None:
-        """Judge how promptly the target answers; `local` is how many seconds this cluster's own API server takes."""
-        if not self.is_self and self.latency.look(self.cluster.client.session.pace.seconds, local):
+    def look(self, local: float) -> bool:
+        """Judge whether it is slow, where our own API server takes `local` seconds; returns whether that changed."""
+        if changed := not self.is_self and self.latency.look(self.cluster.client.session.pace.seconds, local):
             log.info("target %s: %s", "/".join(self.key).lstrip("/"), "slow" if self.slow else "prompt again")
-            self.changed(self)
+        return changed
 
     def keep_to(self, ranges: PodRanges) -> None:
         """Take addresses of its pods from these ranges only from now on."""

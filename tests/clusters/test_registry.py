@@ -48,3 +48,19 @@ async def test_a_listener_that_fails_keeps_no_other_from_hearing_and_ends_no_tas
         await until(lambda: target.record.failures > failures + 3)
         await targets.disconnect(("team", "eu"))
         assert detached == ["eu"]
+
+
+async def test_a_target_that_becomes_slow_is_news_for_those_alone_who_ask_how_promptly_it_answers() -> None:
+    changes: list[str] = []
+    slow: list[bool] = []
+    async with registry(NOWHERE) as targets:
+        target = await targets.connect(("team", "eu"), NOWHERE, "1")
+        await until(lambda: target.record.state is State.UNREACHABLE)
+        targets.on_change(lambda target: changes.append(target.record.message))
+        targets.on_latency(lambda target: slow.append(target.slow))
+        pace = target.cluster.client.session.pace
+        waiting = pace.begin()
+        await until(lambda: slow == [True])
+        pace.end(waiting)
+        await until(lambda: slow == [True, False])
+        assert changes == []

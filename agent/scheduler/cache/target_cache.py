@@ -44,6 +44,7 @@ class TargetCache:
             informer.subscribe(self._object_changed)
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
+        deps.targets.on_latency(self._forget)
         deps.targets.on_detach(self._detached)
 
     def serving(self, namespace: str) -> tuple[TargetInfo, ...]:
