@@ -203,5 +203,4 @@ class Sharing(Clusters):
         """Services that are shared or have been, of a namespace or (empty) of all, in any cluster."""
         store = self.services.store
         services = store.by_index(_NAMESPACE, namespace) if namespace else store
-        copied = (key for key in self._spread.services() if namespace in ("", key[0]))
-        return {obj.key for obj in services if self.is_shared(obj.key)}.union(copied)
+        return {obj.key for obj in services if self.is_shared(obj.key)}.union(self._spread.services(namespace))

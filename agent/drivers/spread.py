@@ -13,6 +13,8 @@ class Spread:
     def __init__(self) -> None:
         self._nodes: dict[Key, dict[str, str]] = {}
         """By Service: the UID of the copy in each target."""
+        self._services: dict[str, set[Key]] = {}
+        """By namespace."""
         self._same: dict[tuple[Key, str], list[str]] = {}
         """By Service and UID of a copy: who shows it, sorted."""
         self._stops: dict[str, Callable[[], None]] = {}
@@ -37,9 +39,9 @@ class Spread:
             for service in [key for key, nodes in self._nodes.items() if node in nodes]:
                 self._drop(node, service)
 
-    def services(self) -> Iterable[Key]:
-        """Those that have a copy anywhere."""
-        return self._nodes.keys()
+    def services(self, namespace: str) -> Iterable[Key]:
+        """Those of a namespace, or (empty) of all, that have a copy anywhere."""
+        return self._services.get(namespace, ()) if namespace else self._nodes.keys()
 
     def has(self, service: Key) -> bool:
         """Whether a Service has a copy anywhere."""
@@ -55,6 +57,7 @@ class Spread:
 
     def _add(self, node: str, service: Key, uid: str) -> None:
         nodes = self._nodes.setdefault(service, {})
+        self._services.setdefault(service[0], set()).add(service)
         if nodes.get(node) != uid:
             nodes[node] = uid
             insort(self._same.setdefault((service, uid), []), node)
@@ -64,6 +67,10 @@ class Spread:
         uid = nodes.pop(node, None)
         if not nodes:
             self._nodes.pop(service, None)
+            services = self._services.get(service[0], set())
+            services.discard(service)
+            if not services:
+                self._services.pop(service[0], None)
         if uid is not None:
             same = self._same[service, uid]
             same.remove(node)

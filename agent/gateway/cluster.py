@@ -20,7 +20,7 @@ from agent.gateway.loop import Loop
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model.gatewayhosts import with_hosts
 from agent.model.gatewaylink import document
 
@@ -30,6 +30,9 @@ _LOOK_SECONDS = 1.0
 
 _SYSTEM_NAMESPACE = "kube-system"
 
+Raw = dict[str, Any]
+Said = tuple[str, Raw]
+"""What this pod says of a peer, in which version of that."""
 Tasks = Iterable[tuple[str, Callable[[], Awaitable[None]]]]
 """By name."""
 
@@ -54,6 +57,8 @@ class FromCluster:
         labels = (f"{names.LABEL_GLOBAL}=true", names.LABEL_PARENT_CLUSTER_UID)
         self._slices = tuple(Informer(client, ENDPOINT_SLICES, labels=each) for each in labels)
         self._problem = ""
+        self._known: dict[Key, Said] = {}
+        """Those that are known to tell it: thousands are not read again every second."""
         for informer in (self._peers, *self._slices):
             informer.subscribe(self._notice)
 
@@ -92,22 +97,31 @@ class FromCluster:
 
     async def _tell(self) -> None:
         """Say on each peer how it is; one that cannot be written keeps no other from being."""
-        problem = ""
+        problem, known = "", dict[Key, Said]()
         for obj in list(self._peers.store):
-            peer, says = obj.decode(), self._says(f"{obj.namespace}/{obj.name}")
-            if says is None or ((peer.get("status") or {}).get("gateways") or {}).get(self._pod) == says:
+            says = self._says(f"{obj.namespace}/{obj.name}")
+            if says is None:
                 continue
-            body = {"status": {"gateways": {self._pod: says}}}
             try:
-                raw = await self._client.patch_raw(GATEWAY_PEERS, obj.name, body, obj.namespace, sub="status")
-                self._peers.absorb(raw)
+                if self._known.get(obj.key) != (obj.version, says):
+                    obj = await self._say(obj, says)
+                known[obj.key] = (obj.version, says)
             except KubeError as error:
                 problem = f"GatewayPeer {obj.namespace}/{obj.name}: {error}"
+        self._known = known
         if problem and problem != self._problem:
             _log.warning("how peers are cannot be said: %s", problem)
         self._problem = problem
 
-    def _says(self, peer: str) -> dict[str, Any] | None:
+    async def _say(self, obj: Object, says: Raw) -> Object:
+        """The peer as it is then. Raises KubeError."""
+        if ((obj.decode().get("status") or {}).get("gateways") or {}).get(self._pod) == says:
+            return obj
+        body = {"status": {"gateways": {self._pod: says}}}
+        raw = await self._client.patch_raw(GATEWAY_PEERS, obj.name, body, obj.namespace, sub="status")
+        return self._peers.absorb(raw)
+
+    def _says(self, peer: str) -> Raw | None:
         """How a peer is; None where nothing is known yet."""
         if (wrong := self._loop.problems.get(peer)) is not None:
             return {"reason": "Invalid", "message": f"spec.{wrong}", "healthy": 0, "total": 0, "listens": []}

@@ -14,7 +14,7 @@ from agent.gateway.cluster import INTERVAL_SECONDS
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model.gatewayhosts import every_local
 from agent.runtime.together import together
 from agent.sandbox.manifests import AGENT_NAMESPACE
@@ -49,21 +49,26 @@ class StandIn:
 
     async def _run(self, pod: str) -> None:
         """What one pod tells. What cannot be written is written with the next change."""
+        told = dict[Key, Object]()
         while True:
             await self._changed[pod].wait()
             self._changed[pod].clear()
             for obj in list(self.peers.store):
-                with contextlib.suppress(KubeError):
-                    await self._tell(pod, obj)
+                if told.get(obj.key) is not obj:
+                    with contextlib.suppress(KubeError):
+                        told[obj.key] = await self._tell(pod, obj)
             await asyncio.sleep(INTERVAL_SECONDS)
 
-    async def _tell(self, pod: str, obj: Object) -> None:
+    async def _tell(self, pod: str, obj: Object) -> Object:
+        """What it is then. Raises KubeError."""
         peer = obj.decode()
         says = {"reason": "Connected", "message": "", "healthy": 1, "total": 1, "listens": sorted(every_local(peer))}
         told: dict[str, Any] = (peer.get("status") or {}).get("gateways") or {}
-        if told.get(pod) != says:
-            body = {"status": {"gateways": {pod: says}}}
-            self.peers.absorb(await self._client.patch_raw(GATEWAY_PEERS, obj.name, body, obj.namespace, sub="status"))
+        if told.get(pod) == says:
+            return obj
+        body = {"status": {"gateways": {pod: says}}}
+        raw = await self._client.patch_raw(GATEWAY_PEERS, obj.name, body, obj.namespace, sub="status")
+        return self.peers.absorb(raw)
 
     def _notice(self, old: Object | None, new: Object | None) -> None:
         for changed in self._changed.values():

@@ -46,6 +46,7 @@ def test_each_cluster_counts_once_however_many_targets_lead_to_it() -> None:
     us.tell(None, copy("1"))
     eu.tell(None, copy("2"))
     assert spread.firsts(WEB) == ["eu", "us"]
+    assert [list(spread.services(each)) for each in ("", "team", "other")] == [[WEB], [WEB], []]
     twin.tell(None, copy("2"))
     assert spread.firsts(WEB) == ["also-eu", "us"]
     assert spread.first(WEB, "2") == "also-eu"
@@ -68,7 +69,7 @@ def test_a_copy_that_is_made_anew_counts_by_what_it_is_now() -> None:
     for target in (eu, twin):
         target.tell(copy("2"), None)
     assert not spread.has(WEB)
-    assert list(spread.services()) == []
+    assert [list(spread.services(each)) for each in ("", "team")] == [[], []]
     eu.tell(None, copy("3"))
     spread.attach("eu", cast("Informer", Copies()))
     assert not spread.has(WEB), "what another connection shows has to be told again"

@@ -49,11 +49,11 @@ class HeadlessOffers:
 
     def _between(self, consumer: str, source: str, shared: Mapping[Key, Offered]) -> list[Headless]:
         found, headless = list[Headless](), {key: shared[key] for key in sorted(shared) if shared[key].headless}
-        for key, offered, count, allowed in self._offers.led(consumer, source, headless):
+        for key, offered, drained, allowed in self._offers.led(consumer, source, headless):
             some = {name for name, number in offered.headless if allowed is None or number in allowed}
             own = [each.decode() for each in self._sharing.own_slices(source, key)]
             # Callers that are led elsewhere already are sent to none of them.
-            found += [_ended(each) if not count else each for each in hosts_of(key[1], own, self._sharing.away, some)]
+            found += [_ended(each) if drained else each for each in hosts_of(key[1], own, self._sharing.away, some)]
         return found
 
 

@@ -57,10 +57,15 @@ class Offers:
                 found[key] = Offered(nodes, tcp, udp, at_home)
         return found
 
-    def between(self, consumer: str, source: str, shared: Mapping[Key, Offered]) -> list[Shared]:
-        """Services that callers in one cluster reach in another one by gateways."""
+    def between(
+        self, consumer: str, source: str, shared: Mapping[Key, Offered], *, counted: bool = True
+    ) -> list[Shared]:
+        """Services that callers in one cluster reach in another one by gateways.
+
+        :param counted: whether to tell how many ready endpoints they are led to
+        """
         found = []
-        for key, offered, count, allowed in self.led(consumer, source, shared):
+        for key, offered, drained, allowed in self.led(consumer, source, shared):
             exported = self._exported(source, key)
             some, datagrams = (
                 tuple(
@@ -71,23 +76,24 @@ class Offers:
                 for every in (offered.ports, offered.udp)
             )
             if some or datagrams:
+                count = self._ready(source, key) if counted and not drained else 0
                 found.append(Shared(key[1], some, count, datagrams))
         return found
 
     def led(
         self, consumer: str, source: str, shared: Mapping[Key, Offered]
-    ) -> Iterator[tuple[Key, Offered, int, Collection[int] | None]]:
-        """Those whose callers in one cluster are led to another one by gateways, with how many ready endpoints they are
-        told of, and the numbers of the ports that they may use (None: all).
+    ) -> Iterator[tuple[Key, Offered, bool, Collection[int] | None]]:
+        """Those whose callers in one cluster are led to another one by gateways, with whether new connections are led
+        elsewhere already, and the numbers of the ports that they may use (None: all).
         """
         here, there = self._sharing.called(consumer), self._sharing.called(source)
         for key, offered in shared.items():
             if consumer not in offered.nodes or source not in offered.nodes or (source and offered.at_home):
                 continue
-            count = self._told_ready(Route(consumer, source, key))
-            if count is not None:
-                rule = self._sharing.rule(key)
-                yield key, offered, count, rule.ports(there, here) if rule.allows(there, here) else ()
+            stage = self._stage(Route(consumer, source, key))
+            if stage is not HandoverStage.REMOVE:
+                rule, drained = self._sharing.rule(key), stage is HandoverStage.DRAIN
+                yield key, offered, drained, rule.ports(there, here) if rule.allows(there, here) else ()
 
     def _exported(self, source: str, key: Key) -> Collection[str] | None:
         """Names of the ports at which a cluster has what it exports; None of a Service that is no import."""
@@ -101,18 +107,17 @@ class Offers:
         known = self._sharing.known(namespace)
         return [key[1] for key in known if self._sharing.rule(key).affinity == LOCAL_FIRST]
 
-    def _told_ready(self, route: Route) -> int | None:
-        """How many endpoints callers are told to reach by gateways; None where gateways do not lead there."""
+    def _stage(self, route: Route) -> HandoverStage:
+        """What becomes of gateways on the way from callers to a cluster."""
         driver, written = self._sharing.driver(*route), self._written.get(route.consumer)
         peer = (route.service[0], self._sharing.gateway_peer(route.source))
         made = written.store.get(peer) if written is not None else None
         if follows(driver, BY_GATEWAY) and lists_service(made, route.service[1]):
             now = asyncio.get_running_loop().time()
             leads = driver == BY_ADDRESSES and has_mirrors(self._sharing, route)
-            stage = self.handover.stage(route, now, new_leads=leads)
-            return {HandoverStage.KEEP: self._ready(route.source, route.service), HandoverStage.DRAIN: 0}.get(stage)
+            return self.handover.stage(route, now, new_leads=leads)
         self.handover.end(route)
-        return self._ready(route.source, route.service) if driver == BY_GATEWAY else None
+        return HandoverStage.KEEP if driver == BY_GATEWAY else HandoverStage.REMOVE
 
     def _ready(self, node: str, key: Key) -> int:
         """How many endpoints of its own a cluster has that are ready."""

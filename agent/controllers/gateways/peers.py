@@ -141,7 +141,8 @@ class GatewayPeersRoom(Controller[At]):
             told, uid = self._told(other), self._uid(other)
             if told is None or not uid or uid in seen:
                 continue
-            services, offered = self._offers.between(node, other, shared), self._offers.between(other, node, shared)
+            services = self._offers.between(node, other, shared)
+            offered = self._offers.between(other, node, shared, counted=False)
             headless = self._headless.told(node, other, namespace, shared)
             if services or offered or headless:
                 seen.add(uid)
