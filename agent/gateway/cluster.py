@@ -104,7 +104,7 @@ class FromCluster:
                 continue
             try:
                 if self._known.get(obj.key) != (obj.version, says):
-                    obj = await self._say(obj, says)
+                    obj = await self._written(obj, says)
                 known[obj.key] = (obj.version, says)
             except KubeError as error:
                 problem = f"GatewayPeer {obj.namespace}/{obj.name}: {error}"
@@ -113,7 +113,7 @@ class FromCluster:
             _log.warning("how peers are cannot be said: %s", problem)
         self._problem = problem
 
-    async def _say(self, obj: Object, says: Raw) -> Object:
+    async def _written(self, obj: Object, says: Raw) -> Object:
         """The peer as it is then. Raises KubeError."""
         if ((obj.decode().get("status") or {}).get("gateways") or {}).get(self._pod) == says:
             return obj

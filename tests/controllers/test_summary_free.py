@@ -21,7 +21,7 @@ from agent.kube.informer import Informer
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.controllers.targets import kubeconfig
-from tests.controllers.test_summary import node, writes
+from tests.controllers.test_summary import node, settled, writes
 from tests.e2e.fleet import token_of
 from tests.kube.watching import running as following
 from tests.waiting import until
@@ -153,7 +153,7 @@ async def test_what_does_not_change_what_is_free_is_not_written(
     await client.create(PODS, pod("p", name), namespace)
     async with running(cluster, SummaryRoom) as deps:
         await free(client, namespace, with_less(cpu="3", pods="109"))
-        before = writes()
+        before = await settled()
         await client.create(PODS, pod("daemon", virtual), namespace)
         await client.create(PODS, pod("unbound"), namespace)
         await client.patch(PODS, "p", {"metadata": {"labels": {"a": "b"}}}, namespace)
@@ -165,7 +165,7 @@ async def test_what_does_not_change_what_is_free_is_not_written(
         # A change that matters, made afterwards, is the next and only write.
         await client.create(PODS, pod("q", name), namespace)
         await free(client, namespace, with_less(cpu="2", pods="108"))
-        assert writes() == before + 1
+        assert await settled() == before + 1
 
 
 async def seen(deps: Deps, key: tuple[str, str], version: str) -> bool:

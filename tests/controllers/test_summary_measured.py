@@ -15,7 +15,7 @@ from agent.kube.errors import NotFound
 from agent.model.quantity import Quantity
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
-from tests.controllers.test_summary import node, writes
+from tests.controllers.test_summary import node, settled, writes
 from tests.waiting import unserved, until
 
 Raw = dict[str, Any]
@@ -90,7 +90,7 @@ async def test_what_nodes_use_is_told_when_it_moves(cluster: Cluster, client: Cl
             return cores((await used(client)) or {}) == cpu + others
 
         await until(lambda: told(100))
-        before, rounds = writes(), asked()
+        before, rounds = await settled(), asked()
         await client.patch(NODE_METRICS, name, {"usage": {"cpu": "110"}})
         await until(lambda: _at_least(rounds + 3))
         assert (await told(100), writes()) == (True, before), "it moved by 1 %"
