@@ -80,7 +80,7 @@ class Targets:
         self._change.append(listener)
 
     def on_latency(self, listener: Listener) -> None:
-        """Call when a target becomes slow, or prompt again: what depends on that alone is no reason to ask it more."""
+        """Call when a target becomes slow, or prompt again; `on_change` is not called for that alone."""
         self._latency.append(listener)
 
     def on_detach(self, listener: Listener) -> None:

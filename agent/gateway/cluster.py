@@ -32,7 +32,7 @@ _SYSTEM_NAMESPACE = "kube-system"
 
 Raw = dict[str, Any]
 Said = tuple[str, Raw]
-"""What this pod says of a peer, in which version of that."""
+"""Resource version of a GatewayPeer, and what this pod says in its status."""
 Tasks = Iterable[tuple[str, Callable[[], Awaitable[None]]]]
 """By name."""
 
@@ -58,7 +58,7 @@ class FromCluster:
         self._slices = tuple(Informer(client, ENDPOINT_SLICES, labels=each) for each in labels)
         self._problem = ""
         self._known: dict[Key, Said] = {}
-        """Those that are known to tell it: thousands are not read again every second."""
+        """GatewayPeers whose status has what this pod says: they are not decoded again every second."""
         for informer in (self._peers, *self._slices):
             informer.subscribe(self._notice)
 
@@ -114,7 +114,7 @@ class FromCluster:
         self._problem = problem
 
     async def _written(self, obj: Object, says: Raw) -> Object:
-        """The peer as it is then. Raises KubeError."""
+        """The GatewayPeer with what this pod says in its status, written there if need be. Raises KubeError."""
         if ((obj.decode().get("status") or {}).get("gateways") or {}).get(self._pod) == says:
             return obj
         body = {"status": {"gateways": {self._pod: says}}}

@@ -60,7 +60,7 @@ class StandIn:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def _tell(self, pod: str, obj: Object) -> Object:
-        """What it is then. Raises KubeError."""
+        """The GatewayPeer with what a pod says in its status, written there if need be. Raises KubeError."""
         peer = obj.decode()
         says = {"reason": "Connected", "message": "", "healthy": 1, "total": 1, "listens": sorted(every_local(peer))}
         told: dict[str, Any] = (peer.get("status") or {}).get("gateways") or {}

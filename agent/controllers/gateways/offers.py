@@ -108,7 +108,7 @@ class Offers:
         return [key[1] for key in known if self._sharing.rule(key).affinity == LOCAL_FIRST]
 
     def _stage(self, route: Route) -> HandoverStage:
-        """What becomes of gateways on the way from callers to a cluster."""
+        """How far callers are handed over from gateways to another driver; REMOVE also where gateways led none."""
         driver, written = self._sharing.driver(*route), self._written.get(route.consumer)
         peer = (route.service[0], self._sharing.gateway_peer(route.source))
         made = written.store.get(peer) if written is not None else None

@@ -62,8 +62,8 @@ class TargetRoom(Controller[Key]):
         for informer in self._objects.informers:
             self.watch(informer, lambda target: [target.key])
         self.watch(self._pods, self._left_by)
-        for on_news in (deps.targets.on_change, deps.targets.on_latency):
-            on_news(lambda target: self.queue.add(target.key))
+        deps.targets.on_change(lambda target: self.queue.add(target.key))
+        deps.targets.on_latency(lambda target: self.queue.add(target.key))
         deps.chaperons.subscribe(self._chaperon_changed)
         deps.prerequisites.on_change(lambda target: self.queue.add(target.key))
         deps.sending.subscribe(lambda target, pod: self.queue.add(target) if target in self._leaving else None)
