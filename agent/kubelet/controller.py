@@ -84,6 +84,8 @@ class KubeletRoom(Controller[str]):
         self._pair: Pair | None = None
         self._authority = ""
         self._told: Served | None = None
+        self._warned: set[str] = set()
+        """Nodes that have an Event about what was told."""
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self.watch(self._nodes, lambda node: [node.name])
         deps.targets.on_change(self._changed)
@@ -110,7 +112,9 @@ class KubeletRoom(Controller[str]):
     async def reconcile(self, key: str) -> float | None:
         """Serve one virtual node, or no longer."""
         node = self._nodes.store.get(("", key))
-        if node is None and self._deps.targets.by_node(key) is None:
+        if node is not None:
+            self._warn(node)
+        elif self._deps.targets.by_node(key) is None:
             self._end(key)
             return None
         if key in self._listening:
@@ -148,6 +152,7 @@ class KubeletRoom(Controller[str]):
             server.close()
         self._deps.endpoints.withdraw(name)
         self._usage.forget(name)
+        self._warned.discard(name)
 
     async def _certify(self) -> None:
         kept = Certificate(self._deps.local, self._address, self._deps.settings.signer, self._use)
@@ -157,11 +162,19 @@ class KubeletRoom(Controller[str]):
         if served == self._told:
             return
         self._told = served
+        self._warned.clear()
         self._deps.endpoints.all(served)
         if not served.well:
             log.warning("kubelet API: %s", served.message)
             for node in self._nodes.store:
-                self._deps.recorder.event(node.decode(), "Warning", served.reason, served.message)
+                self._warn(node)
+
+    def _warn(self, node: Object) -> None:
+        """Say in an Event why a node has no certificate that is signed, also if the node came after that was known."""
+        if self._told is None or self._told.well or node.name in self._warned:
+            return
+        self._warned.add(node.name)
+        self._deps.recorder.event(node.decode(), "Warning", self._told.reason, self._told.message)
 
     def _changed(self, target: Target) -> None:
         self.queue.add(target.node_name)

@@ -181,6 +181,23 @@ async def test_where_nobody_signs_a_condition_and_an_event_say_so_and_the_rest_w
     await tear_away(client, namespace)
 
 
+async def test_a_node_that_comes_after_nobody_has_signed_has_the_event_too(
+    cluster: Cluster,
+    client: Client,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(certificate, "SIGN_SECONDS", 0.1)
+    address = host_facing(cluster)
+    settings = {"node_address": address, "kubelet_port": free_port(address), "kubelet_signer": "example.com/nobody"}
+    async with running(cluster, *ROOMS, **settings):
+        await until(lambda: "has not signed" in caplog.text)
+        await add(client, namespace, "late", kubeconfig(cluster))
+        await until(lambda: warned(client, virtual_node(namespace, "late")))
+    await tear_away(client, namespace)
+
+
 async def warned(client: Client, node: str) -> bool:
     events = await client.list(EVENTS, "default", fields=f"involvedObject.name={node},reason=NoCertificate")
     return bool(events)
