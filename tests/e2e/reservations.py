@@ -128,6 +128,21 @@ async def relief(fleet: Fleet, target: str, namespace: str) -> None:
         await client.delete(PODS, pod["metadata"]["name"], namespace, grace=0)
 
 
+async def strike(fleet: Fleet, struck: asyncio.Event, namespace: str, replicas: int) -> int:
+    """Wait for a request, and returns how many pods the Deployment `web` has then.
+
+    On a busy machine those that there are may all go to the target that is reached otherwise: as many come again.
+    """
+    for count in range(replicas, 4 * replicas + 1, replicas):
+        if count > replicas:
+            await fleet.source.patch(manifests.DEPLOYMENTS, "web", {"spec": {"replicas": count}}, namespace)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(30):
+                await struck.wait()
+            return count
+    raise AssertionError(f"none of {count} pods has needed such a request")
+
+
 class Killer:
     """Kills the source's agent in the moment in which it sends a certain request to a target, and counts nothing else.
 
@@ -156,20 +171,6 @@ class Killer:
         if self._lost:
             raise ConnectionResetError("this request is to get lost")
         return True
-
-    async def strike(self, namespace: str, replicas: int) -> int:
-        """Wait for the request, and returns how many pods the Deployment `web` has then.
-
-        On a busy machine those that there are may all go to the target that is reached otherwise: as many come again.
-        """
-        for count in range(replicas, 4 * replicas + 1, replicas):
-            if count > replicas:
-                await self._fleet.source.patch(manifests.DEPLOYMENTS, "web", {"spec": {"replicas": count}}, namespace)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(30):
-                    await self.struck.wait()
-                return count
-        raise AssertionError(f"none of {count} pods has needed such a request")
 
     async def revive(self) -> None:
         """Wait for the kill and start the agent again."""

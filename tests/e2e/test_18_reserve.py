@@ -27,6 +27,7 @@ from tests.e2e.reservations import (
     notes,
     relief,
     settled,
+    strike,
     waits,
     without,
 )
@@ -125,7 +126,7 @@ async def test_a_source_killed_at_any_step_goes_on_where_it_was(fleet: Fleet, st
     killer = Killer(fleet, step, lost=lost)
     async with between(fleet, killer, weight=weight_for(step)) as namespace:
         await deploy(fleet, namespace, FEW)
-        count = await killer.strike(namespace, FEW)
+        count = await strike(fleet, killer.struck, namespace, FEW)
         await killer.revive()
         await settled(fleet, namespace, count)
         fleet.census.check(namespace, at_most=count)
@@ -210,7 +211,7 @@ async def test_a_link_cut_between_claim_and_leave(fleet: Fleet) -> None:
     cut = Killer(fleet, is_allow, lost=True, kill=False)
     async with between(fleet, cut, weight=weight_for(is_allow)) as namespace:
         await deploy(fleet, namespace)
-        count = await cut.strike(namespace, MANY)
+        count = await strike(fleet, cut.struck, namespace, MANY)
         await fleet.sandbox.set_link("us", up=False)
         try:
             cut.armed = False
@@ -265,7 +266,7 @@ async def test_what_a_target_was_asked_gets_lost_on_the_way(fleet: Fleet, step: 
     losing = Killer(fleet, first_of_each, lost=lost, kill=False)
     async with between(fleet, losing, weight=weight_for(step)) as namespace:
         await deploy(fleet, namespace, FEW)
-        count = await losing.strike(namespace, FEW)
+        count = await strike(fleet, losing.struck, namespace, FEW)
         await settled(fleet, namespace, count)
         assert seen
         fleet.census.check(namespace, at_most=count)

@@ -209,7 +209,12 @@ async def test_scaling_down_loses_no_request(fleet: Fleet, place: str) -> None:
 
 
 async def test_the_loss_of_one_targets_pods_loses_no_request(fleet: Fleet, place: str) -> None:
-    lost = {pod["metadata"]["uid"]: pod for cluster, pod in (await fleet.delegates(place)).values() if cluster == "us"}
+    # What was scaled down before may still be going.
+    lost = {
+        pod["metadata"]["uid"]: pod
+        for cluster, pod in (await fleet.delegates(place)).values()
+        if cluster == "us" and "deletionTimestamp" not in pod["metadata"]
+    }
     assert lost
     for uid, pod in lost.items():
         await fleet.clients["us"].delete(PODS, pod["metadata"]["name"], place, uid=uid)

@@ -13,7 +13,7 @@ from tests.e2e import manifests
 from tests.e2e.faults.agents import agent_by, proxy_of
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS
-from tests.e2e.reservations import empty, is_allow, is_candidate_post, is_delete
+from tests.e2e.reservations import empty, is_allow, is_candidate_post, is_delete, strike
 
 SILENT_SECONDS = 8.0
 """Longer than a leader without an answer leads, and than a target without one is ready."""
@@ -46,6 +46,8 @@ STEPS = (
 )
 RESERVING = (Step("candidate", "us", is_candidate_post), Step("leave", "us", is_allow))
 LOSING = Step("deletion of a candidate", "us", is_delete)
+_BEFORE_RUNNING = (*RESERVING, LOSING)
+"""Steps that come before pods run, where a busy machine does not send all of them to the other target at once."""
 
 
 class Hole:
@@ -127,6 +129,8 @@ async def swallowed(
         mending = asyncio.ensure_future(struck.mend())
         try:
             await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", count), namespace)
+            if step in _BEFORE_RUNNING:
+                count = await strike(fleet, struck.struck, namespace, count)
             before = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", count)}
             await fleet.agree(namespace)
             await fleet.source.delete(DEPLOYMENTS, "web", namespace, propagation="Background")
