@@ -37,6 +37,16 @@ class Saboteur:
             for fault in plan.faults:
                 await asyncio.sleep(began + fault.at - asyncio.get_running_loop().time())
                 group.create_task(self._do(fault))
+        await asyncio.gather(*(self._renew_fake_kubelet(cluster.name) for cluster in self._sandbox.clusters))
+
+    async def _renew_fake_kubelet(self, cluster: str) -> None:
+        """Start kwok again: a pod whose status was answered with 500 while etcd was away stays as it is for it.
+
+        A kubelet tries again until it succeeds; `shouldRetry` of kwok v0.8.0 knows other errors only.
+        """
+        async with self._holding(cluster, "kwok"):
+            await self._sandbox.stop(cluster, "kwok")
+            await self._start(cluster, "kwok")
 
     async def keep_alive(self) -> None:
         """Start again what ends by itself, as a kubelet does, until cancelled."""
