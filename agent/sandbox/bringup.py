@@ -208,7 +208,8 @@ async def bring_up(runner: Runner, task: Task) -> None:
             task.update(2, STEPS, "nodes")
             if runner.plan.real_nodes:
                 boot.start(runner)
-            if runner.plan.fake_nodes:
+            if runner.plan.fake_nodes and runner.find(KWOK.name) is None:
+                await objects.end_leases(client)
                 runner.start(KWOK)
             runner.start(SCHEDULER)
             await objects.apply_definitions(client)

@@ -259,6 +259,12 @@ async def test_what_died_is_started_again_by_another_up(two: Sandbox) -> None:
     assert {"cd/etcd", "cd/kube-apiserver", "cd/kwok"} <= set(await second.up())
     async with client_of(second["cd"]) as client:
         assert await client.get(SERVICE_ACCOUNTS, "kept", "default")
+        await client.create(PODS, {"metadata": {"name": "later"}, "spec": POD}, "default")
+
+        async def runs() -> bool:
+            return bool((await client.get(PODS, "later", "default"))["status"]["phase"] == "Running")
+
+        await until(runs)
     assert await second.up() == []
 
 
