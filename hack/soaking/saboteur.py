@@ -40,7 +40,7 @@ class Saboteur:
         await asyncio.gather(*(self._renew_fake_kubelet(cluster.name) for cluster in self._sandbox.clusters))
 
     async def _renew_fake_kubelet(self, cluster: str) -> None:
-        """Start kwok again: a pod whose status was answered with 500 while etcd was away stays as it is for it.
+        """Start kwok again: it gives up a pod whose status update is answered with HTTP 500, as when etcd is away.
 
         A kubelet tries again until it succeeds; `shouldRetry` of kwok v0.8.0 knows other errors only.
         """

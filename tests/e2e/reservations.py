@@ -129,7 +129,7 @@ async def relief(fleet: Fleet, target: str, namespace: str) -> None:
 
 
 async def strike(fleet: Fleet, struck: asyncio.Event, namespace: str, replicas: int) -> int:
-    """Wait for a request, and returns how many pods the Deployment `web` has then.
+    """Wait until the request that sets `struck` has come; returns how many pods the Deployment `web` has then.
 
     On a busy machine those that there are may all go to the target that is reached otherwise: as many come again.
     """

@@ -6,6 +6,7 @@ There are two, each for several tests. The last test of each takes it down.
 import asyncio
 import base64
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -45,6 +46,10 @@ async def client_of(cluster: Cluster) -> AsyncIterator[Client]:
     client = connect(cluster.kubeconfig, name=cluster.name)
     async with client.session:
         yield client
+
+
+async def runs(client: Client, pod: str) -> bool:
+    return bool((await client.get(PODS, pod, "default"))["status"]["phase"] == "Running")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -151,11 +156,7 @@ async def test_annotations_say_how_long_fake_containers_run_whether_they_fail_an
         await until(failed)
         for name, annotations in (("slow", {"sandbox.flotilla/ends-after": "1h"}), ("quick", {})):
             await client.create(PODS, {"metadata": {"name": name, "annotations": annotations}, "spec": POD}, "default")
-
-            async def runs(name: str = name) -> bool:
-                return bool((await client.get(PODS, name, "default"))["status"]["phase"] == "Running")
-
-            await until(runs)
+            await until(functools.partial(runs, client, name))
             await client.delete(PODS, name, "default")
         await gone(lambda: client.get(PODS, "quick", "default"))
         assert "deletionTimestamp" in (await client.get(PODS, "slow", "default"))["metadata"]
@@ -260,11 +261,7 @@ async def test_what_died_is_started_again_by_another_up(two: Sandbox) -> None:
     async with client_of(second["cd"]) as client:
         assert await client.get(SERVICE_ACCOUNTS, "kept", "default")
         await client.create(PODS, {"metadata": {"name": "later"}, "spec": POD}, "default")
-
-        async def runs() -> bool:
-            return bool((await client.get(PODS, "later", "default"))["status"]["phase"] == "Running")
-
-        await until(runs)
+        await until(functools.partial(runs, client, "later"))
     assert await second.up() == []
 
 

@@ -47,7 +47,7 @@ STEPS = (
 RESERVING = (Step("candidate", "us", is_candidate_post), Step("leave", "us", is_allow))
 LOSING = Step("deletion of a candidate", "us", is_delete)
 _BEFORE_RUNNING = (*RESERVING, LOSING)
-"""Steps that come before pods run, where a busy machine does not send all of them to the other target at once."""
+"""Steps that come before a pod runs, and never if all pods go to the other target, as they may on a busy machine."""
 
 
 class Hole:
