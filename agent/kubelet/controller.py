@@ -84,8 +84,8 @@ class KubeletRoom(Controller[str]):
         self._pair: Pair | None = None
         self._authority = ""
         self._told: Served | None = None
-        self._warned: set[str] = set()
-        """Nodes that have an Event about what was told."""
+        self._warned: dict[str, str] = {}
+        """UIDs of the nodes that have an Event about what was told, by name."""
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self.watch(self._nodes, lambda node: [node.name])
         deps.targets.on_change(self._changed)
@@ -152,7 +152,7 @@ class KubeletRoom(Controller[str]):
             server.close()
         self._deps.endpoints.withdraw(name)
         self._usage.forget(name)
-        self._warned.discard(name)
+        self._warned.pop(name, None)
 
     async def _certify(self) -> None:
         kept = Certificate(self._deps.local, self._address, self._deps.settings.signer, self._use)
@@ -171,9 +171,9 @@ class KubeletRoom(Controller[str]):
 
     def _warn(self, node: Object) -> None:
         """Say in an Event why a node has no certificate that is signed, also if the node came after that was known."""
-        if self._told is None or self._told.well or node.name in self._warned:
+        if self._told is None or self._told.well or self._warned.get(node.name) == node.uid:
             return
-        self._warned.add(node.name)
+        self._warned[node.name] = node.uid
         self._deps.recorder.event(node.decode(), "Warning", self._told.reason, self._told.message)
 
     def _changed(self, target: Target) -> None:

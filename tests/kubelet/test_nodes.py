@@ -181,7 +181,7 @@ async def test_where_nobody_signs_a_condition_and_an_event_say_so_and_the_rest_w
     await tear_away(client, namespace)
 
 
-async def test_a_node_that_comes_after_nobody_has_signed_has_the_event_too(
+async def test_a_node_that_comes_after_nobody_has_signed_has_the_event_too_and_so_has_the_next_of_its_name(
     cluster: Cluster,
     client: Client,
     namespace: str,
@@ -194,13 +194,18 @@ async def test_a_node_that_comes_after_nobody_has_signed_has_the_event_too(
     async with running(cluster, *ROOMS, **settings):
         await until(lambda: "has not signed" in caplog.text)
         await add(client, namespace, "late", kubeconfig(cluster))
-        await until(lambda: warned(client, virtual_node(namespace, "late")))
+        node = virtual_node(namespace, "late")
+        await until(lambda: warned(client, node))
+        await client.delete(NODES, node)
+        await until(lambda: warned(client, node))
     await tear_away(client, namespace)
 
 
-async def warned(client: Client, node: str) -> bool:
-    events = await client.list(EVENTS, "default", fields=f"involvedObject.name={node},reason=NoCertificate")
-    return bool(events)
+async def warned(client: Client, name: str) -> bool:
+    """Whether the node that has this name now, if there is one, has the Event."""
+    uids = {node["metadata"]["uid"] for node in await client.list(NODES, fields=f"metadata.name={name}")}
+    events = await client.list(EVENTS, "default", fields=f"involvedObject.name={name},reason=NoCertificate")
+    return bool(uids & {event["involvedObject"]["uid"] for event in events})
 
 
 async def test_without_an_address_a_condition_says_what_to_set(
