@@ -13,6 +13,11 @@ from xdist.workermanage import WorkerController
 
 _MARK = "FLEET_TESTS_OF"
 _SAMPLE_SECONDS = 5.0
+_PACE_SECONDS = 30.0
+_ROUNDS = 100_000
+_LOOP = compile(f"x = 0\nfor i in range({_ROUNDS}): x += i * i", "a loop", "exec")
+_USUAL_SECONDS = 0.013
+"""Its CPU time where the best figures of hack/design/20261122-what-tests-cost.md were made."""
 _SHOWN_FILES = 40
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _ENDED = "programs that ended soon"
@@ -71,9 +76,10 @@ class Costs:
         self.files: Counter[str] = Counter()
         self.waited: Counter[str] = Counter()
         self.programs: Counter[str] = Counter()
+        self.paces: list[float] = []
         self._processes = Processes()
         self._last = self._processes.seconds()
-        self._sampled = time.monotonic()
+        self._sampled = self._paced = time.monotonic()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(
@@ -92,13 +98,16 @@ class Costs:
             self._last = seconds
             self.files[file] += sum(spent.values())
             self.programs += spent
+        if now - self._paced > _PACE_SECONDS:
+            self._paced = now
+            self.paces.append(_pace())
         return result
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Tell the process that sums up."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
-            output[_OUTPUT] = [dict(each) for each in (self.files, self.waited, self.programs)]
+            output[_OUTPUT] = [*(dict(each) for each in (self.files, self.waited, self.programs)), self.paces]
 
 
 class Bill:
@@ -106,27 +115,37 @@ class Bill:
 
     def __init__(self, alone: Costs | None) -> None:
         self._files, self._waited, self._programs = Counter[str](), Counter[str](), Counter[str]()
+        self._paces: list[float] = []
         self._alone = alone
 
     def pytest_testnodedown(self, node: WorkerController) -> None:
         """One worker has ended; one that broke down tells nothing."""
-        self._add(*getattr(node, "workeroutput", {}).get(_OUTPUT, ({}, {}, {})))
+        self._add(*getattr(node, "workeroutput", {}).get(_OUTPUT, ({}, {}, {}, [])))
 
-    def _add(self, files: dict[str, float], waited: dict[str, float], programs: dict[str, float]) -> None:
+    def _add(
+        self, files: dict[str, float], waited: dict[str, float], programs: dict[str, float], paces: list[float]
+    ) -> None:
         self._files.update(files)
         self._waited.update(waited)
         self._programs.update(programs)
+        self._paces += paces
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print it."""
         if self._alone:
-            self._add(self._alone.files, self._alone.waited, self._alone.programs)
+            self._add(self._alone.files, self._alone.waited, self._alone.programs, self._alone.paces)
         spent = sum(self._programs.values())
         terminalreporter.section(f"{spent / 60:.1f} core-minutes, by file and by program")
         for file, seconds in self._files.most_common(_SHOWN_FILES):
             terminalreporter.write_line(f"{seconds:8.1f} s of CPU {self._waited[file]:8.1f} s  {file}")
         shown = [f"{name} {seconds:.0f} s" for name, seconds in self._programs.most_common() if seconds >= 1]
         terminalreporter.write_line(", ".join(shown))
+        if self._paces:
+            pace = sum(self._paces) / len(self._paces)
+            terminalreporter.write_line(
+                f"cores are {pace:.1f} times slower than where the best figures of hack/design were made:"
+                f" there about {spent / 60 / pace:.1f} core-minutes"
+            )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -137,6 +156,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(costs)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Bill(costs))
+
+
+def _pace() -> float:
+    """How many times its usual CPU time a loop takes: some machines share their cores with others."""
+    began = time.thread_time()
+    exec(_LOOP, {})
+    return (time.thread_time() - began) / _USUAL_SECONDS
 
 
 def _seconds(ticks: list[str]) -> float:
