@@ -43,7 +43,8 @@ from agent.sandbox.realnode import boot, host
 START_SECONDS = 120.0
 """Patience with one step: twelve clusters that start at once on two cores need a good part of it."""
 STEPS = 5
-_POLL_SECONDS = 0.05
+_POLL_SECONDS, _POLL_PART = 0.05, 10
+"""How soon one looks again: at once in the beginning, later after a tenth of the time that has passed."""
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=5)
 _LOW_DISK_BYTES = 16 << 20
 
@@ -104,12 +105,13 @@ class Runner:
         Raises SandboxError with the end of the log of whatever ended.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + START_SECONDS
+        began = loop.time()
         while not await probe():
             self.require(needed)
-            if loop.time() > deadline:
+            waited = loop.time() - began
+            if waited > START_SECONDS:
                 raise SandboxError(self._epitaph(needed[0], f"not ready within {START_SECONDS:.0f} s ({what})"))
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(max(_POLL_SECONDS, waited / _POLL_PART))
 
     def require(self, needed: Iterable[Component]) -> None:
         """Raise SandboxError if one of these components, which were started, has ended."""
