@@ -64,7 +64,7 @@ async def _deps(
     uid = (await local.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
     supervisor = Supervisor("test")
     probing = Probing(
-        interval=settings.get("probe_interval", 0.2),
+        interval=settings.get("probe_interval", 0.5),
         timeout=2.0,
         agent_interval=settings.get("agent_interval", 15.0),
         # On a busy machine answers may take a while.

@@ -35,6 +35,8 @@ AGENT_FLAGS = (
     "--share-linger=3",
     "--agent-interval=2",
     "--take-up=45",
+    # Nor to be without new pods for minutes, because it was late several times.
+    "--stable-after=100ms",
 )
 _USUAL = (
     "--source-api=192.0.2.1:6443",
@@ -94,7 +96,7 @@ SPECS = {
     "reserving": Spec(
         ("cd", "us", "eu"),
         f"kwok:{RESERVING_NODES}",
-        ("--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3", "--moves", "--stable-after=2s"),
+        ("--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3", "--moves"),
         {"node_cpu": str(RESERVING_CPU), "candidate_scheduler": True},
     ),
     # Sources a and b and their target t, all called `same`.
