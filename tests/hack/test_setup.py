@@ -56,8 +56,16 @@ def test_a_python_that_is_too_old_does_not_count(machine: Machine) -> None:
     assert "Python 3.11 or newer is missing" in machine.run().stderr
 
 
+def test_of_several_pythons_the_fastest_is_taken(machine: Machine) -> None:
+    log = machine.directory / "log"
+    for name, took in (("python3.12", 200), ("python3.11", 100), ("python3", 10**9)):
+        machine.program(name, f'case "$*" in *lap*) echo {took};; {MAKES_VENV} *install*) echo {name} >> {log};; esac')
+    assert machine.run().returncode == 0
+    assert log.read_text() == "python3.11\n"
+
+
 def test_without_the_venv_module_it_says_which_package_has_it(machine: Machine) -> None:
-    machine.program("python3", 'case "$*" in *ensurepip*) exit 1;; esac')
+    machine.program("python3", 'case "$*" in *lap*) echo 1000000100;; *ensurepip*) exit 1;; esac')
     result = machine.run()
     assert result.returncode == 1
     assert "apt-get install python3-venv" in result.stderr
