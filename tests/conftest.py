@@ -5,6 +5,7 @@ import gc
 import os
 import secrets
 from collections.abc import AsyncIterator, Generator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -17,7 +18,7 @@ from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from tests.controllers.targets import tear_away
 from tests.examples import EXAMPLES
-from tests.namespaces import end
+from tests.namespaces import end, leave
 from tests.ocm import install, uninstall
 from tests.waiting import until
 
@@ -34,6 +35,9 @@ _AS_SLOW_AS_THE_MACHINE = settings(deadline=None, suppress_health_check=[HealthC
 settings.register_profile("some", _AS_SLOW_AS_THE_MACHINE, derandomize=True, max_examples=EXAMPLES // 5)
 settings.register_profile("all", _AS_SLOW_AS_THE_MACHINE, derandomize=True, max_examples=EXAMPLES)
 settings.register_profile("search", _AS_SLOW_AS_THE_MACHINE, max_examples=EXAMPLES, print_blob=True)
+
+_IN_THIS_PROCESS = ("clusters", "controllers", "kube", "kubelet", "runtime", "scheduler")
+"""Folders whose tests write to a namespace from their own process alone."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,13 +110,14 @@ async def client(cluster: Cluster) -> AsyncIterator[Client]:
 
 
 @pytest_asyncio.fixture
-async def namespace(client: Client) -> AsyncIterator[str]:
-    """A namespace of the test's own in the shared cluster, ready for pods, deleted afterwards."""
+async def namespace(client: Client, request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """A namespace of the test's own in the shared cluster, ready for pods, empty or deleted afterwards."""
     name = f"test-{secrets.token_hex(4)}"
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     await until(lambda: _has_service_account(client, name))
     yield name
-    await end(client, name)
+    alone = request.path.relative_to(Path(__file__).parent).parts[0] in _IN_THIS_PROCESS
+    await (leave if alone else end)(client, name)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -21,8 +21,7 @@ from agent.runtime.lease import LeaderLease
 from agent.sandbox import Cluster, Sandbox
 from tests.controllers.proxies import elected, enable
 from tests.controllers.rooms import running
-from tests.controllers.targets import tear_away
-from tests.namespaces import end
+from tests.namespaces import leave
 from tests.waiting import until
 
 Raw = dict[str, Any]
@@ -112,7 +111,7 @@ class Pair:
 
 @contextlib.asynccontextmanager
 async def pair_of(sandbox: Sandbox, here: Client, there: Client) -> AsyncIterator[Pair]:
-    """A pair with an enabled namespace of its own, deleted afterwards."""
+    """A pair with an enabled namespace of its own, which is empty afterwards."""
     name = f"test-{secrets.token_hex(4)}"
     for client in (here, there):
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -121,5 +120,4 @@ async def pair_of(sandbox: Sandbox, here: Client, there: Client) -> AsyncIterato
     try:
         yield Pair(here, there, (sandbox["here"], sandbox["there"]), name)
     finally:
-        await tear_away(here, name)
-        await asyncio.gather(*(end(client, name) for client in (here, there)))
+        await asyncio.gather(*(leave(client, name) for client in (here, there)))
