@@ -18,7 +18,7 @@ from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from tests.controllers.targets import tear_away
 from tests.examples import EXAMPLES
-from tests.namespaces import end, leave
+from tests.namespaces import clear, end
 from tests.ocm import install, uninstall
 from tests.waiting import until
 
@@ -116,8 +116,8 @@ async def namespace(client: Client, request: pytest.FixtureRequest) -> AsyncIter
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     await until(lambda: _has_service_account(client, name))
     yield name
-    alone = request.path.relative_to(Path(__file__).parent).parts[0] in _IN_THIS_PROCESS
-    await (leave if alone else end)(client, name)
+    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    await (clear if folder in _IN_THIS_PROCESS else end)(client, name)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -46,8 +46,8 @@ async def end(client: Client, name: str) -> None:
         await client.delete(NAMESPACES, name)
 
 
-async def leave(client: Client, name: str) -> None:
-    """Empty a namespace that only this process has written to, and leave it; delete it where that cannot be done."""
+async def clear(client: Client, name: str) -> None:
+    """Empty a namespace that only this process has written to, and keep it; delete it where that cannot be done."""
     try:
         metadata = (await client.get(NAMESPACES, name))["metadata"]
         if "deletionTimestamp" in metadata:

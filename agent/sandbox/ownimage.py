@@ -30,6 +30,8 @@ ENVIRONMENT = {
     "PATH": "/usr/local/bin:/bin",
     # All libraries are in one folder, wherever the interpreter was built to look for them.
     "LD_LIBRARY_PATH": "/usr/local/lib",
+    # Debian's interpreter would look for packages in another folder.
+    "PYTHONPATH": "/usr/local/lib/python{}.{}/site-packages".format(*sys.version_info),
     "PYTHONUNBUFFERED": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
 }

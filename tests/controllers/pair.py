@@ -21,7 +21,7 @@ from agent.runtime.lease import LeaderLease
 from agent.sandbox import Cluster, Sandbox
 from tests.controllers.proxies import elected, enable
 from tests.controllers.rooms import running
-from tests.namespaces import leave
+from tests.namespaces import clear
 from tests.waiting import until
 
 Raw = dict[str, Any]
@@ -120,4 +120,4 @@ async def pair_of(sandbox: Sandbox, here: Client, there: Client) -> AsyncIterato
     try:
         yield Pair(here, there, (sandbox["here"], sandbox["there"]), name)
     finally:
-        await asyncio.gather(*(leave(client, name) for client in (here, there)))
+        await asyncio.gather(*(clear(client, name) for client in (here, there)))
