@@ -19,7 +19,6 @@ _COLLECTION = re.compile(r"/(?:api|apis/[^/]+)/[^/]+/namespaces/([^/]+)/([^/]+)"
 _WRITES = {"POST", "PUT", "PATCH"}
 _AT_FIRST = {CONFIGMAPS.plural: "kube-root-ca.crt", SERVICE_ACCOUNTS.plural: "default"}
 """What Kubernetes puts into every namespace."""
-_STAYS = {EVENTS.plural}
 _OWN_LABEL = "kubernetes.io/metadata.name"
 _written: dict[str, set[str]] = defaultdict(set)
 """Collections that this process has written to, as paths, by namespace."""
@@ -29,7 +28,7 @@ def _noted(request: Any) -> Any:
     @functools.wraps(request)
     async def noting(session: Session, method: str, path: str, **more: Any) -> bytes:
         found = _COLLECTION.match(path) if method in _WRITES else None
-        if found and found[2] not in _STAYS:
+        if found and found[2] != EVENTS.plural:
             _written[found[1]].add(found[0])
         body: bytes = await request(session, method, path, **more)
         return body
@@ -89,9 +88,9 @@ async def _empty(client: Client, collection: str) -> None:
 
 
 async def _strip(client: Client, metadata: dict[str, Any]) -> None:
-    """Nobody is to take a namespace for more than its name."""
-    said: dict[str, Any] = {"finalizers": metadata.get("finalizers"), "annotations": metadata.get("annotations")}
-    labels = {label: None for label in metadata.get("labels", ()) if label != _OWN_LABEL}
-    change = {key: None for key, value in said.items() if value} | ({"labels": labels} if labels else {})
+    """Remove what a test has put on a namespace besides objects: rooms of later tests watch all namespaces."""
+    change: dict[str, Any] = {key: None for key in ("annotations", "finalizers") if metadata.get(key)}
+    if labels := {label: None for label in metadata["labels"] if label != _OWN_LABEL}:
+        change["labels"] = labels
     if change:
         await client.patch(NAMESPACES, metadata["name"], {"metadata": change})

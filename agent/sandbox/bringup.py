@@ -44,7 +44,7 @@ START_SECONDS = 120.0
 """Patience with one step: twelve clusters that start at once on two cores need a good part of it."""
 STEPS = 5
 _POLL_SECONDS, _POLL_PART = 0.05, 10
-"""How soon one looks again: at once in the beginning, later after a tenth of the time that has passed."""
+"""Pause between two probes: so many seconds, or this part of the time waited so far, whichever is longer."""
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=5)
 _LOW_DISK_BYTES = 16 << 20
 

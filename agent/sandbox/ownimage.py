@@ -23,6 +23,7 @@ from agent.sandbox.errors import SandboxError
 from agent.sandbox.objects import REPOSITORY
 from agent.sandbox.realnode import images
 
+_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 ENTRYPOINT = ("python", "-m")
 COMMAND = ("agent",)
 USER = "65532:65532"
@@ -31,7 +32,7 @@ ENVIRONMENT = {
     # All libraries are in one folder, wherever the interpreter was built to look for them.
     "LD_LIBRARY_PATH": "/usr/local/lib",
     # Debian's interpreter would look for packages in another folder.
-    "PYTHONPATH": "/usr/local/lib/python{}.{}/site-packages".format(*sys.version_info),
+    "PYTHONPATH": f"/usr/local/lib/python{_VERSION}/site-packages",
     "PYTHONUNBUFFERED": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
@@ -64,7 +65,7 @@ class _Place(msgspec.Struct, frozen=True):
 
     @property
     def python(self) -> Path:
-        return self.libraries / f"python{_version()}"
+        return self.libraries / f"python{_VERSION}"
 
     @property
     def packages(self) -> Path:
@@ -207,7 +208,7 @@ def _compile(root: Path, *folders: Path) -> None:
 
 
 def _write_programs(place: _Place) -> None:
-    interpreter = f"python{_version()}"
+    interpreter = f"python{_VERSION}"
     shutil.copy2(Path(sys.executable).resolve(), place.programs / interpreter)
     for name in ("python3", "python"):
         (place.programs / name).symlink_to(interpreter)
@@ -217,7 +218,7 @@ def _write_programs(place: _Place) -> None:
 
 
 def _write_libraries(place: _Place) -> None:
-    binaries = [place.programs / f"python{_version()}", *place.python.rglob("*.so*")]
+    binaries = [place.programs / f"python{_VERSION}", *place.python.rglob("*.so*")]
     # Some come with a package of ours already.
     needed = {path for path in _shared(binaries) if "site-packages" not in path}
     if not any(Path(path).name.startswith("ld-") for path in needed):
@@ -240,7 +241,3 @@ def _shared(binaries: Iterable[Path]) -> set[str]:
     """Shared libraries of all of these, the loader among them; none of static ones."""
     listed = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=False).stdout
     return set(_LIBRARY.findall(listed))
-
-
-def _version() -> str:
-    return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -35,7 +35,7 @@ AGENT_FLAGS = (
     "--share-linger=3",
     "--agent-interval=2",
     "--take-up=45",
-    # Nor to be without new pods for minutes, because it was late several times.
+    # A target that is late several times counts as flapping, and would have no new pods for minutes.
     "--stable-after=100ms",
 )
 _USUAL = (
