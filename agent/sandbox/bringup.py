@@ -13,7 +13,7 @@ import aiohttp
 from agent.api import ownroles
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
-from agent.sandbox import certificates, kubeconfig, network, objects, process
+from agent.sandbox import certificates, inotify, kubeconfig, network, objects, process
 from agent.sandbox.components import (
     AGENT,
     AGENT_KUBECONFIG,
@@ -196,6 +196,7 @@ async def write_agent_kubeconfigs(runner: Runner, client: Client) -> None:
 async def bring_up(runner: Runner, task: Task) -> None:
     """Start whatever of a cluster does not run, and wait until pods can be created and run. Raises SandboxError."""
     cluster = runner.cluster
+    inotify.allow()
     try:
         task.update(0, STEPS, "etcd")
         write_files(cluster, runner.directory)

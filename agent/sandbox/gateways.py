@@ -21,6 +21,7 @@ from agent.gateway.loop import STATUS
 from agent.model import envoy, gatewaypeer
 from agent.model.envoyparts import CONNECTIONS
 from agent.model.gatewaypeer import Gateway, Peer, Service
+from agent.sandbox import inotify
 from agent.sandbox.errors import SandboxError
 
 PORT = 15443
@@ -79,6 +80,7 @@ class GatewayPod:
 
     async def __aenter__(self) -> Self:
         self.directory = Path(tempfile.mkdtemp(prefix="gateway-"))  # A socket's path may have 107 characters.
+        inotify.allow()
         try:
             self.show(self.bundle.serving)
             if not self._kubeconfig:
@@ -95,6 +97,8 @@ class GatewayPod:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error and (logs := self._ended()):
+            error.add_note(f"The gateway at {self.address} has ended by itself:\n{logs}")
         for name in list(self._processes):
             await self.stop(name)
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -176,11 +180,16 @@ class GatewayPod:
         loop = asyncio.get_running_loop()
         until = loop.time() + _START_SECONDS
         while not true():
-            ended = [name for name, each in self._processes.items() if each.returncode is not None]
-            if ended or loop.time() > until:
-                logs = "".join(each.read_text()[-2000:] for each in self.directory.glob("*.log"))
-                raise SandboxError(f"the gateway does not start:\n{logs}")
+            if self._ended() or loop.time() > until:
+                raise SandboxError(f"the gateway does not start:\n{self._logs(self._processes)}")
             await asyncio.sleep(0.05)
+
+    def _ended(self) -> str:
+        """What those of its processes that were not told to end have said last."""
+        return self._logs(name for name, each in self._processes.items() if each.returncode is not None)
+
+    def _logs(self, names: Iterable[str]) -> str:
+        return "".join((self.directory / f"{name}.log").read_text()[-2000:] for name in names)
 
     def _write(self, name: str, content: bytes) -> None:
         wholefile.write(self.directory / name, content)

@@ -1,6 +1,6 @@
 """The chart as a user meets it: agents, webhooks and candidate schedulers as pods, from installation to the end.
 
-Two clusters with a real node each; a third would find no inotify instances left. They begin with the previous commit's
+Two clusters with a real node each, which is what rights of both sides take. They begin with the previous commit's
 chart and image, and change to this one's one after the other, so that either direction meets both versions.
 """
 

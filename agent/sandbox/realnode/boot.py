@@ -125,7 +125,6 @@ async def _lacks(runner: "Runner", names: Sequence[str]) -> list[str]:
 async def _prepare(runner: "Runner") -> None:
     """Make the node's folders, configuration and cgroup."""
     check_place(runner.plan)
-    machine.allow_inotify()
     folder = runner.directory / "node"
     for part in ("lib", "log", "networks"):
         (folder / part).mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,6 @@
 Ending it is pulling the plug: another `up` ends what was left of the node and boots it again.
 """
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,11 +23,6 @@ _TUNABLES: Mapping[str, int] = {
 }
 """What a kubelet sets in the kernel (pkg/kubelet/cm, `setupKernelTunables`). Here it finds it set already, in files
 mounted over the real ones: a sandbox must not change how the whole machine behaves."""
-
-INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
-INOTIFY_INSTANCES = 1024
-"""What the machine is made to allow each user, where that is less: many have 128, of which a node takes 20 to 30 and a
-control plane 10. It is a ceiling, so nothing else behaves differently."""
 
 _SCRIPT = """
 set -e
@@ -53,13 +47,6 @@ iptables -w -t nat -C $masquerade 2>/dev/null || iptables -w -t nat -A $masquera
 : >/run/flotilla-node
 exec "$busybox" sleep 2147483647
 """
-
-
-def allow_inotify(limit: Path = INOTIFY) -> None:
-    """Raise the limit of inotify instances until the next boot; it stays where it may not be written."""
-    with contextlib.suppress(OSError, ValueError):
-        if int(limit.read_text()) < INOTIFY_INSTANCES:
-            limit.write_text(str(INOTIFY_INSTANCES))
 
 
 def arguments(programs: Mapping[str, str], data: Path, pod_range: str) -> list[str]:

@@ -51,14 +51,3 @@ def test_a_directory_that_a_node_would_not_see_is_refused(path: str) -> None:
 
 def test_any_other_directory_will_do() -> None:
     boot.check_place(Plan("/home/me/.sandbox", "abcdef", "1.36", PROGRAMS, (CLUSTER,)))
-
-
-def test_inotify_instances_are_allowed_up_to_what_several_nodes_need_and_never_fewer_than_before(
-    tmp_path: Path,
-) -> None:
-    limit = tmp_path / "max_user_instances"
-    for before, after in (("128\n", "1024"), ("8192\n", "8192")):
-        limit.write_text(before)
-        machine.allow_inotify(limit)
-        assert limit.read_text().strip() == after
-    machine.allow_inotify(tmp_path / "absent")
