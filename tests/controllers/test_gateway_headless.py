@@ -229,6 +229,7 @@ async def ready_by(client: Client, namespace: str) -> dict[str, bool]:
     }
 
 
+@pytest.mark.seldom
 async def test_from_addresses_to_gateways_and_back_a_host_always_has_an_address(
     joined: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

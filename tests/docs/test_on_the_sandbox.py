@@ -57,6 +57,7 @@ async def placements(shell: Shell) -> str:
     return await shell.run(of("placement.md")[0])
 
 
+@pytest.mark.seldom
 async def test_placements(shell: Shell, placements: str) -> None:
     _, first, follow, what_if, wait, scores, no_scores = of("placement.md")
     assert {"default", "global"} <= {line.split()[0] for line in placements.splitlines() if line}
@@ -77,6 +78,7 @@ async def test_placements(shell: Shell, placements: str) -> None:
     await shell.run(no_scores)
 
 
+@pytest.mark.seldom
 @pytest.mark.usefixtures("placements")
 async def test_placements_of_a_hub(shell: Shell) -> None:
     hub, end = of("placement-from-ocm.md")
@@ -118,6 +120,7 @@ async def test_admiraltys_walkthrough(shell: Shell) -> None:
 SIGNAL_API_SERVER = 'pkill -{} -f "kube-apiserver.*$PWD/.sandbox/eu/"'
 
 
+@pytest.mark.seldom
 async def test_what_is_said_of_targets(shell: Shell) -> None:
     for block in of("failover.md"):
         is_cut_off = "--now" in block

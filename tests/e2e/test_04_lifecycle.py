@@ -130,6 +130,7 @@ async def test_a_namespace_goes_with_its_targets_and_pods(fleet: Fleet, namespac
     await fleet.gone(NODES, virtual_node(namespace, "eu"))
 
 
+@pytest.mark.seldom
 async def test_a_namespace_goes_with_its_pods_in_a_cluster_target(fleet: Fleet) -> None:
     async with fleet.namespace(targets=()) as home, fleet.namespace(targets=()) as namespace:
         await fleet.join_everywhere(home, "us", "all")

@@ -180,6 +180,7 @@ async def test_pods_of_daemon_sets_are_ignored_only_when_asked(
     await fleet.source.delete(DAEMONSETS, "daemon", namespace)
 
 
+@pytest.mark.seldom
 async def test_users_marks_on_a_virtual_node_outlive_restarts_of_the_agent_and_a_lost_link(
     fleet: Fleet, namespace: str, nodes: dict[str, str]
 ) -> None:

@@ -191,6 +191,7 @@ async def test_row_06_a_delegate_lost_while_the_source_is_away_is_made_again(fle
     assert await restarts() >= 4, "a restart count was lowered"
 
 
+@pytest.mark.seldom
 async def test_row_07_a_delegate_that_is_never_restarted_stays_missing_until_the_source_is_back(
     fleet: Fleet, namespace: str
 ) -> None:

@@ -167,10 +167,8 @@ async def reserved_and_abandoned(fleet: Fleet, namespace: str, count: int = 4) -
     await candidates(fleet, namespace, 2 * count, state="reserved")
 
 
-@pytest.mark.parametrize(
-    "process",
-    [*(pytest.param(each, marks=pytest.mark.seldom) for each in ("agent", "candidate-scheduler")), "kube-apiserver"],
-)
+@pytest.mark.seldom
+@pytest.mark.parametrize("process", ["agent", "candidate-scheduler", "kube-apiserver"])
 async def test_a_target_whose_processes_die_while_it_holds(fleet: Fleet, namespace: str, process: str) -> None:
     await reserved_and_abandoned(fleet, namespace)
     try:
@@ -207,6 +205,7 @@ async def test_a_link_cut_before_the_claim(fleet: Fleet, namespace: str) -> None
     fleet.census.check(namespace, at_most=MANY)
 
 
+@pytest.mark.seldom
 async def test_a_link_cut_between_claim_and_leave(fleet: Fleet) -> None:
     cut = Killer(fleet, is_allow, lost=True, kill=False)
     async with between(fleet, cut, weight=weight_for(is_allow)) as namespace:
@@ -272,6 +271,7 @@ async def test_what_a_target_was_asked_gets_lost_on_the_way(fleet: Fleet, step: 
         fleet.census.check(namespace, at_most=count)
 
 
+@pytest.mark.seldom
 async def test_a_pod_deleted_while_candidates_are_reserved_leaves_nothing(fleet: Fleet, namespace: str) -> None:
     await reserved_and_abandoned(fleet, namespace)
     await fleet.source.delete(DEPLOYMENTS, "web", namespace)

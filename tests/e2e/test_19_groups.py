@@ -251,10 +251,11 @@ async def told_to_go(fleet: Fleet, namespace: str) -> set[str]:
     return {event["involvedObject"]["uid"] for event in events}
 
 
+@pytest.mark.seldom
 @pytest.mark.parametrize(
     "away",
     [
-        pytest.param(False, id="the agent sees it", marks=pytest.mark.seldom),
+        pytest.param(False, id="the agent sees it"),
         pytest.param(True, id="the agent is away meanwhile"),
     ],
 )

@@ -262,6 +262,7 @@ async def test_fifty_pods_that_fit_nowhere_hold_up_no_other(fleet: Fleet, namesp
     await waiting(fleet, namespace, "huge", 50, "us: ", "eu: ", "nsufficient cpu")
 
 
+@pytest.mark.seldom
 async def test_a_pod_without_room_waits_in_one_target_and_moves_when_another_has_room(
     fleet: Fleet, namespace: str
 ) -> None:

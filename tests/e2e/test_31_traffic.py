@@ -230,6 +230,7 @@ async def test_the_loss_of_one_targets_pods_loses_no_request(fleet: Fleet, place
     await none_failed(fleet, place)
 
 
+@pytest.mark.seldom
 async def test_the_abrupt_loss_of_a_target_costs_requests_until_its_endpoints_are_not_ready(
     fleet: Fleet, place: str
 ) -> None:

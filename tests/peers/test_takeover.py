@@ -113,6 +113,7 @@ async def test_a_bound_proxy_pod_is_taken_over_without_touching_its_delegate(
     await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
 
 
+@pytest.mark.seldom
 async def test_the_loser_of_a_bound_proxy_pod_is_deleted(fleet: Fleet, namespace: str) -> None:
     async with before_us(fleet):
         (proxy,) = await made_by_admiralty(fleet, namespace, "web")
@@ -167,6 +168,7 @@ async def test_a_proxy_pod_that_was_being_deleted_goes(fleet: Fleet, namespace: 
     assert await fleet.source.get(TARGETS, "t", namespace)
 
 
+@pytest.mark.seldom
 async def test_a_target_that_is_released_during_the_takeover_leaves_no_delegate_behind(
     fleet: Fleet, namespace: str
 ) -> None:

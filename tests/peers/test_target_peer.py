@@ -199,7 +199,11 @@ async def test_two_of_our_sources_with_equal_names_leave_each_other_alone(fleet:
 
 
 @pytest.mark.parametrize(
-    "labels", [{}, {"multicluster.admiralty.io/parent-cluster-name": "same"}], ids=["v0.10", "same"]
+    "labels",
+    [
+        pytest.param({}, id="v0.10", marks=pytest.mark.seldom),
+        pytest.param({"multicluster.admiralty.io/parent-cluster-name": "same"}, id="same"),
+    ],
 )
 async def test_chaperons_of_an_admiralty_source_are_no_orphans_of_ours(
     fleet: Fleet, namespace: str, labels: dict[str, str]

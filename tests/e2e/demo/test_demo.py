@@ -67,11 +67,12 @@ async def test_once_comes_true_and_leaves_nothing_behind(start: Start, tmp_path:
     assert leftovers(directory) == []
 
 
+@pytest.mark.seldom
 @pytest.mark.parametrize(
     ("number", "want"),
     [
         pytest.param(signal.SIGKILL, ["agent of cd has ended", "target us is not ready"], id="an agent that died"),
-        pytest.param(signal.SIGSTOP, ["target us is not ready"], id="an agent that hangs", marks=pytest.mark.seldom),
+        pytest.param(signal.SIGSTOP, ["target us is not ready"], id="an agent that hangs"),
     ],
 )
 async def test_a_step_that_does_not_come_true_is_named_with_the_reason(
@@ -88,11 +89,12 @@ async def test_a_step_that_does_not_come_true_is_named_with_the_reason(
     assert leftovers(directory) == []
 
 
+@pytest.mark.seldom
 @pytest.mark.parametrize(
     "moment",
     [
-        pytest.param("flotilla sandbox down", id="while clusters come up", marks=pytest.mark.seldom),
-        pytest.param("kubectl apply -f web.yaml", id="while pods come up", marks=pytest.mark.seldom),
+        pytest.param("flotilla sandbox down", id="while clusters come up"),
+        pytest.param("kubectl apply -f web.yaml", id="while pods come up"),
     ],
 )
 async def test_sigterm_takes_everything_down(start: Start, tmp_path: Path, moment: str) -> None:

@@ -23,7 +23,7 @@ FULL_SECONDS = 8.0
 LATE = "late"
 """A scheduler that targets have only when the etcd of the source is full."""
 WORDS = "database space exceeded"
-pytestmark = pytest.mark.usefixtures("processes_only")
+pytestmark = [pytest.mark.usefixtures("processes_only"), pytest.mark.seldom]
 
 
 @contextlib.asynccontextmanager
@@ -55,7 +55,7 @@ async def no_space(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
     "flags",
     [
         pytest.param(("--lease-duration=60", "--lease-renew=50"), id="the leader goes on"),
-        pytest.param((), id="the lease is lost", marks=pytest.mark.seldom),
+        pytest.param((), id="the lease is lost"),
     ],
 )
 async def test_pods_wait_while_the_etcd_of_their_source_is_full_and_each_runs_once(

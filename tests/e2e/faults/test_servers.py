@@ -16,7 +16,7 @@ from tests.waiting import until
 FEW, BURST = 6, 24
 STILL_SECONDS = 8.0
 Fault = Callable[[Fleet, str, str], Awaitable[None]]
-pytestmark = pytest.mark.usefixtures("processes_only")
+pytestmark = [pytest.mark.usefixtures("processes_only"), pytest.mark.seldom]
 
 
 async def killed(fleet: Fleet, cluster: str, process: str) -> None:
@@ -33,15 +33,14 @@ async def stopped(fleet: Fleet, cluster: str, process: str) -> None:
         await asyncio.sleep(STILL_SECONDS)
 
 
-def case(cluster: str, process: str, fault: Fault, *, seldom: bool = True) -> object:
-    name = f"{process} of {cluster} {fault.__name__}"
-    return pytest.param(cluster, process, fault, id=name, marks=[pytest.mark.seldom] if seldom else [])
+def case(cluster: str, process: str, fault: Fault) -> object:
+    return pytest.param(cluster, process, fault, id=f"{process} of {cluster} {fault.__name__}")
 
 
 @pytest.mark.parametrize(
     ("cluster", "process", "fault"),
     [
-        case("cd", "etcd", killed, seldom=False),
+        case("cd", "etcd", killed),
         case("us", "etcd", killed),
         case("cd", "etcd", restarted),
         case("us", "etcd", restarted),

@@ -28,6 +28,7 @@ FEW = 8
 HOLD = "flotilla.test/hold"
 
 
+@pytest.mark.seldom
 async def test_a_source_namespace_that_goes_while_a_target_is_away_leaves_nothing_there_once_it_is_back(
     fleet: Fleet, namespace: str
 ) -> None:

@@ -97,6 +97,7 @@ async def test_a_stateful_pod_that_is_deleted_after_an_unanswered_post_never_run
         await runs_anew(fleet, namespace, before)
 
 
+@pytest.mark.seldom
 @pytest.mark.usefixtures("processes_only")
 async def test_a_post_that_was_on_its_way_when_the_link_was_cut_arrives_never_or_before_the_pod_goes(
     fleet: Fleet,

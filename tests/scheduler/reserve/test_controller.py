@@ -132,6 +132,7 @@ async def _slow(at: Stage) -> bool:
     return us.slow
 
 
+@pytest.mark.seldom
 async def test_leave_that_hangs_in_one_target_does_not_keep_workers_from_pods_of_the_other(opened: Open) -> None:
     many = [f"web-{number}" for number in range(16)]
     async with opened(max_in_flight=4, request_timeout=20.0) as at:
