@@ -63,17 +63,16 @@ def tcp_ports(service: Mapping[str, Any], named: Iterable[str] | None) -> list[t
 def mirror(service: Mapping[str, Any], made: Mapping[str, Any], slices: Sequence[Mapping[str, Any]]) -> Raw | None:
     """The slice by which a Service leads to Skupper's routers; None while these have no address.
 
+    Its ports are in the Service's order, since that of Skupper's own is the one in which it heard of Listeners.
+
     :param made: the Service that Skupper has made for the host of its Listeners
     :param slices: those of that
     """
     ours = {port: name for name, port in tcp_ports(service, None)}
-    theirs = {str(each.get("name") or ""): ours.get(each["port"]) for each in made["spec"].get("ports") or ()}
+    theirs = {ours.get(each["port"]): str(each.get("name") or "") for each in made["spec"].get("ports") or ()}
     for slice in slices:
-        ports = [
-            {**each, "name": name}
-            for each in slice.get("ports") or ()
-            if (name := theirs.get(str(each.get("name") or ""))) is not None
-        ]
+        opened = {str(each.get("name") or ""): each for each in slice.get("ports") or ()}
+        ports = [{**opened[theirs[name]], "name": name} for name in ours.values() if theirs.get(name) in opened]
         endpoints = [
             {"addresses": each["addresses"], "conditions": each.get("conditions") or {}}
             for each in slice.get("endpoints") or ()

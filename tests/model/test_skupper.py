@@ -70,6 +70,8 @@ def test_a_service_leads_to_the_routers_of_its_listeners() -> None:
     assert found["endpoints"] == [{"addresses": ["10.9.9.9"], "conditions": {"ready": True}}]
     assert found["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
     assert skupper.mirror(SERVICE, made, []) is None
+    backwards = {**made, "spec": {"ports": ports[::-1]}}
+    assert skupper.mirror(SERVICE, backwards, [{**slice, "ports": slice["ports"][::-1]}]) == found
 
 
 def test_a_headless_service_has_no_port_that_routers_lead_to() -> None:
