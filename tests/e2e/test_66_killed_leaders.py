@@ -26,7 +26,7 @@ FAILOVER_SECONDS = 10
 """The least that a Target may say."""
 PROMISED_SECONDS = 5 + 60
 """How long after the last of them is killed all is as it should be: a lease, and a minute."""
-pytestmark = [pytest.mark.usefixtures("processes_only"), pytest.mark.seldom]
+pytestmark = pytest.mark.usefixtures("processes_only")
 
 
 @dataclass
@@ -159,11 +159,13 @@ async def test_leaders_killed_while_pods_move(fleet: Fleet, namespace: str) -> N
         await made.move(kills=2)
 
 
+@pytest.mark.seldom
 async def test_leaders_killed_while_a_target_is_cut_off(fleet: Fleet, namespace: str) -> None:
     async with trial(fleet, namespace, secrets.randbits(32), web=2, db=1) as made:
         await made.cut(kills=2)
 
 
+@pytest.mark.seldom
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("session", range(10))
 async def test_a_hundred_leaders_killed_at_random_moments(fleet: Fleet, namespace: str, session: int) -> None:

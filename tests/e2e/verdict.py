@@ -14,7 +14,6 @@ OPTIONAL = {
     "test_40_versions.py",
     "test_56_all_at_once.py",
     "test_62_moves.py",
-    "test_66_killed_leaders.py",
     "test_71_applications_run.py",
     "test_99_rights.py",
 }

@@ -67,12 +67,11 @@ async def test_once_comes_true_and_leaves_nothing_behind(start: Start, tmp_path:
     assert leftovers(directory) == []
 
 
-@pytest.mark.seldom
 @pytest.mark.parametrize(
     ("number", "want"),
     [
         pytest.param(signal.SIGKILL, ["agent of cd has ended", "target us is not ready"], id="an agent that died"),
-        pytest.param(signal.SIGSTOP, ["target us is not ready"], id="an agent that hangs"),
+        pytest.param(signal.SIGSTOP, ["target us is not ready"], id="an agent that hangs", marks=pytest.mark.seldom),
     ],
 )
 async def test_a_step_that_does_not_come_true_is_named_with_the_reason(
