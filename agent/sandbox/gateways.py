@@ -97,8 +97,8 @@ class GatewayPod:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error and (logs := self._ended()):
-            error.add_note(f"The gateway at {self.address} has ended by itself:\n{logs}")
+        if error and (ended := self._ended()):
+            error.add_note(f"The gateway at {self.address} has ended by itself:\n{self._logs(ended)}")
         for name in list(self._processes):
             await self.stop(name)
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -184,11 +184,12 @@ class GatewayPod:
                 raise SandboxError(f"the gateway does not start:\n{self._logs(self._processes)}")
             await asyncio.sleep(0.05)
 
-    def _ended(self) -> str:
-        """What those of its processes that were not told to end have said last."""
-        return self._logs(name for name, each in self._processes.items() if each.returncode is not None)
+    def _ended(self) -> list[str]:
+        """Names of its processes that have ended without being stopped."""
+        return [name for name, each in self._processes.items() if each.returncode is not None]
 
     def _logs(self, names: Iterable[str]) -> str:
+        """The end of what these processes have printed."""
         return "".join((self.directory / f"{name}.log").read_text()[-2000:] for name in names)
 
     def _write(self, name: str, content: bytes) -> None:

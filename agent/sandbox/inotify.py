@@ -1,4 +1,4 @@
-"""How many inotify instances the machine allows each user: whoever finds none left ends (Envoy) or misses changes."""
+"""How many inotify instances a user may have: a process that gets none ends, as Envoy does, or misses changes."""
 
 import contextlib
 from pathlib import Path

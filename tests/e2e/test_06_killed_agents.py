@@ -78,8 +78,7 @@ async def test_a_lost_reply_makes_no_second_delegate(fleet: Fleet) -> None:
         fleet.census.check(namespace, at_most=20)
 
 
-@pytest.mark.seldom
-@pytest.mark.parametrize("replicas", [0, 10])
+@pytest.mark.parametrize("replicas", [pytest.param(0, marks=pytest.mark.seldom), 10])
 async def test_an_agent_killed_while_a_namespace_goes(fleet: Fleet, namespace: str, replicas: int) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", replicas), namespace)
     if replicas:

@@ -215,8 +215,7 @@ async def test_five_hundred_config_maps_of_one_namespace(fleet: Fleet) -> None:
         await has(fleet, "eu", namespace, {})
 
 
-@pytest.mark.seldom
-@pytest.mark.parametrize("first", ["original", "pod"])
+@pytest.mark.parametrize("first", ["original", pytest.param("pod", marks=pytest.mark.seldom)])
 async def test_deletions_while_the_agent_is_dead_and_the_target_cut_off(fleet: Fleet, first: str) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         await create(fleet, namespace, "web", a="1")

@@ -283,7 +283,6 @@ async def test_a_pod_that_has_no_node_yet_says_so(one: Kubectl, fleet: Fleet) ->
     await fleet.gone(PODS, "chatty", one.namespace)
 
 
-@pytest.mark.seldom
 async def test_a_long_log_goes_through_in_constant_memory(one: Kubectl, fleet: Fleet) -> None:
     """Of 1 GiB with FLOTILLA_LOG_MIB=1024."""
     size = int(os.environ.get("FLOTILLA_LOG_MIB", "64")) << 20

@@ -1,4 +1,4 @@
-"""The gateways of these tests themselves."""
+"""`GatewayPod` tells whoever fails that one of its processes has ended."""
 
 import asyncio
 import os

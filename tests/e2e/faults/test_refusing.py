@@ -82,11 +82,8 @@ async def no_quota(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
 @pytest.mark.parametrize(
     "refusing",
     [
-        *(
-            pytest.param(each, marks=pytest.mark.seldom)
-            for each in (no_space, no_quota, no_chaperons, no_pods, not_available)
-        ),
-        too_many_requests,
+        *(pytest.param(each, marks=pytest.mark.seldom) for each in (no_quota, no_chaperons, no_pods, not_available)),
+        *(no_space, too_many_requests),
     ],
 )
 async def test_pods_of_a_target_that_refuses_them_run_elsewhere_and_it_takes_pods_again_when_it_is_well(
