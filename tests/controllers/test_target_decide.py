@@ -258,6 +258,11 @@ def test_a_lost_target_stays_and_says_that_delegates_may_still_run() -> None:
         assert 'multicluster/force-remove="true"' in step.message
 
 
+def test_a_lost_target_says_why_it_cannot_be_reached() -> None:
+    view = leaving(ready=False, age=11.0, why="the target refuses the credentials: renew the kubeconfig Secret")
+    assert drain(view).message.endswith("(the target refuses the credentials: renew the kubeconfig Secret)")
+
+
 def test_a_target_that_leads_to_another_cluster_is_not_drained_by_what_that_one_does_not_have() -> None:
     there = pod(here=True)
     step = drain(leaving(there, ready=False, elsewhere=True))

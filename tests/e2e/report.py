@@ -2,7 +2,18 @@
 
 from typing import TYPE_CHECKING, Any
 
-from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, EVENTS, PODS, TARGETS, Kind
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_TARGETS,
+    EVENTS,
+    PODS,
+    ROLE_BINDINGS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SOURCES,
+    TARGETS,
+    Kind,
+)
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 
@@ -11,7 +22,8 @@ if TYPE_CHECKING:
 
 Raw = dict[str, Any]
 
-_LOG_BYTES = 16_384
+_KINDS = (TARGETS, CLUSTER_TARGETS, CHAPERONS, PODS)
+_CREDENTIALS = (SECRETS, SOURCES, SERVICE_ACCOUNTS, ROLE_BINDINGS)
 _LOG_LINES = 12
 _OBJECTS = 15
 
@@ -21,12 +33,12 @@ async def report(fleet: "Fleet", namespace: str) -> str:
     lines = []
     for name, client in fleet.clients.items():
         lines.append(f"--- cluster {name}")
-        for kind in (TARGETS, CLUSTER_TARGETS, CHAPERONS, PODS):
+        for kind in (*_KINDS, *(_CREDENTIALS if namespace else ())):
             lines += await _objects(client, kind, namespace)
         lines += await _events(client, namespace)
         for process in ("agent", "webhook"):
             lines.append(f"{process}.log:")
-            lines += [f"    {line}" for line in _tail(fleet, name, process)]
+            lines += [f"    {line}" for line in _log(fleet, name, process, namespace)]
     return "\n".join(lines)
 
 
@@ -65,8 +77,8 @@ async def _events(client: Client, namespace: str) -> list[str]:
     ]
 
 
-def _tail(fleet: "Fleet", cluster: str, process: str) -> list[str]:
-    path = fleet.sandbox[cluster].log(process)
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _LOG_BYTES))
-        return file.read().decode(errors="replace").splitlines()[-_LOG_LINES:]
+def _log(fleet: "Fleet", cluster: str, process: str, namespace: str) -> list[str]:
+    """The last lines about the namespace, and the very last ones."""
+    lines = fleet.sandbox[cluster].log(process).read_text(errors="replace").splitlines()
+    about = [line for line in lines if namespace in line] if namespace else []
+    return [*about[-_LOG_LINES:], "...", *lines[-_LOG_LINES:]]

@@ -82,7 +82,7 @@ class TargetRoom(Controller[Key]):
         if informer is not None and not informer.synced.is_set() and informer.error is None:
             return _UNSYNCED_SECONDS
         problem = await self._connect(key, target, informer)
-        again = await self._drain(obj) if obj.deleting else await self._report(obj, target, problem)
+        again = await self._drain(obj, problem) if obj.deleting else await self._report(obj, target, problem)
         if informer is not None and not informer.synced.is_set():
             return _UNREADABLE_SECONDS
         return again
@@ -195,7 +195,7 @@ class TargetRoom(Controller[Key]):
         self._written_at[obj.key] = time.monotonic()
         self._recorded.written(obj.key, status)
 
-    async def _drain(self, obj: Object) -> float | None:
+    async def _drain(self, obj: Object, problem: Problem | None) -> float | None:
         """One step of removal."""
         if names.FINALIZER_DRAIN not in obj.finalizers:
             return None
@@ -205,7 +205,7 @@ class TargetRoom(Controller[Key]):
             # Whether it still answers decides what becomes of its pods: not to be found out at the next probe only.
             connected.probe_now()
         self._leaving[key] = (names.finalizer(*key), names.virtual_node(*key))
-        view = await self._view(obj)
+        view = await self._view(obj, problem)
         bound = self._deps.proxies.bound_to(names.virtual_node(*key))
         since = self._leaving_since.setdefault(key, time.monotonic())
         waits = not view.forced and time.monotonic() - since < ADOPTION_SECONDS
@@ -225,10 +225,11 @@ class TargetRoom(Controller[Key]):
         new = set_condition(old, "Drained", "False", step.reason, step.message, self._deps.clock.now())
         if not same(old, new):
             await self._write(obj, {"conditions": new})
-            self._deps.recorder.event(target, "Warning", step.reason, step.message)
+            if not decide.only_words_differ(old, new):
+                self._deps.recorder.event(target, "Warning", step.reason, step.message)
         return self._deps.settings.release_after
 
-    async def _view(self, obj: Object) -> decide.Leaving:
+    async def _view(self, obj: Object, problem: Problem | None) -> decide.Leaving:
         finalizer, node = self._leaving[obj.key]
         connected = self._deps.targets.get(obj.key)
         ready = connected is not None and connected.ready
@@ -259,6 +260,7 @@ class TargetRoom(Controller[Key]):
             chaperons=left,
             unsure=unsure,
             elsewhere=connected is not None and connected.record.state is State.WRONG_CLUSTER,
+            why=problem.message if problem else connected.record.message if connected and not ready else "",
         )
 
     async def _apply(self, action: decide.DeletePod | decide.FreePod) -> None:

@@ -211,6 +211,8 @@ class Leaving(msgspec.Struct, frozen=True):
     """Chaperons are on their way there, or were there that no pod of its finalizer has, and it cannot be asked."""
     elsewhere: bool = False
     """Its kubeconfig leads to another cluster than the one where its pods were sent."""
+    why: str = ""
+    """Why it is not ready, in words."""
 
 
 class DeletePod(msgspec.Struct, frozen=True):
@@ -257,7 +259,7 @@ def drain(view: Leaving) -> Drain:
         False,
         "Unreachable",
         f"{_ELSEWHERE if view.elsewhere else _AWAY}; it is removed when it is back and empty, or now if you annotate it"
-        f' with {names.SHORT_PREFIX}{names.FORCE_REMOVE}="true"',
+        f' with {names.SHORT_PREFIX}{names.FORCE_REMOVE}="true"{f" ({view.why})" if view.why else ""}',
     )
 
 
