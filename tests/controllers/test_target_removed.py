@@ -1,22 +1,23 @@
-"""A Target that is removed while its cluster is lost, or just after, before any probe has said so."""
+"""A Target that is removed while its cluster, its Secret or its agent is lost, or just after."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, PODS, TARGETS
+from agent.api.kinds import CHAPERONS, PODS, SECRETS, TARGETS
 from agent.api.names import virtual_node
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
-from agent.controllers.target import TargetRoom
+from agent.controllers.target import TargetRoom, TargetSecretRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, target, tear_away
-from tests.controllers.test_target import proxy
+from tests.controllers.targets import add, condition, kubeconfig, secret, target, tear_away
+from tests.controllers.test_target import held, proxy
 from tests.kube.relay import Relay
 from tests.waiting import PATIENCE_SECONDS, gone, until
 
@@ -65,6 +66,40 @@ async def test_it_stays_until_it_is_back_and_a_candidate_that_has_lost_there_is_
         await client.delete(PODS, "there", namespace, grace=0)
         await gone(lambda: client.get(TARGETS, "c1", namespace))
         assert await client.list(CHAPERONS, namespace) == []
+
+
+async def test_it_is_drained_although_its_secret_was_deleted_with_it_while_no_agent_ran(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    rooms, seconds = (TargetSecretRoom, TargetRoom), 1.0
+    async with running(cluster, *rooms, release_after=seconds):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await condition(client, namespace, "c1", "Ready", "True")
+        await until(lambda: held(client, SECRETS, namespace, "c1"))
+    for kind in (SECRETS, TARGETS):
+        await client.delete(kind, "c1", namespace)
+    # Deletions are stamped with whole seconds.
+    await asyncio.sleep(seconds + 1.0)
+    async with running(cluster, *rooms, release_after=seconds):
+        await gone(lambda: client.get(TARGETS, "c1", namespace))
+        await gone(lambda: client.get(SECRETS, "c1", namespace))
+
+
+async def test_one_without_its_secret_says_so_and_is_drained_once_it_is_made_again(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, TargetRoom, TargetSecretRoom):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await condition(client, namespace, "c1", "Ready", "True")
+        await client.delete(SECRETS, "c1", namespace)
+        await condition(client, namespace, "c1", "Ready", "False", "SecretNotFound")
+        await client.create(PODS, proxy("there", namespace, "c1", node=virtual_node(namespace, "c1")))
+        await client.delete(TARGETS, "c1", namespace)
+        found = await condition(client, namespace, "c1", "Drained", "False", "Unreachable")
+        assert f"Secret {namespace}/c1 does not exist: create it" in found["message"]
+        await client.create(SECRETS, secret("c1", namespace, config=kubeconfig(cluster)))
+        await client.patch(PODS, "there", {"metadata": {"finalizers": None}}, namespace)
+        await gone(lambda: client.get(TARGETS, "c1", namespace))
 
 
 def loser(pod: dict[str, Any], cluster_uid: str) -> dict[str, Any]:

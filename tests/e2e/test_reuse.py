@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agent.api.kinds import CONFIGMAPS, EVENTS, NAMESPACES, PODS, RESOURCE_QUOTAS, TARGETS
+from agent.api.kinds import CONFIGMAPS, EVENTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SOURCES, TARGETS
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS
@@ -58,3 +58,15 @@ async def test_one_that_was_changed_is_given_to_nobody(
         assert await reuse.give_back(name)
         assert await reuse.take(KEY) == ""
         assert reuse.rejected == [(name, "cd")]
+
+
+async def test_one_with_more_targets_keeps_what_these_need_to_be_drained(fleet: Fleet) -> None:
+    reuse = Reuse(fleet.clients)
+    async with fleet.namespace(targets=("us",)) as name:
+        await reuse.remember(name, KEY)
+        await fleet.join(name, "eu")
+        assert await reuse.give_back(name)
+        assert await reuse.take(KEY) == ""
+        assert reuse.rejected == [(name, "cd")]
+        assert "deletionTimestamp" not in (await fleet.source.get(TARGETS, "eu", name))["metadata"]
+        assert len(await fleet.clients["eu"].list(SOURCES, name)) == 1

@@ -69,12 +69,13 @@ class TargetSecretRoom(Controller[Key]):
     async def _is_needed(self, key: Key, users: list[Object]) -> bool:
         """Whether a Secret that somebody deletes has to stay for now.
 
-        A namespace that goes takes Secret and Targets in any order: without the Secret its Targets could not be
-        drained any more by an agent that starts meanwhile.
+        Who deletes a Target with its Secret, or their namespace, takes them in any order: without the Secret the
+        Target could not be drained any more by an agent that starts meanwhile.
         """
-        if any(self._has_pods(user) for user in users):
+        undrained = [user for user in users if names.FINALIZER_DRAIN in user.finalizers]
+        if any(self._has_pods(user) for user in users) or any(user.deleting for user in undrained):
             return True
-        if not any(names.FINALIZER_DRAIN in user.finalizers for user in users):
+        if not undrained:
             return False
         try:
             namespace = await self._client.get(NAMESPACES, key[0])
