@@ -49,6 +49,7 @@ NEEDED_ELSEWHERE = {
     "agent: get serviceexports.multicluster.x-k8s.io": AGAIN,
     "source: get serviceexports.multicluster.x-k8s.io": AGAIN,
     "source: get ingresses.networking.k8s.io": AGAIN,
+    "source: get podchaperons.multicluster.admiralty.io": f"{AGAIN}: tests/scheduler/reserve/test_candidate_writer.py",
     "agent: patch configmaps": f"finalizers of Admiralty's agent are taken off: {FOLLOW}",
     **{
         f"agent: {verb} {kind}": "a target's administrator has to agree first: tests/controllers/test_followrules.py"
