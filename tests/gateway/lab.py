@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import itertools
 import os
 import ssl
@@ -17,15 +18,15 @@ LOCAL = 20000
 """Where `a` listens for the port of the Service `web` of `b`."""
 UNUSED = 20001
 
-_numbers = itertools.count(1)
+_FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.0")
+_numbers = itertools.count()
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def address() -> str:
-    """An address on loopback that nobody else has, whatever else is tested at the same time."""
-    pid = os.getpid()
-    return f"127.{64 + (pid >> 14) % 128}.{(pid >> 6) & 255}.{((pid & 63) << 2 | next(_numbers) & 3) or 1}"
+    """An address on loopback that nobody else has, whatever else is tested at the same time: four for each process."""
+    return str(_FIRST_ADDRESS + 4 * (os.getpid() % 2**21) + next(_numbers) % 4)
 
 
 def peer(of: GatewayPod, *, calls: bool = False, offered: bool = False, name: str = "", ca: str = "") -> Peer:
