@@ -175,10 +175,8 @@ class TargetRoom(Controller[Key]):
         cluster = self._recorded.note(key, target, connected)
         if same(old, new) and not cluster:
             return None
-        if decide.only_words_differ(old, new) and not cluster:
-            wait = self._written_at.get(key, -REWORD_SECONDS) + REWORD_SECONDS - time.monotonic()
-            if wait > 0:
-                return wait
+        if decide.only_words_differ(old, new) and not cluster and (wait := self._rewording_wait(key)) > 0:
+            return wait
         await self._write(obj, {"conditions": new, **cluster})
         if decide.became_worse(old, new):
             ready = find_condition(new, "Ready") or {}
@@ -189,6 +187,10 @@ class TargetRoom(Controller[Key]):
         """Keep the Target until it is drained; the next pass, which this write brings about, tells the state."""
         finalizers = [*obj.finalizers, names.FINALIZER_DRAIN]
         await self._deps.target_status.patch_metadata(obj, {"finalizers": finalizers})
+
+    def _rewording_wait(self, key: Key) -> float:
+        """Seconds until conditions whose words alone have changed may be written."""
+        return self._written_at.get(key, -REWORD_SECONDS) + REWORD_SECONDS - time.monotonic()
 
     async def _write(self, obj: Object, status: Raw) -> None:
         await self._deps.target_status.write(obj, status)
@@ -223,11 +225,16 @@ class TargetRoom(Controller[Key]):
         target = obj.decode()
         old = target.get("status", {}).get("conditions")
         new = set_condition(old, "Drained", "False", step.reason, step.message, self._deps.clock.now())
-        if not same(old, new):
-            await self._write(obj, {"conditions": new})
-            if not decide.only_words_differ(old, new):
-                self._deps.recorder.event(target, "Warning", step.reason, step.message)
-        return self._deps.settings.release_after
+        again = self._deps.settings.release_after
+        if same(old, new):
+            return again
+        reworded = decide.only_words_differ(old, new)
+        if reworded and (wait := self._rewording_wait(key)) > 0:
+            return min(wait, again)
+        await self._write(obj, {"conditions": new})
+        if not reworded:
+            self._deps.recorder.event(target, "Warning", step.reason, step.message)
+        return again
 
     async def _view(self, obj: Object, problem: Problem | None) -> decide.Leaving:
         finalizer, node = self._leaving[obj.key]
