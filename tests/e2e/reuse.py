@@ -174,6 +174,7 @@ class Reuse:
         found = await self._look(kept.name, kept.key, _ANYWHERE, _IN_SOURCES)
         changed = _changed(kept.before, found)
         left = {each: obj for each, obj in found.items() if each not in kept.before}
+        # A Target is drained by the rights that its Source gives, which would be deleted with it.
         if any(each.kind != NODES for each in changed) or any(each.kind in (*_LIMITS, TARGETS) for each in left):
             return _State.REJECTED
         if left:

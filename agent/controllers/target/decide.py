@@ -254,12 +254,13 @@ def drain(view: Leaving) -> Drain:
     # finalizer means no delegate.
     if not view.pods and not view.unsure and view.age < view.release_after:
         return Drain(actions, drained=True)
+    why = f" ({view.why})" if view.why else ""
     return Drain(
         actions,
         False,
         "Unreachable",
         f"{_ELSEWHERE if view.elsewhere else _AWAY}; it is removed when it is back and empty, or now if you annotate it"
-        f' with {names.SHORT_PREFIX}{names.FORCE_REMOVE}="true"{f" ({view.why})" if view.why else ""}',
+        f' with {names.SHORT_PREFIX}{names.FORCE_REMOVE}="true"{why}',
     )
 
 
