@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CONFIGMAPS, PODS, Kind
+from agent.api.kinds import CONFIGMAPS, JOBS, PODS, Kind
 from agent.api.names import virtual_node
 from agent.base.clock import SystemClock
 from agent.cli.moving.preview import Preview
@@ -14,7 +14,9 @@ from agent.cli.moving.waiting import Waiting
 from agent.cli.moving.world import Meant, read_world
 from agent.cli.options import Failed
 from agent.kube.client import Client
+from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.runtime.informers import Informers
 from agent.settings import Settings
 from tests.controllers.test_target import proxy
 from tests.waiting import until
@@ -61,6 +63,19 @@ class Trial:
         await until(lambda: any("it is not Ready yet" in words for words in self.said))
 
 
+def informers_of(monkeypatch: pytest.MonkeyPatch) -> list[Informer]:
+    """What is asked for from here on."""
+    found: list[Informer] = []
+    get = Informers.get
+
+    def remembered(self: Informers, *args: Any, **fields: Any) -> Informer:
+        found.append(get(self, *args, **fields))
+        return found[-1]
+
+    monkeypatch.setattr(Informers, "get", remembered)
+    return found
+
+
 @pytest_asyncio.fixture
 async def trial(client: Client, namespace: str) -> Trial:
     made = await client.create(CONFIGMAPS, {"metadata": {"name": "maker"}}, namespace)
@@ -96,6 +111,33 @@ async def test_a_pod_that_goes_between_two_looks_at_it_is_followed(
     monkeypatch.setattr(client, "get_raw", read_late)
     await until(lambda: any(words.endswith(f"{successor} takes the place of web-1") for words in trial.said))
     await trial.becomes(successor, "Running", ready=True)
+    assert await waiting == "1 of 1 pods are where they should be"
+
+
+async def test_a_pod_that_is_made_while_its_owner_is_read_is_followed(
+    client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
+    spec = {"managedBy": "tests.flotilla.dev/nobody", "template": template}
+    made = await client.create(JOBS, {"metadata": {"name": "maker"}, "spec": spec}, namespace)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "maker", "uid": made["metadata"]["uid"]}
+    trial = Trial(client, namespace, {**owner, "controller": True})
+    followed = informers_of(monkeypatch)
+    waiting = trial.begins(await trial.make("web-1"))
+    await trial.is_followed()
+    read = client.get
+
+    async def read_late(kind: Kind, name: str, namespace: str | None = None) -> Raw:
+        if kind is JOBS:
+            monkeypatch.setattr(client, "get", read)
+            await trial.make("web-2")
+            await until(lambda: any(pod.name == "web-2" for informer in followed for pod in informer.store))
+        return await read(kind, name, namespace)
+
+    monkeypatch.setattr(client, "get", read_late)
+    await trial.end("web-1")
+    await until(lambda: waiting.done() or "web-2 takes the place of web-1" in " ".join(trial.said))
+    await trial.becomes("web-2", "Running", ready=True)
     assert await waiting == "1 of 1 pods are where they should be"
 
 

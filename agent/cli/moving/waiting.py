@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from agent.api.kinds import NAMESPACES, PODS
@@ -71,8 +71,8 @@ class Waiting:
                         if await self._preview.concerns(pod):
                             await self._maker(pod)
                     looked = time.monotonic()
-                    while not (now := await self._look(pods.store, stays)).complete:
-                        if words := await self._is_over(pods.store, stuck):
+                    while not (now := await self._look(seen := list(pods.store), stays)).complete:
+                        if words := await self._is_over(seen, stuck):
                             return words
                         self._judge(now, stays, stuck)
                         await asyncio.sleep(_LOOK_SECONDS)
@@ -84,8 +84,7 @@ class Waiting:
             except TimeoutError:
                 raise Failed(f"after {seconds:g} s {now}{_listed(now.waiting.values())}. {_GOES_ON}") from None
 
-    async def _look(self, store: Iterable[Object], stays: Collection[str]) -> Progress:
-        seen = list(store)
+    async def _look(self, seen: Sequence[Object], stays: Collection[str]) -> Progress:
         pods = [Pod(pod, await self._preview.choice(pod)) for pod in await self._meant(seen)]
         lines = move_lines(seen, titles_of(home.target for home in self._world.homes.values()))
         found = progress(pods, self._world.homes, lines, 0, stays)
@@ -141,10 +140,12 @@ class Waiting:
             return None
         return found if found["metadata"]["uid"] == maker.uid else None
 
-    async def _is_over(self, seen: Iterable[Object], stuck: float) -> str:
+    async def _is_over(self, seen: Sequence[Object], stuck: float) -> str:
         """What to say where one pod has finished before it could move, empty where the wait goes on.
 
         Raises Failed where nothing takes its place; KubeError.
+
+        :param seen: the pods that were looked at: one that has come since has not been followed
         """
         one = self._following
         if one is None or not one.is_going:
@@ -155,7 +156,7 @@ class Waiting:
         maker = await self._preview.owner(one.pod)
         owner = await self._read(maker) if maker is not None else None
         ended = "is gone" if one.is_gone else "ends" if one.pod.deleting else "has failed"
-        if why := nobody_makes(one, maker.kind if maker is not None else None, owner, list(seen)):
+        if why := nobody_makes(one, maker.kind if maker is not None else None, owner, seen):
             raise Failed(f"{title} {ended}, and {why}")
         if one.is_gone and time.monotonic() - self._moved[1] >= stuck:
             raise Failed(f"{title} is gone, and for {stuck:g} s nothing has been made in its place")
