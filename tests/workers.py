@@ -1,4 +1,4 @@
-"""How tests are dealt out to several workers, and how workers end when somebody interrupts them."""
+"""How tests are dealt out to several workers, and how workers end before all tests have run."""
 
 import contextlib
 import os
@@ -102,7 +102,18 @@ def pytest_testnodeready(node: WorkerController) -> None:
     _workers.append(node)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_internalerror() -> None:
+    """Nobody reads any more what is told of the tests, as where `head` does, or the controller has another fault."""
+    _end_workers()
+
+
 def pytest_keyboard_interrupt() -> None:
+    """Somebody ends the run."""
+    _end_workers()
+
+
+def _end_workers() -> None:
     """Workers take their clusters down; the controller would kill them after ten seconds."""
     for worker in _workers:
         with contextlib.suppress(ProcessLookupError):
