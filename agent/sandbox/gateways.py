@@ -27,6 +27,7 @@ from agent.sandbox.errors import SandboxError
 PORT = 15443
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
+_TOLD_CHARACTERS = 20_000
 _LIFETIMES = bundle.Lifetimes(issue=certificates.issue_identity)
 
 
@@ -189,8 +190,8 @@ class GatewayPod:
         return [name for name, each in self._processes.items() if each.returncode is not None]
 
     def _logs(self, names: Iterable[str]) -> str:
-        """The end of what these processes have printed."""
-        return "".join((self.directory / f"{name}.log").read_text()[-2000:] for name in names)
+        """The end of what these processes have printed; of an Envoy that crashes, the reason is ahead of its stack."""
+        return "".join((self.directory / f"{name}.log").read_text()[-_TOLD_CHARACTERS:] for name in names)
 
     def _write(self, name: str, content: bytes) -> None:
         wholefile.write(self.directory / name, content)

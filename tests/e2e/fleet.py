@@ -163,7 +163,7 @@ class Fleet:
     async def nothing_left(self) -> None:
         """The same, but what another test may have stays, and has nothing in it."""
         overlooked = await self._reuse.overlooked()
-        assert overlooked == [], "tests/e2e/reuse.py does not look for these kinds"
+        assert not overlooked, f"tests/e2e/reuse.py does not look for these kinds: {overlooked}"
         for source, name in self._leaving[self._seen_gone :]:
             await self.gone(NAMESPACES, name, source=source)
         self._seen_gone = len(self._leaving)
