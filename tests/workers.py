@@ -104,7 +104,7 @@ def pytest_testnodeready(node: WorkerController) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_internalerror() -> None:
-    """Nobody reads any more what is told of the tests, as where `head` does, or the controller has another fault."""
+    """Nobody reads what is printed any more, as behind `head`, or the controller has another fault."""
     _end_workers()
 
 
