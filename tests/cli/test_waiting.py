@@ -64,7 +64,7 @@ class Trial:
 
 
 def informers_of(monkeypatch: pytest.MonkeyPatch) -> list[Informer]:
-    """What is asked for from here on."""
+    """Informers that are asked for from here on, as they come."""
     found: list[Informer] = []
     get = Informers.get
 
