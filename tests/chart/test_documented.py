@@ -54,9 +54,8 @@ async def test_the_chart_is_installed_upgraded_and_uninstalled_as_documented(
     await _takes_placements(shell, client)
     await shell.run(uninstall)
     assert await client.list(DEPLOYMENTS, NAMESPACE) == []
-    for crd in await client.list(CRDS):
-        if crd["spec"]["group"] == "multicluster.admiralty.io":
-            await client.delete(CRDS, crd["metadata"]["name"])
+    left = [each for each in await client.list(CRDS) if each["spec"]["group"] == "multicluster.admiralty.io"]
+    await _without(client, [each["metadata"]["name"] for each in left])
 
 
 async def _takes_placements(shell: Shell, client: Client) -> None:

@@ -46,7 +46,7 @@ from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
 from tests.cli.command import flotilla
 from tests.cli.standin import is_let_go, stand_in
-from tests.waiting import until
+from tests.waiting import unserved, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120), pytest.mark.usefixtures("alone")]
 
@@ -274,7 +274,7 @@ async def test_what_others_have_written_goes_without_us(admin: Client, client: C
         for kind in (MULTI_CLUSTER_NETWORKS, SCHEDULING_MANIFESTS):
             await admin.patch(kind, "hello", {"metadata": {"finalizers": None}}, namespace)
         for crd in (*ac3_crds(), *p2code_crds()):
-            await admin.delete(CRDS, crd["metadata"]["name"])
+            await unserved(admin, crd["metadata"]["name"])
 
 
 async def _served(admin: Client, kind: Kind) -> bool:

@@ -12,7 +12,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
-from tests.waiting import until
+from tests.waiting import gone, until
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -74,15 +74,7 @@ async def uninstalled(clients: Sequence[Client], names: Sequence[str]) -> None:
                 await client.delete(CRDS, name)
     for client in clients:
         for name in names:
-            await until(functools.partial(_gone, client, name))
-
-
-async def _gone(client: Client, name: str) -> bool:
-    try:
-        await client.get(CRDS, name)
-    except NotFound:
-        return True
-    return False
+            await gone(functools.partial(client.get, CRDS, name))
 
 
 async def _served(client: Client, kind: Kind) -> bool:

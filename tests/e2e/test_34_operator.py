@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CONFIGMAPS, CRDS, NAMESPACES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, Kind
+from agent.api.kinds import CONFIGMAPS, NAMESPACES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, Kind
 from agent.api.names import SHORT_PREFIX, SOURCE_API
+from tests.controllers.installed import installed
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, on_virtual_node
 from tests.e2e.manifests import DEPLOYMENTS
@@ -30,21 +31,6 @@ while true; do
 done
 """
 """Makes a ConfigMap of each Greeting, and says so in its status."""
-
-
-def definition() -> Raw:
-    """The operator's own kind."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-        "subresources": {"status": {}},
-    }
-    names = {"plural": GREETINGS.plural, "singular": "greeting", "kind": GREETINGS.name}
-    spec = {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]}
-    return {"metadata": {"name": f"{GREETINGS.plural}.{GROUP}"}, "spec": spec}
 
 
 def chart(kubectl: str) -> tuple[tuple[Kind, Raw], ...]:
@@ -79,9 +65,8 @@ def chart(kubectl: str) -> tuple[tuple[Kind, Raw], ...]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def greetings(fleet: Fleet) -> AsyncIterator[None]:
     """The kind is served in the source, and there only."""
-    made = await fleet.source.create(CRDS, definition())
-    yield
-    await fleet.source.delete(CRDS, made["metadata"]["name"])
+    async with installed([fleet.source], [(GREETINGS, None)]):
+        yield
 
 
 @pytest.mark.usefixtures("greetings")

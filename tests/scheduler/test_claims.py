@@ -15,7 +15,7 @@ from agent.scheduler.failed_targets import failed_targets_of
 from tests.controllers.test_summary import definition, fact
 from tests.scheduler.reserving import Open, Stage
 from tests.scheduler.test_placement import UNSCHEDULABLE, runs, stand
-from tests.waiting import until
+from tests.waiting import unserved, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180), pytest.mark.usefixtures("serving")]
 
@@ -31,7 +31,7 @@ async def serving(reserving_targets: Sandbox) -> AsyncIterator[None]:
     yield
     for cluster in reserving_targets.clusters:
         async with connect(cluster.kubeconfig, name=cluster.name).session as session:
-            await Client(session).delete(CRDS, str(CLUSTER_PROPERTIES))
+            await unserved(Client(session), CLUSTER_PROPERTIES)
 
 
 @contextlib.asynccontextmanager
