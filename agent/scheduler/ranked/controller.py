@@ -97,13 +97,17 @@ class RankedScheduling:
     async def _cleared(self, pod: Object) -> bool:
         """Whether chaperons have to go first that an agent before us made of a pod without a claim, or their delegates.
 
-        Admiralty makes candidates everywhere: with one of ours beside them, the pod would have two delegates.
+        Admiralty makes candidates everywhere: with one of ours beside them, the pod would have two delegates. A target
+        that connects while others are asked has them as well.
         """
-        found = [each for each in self._deps.chaperons.of(pod.key) if each.target.ready and each.is_of(pod)]
+        found = self._in_ready_targets(pod)
         for each in found:
             if not each.chaperon.deleting:
                 await chaperons.delete(each.target, each.chaperon.decode())
-        return bool(found) or await self._any_delegate_of(pod)
+        return bool(found) or await self._any_delegate_of(pod) or bool(self._in_ready_targets(pod))
+
+    def _in_ready_targets(self, pod: Object) -> list[chaperons.Placed]:
+        return [each for each in self._deps.chaperons.of(pod.key) if each.target.ready and each.is_of(pod)]
 
     async def _any_delegate_of(self, pod: Object) -> bool:
         """Whether one is left where a chaperon is gone. One that does not answer keeps the pod from no other target."""

@@ -13,16 +13,21 @@ POD = Object(PODS, encode({"metadata": {"name": "web", "namespace": "shop", "uid
 
 
 class Left:
-    """Targets by name, all of whose chaperons have gone; `silent` ones give no answer, `running` ones have a pod."""
+    """Targets by name, all of whose chaperons have gone; `silent` ones give no answer, `running` ones have a pod.
 
-    def __init__(self, silent: set[str], running: set[str]) -> None:
-        self.silent, self.running = silent, running
+    One that is silent answers once another has been asked, if it is `late`, and then has a chaperon.
+    """
+
+    def __init__(self, silent: set[str], running: set[str], late: str = "") -> None:
+        self.silent, self.running, self.late = silent, running, late
         self.gone = {"eu", "us", "asia"}
         self.asked: list[str] = []
         self.targets = [SimpleNamespace(key=("", each), ready=each not in silent) for each in sorted(self.gone)]
 
     def of(self, pod: Key) -> list[Any]:
-        return []
+        going = SimpleNamespace(deleting=True)
+        late = [each for each in self.targets if each.key[1] == self.late]
+        return [SimpleNamespace(target=each, chaperon=going, is_of=lambda pod: True) for each in late]
 
     def departed(self, target: Any, uid: str) -> object | None:
         return target if target.key[1] in self.gone else None
@@ -32,6 +37,8 @@ class Left:
 
     async def is_free(self, target: Any, pod: Object) -> bool:
         self.asked.append(target.key[1])
+        for each in self.targets:
+            each.ready = each.ready or each.key[1] == self.late
         if target.key[1] in self.silent:
             raise Unreachable("no answer")
         return target.key[1] not in self.running
@@ -57,3 +64,9 @@ async def test_a_pod_waits_for_the_delegate_that_is_left() -> None:
     left.running.clear()
     assert not await left.cleared()
     assert left.asked.count("eu") == 2
+
+
+async def test_what_a_target_has_that_connects_while_others_are_asked_goes_first_too() -> None:
+    left = Left(silent={"asia"}, running=set(), late="asia")
+    assert await left.cleared()
+    assert left.asked == ["eu", "us"]
