@@ -1,4 +1,4 @@
-"""Tests, whose helpers say what values an assertion of theirs had, as the tests themselves do."""
+"""All tests; assertions of their helpers show their values when they fail, as those of tests do."""
 
 import pkgutil
 
