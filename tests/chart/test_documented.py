@@ -1,6 +1,5 @@
 """The commands by which docs/installation.md installs, upgrades and uninstalls the chart."""
 
-import contextlib
 import shutil
 from pathlib import Path
 
@@ -11,13 +10,12 @@ from agent.api.crds import ocm
 from agent.api.kinds import CRDS, DEPLOYMENTS, PLACEMENTS
 from agent.api.names.ocm import OURS
 from agent.kube.client import Client
-from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
 from tests.chart.helm import CHART, NAMESPACE
+from tests.controllers.installed import uninstalled
 from tests.docs.conftest import checkout, programs
 from tests.docs.pages import DOCS, blocks
 from tests.docs.shell import Shell
-from tests.waiting import gone
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -55,23 +53,16 @@ async def test_the_chart_is_installed_upgraded_and_uninstalled_as_documented(
     await shell.run(uninstall)
     assert await client.list(DEPLOYMENTS, NAMESPACE) == []
     left = [each for each in await client.list(CRDS) if each["spec"]["group"] == "multicluster.admiralty.io"]
-    await _without(client, [each["metadata"]["name"] for each in left])
+    await uninstalled([client], [each["metadata"]["name"] for each in left])
 
 
 async def _takes_placements(shell: Shell, client: Client) -> None:
     """As docs/placement.md says it; what other tests may have of these kinds helm would not take over."""
     (placements,) = (block.text for block in blocks(DOCS / "placement.md", "sh") if block.mark == "helm")
     names = [each["metadata"]["name"] for each in ocm.crds()]
-    await _without(client, names)
+    await uninstalled([client], names)
     await shell.run(placements)
     crd = await client.get(CRDS, str(PLACEMENTS))
     assert crd["metadata"]["labels"][OURS] == "true"
     assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-    await _without(client, names)
-
-
-async def _without(client: Client, names: list[str]) -> None:
-    for name in names:
-        with contextlib.suppress(NotFound):
-            await client.delete(CRDS, name)
-        await gone(lambda name=name: client.get(CRDS, name))
+    await uninstalled([client], names)

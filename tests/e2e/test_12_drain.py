@@ -112,7 +112,7 @@ async def test_a_cordoned_target_keeps_its_pods_and_gets_no_more_until_it_is_unc
     await scale(fleet, namespace, 2 * REPLICAS)
     assert await on(fleet, namespace, nodes["us"]) == before
     await fleet.kubectl("cd", "uncordon", nodes["us"])
-    # Pods may be placed before the agent hears of that: they come until one of them goes there.
+    # Pods may be placed before the agent hears of the uncordon: more are made until one of them goes there.
     replicas, now = 2 * REPLICAS, before
     while now == before and replicas < 4 * REPLICAS:
         replicas += 1

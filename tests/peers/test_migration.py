@@ -65,7 +65,7 @@ async def test_a_target_is_emptied_swapped_and_used_again_by_the_credentials_tha
         await fleet.kubectl("a", "uncordon", node)
         await fleet.source.create(DEPLOYMENTS, manifests.spread_out("more", 6), namespace)
         count, clusters = 6, await clusters_of(fleet, namespace, "more", 6)
-        while "t" not in clusters and count < 12:  # placed before the agent heard of that
+        while "t" not in clusters and count < 12:  # pods may be placed before the agent hears of the uncordon
             count += 1
             await fleet.source.patch(DEPLOYMENTS, "more", {"spec": {"replicas": count}}, namespace)
             clusters = await clusters_of(fleet, namespace, "more", count)
