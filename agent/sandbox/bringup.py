@@ -35,6 +35,7 @@ from agent.sandbox.components import (
     node_components,
 )
 from agent.sandbox.errors import SandboxError
+from agent.sandbox.listening import is_listening
 from agent.sandbox.manifests import scheduler_configuration
 from agent.sandbox.plan import ClusterPlan, Plan
 from agent.sandbox.progress import Task
@@ -90,7 +91,7 @@ class Runner:
         ports = [self.cluster.ports[name] for name in component.ports]
 
         async def listens() -> bool:
-            return all(process.is_listening(pid, port) for port in ports)
+            return all(is_listening(pid, port) for port in ports)
 
         await self.wait("listens", listens, component)
         if component.health:

@@ -1,6 +1,7 @@
 """The objects every cluster of a sandbox starts with, those that join two, and how they get there."""
 
 import contextlib
+import functools
 import json
 from pathlib import Path
 
@@ -178,8 +179,9 @@ def _is_node_ready(node: manifests.Manifest) -> bool:
     )
 
 
-def _crds() -> list[manifests.Manifest]:
-    return [yaml.safe_load(path.read_text()) for path in sorted(CRD_FOLDER.glob("*.yaml"))]
+@functools.cache
+def _crds() -> tuple[manifests.Manifest, ...]:
+    return tuple(yaml.safe_load(path.read_text()) for path in sorted(CRD_FOLDER.glob("*.yaml")))
 
 
 def _is_established(crd: manifests.Manifest) -> bool:

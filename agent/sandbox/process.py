@@ -18,7 +18,6 @@ from agent.sandbox.errors import SandboxError
 MARK = "FLOTILLA_SANDBOX_PROCESS"
 LAST_LINES = 8
 
-_LISTEN = "0A"
 _KERNEL_THREAD = 0x00200000
 _EXEC_SECONDS = 5.0
 _ENOUGH = 10
@@ -151,19 +150,6 @@ async def stop(pid: int, mark: str, *, grace: float) -> None:
     if send(pid, mark, signal.SIGTERM) and await wait_gone([pid], grace):
         send(pid, mark, signal.SIGKILL)
         await wait_gone([pid], 10)
-
-
-def is_listening(pid: int, port: int) -> bool:
-    """Whether anything listens on a TCP port in the network of this process."""
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
-        except OSError:
-            continue
-        sockets = (line.split() for line in lines)
-        if any(state == _LISTEN and int(local.rpartition(":")[2], 16) == port for _, local, _, state, *_ in sockets):
-            return True
-    return False
 
 
 def last_lines(log: Path) -> str:

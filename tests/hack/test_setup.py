@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SETUP = Path(__file__).parents[2] / "hack" / "setup"
-TOOLS = ("bash", "cat", "cp", "dirname", "flock", "id", "mkdir", "mktemp", "rm", "sha256sum", "sleep", "tail")
+TOOLS = ("bash", "cat", "cp", "dirname", "flock", "id", "mkdir", "mktemp", "mv", "rm", "sha256sum", "sleep", "tail")
 
 MAKES_VENV = '*-m\\ venv*) mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/flotilla;;'
 
@@ -88,6 +88,28 @@ def test_a_python_for_which_the_pinned_versions_are_not_made_gets_others(machine
     assert result.returncode == 0
     assert "no such version" in result.stderr
     assert log.read_text().count("pip install") == 2
+
+
+def test_a_second_clone_asks_no_index(machine: Machine) -> None:
+    log = machine.directory / "log"
+    machine.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} esac')
+    assert machine.run().returncode == 0
+    shutil.rmtree(machine.directory / ".venv")
+    assert machine.run().returncode == 0
+    assert log.read_text().count("pip download") == 1
+    assert log.read_text().count("--no-index") == 2
+
+
+def test_kept_packages_that_are_damaged_come_from_an_index(machine: Machine) -> None:
+    log = machine.directory / "log"
+    damaged = "*--no-index*) echo no such wheel >&2; exit 1;;"
+    machine.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} {damaged} esac')
+    result = machine.run()
+    assert result.returncode == 0
+    assert "no such wheel" in result.stderr
+    last = log.read_text().splitlines()[-1]
+    assert "--constraint" in last
+    assert "--no-index" not in last
 
 
 def test_when_all_is_done_it_does_nothing_until_the_project_changes(machine: Machine) -> None:

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,15 +134,6 @@ def test_settings_of_the_surroundings_do_not_reach_a_process() -> None:
     base = {"PATH": "/bin", "ETCD_NAME": "x", "KUBECONFIG": "y", "https_proxy": "z", "HTTPS_PROXY": "z"}
     env = process.environment(base, MARK, "/src")
     assert env == {"PATH": "/bin", "PYTHONPATH": "/src", "PYTHONUNBUFFERED": "1", process.MARK: MARK}
-
-
-def test_a_listening_port_is_seen() -> None:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port = server.getsockname()[1]
-        assert not process.is_listening(os.getpid(), port)
-        server.listen()
-        assert process.is_listening(os.getpid(), port)
 
 
 def test_the_end_of_a_log_is_short(tmp_path: Path) -> None:
