@@ -123,7 +123,9 @@ async def test_a_service_of_a_cluster_that_is_its_own_target_is_rerouted_and_cop
         assert all([await shared.is_gone(fleet, cluster, SERVICES, namespace, "web") for cluster in TARGET_CLUSTERS])
 
 
-@pytest.mark.parametrize("flags", [(), ("--server-side",)], ids=["client side", "server side"])
+@pytest.mark.parametrize(
+    "flags", [(), pytest.param(("--server-side",), marks=pytest.mark.seldom)], ids=["client side", "server side"]
+)
 async def test_what_was_applied_can_be_applied_again(fleet: Fleet, namespace: str, flags: tuple[str, ...]) -> None:
     manifest = service("web")
     await shared.apply(fleet, namespace, manifest, *flags)
