@@ -34,6 +34,12 @@ class Machine:
         path.write_text(f"#!/bin/bash\n{script}\n")
         path.chmod(0o755)
 
+    def python(self, refuses: str = "") -> Path:
+        """A Python that makes virtual environments but for what this branch of a `case` refuses; returns its log."""
+        log = self.directory / "log"
+        self.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} {refuses} esac')
+        return log
+
     def run(self) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": str(self.tools), "HOME": str(self.directory), "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
         return subprocess.run([self.directory / "hack" / "setup"], env=environment, capture_output=True, text=True)
@@ -81,9 +87,7 @@ def test_when_pip_fails_its_last_words_are_shown_and_the_next_run_tries_again(ma
 
 
 def test_a_python_for_which_the_pinned_versions_are_not_made_gets_others(machine: Machine) -> None:
-    log = machine.directory / "log"
-    refuses = "*--constraint*) echo no such version >&2; exit 1;;"
-    machine.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} {refuses} esac')
+    log = machine.python(refuses="*--constraint*) echo no such version >&2; exit 1;;")
     result = machine.run()
     assert result.returncode == 0
     assert "no such version" in result.stderr
@@ -91,8 +95,7 @@ def test_a_python_for_which_the_pinned_versions_are_not_made_gets_others(machine
 
 
 def test_a_second_clone_asks_no_index(machine: Machine) -> None:
-    log = machine.directory / "log"
-    machine.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} esac')
+    log = machine.python()
     assert machine.run().returncode == 0
     shutil.rmtree(machine.directory / ".venv")
     assert machine.run().returncode == 0
@@ -101,9 +104,7 @@ def test_a_second_clone_asks_no_index(machine: Machine) -> None:
 
 
 def test_kept_packages_that_are_damaged_come_from_an_index(machine: Machine) -> None:
-    log = machine.directory / "log"
-    damaged = "*--no-index*) echo no such wheel >&2; exit 1;;"
-    machine.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} {damaged} esac')
+    log = machine.python(refuses="*--no-index*) echo no such wheel >&2; exit 1;;")
     result = machine.run()
     assert result.returncode == 0
     assert "no such wheel" in result.stderr
@@ -113,8 +114,7 @@ def test_kept_packages_that_are_damaged_come_from_an_index(machine: Machine) -> 
 
 
 def test_when_all_is_done_it_does_nothing_until_the_project_changes(machine: Machine) -> None:
-    log = machine.directory / "log"
-    machine.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} esac')
+    log = machine.python()
     assert machine.run().returncode == 0
     assert log.read_text().count("pip install") == 1
     assert machine.run().returncode == 0

@@ -17,7 +17,7 @@ ELSEWHERE = "import socket, time; server = socket.create_server(('', 4321)); pri
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once with a kernel that answers, once with one that has no such protocol of netlink."""
     if request.param == "without":
-        monkeypatch.setattr(listening, "_SOCK_DIAG", 31)
+        monkeypatch.setattr(listening, "_NETLINK_SOCK_DIAG", 31)
 
 
 @pytest.mark.usefixtures("kernel")
