@@ -150,7 +150,7 @@ class Target:
 
     def look(self, local: float) -> bool:
         """Judge whether it is slow, where our own API server takes `local` seconds; returns whether that changed."""
-        if changed := not self.is_self and self.latency.look(self.cluster.client.session.pace.seconds, local):
+        if changed := not self.is_self and self.latency.look(self.cluster.client.session.pace, local):
             log.info("target %s: %s", "/".join(self.key).lstrip("/"), "slow" if self.slow else "prompt again")
         return changed
 

@@ -27,6 +27,8 @@ class Pace:
 
     def __init__(self) -> None:
         self.average = 0.0
+        self.latest = 0.0
+        """What the answer took that came last."""
         self._tickets = itertools.count()
         self._waiting: dict[int, float] = {}
 
@@ -38,8 +40,8 @@ class Pace:
 
     def end(self, ticket: int) -> None:
         """A request has been answered, or given up."""
-        seconds = time.monotonic() - self._waiting.pop(ticket)
-        self.average += _SHARE * (seconds - self.average)
+        self.latest = time.monotonic() - self._waiting.pop(ticket)
+        self.average += _SHARE * (self.latest - self.average)
 
     @property
     def quiet(self) -> bool:

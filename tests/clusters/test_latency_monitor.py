@@ -2,10 +2,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.clusters.latency_monitor import LatencyMonitor
+from agent.kube.responsiveness import Pace
+
+
+def pace(average: float, latest: float | None = None) -> Pace:
+    found = Pace()
+    found.average = average
+    found.latest = average if latest is None else latest
+    return found
 
 
 def after(latency: LatencyMonitor, *looks: tuple[float, float]) -> list[bool]:
-    changes = [latency.look(*look) for look in looks]
+    changes = [latency.look(pace(average), local) for average, local in looks]
     assert sum(changes) <= len(looks)
     return changes
 
@@ -34,6 +42,13 @@ def test_it_is_prompt_again_only_well_below_the_limit() -> None:
     assert latency.slow
     after(latency, *[(0.2, 0.01)] * 2)
     assert not latency.slow
+
+
+def test_it_stays_slow_while_its_answers_are_late_though_the_average_has_yet_to_rise() -> None:
+    latency = LatencyMonitor(0.5, slow=True)
+    first_answer = pace(average=0.3, latest=1.0)
+    assert not any(latency.look(first_answer, 0.16) for _ in range(5))
+    assert latency.slow
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), max_size=30))

@@ -62,5 +62,6 @@ async def test_a_target_that_becomes_slow_is_news_for_those_alone_who_ask_how_pr
         waiting = pace.begin()
         await until(lambda: slow == [True])
         pace.end(waiting)
+        pace.end(pace.begin())
         await until(lambda: slow == [True, False])
         assert changes == []
