@@ -72,10 +72,14 @@ class Links:
         except AssertionError as error:
             raise AssertionError(f"{error}: {last[-1:]}") from None
 
-    async def says(self, type: str, status: str, reason: str) -> str:
-        """The message of a condition, once it has this status and reason."""
-        found = await self.once(lambda link: condition(link, type)[:2] == (status, reason))
-        return condition(found, type)[2]
+    async def says(self, type: str, status: str, reason: str, *words: str) -> str:
+        """The message of a condition, once it has this status, this reason and these words."""
+
+        def fits(link: Raw) -> bool:
+            *found, message = condition(link, type)
+            return found == [status, reason] and all(each in message for each in words)
+
+        return condition(await self.once(fits), type)[2]
 
     async def mirrored(self, client: Client, want: list[tuple[str, bool, list[str]]], namespace: str = "") -> None:
         """Wait for these addresses of others in a cluster, whether they are ready, with the names of their ports."""

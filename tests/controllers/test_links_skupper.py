@@ -126,8 +126,9 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair) -> None:
         foreign = {"metadata": {"name": host(pair.namespace, "web")}, "spec": {"ports": [{"port": 1}]}}
         await pair.here.create(SERVICES, foreign, pair.namespace)
         await links.annotate(network_driver="skupper")
-        message = await links.says("Ready", "False", "NoSite")
-        assert f"annotate namespace {pair.namespace} multicluster/skupper-site: true" in message
+        await links.says(
+            "Ready", "False", "NoSite", f"annotate namespace {pair.namespace} multicluster/skupper-site: true"
+        )
         for client in (pair.here, pair.there):
             for connector in await listed(pair, client, CONNECTORS, 2):
                 spec = connector["spec"]
@@ -155,8 +156,7 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair) -> None:
             await routed(pair, client, [(network.routers[name], ["http", "admin"])])
 
         network.ready = {"here"}
-        message = await links.says("Programmed", "False", "NoEndpoints")
-        assert "No matches for selector" in message
+        await links.says("Programmed", "False", "NoEndpoints", "No matches for selector")
         network.ready = set()
         await links.once(lambda link: "No matching connectors" in condition(link, "Connected")[2])
         network.ready = {"here", "eu"}

@@ -128,8 +128,9 @@ async def test_a_link_names_the_rights_that_a_target_does_not_grant(
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.offer(pair.here, "10.1.0.1")
-        message = await links.says("Ready", "False", "Forbidden")
-        assert "may not list, watch, create, patch, delete endpointslices.discovery.k8s.io" in message
+        await links.says(
+            "Ready", "False", "Forbidden", "may not list, watch, create, patch, delete endpointslices.discovery.k8s.io"
+        )
         link = await pair.here.get(SERVICE_LINKS, "web", pair.namespace)
         assert [(row["cluster"], row["reason"], row["ready"]) for row in link["status"]["clusters"]] == [
             ("eu", "Forbidden", "False")
