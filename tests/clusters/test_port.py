@@ -3,6 +3,7 @@
 import ast
 
 from agent.sandbox.objects import REPOSITORY
+from tests.syntax import parsed
 
 _OWNERS = {"target", "place", "home", "us"}
 _MEANS = {"client", "informer", "informers", "supervisor"}
@@ -13,7 +14,7 @@ def test_nobody_else_reaches_behind_the_port_of_a_target() -> None:
         f"{path.relative_to(REPOSITORY)}:{node.lineno}"
         for path in sorted((REPOSITORY / "agent").rglob("*.py"))
         if "clusters" not in path.relative_to(REPOSITORY).parent.parts and "cli" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Attribute) and _reaches(node)
     ]
     assert found == []

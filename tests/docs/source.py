@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.sandbox.objects import REPOSITORY
+from tests.syntax import uncollected
 
 PROCESSES = ("agent", "webhook")
 
@@ -20,12 +21,10 @@ def modules() -> Iterator[Path]:
 @functools.cache
 def trees() -> list[ast.Module]:
     """The same, parsed: half a million nodes that stay, and are not looked through for garbage ever after."""
-    gc.disable()
-    try:
-        return [ast.parse(path.read_text()) for path in modules()]
-    finally:
+    with uncollected():
+        found = [ast.parse(path.read_text()) for path in modules()]
         gc.freeze()
-        gc.enable()
+    return found
 
 
 @functools.cache

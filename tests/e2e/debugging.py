@@ -12,11 +12,14 @@ import struct
 import termios
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from agent.api.kinds import PODS
-from agent.api.names import PREFIX
+from agent.api.kinds import LEASES, PODS
+from agent.api.names import LEASE_CONTROLLERS, PREFIX
+from agent.base.clock import parse
 from agent.sandbox import faults, process
 from agent.sandbox.objects import REPOSITORY
 from tests.e2e.fleet import Fleet
@@ -34,6 +37,9 @@ USED_MIB = 24
 USES = f"dd if=/dev/zero of=/dev/shm/used bs=1M count={USED_MIB} 2>/dev/null"
 """Memory that a container really has."""
 RESTARTED = 'if [ -e /data/once ]; then exec sleep 100000; fi; touch /data/once; echo "the first time"; exit 1'
+
+_SECOND = "second-"
+"""What a second replica is called, before its random part."""
 
 
 @dataclass(frozen=True)
@@ -196,16 +202,40 @@ def command_line(pid: int | None) -> list[str]:
     return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
 
 
+async def second_leads(fleet: Fleet, cluster: str) -> bool:
+    """Whether the lease is of a replica that `another_agent` has started, be it gone or not."""
+    return (await _lease(fleet, cluster)).get("holderIdentity", "").startswith(_SECOND)
+
+
+async def _lease(fleet: Fleet, cluster: str) -> Raw:
+    lease = await fleet.clients[cluster].get(LEASES, LEASE_CONTROLLERS, fleet.home)
+    return dict(lease["spec"])
+
+
+async def _first_leads(fleet: Fleet, cluster: str) -> None:
+    """Wait for it: leases outlive replicas that were killed."""
+    began = datetime.now(UTC)
+
+    async def probe() -> bool:
+        lease = await _lease(fleet, cluster)
+        holder = lease.get("holderIdentity", "")
+        return holder and not holder.startswith(_SECOND) and parse(lease["renewTime"]) > began
+
+    await fleet.until("the first replica leads", probe)
+
+
 @contextlib.asynccontextmanager
 async def another_agent(fleet: Fleet, cluster: str) -> AsyncIterator[str]:
     """A second replica of a cluster's agent, with an address of its own as another pod would have; yields the address.
 
-    The first one is started again at the end, should it have been killed, and takes over.
+    The first one leads in the beginning. It is started again at the end, should it have been killed, and takes over.
     """
     each = fleet.sandbox[cluster]
     plan, first = each.runner.cluster, each.pid("agent")
     address = each.address.rpartition(".")[0] + ".250"
     command = [part.replace(each.address, address) for part in command_line(first)]
+    command.append(f"--identity={_SECOND}{uuid4().hex[:8]}")
+    await _first_leads(fleet, cluster)
     await faults.inside(plan, "ip", "address", "add", f"{address}/24", "dev", "eth0")
     pid = process.start(
         command,

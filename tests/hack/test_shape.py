@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from agent.sandbox.objects import REPOSITORY
+from tests.syntax import parsed
 
 FILE_LINES = 300
 FUNCTION_LINES = 40
@@ -37,7 +38,7 @@ def shape() -> Shape:
     found = Shape({}, defaultdict(set))
     others = [file for root in ("tests", "hack") for file in (REPOSITORY / root).rglob("*.py")]
     for file in (*FILES, *others):
-        nodes = list(ast.walk(ast.parse(file.read_text())))
+        nodes = list(ast.walk(parsed(file)))
         for module in imported(nodes):
             if MODULES[module] != file:
                 found.importers[module].add(name(file))

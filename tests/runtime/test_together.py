@@ -7,6 +7,7 @@ import pytest
 
 from agent.runtime.together import side_by_side, together
 from agent.sandbox.objects import REPOSITORY
+from tests.syntax import parsed
 
 MAKERS = {"create_task", "ensure_future", "TaskGroup"}
 ELSEWHERE = {
@@ -25,7 +26,7 @@ def test_nobody_else_makes_tasks() -> None:
         for folder in ("agent", "webhook")
         for path in (REPOSITORY / folder).rglob("*.py")
         if not {"runtime", "sandbox"} & set(path.relative_to(REPOSITORY).parent.parts)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAKERS
     }
     assert found == ELSEWHERE.keys()

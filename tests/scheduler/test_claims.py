@@ -1,14 +1,18 @@
 """Pods that ask for claims of their target's cluster, between real clusters that say so in ClusterProperties."""
 
 import contextlib
+import functools
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CLUSTER_PROPERTIES, CRDS, NAMESPACES, PODS
+from agent.api.kinds import CLUSTER_PROPERTIES, CLUSTER_SUMMARIES, CRDS, NAMESPACES, PODS
+from agent.api.names import SUMMARY_NAME
+from agent.api.names.ocm import CLAIMS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.model import clusterclaims
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
 from agent.scheduler.failed_targets import failed_targets_of
@@ -45,6 +49,13 @@ async def told(opened: Open, **settings: object) -> AsyncIterator[Stage]:
             for client in stage.far.values():
                 for each in await client.list(CLUSTER_PROPERTIES):
                     await client.delete(CLUSTER_PROPERTIES, each["metadata"]["name"])
+                await until(functools.partial(_forgotten, client))
+
+
+async def _forgotten(client: Client) -> bool:
+    """Whether the summary of a target has no claim: the next stage begins by reading it."""
+    summary = await client.get(CLUSTER_SUMMARIES, SUMMARY_NAME)
+    return not clusterclaims.read((summary["metadata"].get("annotations") or {}).get(CLAIMS))
 
 
 async def claim(client: Client, name: str, value: str) -> None:

@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.api.kinds import LEASES, PODS
-from agent.api.names import LEASE_CONTROLLERS
+from agent.api.kinds import PODS
 from agent.kube.errors import NotFound
 from tests.e2e import manifests
-from tests.e2e.debugging import another_agent
+from tests.e2e.debugging import another_agent, second_leads
 from tests.e2e.faults.overlaps import none_overlap
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
@@ -20,12 +19,6 @@ from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
 FEW, MOST = 6, 14
 LEASE_SECONDS = 5.0
 pytestmark = [pytest.mark.usefixtures("processes_only"), pytest.mark.seldom]
-
-
-async def holder(fleet: Fleet, cluster: str) -> str:
-    """Which replica of the agent leads, empty if none does."""
-    lease = await fleet.clients[cluster].get(LEASES, LEASE_CONTROLLERS, fleet.home)
-    return str(lease["spec"].get("holderIdentity") or "")
 
 
 @contextlib.asynccontextmanager
@@ -68,20 +61,14 @@ async def test_a_leader_that_stood_still_while_pods_came_and_went_does_no_harm_w
 ) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.spread_out("staying", FEW), namespace)
     staying = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "staying", FEW)}
-    first = await holder(fleet, cluster)
     async with another_agent(fleet, cluster), none_overlap(fleet, namespace):
         async with coming_and_going(fleet, namespace):
             await asyncio.sleep(LEASE_SECONDS)
             async with stopped(fleet, cluster):
-
-                async def another_leads() -> bool:
-                    return await holder(fleet, cluster) not in ("", first)
-
-                await fleet.until("another one leads", another_leads, about=namespace)
-                second = await holder(fleet, cluster)
+                await fleet.until("another one leads", lambda: second_leads(fleet, cluster), about=namespace)
                 await asyncio.sleep(seconds - LEASE_SECONDS)
             await asyncio.sleep(LEASE_SECONDS)
-            assert await holder(fleet, cluster) == second
+            assert await second_leads(fleet, cluster)
         await fleet.source.patch(DEPLOYMENTS, "moving", {"spec": {"replicas": FEW}}, namespace)
         for name in ("moving", "named", "staying"):
             await fleet.running(namespace, name, FEW)
