@@ -16,13 +16,12 @@ from tests.e2e import shared
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.gateway import realnodes
+from tests.gateway.kubeproxy import settled
 from tests.gateway.realnodes import CLUSTERS, asking, led
 from tests.sandbox.realnode.conftest import why_not
 
 pytestmark = realnodes.MARKS
 
-SETTLE_SECONDS = 5.0
-"""Until kube-proxy has taken in what slices say."""
 ENDED_SECONDS = 12.0
 """Connections through a port that is gone have ended by then."""
 HANGS_SECONDS = 20.0
@@ -87,7 +86,7 @@ async def test_another_driver_under_load_loses_no_request(fleet: Fleet) -> None:
             await by_addresses(fleet, namespace, yes=False)
             for cluster, service in (*SERVICES_OF.items(), ("cd", tcp)):
                 await led(fleet, cluster, namespace, service, 2)
-            await asyncio.sleep(SETTLE_SECONDS)
+                await settled(fleet, cluster, namespace, service)
             async with realnodes.keeping(fleet, namespace, tcp) as through:
                 await choose(fleet, namespace, "endpointslices")
                 await realnodes.by_driver(fleet, namespace, BY_ADDRESSES)

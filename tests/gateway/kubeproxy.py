@@ -1,0 +1,30 @@
+"""Where kube-proxy of a real node leads to, by the rules that it has written."""
+
+import re
+
+from agent.api.kinds import ENDPOINT_SLICES
+from agent.api.names import LABEL_SERVICE_NAME
+from agent.sandbox import faults
+from tests.e2e.fleet import Fleet
+from tests.gateway.realnodes import PATIENCE_SECONDS
+
+
+async def settled(fleet: Fleet, cluster: str, namespace: str, service: str) -> None:
+    """Wait until kube-proxy of a cluster leads to all endpoints of a Service that are ready, and to no others."""
+    rule = re.compile(rf'"{namespace}/{service}(?::[^ ]*)? -> ([^"]+)"')
+
+    async def probe() -> bool:
+        labels = f"{LABEL_SERVICE_NAME}={service}"
+        slices = await fleet.clients[cluster].list(ENDPOINT_SLICES, namespace, labels=labels)
+        ready = {
+            f"{endpoint['addresses'][0]}:{port['port']}"
+            for slice in slices
+            for endpoint in slice.get("endpoints") or ()
+            for port in slice.get("ports") or ()
+            if endpoint["conditions"]["ready"]
+        }
+        rules = await faults.inside(fleet.sandbox[cluster].runner.cluster, "iptables-save", "--table=nat")
+        return ready == set(rule.findall(rules))
+
+    what = f"kube-proxy of {cluster} leads to what slices say of {service}"
+    await fleet.until(what, probe, about=namespace, seconds=PATIENCE_SECONDS)
