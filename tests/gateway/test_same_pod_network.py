@@ -42,6 +42,8 @@ STRANGER = "stranger"
 BACKENDS = 2
 STREAM_GIB, BACK_GIB = 10, 2
 REQUESTS = 1000
+FORGET_SECONDS = 5.0
+"""Until kube-proxy has made the kernel forget where datagrams of a client went, after it has written its rules."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -166,6 +168,7 @@ async def test_a_client_that_keeps_its_port_is_answered_after_both_gateways_have
             await gateway_pods(fleet, "cd")
             await led(fleet, "cd", place, dns, 2)
         await settled(fleet, "cd", place, dns)
+        await passed(FORGET_SECONDS)
         replaced = time.time()
         await passed(5)
     lost = [round(at - told[0][0], 1) for at, answered in told if not answered]
