@@ -28,7 +28,7 @@ class Pace:
     def __init__(self) -> None:
         self.average = 0.0
         self.latest = 0.0
-        """What the answer took that came last."""
+        """Of the answer that came last."""
         self._tickets = itertools.count()
         self._waiting: dict[int, float] = {}
 

@@ -384,14 +384,19 @@ async def test_an_envoy_that_hangs_is_left_out_and_started_anew(fleet: Fleet, pl
     assert (await envoys_started_anew(fleet, "cd"))[other["name"]] == before[other["name"]]
 
 
+async def called_through_gateways(fleet: Fleet, namespace: str) -> None:
+    """Wait until callers in cd reach `both` and `web` through both of its gateways."""
+    for service in ("both", "web"):
+        await led(fleet, "cd", namespace, service, 2)
+        await settled(fleet, "cd", namespace, service)
+
+
 async def kill_one(fleet: Fleet, namespace: str, cluster: str) -> tuple[float, float]:
     """Kill an Envoy of a cluster: when that was, and when its pod was ready again."""
     victim, killed = (await gateway_pods(fleet, cluster))[0], time.time()
     realnodes.signal_all(pids(fleet, cluster, "envoy", victim["metadata"]["uid"]), signal.SIGKILL)
     await realnodes.restarted(fleet, cluster, victim)
-    for service in ("both", "web"):
-        await led(fleet, "cd", namespace, service, 2)
-        await settled(fleet, "cd", namespace, service)
+    await called_through_gateways(fleet, namespace)
     return killed, time.time()
 
 
@@ -419,9 +424,7 @@ async def test_a_thousand_requests_while_a_gateway_is_killed_and_then_all_of_a_t
             print(f"asked then: {realnodes.failed_since(later, cut)} failed; endpoints: {after}")
             later.none_failed(10)
             assert realnodes.answers(later) == {"cd"}
-        for service in ("both", "web"):
-            await led(fleet, "cd", place, service, 2)
-            await settled(fleet, "cd", place, service)
+        await called_through_gateways(fleet, place)
         mended = time.time()
         for each in (both, web):
             await each.asked(who, REQUESTS)
