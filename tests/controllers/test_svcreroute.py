@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -36,18 +37,22 @@ async def in_eu(pair: Pair, **annotations: str) -> AsyncIterator[Links]:
         found = {f"multicluster/{key.replace('_', '-')}": value for key, value in annotations.items()}
         spec = {"selector": MINE, "ports": [{"port": 80}]}
         await pair.create(SERVICES, "web", metadata={"annotations": found}, spec=spec)
-        pod = proxy_pod(elected("web", pair.namespace), [])
-        pod["spec"]["nodeName"] = node
-        await pair.here.create(PODS, pod)
-        ready = [{"type": "Ready", "status": "True"}]
-        status = {"phase": "Running", "podIP": "10.2.0.1", "podIPs": [{"ip": "10.2.0.1"}], "conditions": ready}
-        await pair.here.patch(PODS, "web", {"status": status}, pair.namespace, sub="status")
+        await runs(pair, proxy_pod(elected("web", pair.namespace), []), node, "10.2.0.1")
         yield links
     finally:
         await pair.end("web")
         await pair.here.delete(TARGETS, "eu", pair.namespace)
         with contextlib.suppress(NotFound):
             await pair.here.delete(NODES, node)
+
+
+async def runs(pair: Pair, pod: dict[str, Any], node: str, address: str) -> None:
+    """A pod on a node, ready."""
+    pod["spec"]["nodeName"] = node
+    await pair.here.create(PODS, pod)
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}
+    await pair.here.patch(PODS, pod["metadata"]["name"], {"status": status}, pair.namespace, sub="status")
 
 
 async def selects(pair: Pair, selector: dict[str, str]) -> None:
@@ -139,3 +144,35 @@ async def tell(pair: Pair) -> None:
         "endpoints": [{"addresses": ["10.2.0.1"], "conditions": {"ready": True}}],
     }
     await pair.here.create(ENDPOINT_SLICES, slice, pair.namespace)
+
+
+async def test_other_pods_are_looked_for_again_soon_while_elected_ones_go(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[bool] = []
+    other_pods = controller.Coverage.other_pods
+
+    async def noted(self: controller.Coverage, namespace: str, selector: dict[str, str]) -> bool:
+        looked.append(await other_pods(self, namespace, selector))
+        return looked[-1]
+
+    monkeypatch.setattr(controller.Coverage, "other_pods", noted)
+    monkeypatch.setattr(controller, "_LATEST_SECONDS", 600.0)
+    node = names.virtual_node(pair.namespace, "eu")
+
+    def another(name: str) -> dict[str, Any]:
+        pod = elected(name, pair.namespace)
+        pod["metadata"]["labels"] = MINE
+        return pod
+
+    async with in_eu(pair, network_driver="none"), pair.at_work(ServiceRerouteRoom):
+        for number in (1, 2):
+            await runs(pair, proxy_pod(another(f"web-{number}"), []), node, f"10.2.0.{number + 1}")
+        await selects(pair, OURS)
+        await pair.here.delete(PODS, "web-1", pair.namespace, grace=0)
+        await until(lambda: looked == [False])
+        plain = another("plain")
+        del plain["metadata"]["annotations"]
+        await runs(pair, plain, "somewhere", "10.2.0.9")
+        await pair.here.delete(PODS, "web-2", pair.namespace, grace=0)
+        await selects(pair, MINE)

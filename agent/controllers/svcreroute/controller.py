@@ -30,13 +30,15 @@ from agent.model.pattern import InvalidPattern
 from agent.model.service import InvalidService, Selector, is_copy, is_switched, users_selector
 from agent.runtime.controller import Controller
 
-LOOK_SECONDS = 2.0
-"""At most one look for other pods of a Service in this time."""
+_SOONEST_SECONDS, _LATEST_SECONDS = 0.25, 2.0
+"""Between two looks for other pods of a Service, whose rollout may take a second only."""
+_LOOK_FACTOR = 20
+"""Within these bounds so many times as long as the look has taken."""
 PLAIN_SECONDS = 3.0
 """How long a selector that was set back stays so at least: until the slices tell of what it selects."""
 _WAIT_SECONDS = 30.0
 """A Service that waits is looked at again after this time, should nothing else wake it."""
-_LOOK_AGAIN_SECONDS = 0.5
+_WAIT_BRIEFLY_SECONDS = 0.5
 """The same where nothing wakes it: for gateways, and ServiceLinks that are not read yet."""
 _HINT_SECONDS = 20.0
 """A Service that waits longer for the endpoints of another cluster says so."""
@@ -59,7 +61,7 @@ class ServiceRerouteRoom(Controller[Key]):
         self._empty_since: dict[Key, float] = {}
         self._waiting_since: dict[Key, float] = {}
         self._not_led_since: dict[Key, float] = {}
-        self._looked_at: dict[Key, float] = {}
+        self._next_look: dict[Key, float] = {}
         self._plain_until: dict[Key, float] = {}
         self._told: set[Key] = set()
         self.watch(proxies, lambda pod: ())
@@ -139,15 +141,17 @@ class ServiceRerouteRoom(Controller[Key]):
     async def _other_pods(self, key: Key, selector: Selector) -> tuple[bool, float | None]:
         """Whether other pods are selected, looked up when a proxy pod has gone; and in how many seconds to look."""
         now = asyncio.get_running_loop().time()
-        wait = self._looked_at.get(key, -LOOK_SECONDS) + LOOK_SECONDS - now
+        wait = self._next_look.get(key, now) - now
         if wait > 0:
             return False, wait
-        if self._selections.lost(key):
-            self._looked_at[key] = now
-            if selector and await self._coverage.other_pods(key[0], selector):
-                self._plain_until[key] = now + PLAIN_SECONDS
-                return True, None
-        return False, None
+        if not selector or not self._selections.lost(key):
+            return False, None
+        others = await self._coverage.other_pods(key[0], selector)
+        then = asyncio.get_running_loop().time()
+        self._next_look[key] = then + min(_LATEST_SECONDS, max(_SOONEST_SECONDS, _LOOK_FACTOR * (then - now)))
+        if others:
+            self._plain_until[key] = then + PLAIN_SECONDS
+        return others, None
 
     async def _write(self, found: Object, patch: dict[str, Any]) -> None:
         client = self._deps.local.client
@@ -174,7 +178,7 @@ class ServiceRerouteRoom(Controller[Key]):
             )
             self._deps.recorder.event(service, "Warning", "NotRerouted", message)
         if wait in (Wait.LINKS_UNKNOWN, Wait.NOT_LED):
-            return _LOOK_AGAIN_SECONDS
+            return _WAIT_BRIEFLY_SECONDS
         until = self._plain_until.get(key)
         return _WAIT_SECONDS if until is None else max(0.1, until - now)
 
@@ -184,7 +188,7 @@ class ServiceRerouteRoom(Controller[Key]):
         return None
 
     def _forget(self, key: Key) -> None:
-        for known in (self._empty_since, self._waiting_since, self._not_led_since, self._looked_at, self._plain_until):
+        for known in (self._empty_since, self._waiting_since, self._not_led_since, self._next_look, self._plain_until):
             known.pop(key, None)
         self._told.discard(key)
 
