@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from agent.api.names import ANNOTATION_AGENT_VERSION, LEASE_CONTROLLERS, SUMMARY_NAME
+from agent.api.names import ANNOTATION_AGENT_ANSWERS, ANNOTATION_AGENT_VERSION, LEASE_CONTROLLERS, SUMMARY_NAME
 from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.store import Object
 from agent.model.source import Flaw
@@ -19,6 +19,9 @@ from agent.model.summaryflaw import summary_flaw
 
 OLDEST = (0, 1)
 """Major and minor version of the oldest agent whose target this source can use."""
+
+GIVE_UP = "give-up"
+"""An agent answers sources that give up a delegate before it has a node (`names.ANNOTATION_GIVE_UP`)."""
 
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?!\d)", re.ASCII)
 _DEFAULT_DURATION = 15.0
@@ -147,6 +150,16 @@ def conclude(pulse: AgentRecord | None, summary: Object | None, flaw: Flaw | Non
             "upgrade the agent there",
         )
     return AgentRecord(AgentState.INVALID_SUMMARY, invalid(flaw)) if flaw is not None else pulse
+
+
+def answers(agent: AgentRecord | None, summary: Object | None, asked: str) -> bool:
+    """Whether an agent says that sources may ask this of it by annotations of chaperons, and is not known to be dead.
+
+    It takes seconds until one is known to be alive.
+    """
+    if summary is None or (agent is not None and not agent.usable):
+        return False
+    return asked in summary.annotations.get(ANNOTATION_AGENT_ANSWERS, "").split(",")
 
 
 def _version_of(summary: Object) -> str:

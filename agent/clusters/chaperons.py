@@ -13,16 +13,24 @@ from agent.clusters.target import Target, parent_of
 from agent.kube.errors import Conflict, Gone, NotFound, Unreachable
 from agent.kube.store import Key, Object
 
+Propagation = Literal["Foreground", "Background"]
+_GIVEN_UP = {names.ANNOTATION_GIVE_UP, names.ANNOTATION_POD_MISSING_SINCE}
+"""Annotations of a chaperon whose delegate the target's agent has deleted."""
+
 
 async def delete(target: Target, chaperon: Mapping[str, Any], *, as_it_was: bool = False) -> None:
     """Delete this very chaperon, with its delegate before it (ruling 5); nothing happens when it is gone already.
 
     `as_it_was`: nor when it has changed since, as where it is deleted for what it says; the change is told anyway.
+    No garbage collector is waited for where the target's agent has deleted the delegate.
     Raises KubeError; where the target gave no answer, it is probed at once.
     """
     metadata = chaperon["metadata"]
+    key, uid = (metadata["namespace"], metadata["name"]), metadata["uid"]
     version = metadata["resourceVersion"] if as_it_was else None
-    raw = await request_delete(target, (metadata["namespace"], metadata["name"]), metadata["uid"], version=version)
+    given_up = _GIVEN_UP.issubset(metadata.get("annotations") or {})
+    propagation: Propagation = "Background" if given_up else "Foreground"
+    raw = await request_delete(target, key, uid, version=version, propagation=propagation)
     # Until the watch shows it, it would be deleted again at every change.
     if raw:
         target.chaperons.absorb(raw)
@@ -34,7 +42,7 @@ async def request_delete(
     uid: str,
     *,
     version: str | None = None,
-    propagation: Literal["Foreground", "Background"] = "Foreground",
+    propagation: Propagation = "Foreground",
 ) -> bytes | None:
     """The same, without taking the answer: the chaperon that waits for its delegate, empty if it is gone by this, None
     if it was gone or has changed before.

@@ -4,6 +4,8 @@ One is asked for whenever its pod is let go of, and not only when something was 
 processes together, of the 60 to 80 ms that deleting a pod takes.
 """
 
+from collections.abc import Mapping
+from typing import Any
 from weakref import WeakSet
 
 from agent.api import names
@@ -33,6 +35,18 @@ class Delegates:
         except Forbidden:
             return False
         return any(_is_of(each, pod, departure) for each in found)
+
+    async def has_node(self, target: Target, chaperon: Mapping[str, Any]) -> bool:
+        """Whether the delegate of a chaperon with these metadata has a node, by the target itself.
+
+        One that lets us see no pods is believed: its chaperons tell of all that have.
+        """
+        fields = f"metadata.name={chaperon['name']},spec.nodeName!="
+        try:
+            found = await self._list(target, chaperon["namespace"], fields=fields)
+        except Forbidden:
+            return False
+        return any(each.controller is not None and each.controller.uid == chaperon["uid"] for each in found)
 
     async def _find(self, target: Target, pod: Object, departure: Departure | None) -> list[Object]:
         if departure is not None:

@@ -5,6 +5,8 @@ proves nothing.
 """
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
@@ -90,6 +92,14 @@ class LiveReads:
             target.chaperons.absorb(bytes(raw))
         self._sending.read(target, moment, uid)
         return bool(found)
+
+    async def has_node(self, target: Target, chaperon: Mapping[str, Any]) -> bool:
+        """Whether the delegate of a chaperon with these metadata has a node, whatever the chaperon says of it."""
+        try:
+            return await self._delegates.has_node(target, chaperon)
+        except Unreachable:
+            target.probe_now()
+            raise
 
     async def left_in(self, target: Target) -> list[Object]:
         """Chaperons that this cluster has made in a target, without their content."""

@@ -30,6 +30,7 @@ _OF_CHAPERON = frozenset(
         names.ANNOTATION_POD_MISSING_SINCE,
         names.ANNOTATION_POD_MADE,
         names.ANNOTATION_POD_ENDING,
+        names.ANNOTATION_GIVE_UP,
         names.ANNOTATION_ATTEMPTS,
         names.ANNOTATION_LIVE_CHANGES,
         names.ANNOTATION_RESTARTS,

@@ -79,6 +79,7 @@ def summary(
     surveyed: Survey,
     *,
     version: str = "",
+    answers: str = "",
     cluster_uid: str = "",
     properties: Mapping[str, str] | None = None,
     taken: Mapping[str, Taken] | None = None,
@@ -90,6 +91,7 @@ def summary(
     """The ClusterSummary of a cluster with these nodes.
 
     :param version: of the agent that tells
+    :param answers: what sources may ask of it, separated by commas
     :param cluster_uid: UID of the cluster's kube-system namespace
     :param properties: of the cluster, valid as labels; where its nodes agree on a label of that name, theirs counts
     :param taken: what pods take, by node; None where that is not known, and so nothing is said of what is free
@@ -104,8 +106,13 @@ def summary(
         annotations[USED] = write_used(used)
     if own:
         annotations[names.ANNOTATION_CLUSTER_PROPERTIES] = encode(list(own))
-    said = ((CLAIMS, claims), (names.ANNOTATION_AGENT_VERSION, version), (names.ANNOTATION_CLUSTER_UID, cluster_uid))
-    annotations |= {key: value for key, value in said if value}
+    said = {
+        CLAIMS: claims,
+        names.ANNOTATION_AGENT_VERSION: version,
+        names.ANNOTATION_AGENT_ANSWERS: answers,
+        names.ANNOTATION_CLUSTER_UID: cluster_uid,
+    }
+    annotations |= {key: value for key, value in said.items() if value}
     return {
         "apiVersion": CLUSTER_SUMMARIES.api_version,
         "kind": CLUSTER_SUMMARIES.name,

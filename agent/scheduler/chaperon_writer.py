@@ -1,12 +1,16 @@
 """Chaperon writer: creates chaperons in targets and changes them; what a target's refusal means is told here, too."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from agent.api import names
 from agent.api.conditions import PODS_CREATED, find_condition
 from agent.api.kinds import CHAPERONS
+from agent.base.clock import parse, stamp
 from agent.clusters import chaperons
+from agent.clusters.agenthealth import GIVE_UP, answers
 from agent.clusters.deps import Deps
 from agent.clusters.refusal_backoff import concerns_all
 from agent.clusters.selecting import SelectingServices
@@ -24,6 +28,11 @@ NO_ANSWER = "NoAnswer"
 
 FAILING = "PodsFailing"
 """Reason of a target that takes chaperons, where no pods can be created for them."""
+
+_ANSWER_SECONDS = 10.0
+"""So long a target's agent may take to answer; one that lives does within moments."""
+_PLACED_SECONDS = 5.0
+"""When to look again at a delegate that has a node which its chaperon does not tell."""
 
 
 class Foreign(Exception):
@@ -126,11 +135,12 @@ class ChaperonWriter:
         target.chaperons.absorb(raw)
         self._deps.sending.read(target, moment, uid)
 
-    async def annotate(self, target: Target, chaperon: Object, key: str, value: str, version: str) -> None:
-        """Write one annotation of a chaperon, guarded by its UID and a version of it; nothing if it is gone."""
-        body = {"metadata": {"uid": chaperon.uid, "resourceVersion": version, "annotations": {key: value}}}
+    async def annotate(self, target: Target, chaperon: Mapping[str, Any], key: str, value: str) -> None:
+        """Write one annotation of a chaperon with these metadata, guarded by UID and version; nothing if it is gone."""
+        guard = {"uid": chaperon["uid"], "resourceVersion": chaperon["resourceVersion"]}
+        body = {"metadata": {**guard, "annotations": {key: value}}}
         try:
-            raw = await target.port.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
+            raw = await target.port.patch_raw(CHAPERONS, chaperon["name"], body, chaperon["namespace"])
         except NotFound:
             return
         except Unreachable:
@@ -139,15 +149,53 @@ class ChaperonWriter:
         self._proxies.absorb(target.chaperons, raw)
 
     async def give_up(
-        self, proxy: Mapping[str, Any], target: Target, chaperon: Mapping[str, Any], reason: str, mode: Mode
-    ) -> None:
-        """Remember why a target could not take the pod, then delete the chaperon there, unless it has changed."""
+        self,
+        proxy: Mapping[str, Any],
+        target: Target,
+        chaperon: Mapping[str, Any],
+        reason: str,
+        mode: Mode,
+        *,
+        warn: bool = False,
+    ) -> float | None:
+        """Remember why a target could not take the pod, then delete the chaperon there, unless its delegate has a node.
+
+        A scheduler there may give it one at any moment, which no precondition on the chaperon notices. So the target's
+        agent is asked to delete the delegate, at a version that has no node; Feedback then deletes the chaperon.
+
+        :param warn: whether an event tells of it as well
+        :return: in how many seconds to look again, unless something changes before; None if the chaperon was deleted
+        """
+        now = self._deps.clock.now()
+        left = _answer_due(chaperon["metadata"].get("annotations") or {}, now)
+        if left:
+            return left
+        asks = left is None and answers(target.agent, target.summary, GIVE_UP)
+        if not asks and await self._deps.live_reads.has_node(target, chaperon["metadata"]):
+            return _PLACED_SECONDS
         failing = creates_no_pods(chaperon)
         if failing:
             note_refusal(proxy, target, FAILING, reason)
+        if failing or warn:
             self._proxies.warn(proxy, target, reason)
         await self._proxies.remember(proxy, target.node_name, reason, mode, refused=failing)
-        await chaperons.delete(target, chaperon, as_it_was=True)
+        if not asks:
+            await chaperons.delete(target, chaperon, as_it_was=True)
+            return None
+        with suppress(Conflict):
+            await self.annotate(target, chaperon["metadata"], names.ANNOTATION_GIVE_UP, stamp(now))
+        return _ANSWER_SECONDS
+
+
+def _answer_due(annotations: Mapping[str, str], now: datetime) -> float | None:
+    """Seconds in which a target's agent may still answer; None if it was not asked to give up the delegate."""
+    if names.ANNOTATION_GIVE_UP not in annotations:
+        return None
+    try:
+        asked = parse(annotations[names.ANNOTATION_GIVE_UP])
+    except ValueError:
+        return 0.0
+    return min(max(0.0, _ANSWER_SECONDS - (now - asked).total_seconds()), _ANSWER_SECONDS)
 
 
 def _refusal(proxy: Mapping[str, Any], target: Target, error: StatusError, *, sent: bool) -> ChaperonRefused | None:

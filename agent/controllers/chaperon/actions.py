@@ -31,6 +31,10 @@ class PatchPod(msgspec.Struct, frozen=True):
     sub: str | None = None
 
 
+class DeletePod(msgspec.Struct, frozen=True):
+    """Delete the delegate at this very version, which has no node."""
+
+
 class Foreign(msgspec.Struct, frozen=True):
     """A pod of that name is there and is not ours: never touched, reported."""
 
@@ -75,6 +79,7 @@ Action = (
     | PatchChaperon
     | PutStatus
     | PatchPod
+    | DeletePod
     | Foreign
     | Refuse
     | RefuseChange

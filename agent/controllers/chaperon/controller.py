@@ -1,12 +1,13 @@
 """Chaperon: make the delegate pod that a PodChaperon describes, and tell on the PodChaperon how it fares.
 
 Watches  PodChaperons, delegate pods, Sources and ClusterSources of this cluster.
-Writes   delegate pods (creation only); the chaperon's status, its non-wire annotations, and those that say that its pod
-         is missing or ending.
+Writes   delegate pods (creation, and deletion of those that their source gives up before they have a node); the
+         chaperon's status, its non-wire annotations, and those that say that its pod is missing or ending.
 A chaperon needs nobody else: its source may be away.
 """
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -151,6 +152,8 @@ class Chaperon(Controller[Key]):
                 await self._tell(view, status)
             case actions.PatchPod(patch, sub):
                 await self._follow(view, patch, sub)
+            case actions.DeletePod():
+                await self._delete(view.pod or {})
             case actions.Foreign(message):
                 self._deps.recorder.event(view.chaperon, "Warning", "ErrResourceExists", message)
                 return await self._refused(view, message)
@@ -194,6 +197,13 @@ class Chaperon(Controller[Key]):
             self._deps.recorder.event(view.pod or view.chaperon, "Warning", "FailedUpdate", error.message)
             return
         self._pods.absorb(raw)
+
+    async def _delete(self, pod: dict[str, Any]) -> None:
+        """Whatever has changed it meanwhile, as a scheduler does that has found a node, wakes us again."""
+        metadata = pod["metadata"]
+        uid, version = metadata["uid"], metadata["resourceVersion"]
+        with suppress(Conflict, NotFound):
+            await self._client.delete(PODS, metadata["name"], metadata["namespace"], uid=uid, version=version)
 
     async def _is_there(self, view: decide.ChaperonAndPod) -> bool:
         """Whether the API server has the pod, and not another's of that name; it is in the store then."""

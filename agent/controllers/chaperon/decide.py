@@ -1,7 +1,7 @@
 """What to do about one chaperon: pure (wire contract, 4.5)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from agent.base.clock import parse, stamp
 from agent.controllers.chaperon.actions import (
     Action,
     CreatePod,
+    DeletePod,
     Foreign,
     LeaveOut,
     LookAgain,
@@ -108,7 +109,29 @@ def _delegate(view: ChaperonAndPod, now: datetime) -> list[Action]:
     if not _is_ours(view.chaperon, view.pod):
         name = view.pod["metadata"]["name"]
         return [Foreign(f'resource "{name}" already exists and is not managed by PodChaperon')]
+    if _is_given_up(view.chaperon):
+        return [*_with_pod(replace(view, silence=0.0), view.pod, now), *_giving_up(view, view.pod, now)]
     return [*_with_pod(view, view.pod, now), *_ending(view, view.pod, now)]
+
+
+def _is_given_up(chaperon: Mapping[str, Any]) -> bool:
+    return names.ANNOTATION_GIVE_UP in (chaperon["metadata"].get("annotations") or {})
+
+
+def _giving_up(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Action]:
+    """Its source wants the pod elsewhere unless it has a node: the pod's version decides between a scheduler and us.
+
+    The record that a delegate was made is taken back first: whoever finds none then knows that it has not run.
+    """
+    recorded = names.ANNOTATION_POD_MADE in view.chaperon["metadata"]["annotations"]
+    if _spec(pod).get("nodeName"):
+        kept: dict[str, str | None] = {names.ANNOTATION_GIVE_UP: None}
+        kept |= {} if recorded or restarts_always(view.chaperon) else {names.ANNOTATION_POD_MADE: stamp(now)}
+        return [PatchChaperon(_annotations(kept))]
+    if pod["metadata"].get("deletionTimestamp"):
+        return []
+    taken_back: list[Action] = [PatchChaperon(_annotations({names.ANNOTATION_POD_MADE: None}))] if recorded else []
+    return [*taken_back, DeletePod()]
 
 
 _TELL_SECONDS = 1.0
@@ -141,15 +164,16 @@ def _without_pod(view: ChaperonAndPod, now: datetime) -> list[Action]:
         return told
     annotations = chaperon["metadata"].get("annotations") or {}
     since = annotations.get(names.ANNOTATION_POD_MISSING_SINCE)
-    once = _spec(chaperon).get("restartPolicy", "Always") != "Always"
-    if once and since is not None:
+    once, given_up = not restarts_always(chaperon), _is_given_up(chaperon)
+    if (once or given_up) and since is not None:
         return [LookAgain(3600)]
     made = once and names.ANNOTATION_POD_MADE in annotations
-    if not status.get("phase") and (not made or view.unmade):
+    unmade = not status.get("phase") and (not made or view.unmade)
+    if unmade and not given_up:
         return [CreatePod(once)]
     if since is None:
         said: dict[str, str | None] = {names.ANNOTATION_POD_MISSING_SINCE: stamp(now)}
-        said |= dict.fromkeys([names.ANNOTATION_POD_MADE] if made and view.unborn else [])
+        said |= dict.fromkeys([names.ANNOTATION_POD_MADE] if made and (view.unborn or unmade) else [])
         return [PatchChaperon(_annotations(said, chaperon), if_missing=True)]
     due = _moment(since, now) + timedelta(seconds=view.missing_limit)
     if now < due:
@@ -238,8 +262,8 @@ def _follow(meant: dict[str, Any], pod: dict[str, Any], before: Mapping[str, Any
     return actions
 
 
-def _spec(chaperon: Mapping[str, Any]) -> Mapping[str, Any]:
-    return chaperon.get("spec") or {}
+def _spec(chaperon_or_pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    return chaperon_or_pod.get("spec") or {}
 
 
 def _travelling(annotations: Mapping[str, str]) -> dict[str, str]:

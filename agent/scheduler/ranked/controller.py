@@ -178,9 +178,9 @@ class RankedScheduling:
         target = self._deps.targets.by_node(view.claim)
         match step:
             case steps.GiveUp(reason) if view.chaperon is not None and target is not None:
-                if reason == view.neglected:
-                    self._proxies.warn(proxy, target, reason)
-                await self._chaperons.give_up(proxy, target, view.chaperon, reason, "ranked")
+                warn = reason == view.neglected
+                left = await self._chaperons.give_up(proxy, target, view.chaperon, reason, "ranked", warn=warn)
+                return Done() if left is None else RequeueAfter(left)
             case steps.Wait(message, seconds):
                 if message or view.chaperon is None:
                     if not self._cache.can_tell(pod):

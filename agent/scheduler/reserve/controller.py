@@ -195,7 +195,7 @@ class ReserveScheduling:
                 case steps.Unclaim():
                     return await self._unclaim(pod)
                 case steps.GiveUp():
-                    await self._give_up(pod, step)
+                    result = await self._give_up(pod, step)
                 case steps.Delete():
                     await self._delete(pod, step)
                 case steps.Allow() | steps.NextRound():
@@ -220,18 +220,22 @@ class ReserveScheduling:
         await self._proxies.unclaim(pod)
         return AT_ONCE
 
-    async def _give_up(self, pod: Object, step: steps.GiveUp) -> None:
+    async def _give_up(self, pod: Object, step: steps.GiveUp) -> Result:
         """Remember first: what is gone cannot be asked any more why it was refused."""
         placed = self._placed(pod, step.uid)
-        if placed is None:
-            return
+        if placed is None or placed[1].version != step.version:
+            return WaitForChange()
         target, chaperon = placed
         proxy = pod.decode()
-        if step.reason == self._timeouts.neglect:
-            self._proxies.warn(proxy, target, step.reason)
+        if podstate.is_allowed(chaperon.annotations):
+            warn = step.reason == self._timeouts.neglect
+            raw = chaperon.decode()
+            left = await self._chaperons.give_up(proxy, target, raw, step.reason, "reserve", warn=warn)
+            return WaitForChange() if left is None else RequeueAfter(left)
         await self._proxies.remember(proxy, target.node_name, step.reason, "reserve")
         write = DeleteChaperon(chaperon.key, step.uid, step.version, target.node_name, begun=True)
         await self._writer.delete(target, write)
+        return WaitForChange()
 
     async def _delete(self, pod: Object, step: steps.Delete) -> None:
         placed = self._placed(pod, step.uid, step.node_name)
@@ -251,12 +255,14 @@ class ReserveScheduling:
         with self._changes.slot(target.node_name, pod.uid, pod.key, pod.priority) as admitted:
             if not admitted:
                 return False
+            metadata = {"namespace": chaperon.namespace, "name": chaperon.name, "uid": chaperon.uid}
             match step:
                 case steps.Allow(version=version):
-                    await self._chaperons.annotate(target, chaperon, names.ANNOTATION_IS_ALLOWED, "true", version)
+                    metadata["resourceVersion"] = version
+                    await self._chaperons.annotate(target, metadata, names.ANNOTATION_IS_ALLOWED, "true")
                 case steps.NextRound(round=number):
-                    key, version = names.ANNOTATION_RESERVE_ROUND, chaperon.version
-                    await self._chaperons.annotate(target, chaperon, key, str(number), version)
+                    metadata["resourceVersion"] = chaperon.version
+                    await self._chaperons.annotate(target, metadata, names.ANNOTATION_RESERVE_ROUND, str(number))
             return True
 
     async def _claims(self, pod: Object, uid: str) -> bool:

@@ -1,4 +1,5 @@
-"""Mode `ranked`: replicas that all think they lead, and know old things, never send a pod to two targets.
+"""Mode `ranked`: replicas that all think they lead, and know old things, never send a pod to two targets, nor take it
+from one where it has a node.
 
 A model of what `RankedScheduling` does around its decisions. A replica's claim and the chaperon that follows it are one
 step.
@@ -43,6 +44,15 @@ class World:
     full: set[str] = field(default_factory=set)
     refusing: dict[str, Refusing] = field(default_factory=dict)
     """Targets that do not take chaperons."""
+    given_up: set[str] = field(default_factory=set)
+    """Targets that were asked to delete the delegate unless it has a node."""
+    placed: set[str] = field(default_factory=set)
+    """Targets whose scheduler has given it one."""
+
+    def delete(self, node: str) -> None:
+        """The delegate and its chaperon go."""
+        self.given_up.discard(node)
+        self.chaperons.pop(node, None)
 
     def patch(self, version: int | None, **changes: object) -> Pod | None:
         """A write, guarded by a version where one is given."""
@@ -95,7 +105,11 @@ class Replica:
                 self._claim(node, unsent=view.claim_unsent)
             case GiveUp() if pod.claim not in self.silent:
                 self.pod = self.world.patch(None, attempts=self.world.pod.attempts | {pod.claim}) or self.pod
-                self.world.chaperons.pop(pod.claim, None)
+                self.give_up(pod.claim)
+
+    def give_up(self, node: str) -> None:
+        if node in self.world.chaperons:
+            self.world.given_up.add(node)
 
     def _claim(self, node: str, *, unsent: bool) -> None:
         pod = self.pod
@@ -156,6 +170,18 @@ class Machine(RuleBasedStateMachine):
         if node in self.world.chaperons:
             self.world.chaperons[node] = True
 
+    @rule(node=st.sampled_from(NODES))
+    def place(self, node: str) -> None:
+        if node in self.world.chaperons:
+            self.world.placed.add(node)
+
+    @rule(node=st.sampled_from(NODES))
+    def answer(self, node: str) -> None:
+        if node in self.world.placed:
+            self.world.given_up.discard(node)
+        elif node in self.world.given_up:
+            self.world.delete(node)
+
     @rule(node=st.sampled_from(NODES), how=st.sampled_from([None, "surely", "perhaps", "in words only"]))
     def take_no_chaperons(self, node: str, how: Refusing | None) -> None:
         if how is None:
@@ -171,6 +197,10 @@ class Machine(RuleBasedStateMachine):
     def is_in_one_target_at_most(self) -> None:
         assert len(self.world.chaperons) <= 1, self.world.chaperons
 
+    @invariant()
+    def stays_where_it_has_a_node(self) -> None:
+        assert self.world.placed <= self.world.chaperons.keys()
+
 
 TestRanked = Machine.TestCase
 TestRanked.settings = settings(max_examples=examples(300), stateful_step_count=40, deadline=None)
@@ -183,6 +213,23 @@ class Careless(Replica):
 class Credulous(Replica):
     def believes(self, refusing: Refusing) -> bool:
         return True
+
+
+class Hasty(Replica):
+    def give_up(self, node: str) -> None:
+        self.world.delete(node)
+
+
+@pytest.mark.parametrize(("kind", "safe"), [(Replica, True), (Hasty, False)], ids=["as it is", "deleting it itself"])
+def test_a_delegate_that_has_just_got_a_node_is_not_taken_away(kind: type[Replica], safe: bool) -> None:
+    world = World()
+    replica = kind(world)
+    replica.step()
+    world.chaperons[NODES[0]] = True
+    replica.watch()
+    world.placed.add(NODES[0])
+    replica.step()
+    assert (NODES[0] in world.chaperons) == safe
 
 
 @pytest.mark.parametrize(("kind", "safe"), [(Replica, True), (Credulous, False)], ids=["as it is", "believing all"])
