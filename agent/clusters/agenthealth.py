@@ -11,7 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
-from agent.api.names import ANNOTATION_AGENT_ANSWERS, ANNOTATION_AGENT_VERSION, LEASE_CONTROLLERS, SUMMARY_NAME
+from agent.api.names import ANNOTATION_AGENT_VERSION, LEASE_CONTROLLERS, SUMMARY_NAME
+from agent.api.names.givingup import ANNOTATION_AGENT_ANSWERS
 from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.store import Object
 from agent.model.source import Flaw
@@ -21,7 +22,7 @@ OLDEST = (0, 1)
 """Major and minor version of the oldest agent whose target this source can use."""
 
 GIVE_UP = "give-up"
-"""An agent answers sources that give up a delegate before it has a node (`names.ANNOTATION_GIVE_UP`)."""
+"""An agent answers sources that give up a delegate before it has a node (`givingup.ANNOTATION_GIVE_UP`)."""
 
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?!\d)", re.ASCII)
 _DEFAULT_DURATION = 15.0

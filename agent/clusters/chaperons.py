@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
+from agent.api.names import givingup
 from agent.base.listeners import tell
 from agent.clusters.departures import Departure, Departures
 from agent.clusters.registry import Targets
@@ -14,7 +15,7 @@ from agent.kube.errors import Conflict, Gone, NotFound, Unreachable
 from agent.kube.store import Key, Object
 
 Propagation = Literal["Foreground", "Background"]
-_GIVEN_UP = {names.ANNOTATION_GIVE_UP, names.ANNOTATION_POD_MISSING_SINCE}
+_GIVEN_UP = {givingup.ANNOTATION_GIVE_UP, names.ANNOTATION_POD_MISSING_SINCE}
 """Annotations of a chaperon whose delegate the target's agent has deleted."""
 
 

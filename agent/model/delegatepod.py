@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
-from agent.api.names import fencing
+from agent.api.names import fencing, givingup
 from agent.model import admitted, baseline, downward, owner_labels, priorityclass, sourceapi
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
@@ -30,7 +30,7 @@ _OF_CHAPERON = frozenset(
         names.ANNOTATION_POD_MISSING_SINCE,
         names.ANNOTATION_POD_MADE,
         names.ANNOTATION_POD_ENDING,
-        names.ANNOTATION_GIVE_UP,
+        givingup.ANNOTATION_GIVE_UP,
         names.ANNOTATION_ATTEMPTS,
         names.ANNOTATION_LIVE_CHANGES,
         names.ANNOTATION_RESTARTS,

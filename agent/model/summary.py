@@ -15,7 +15,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
-from agent.api.names import links
+from agent.api.names import givingup, links
 from agent.api.names.ocm import CLAIMS, USED
 from agent.model import flatness, nodeshapes
 from agent.model.free_capacity import Taken
@@ -106,13 +106,7 @@ def summary(
         annotations[USED] = write_used(used)
     if own:
         annotations[names.ANNOTATION_CLUSTER_PROPERTIES] = encode(list(own))
-    said = {
-        CLAIMS: claims,
-        names.ANNOTATION_AGENT_VERSION: version,
-        names.ANNOTATION_AGENT_ANSWERS: answers,
-        names.ANNOTATION_CLUSTER_UID: cluster_uid,
-    }
-    annotations |= {key: value for key, value in said.items() if value}
+    annotations |= _of_agent(version, answers, cluster_uid, claims)
     return {
         "apiVersion": CLUSTER_SUMMARIES.api_version,
         "kind": CLUSTER_SUMMARIES.name,
@@ -120,6 +114,17 @@ def summary(
         "capacity": surveyed.capacity,
         "allocatable": surveyed.allocatable,
     }
+
+
+def _of_agent(version: str, answers: str, cluster_uid: str, claims: str) -> dict[str, str]:
+    """What is told at every level of detail."""
+    said = {
+        CLAIMS: claims,
+        names.ANNOTATION_AGENT_VERSION: version,
+        givingup.ANNOTATION_AGENT_ANSWERS: answers,
+        names.ANNOTATION_CLUSTER_UID: cluster_uid,
+    }
+    return {key: value for key, value in said.items() if value}
 
 
 def _of_nodes(

@@ -8,6 +8,7 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import PODS_CREATED, find_condition
 from agent.api.kinds import CHAPERONS
+from agent.api.names import givingup
 from agent.base.clock import parse, stamp
 from agent.clusters import chaperons
 from agent.clusters.agenthealth import GIVE_UP, answers
@@ -183,16 +184,16 @@ class ChaperonWriter:
             await chaperons.delete(target, chaperon, as_it_was=True)
             return None
         with suppress(Conflict):
-            await self.annotate(target, chaperon["metadata"], names.ANNOTATION_GIVE_UP, stamp(now))
+            await self.annotate(target, chaperon["metadata"], givingup.ANNOTATION_GIVE_UP, stamp(now))
         return _ANSWER_SECONDS
 
 
 def _answer_due(annotations: Mapping[str, str], now: datetime) -> float | None:
     """Seconds in which a target's agent may still answer; None if it was not asked to give up the delegate."""
-    if names.ANNOTATION_GIVE_UP not in annotations:
+    if givingup.ANNOTATION_GIVE_UP not in annotations:
         return None
     try:
-        asked = parse(annotations[names.ANNOTATION_GIVE_UP])
+        asked = parse(annotations[givingup.ANNOTATION_GIVE_UP])
     except ValueError:
         return 0.0
     return min(max(0.0, _ANSWER_SECONDS - (now - asked).total_seconds()), _ANSWER_SECONDS)

@@ -6,6 +6,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
+from agent.api.names import givingup
 from agent.base.clock import stamp
 from agent.controllers.chaperon.actions import DeletePod, LookAgain, PatchChaperon, PutStatus
 from agent.controllers.chaperon.controller import Chaperon
@@ -20,7 +21,7 @@ from tests.controllers.test_chaperon_decide import JUST_BOUND, NOW, chaperon, ou
 from tests.controllers.test_chaperon_once import is_missing, notes
 from tests.waiting import until
 
-GIVE_UP, MADE, SINCE = names.ANNOTATION_GIVE_UP, names.ANNOTATION_POD_MADE, names.ANNOTATION_POD_MISSING_SINCE
+GIVE_UP, MADE, SINCE = givingup.ANNOTATION_GIVE_UP, names.ANNOTATION_POD_MADE, names.ANNOTATION_POD_MISSING_SINCE
 ASKED = {GIVE_UP: stamp(NOW)}
 NO_NODE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
 WAITS = {"phase": "Pending", "conditions": [NO_NODE]}

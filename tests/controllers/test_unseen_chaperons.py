@@ -20,6 +20,7 @@ from agent.kube.config import load
 from agent.kube.errors import Conflict, NotFound
 from agent.model.proxypod import proxy_pod
 from agent.sandbox import Cluster
+from agent.scheduler import chaperon_writer
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.controller import ProxyScheduler
@@ -172,8 +173,10 @@ async def test_a_claimed_pod_without_a_chaperon_is_asked_for_before_it_goes(
 
 
 async def test_a_chaperon_that_has_changed_since_it_was_judged_is_not_given_up(
-    cluster: Cluster, client: Client, namespace: str
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Nobody is there who would, whatever another test has left of a ClusterSummary.
+    monkeypatch.setattr(chaperon_writer, "answers", lambda *asked: False)
     async with running(cluster, Feedback) as deps, connected(deps, client, namespace, eu=None) as targets:
         target = targets["eu"]
         proxy = await create(client, elected("web", namespace), [target])

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from agent.api import names
+from agent.api.names import givingup
 from agent.base.clock import parse, stamp
 from agent.controllers.chaperon.actions import (
     Action,
@@ -115,7 +116,7 @@ def _delegate(view: ChaperonAndPod, now: datetime) -> list[Action]:
 
 
 def _is_given_up(chaperon: Mapping[str, Any]) -> bool:
-    return names.ANNOTATION_GIVE_UP in (chaperon["metadata"].get("annotations") or {})
+    return givingup.ANNOTATION_GIVE_UP in (chaperon["metadata"].get("annotations") or {})
 
 
 def _giving_up(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Action]:
@@ -125,7 +126,7 @@ def _giving_up(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list
     """
     recorded = names.ANNOTATION_POD_MADE in view.chaperon["metadata"]["annotations"]
     if _spec(pod).get("nodeName"):
-        kept: dict[str, str | None] = {names.ANNOTATION_GIVE_UP: None}
+        kept: dict[str, str | None] = {givingup.ANNOTATION_GIVE_UP: None}
         kept |= {} if recorded or restarts_always(view.chaperon) else {names.ANNOTATION_POD_MADE: stamp(now)}
         return [PatchChaperon(_annotations(kept))]
     if pod["metadata"].get("deletionTimestamp"):

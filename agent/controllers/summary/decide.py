@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from agent.api import labels, names
-from agent.api.names import links
+from agent.api.names import givingup, links
 from agent.api.names.ocm import CLAIMS, USED
 from agent.model.diff import merge_patch
 
@@ -40,7 +40,7 @@ _OURS = (
     names.ANNOTATION_COUNTED,
     names.ANNOTATION_CLUSTER_PROPERTIES,
     names.ANNOTATION_AGENT_VERSION,
-    names.ANNOTATION_AGENT_ANSWERS,
+    givingup.ANNOTATION_AGENT_ANSWERS,
     names.ANNOTATION_CLUSTER_UID,
     links.ANNOTATION_NETWORKS,
     CLAIMS,
