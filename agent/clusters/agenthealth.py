@@ -22,7 +22,7 @@ OLDEST = (0, 1)
 """Major and minor version of the oldest agent whose target this source can use."""
 
 GIVE_UP = "give-up"
-"""An agent answers sources that give up a delegate before it has a node (`givingup.ANNOTATION_GIVE_UP`)."""
+"""In a ClusterSummary: the agent answers `givingup.ANNOTATION_GIVE_UP` on chaperons."""
 
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?!\d)", re.ASCII)
 _DEFAULT_DURATION = 15.0

@@ -4,8 +4,9 @@ A store may be old: the process may have stood still, a watch be late, an answer
 proves nothing.
 """
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.api import names
@@ -21,6 +22,16 @@ from agent.kube.store import Key, Object
 
 _AGAIN_SECONDS = 2.0
 _SOONEST_SECONDS, _LATEST_SECONDS = 0.5, 10.0
+
+
+@contextlib.contextmanager
+def _probed(target: Target) -> Iterator[None]:
+    """A target that gives no answer meanwhile is probed at once."""
+    try:
+        yield
+    except Unreachable:
+        target.probe_now()
+        raise
 
 
 class LiveReads:
@@ -67,27 +78,21 @@ class LiveReads:
         return min(max(time.monotonic() - departure.at, _SOONEST_SECONDS), _LATEST_SECONDS)
 
     async def _has_delegate(self, target: Target, pod: Object, departure: Departure | None) -> bool:
-        try:
+        with _probed(target):
             if await self._delegates.is_there(target, pod, departure):
                 return True
             if departure is not None and not target.identity.sure:
                 await self._confirm(target)
-        except Unreachable:
-            target.probe_now()
-            raise
         return False
 
     async def has(self, target: Target, namespace: str, uid: str) -> bool:
         """Whether a target has a chaperon of a proxy pod, which is in the store then."""
         moment = self._sending.moment
-        try:
+        with _probed(target):
             selector = f"{names.LABEL_PARENT_UID}={uid}"
             _, found = await target.port.list_raw(CHAPERONS, namespace, labels=selector)
             if not found:
                 await self._confirm(target)
-        except Unreachable:
-            target.probe_now()
-            raise
         for raw in found:
             target.chaperons.absorb(bytes(raw))
         self._sending.read(target, moment, uid)
@@ -95,16 +100,13 @@ class LiveReads:
 
     async def has_node(self, target: Target, chaperon: Mapping[str, Any]) -> bool:
         """Whether the delegate of a chaperon with these metadata has a node, whatever the chaperon says of it."""
-        try:
+        with _probed(target):
             return await self._delegates.has_node(target, chaperon)
-        except Unreachable:
-            target.probe_now()
-            raise
 
     async def left_in(self, target: Target) -> list[Object]:
         """Chaperons that this cluster has made in a target, without their content."""
         moment = self._sending.moment
-        try:
+        with _probed(target):
             _, found = await target.port.list_raw(
                 CHAPERONS,
                 target.namespace or None,
@@ -112,9 +114,6 @@ class LiveReads:
                 accept=METADATA_LIST,
             )
             await self._confirm(target)
-        except Unreachable:
-            target.probe_now()
-            raise
         self._sending.read(target, moment)
         return [Object(CHAPERONS, bytes(raw)) for raw in found]
 

@@ -175,7 +175,7 @@ async def test_a_claimed_pod_without_a_chaperon_is_asked_for_before_it_goes(
 async def test_a_chaperon_that_has_changed_since_it_was_judged_is_not_given_up(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nobody is there who would, whatever another test has left of a ClusterSummary.
+    # No agent answers here, but a ClusterSummary that another test has left may say so.
     monkeypatch.setattr(chaperon_writer, "answers", lambda *asked: False)
     async with running(cluster, Feedback) as deps, connected(deps, client, namespace, eu=None) as targets:
         target = targets["eu"]

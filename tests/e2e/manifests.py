@@ -40,6 +40,12 @@ def pod(name: str, *, elect: str | None = ELECT, annotations: Raw | None = None,
     }
 
 
+def only_on(node: str) -> Raw:
+    """Affinity to one node by its name: filters cannot judge from afar whether a target has it, its scheduler can."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
 def template(app: str, **spec: Any) -> Raw:
     """The template of elected pods."""
     return {"metadata": {"labels": {"app": app}, "annotations": {ELECT: ""}}, "spec": pod_spec(**spec)}

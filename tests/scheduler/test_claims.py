@@ -105,7 +105,7 @@ async def test_a_claim_that_changes_moves_what_is_not_bound_and_nothing_else(ope
         await claim(stage.far["eu"], GPU, "true")
         await stage.pods("bound", annotations={GPU: "true"})
         assert await runs(stage, "bound") == "eu"
-        await stage.pods("pending", annotations={GPU: "true"}, affinity={"nodeAffinity": UNSCHEDULABLE})
+        await stage.pods("pending", annotations={GPU: "true"}, affinity=UNSCHEDULABLE)
         await until(lambda: _candidate(stage, "eu"))
         await claim(stage.far["eu"], GPU, "false")
         await until(lambda: _left(stage, "eu"), 60.0)

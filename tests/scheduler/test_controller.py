@@ -24,6 +24,7 @@ from agent.scheduling.ranking import Ranking
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import target as of_itself
+from tests.e2e.manifests import only_on
 from tests.kube.relay import Relay
 from tests.waiting import until
 
@@ -106,10 +107,7 @@ async def test_a_pod_that_no_target_can_place_says_why_and_leaves_one_candidate_
         running(cluster, *ALL) as deps,
         connected(deps, client, namespace, eu=None) as targets,
     ):
-        # Filters cannot judge a node's name from afar: the target's own scheduler has to say no.
-        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["no-such-node"]}]}
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-        await create(client, elected("web", namespace, affinity={"nodeAffinity": required}), [*targets.values()])
+        await create(client, elected("web", namespace, affinity=only_on("no-such-node")), [*targets.values()])
         message = await waiting(client, namespace, "web", "nodes are available")
         assert message.startswith("0/1 targets are available: eu: ")
         (chaperon,) = await chaperons(client, namespace)

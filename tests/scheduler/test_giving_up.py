@@ -39,7 +39,7 @@ async def test_a_delegate_that_has_a_node_is_not_given_up_and_one_without_is(
         return asked[-1]
 
     monkeypatch.setattr(LiveReads, "has_node", noted)
-    # Nobody is there who would, whatever another test has left of a ClusterSummary.
+    # No agent answers here, but a ClusterSummary that another test has left may say so.
     monkeypatch.setattr(chaperon_writer, "answers", lambda *asked: False)
     monkeypatch.setattr(chaperon_writer, "_PLACED_SECONDS", 0.1)
     connection = load(str(cluster.kubeconfig))

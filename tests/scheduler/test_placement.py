@@ -29,6 +29,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Conflict
 from agent.scheduler.failed_targets import failed_targets_of
 from tests.controllers.targets import target as of_itself
+from tests.e2e.manifests import only_on
 from tests.ocm import Hub, object_of
 from tests.scheduler.reserving import Open, Stage
 from tests.waiting import until
@@ -80,11 +81,7 @@ async def runs(stage: Stage, name: str) -> str:
     return await until(probe, 60.0) or ""
 
 
-UNSCHEDULABLE = {
-    "requiredDuringSchedulingIgnoredDuringExecution": {
-        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["no-such-node"]}]}]
-    }
-}
+UNSCHEDULABLE = only_on("no-such-node")
 
 
 async def test_without_placements_a_pod_that_names_one_waits_and_no_other_pod_notices(opened: Open) -> None:
@@ -127,7 +124,7 @@ async def test_what_a_placement_decides_anew_moves_what_is_not_bound_and_nothing
         await decide(stage.client, stage.namespace, "eu")
         await stage.pods("bound", annotations=WEB)
         assert await runs(stage, "bound") == "eu"
-        await stage.pods("pending", annotations=WEB, affinity={"nodeAffinity": UNSCHEDULABLE})
+        await stage.pods("pending", annotations=WEB, affinity=UNSCHEDULABLE)
         await stage.waits("pending", "nodes are available")
         await decide(stage.client, stage.namespace, "us")
 
@@ -150,7 +147,7 @@ async def test_candidates_outside_of_a_decision_go_and_the_pod_takes_one_within(
         await stand(stage)
         await place(stage.client, stage.namespace)
         await decide(stage.client, stage.namespace, "eu", "us")
-        await stage.pods("web", annotations=WEB, affinity={"nodeAffinity": UNSCHEDULABLE})
+        await stage.pods("web", annotations=WEB, affinity=UNSCHEDULABLE)
         await stage.candidates(2)
         await decide(stage.client, stage.namespace, "us")
         ((where, _),) = await stage.candidates(1, "us")
@@ -205,7 +202,7 @@ async def test_a_pod_keeps_a_target_that_comes_back_until_its_placement_may_have
         await stand(stage)
         await place(stage.client, stage.namespace)
         await decide(stage.client, stage.namespace, "eu")
-        await stage.pods("web", annotations=WEB, affinity={"nodeAffinity": UNSCHEDULABLE})
+        await stage.pods("web", annotations=WEB, affinity=UNSCHEDULABLE)
         await stage.waits("web", "nodes are available")
         ((_, before),) = await stage.chaperons()
         stage.relays["eu"].cut()

@@ -73,7 +73,7 @@ async def test_a_pod_without_a_node_leaves_a_target_that_is_chosen_no_longer(ope
     async with opened(**RANKED) as stage:
         await stand(stage)
         await say(stage, targets="us")
-        await stage.pods("stuck", affinity={"nodeAffinity": UNSCHEDULABLE})
+        await stage.pods("stuck", affinity=UNSCHEDULABLE)
         assert await until(lambda: claimed(stage, "stuck")) == "us"
         await say(stage, targets="eu")
 

@@ -11,13 +11,6 @@ from tests.e2e.fleet import Fleet, Raw
 from tests.e2e.losses import delegate_of, node_by_hand
 
 
-def only_on(node: str) -> Raw:
-    """Affinity to one node by its name, of which a source cannot know whether a target has it."""
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    required = {"nodeSelectorTerms": [term]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-
-
 async def open_eu(fleet: Fleet, namespace: str, *, to_pods: bool) -> None:
     """Whether pods of a namespace may go to eu."""
     await fleet.source.patch(NODES, virtual_node(namespace, "eu"), {"spec": {"unschedulable": not to_pods}})
@@ -26,7 +19,7 @@ async def open_eu(fleet: Fleet, namespace: str, *, to_pods: bool) -> None:
 async def waits_in_us(fleet: Fleet, namespace: str, node: str) -> Raw:
     """The delegate of a Job's pod that us has no node for, by what its PodChaperon says."""
     await open_eu(fleet, namespace, to_pods=False)
-    pod = manifests.pod("a", affinity=only_on(node), restartPolicy="Never")
+    pod = manifests.pod("a", affinity=manifests.only_on(node), restartPolicy="Never")
     await fleet.source.create(PODS, pod, namespace)
 
     async def told() -> bool:
