@@ -30,6 +30,8 @@ _DEAREST = (
     "same name",
     "tests/chart/test_on_a_real_node.py",
     "tests/chart/test_upgrade.py",
+    "tests/chart/test_promises.py",
+    "tests/gateway",
     "real",
     "placing",
     "tests/soak",
