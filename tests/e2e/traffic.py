@@ -105,6 +105,10 @@ class Traffic:
         """Every request of every client was answered, and there were enough of them to mean something."""
         failed = {name: each["failed"] for name, each in self.results.items() if each["failed"]}
         assert not failed, f"requests failed: {json.dumps(failed, indent=1)}"
+        self.enough_asked(seconds)
+
+    def enough_asked(self, seconds: float) -> None:
+        """There were enough requests in so many seconds to mean something."""
         asked = {name: each["asked"] for name, each in self.results.items()}
         assert min(asked.values()) >= seconds * self._rate / 4, f"too few were asked: {asked}"
 

@@ -337,9 +337,15 @@ def answers(asked: Traffic) -> set[str]:
     return asked.answered_by(FRONTEND)
 
 
+def failures(asked: Traffic) -> list[dict[str, float]]:
+    """Of requests that failed when they were begun and had ended, and from which port they came."""
+    found: list[dict[str, float]] = asked.results[FRONTEND]["failures"]
+    return found
+
+
 def failed_since(asked: Traffic, moment: float) -> list[float]:
     """When requests that failed were begun, in seconds since a moment of `time.time`."""
-    return [round(each - moment, 1) for each in asked.results[FRONTEND]["times"]]
+    return [round(each["began"] - moment, 1) for each in failures(asked)]
 
 
 def longest(asked: Traffic) -> str:

@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import json
 import sys
+import time
 from collections.abc import AsyncIterator
 from types import ModuleType
 from typing import Any
 
 from tests.e2e import requester
-from tests.gateway import keeper, streamer
+from tests.gateway import conntrack, keeper, streamer
 from tests.gateway.lab import serving
 from tests.waiting import until
 
@@ -106,6 +107,34 @@ async def test_who_answers_first_the_longest_answer_and_how_many_were_asked_are_
     assert found["asked"] >= 100
     assert found["answers"] == {"web": found["asked"]}
     assert 0.7 <= found["longest"] < requester.SECONDS
+
+
+async def test_a_request_that_fails_is_told_with_its_time_and_its_port() -> None:
+    ports = set[int]()
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ports.add(writer.get_extra_info("peername")[1])
+        writer.transport.abort()
+
+    began = time.time()
+    async with serving(reset, HOST) as at:
+        client = await started(requester, "100")
+        assert client.stdin is not None
+        client.stdin.write(f"{at}\n".encode())
+        await until(lambda: _read(client, b"asked 100\n"), what="a hundred are asked")
+        found = await told(client)
+    assert len(found["failures"]) == found["asked"]
+    assert all(began <= each["began"] <= each["ended"] for each in found["failures"])
+    assert {each["port"] for each in found["failures"]} == ports
+
+
+def test_the_kernel_leads_a_port_as_before_for_ten_seconds_after_it_was_reset() -> None:
+    def failure(began: float, port: int = 1) -> dict[str, float]:
+        return {"began": began, "ended": began + 2, "port": port}
+
+    first, soon, late = failure(0), failure(12), failure(24.1)
+    others = [failure(5, 2), failure(13, 0), failure(14, 0)]
+    assert conntrack.led_as_before([late, *others, soon, first]) == [soon]
 
 
 async def _read(client: Process, line: bytes) -> bool:
