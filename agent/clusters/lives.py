@@ -59,6 +59,11 @@ class Lives:
             tell(self._listeners, key)
         return life
 
+    def spare(self, since: float) -> None:
+        """Failover was held since a moment, and is no more: seconds of silence meanwhile do not count."""
+        now = time.monotonic()
+        self._lives = {key: life.spared(since, now) for key, life in self._lives.items()}
+
     def forget(self, key: Key) -> None:
         """There is no such Target any more."""
         if self._lives.pop(key, UNSEEN).state is not LifeState.CONNECTED:

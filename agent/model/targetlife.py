@@ -81,6 +81,12 @@ class TargetLife:
             return self
         return replace(self, silent_since=moment, inherited=False)
 
+    def spared(self, since: float, now: float) -> "TargetLife":
+        """The life where the seconds since a moment, in which failover was held, do not count as silence."""
+        if self.silent_since is None:
+            return self
+        return replace(self, silent_since=self.silent_since + now - max(since, self.silent_since))
+
     def pause(self, terms: Terms) -> float:
         """How long it has to be ready before it has new pods: nothing after a first short outage."""
         count = len(self.outages)

@@ -115,6 +115,21 @@ async def test_when_all_are_away_nothing_is_lost_unless_a_person_says_so(pair: P
         await until(lambda: is_taken_away(pair))
 
 
+async def test_the_time_in_which_failover_was_held_does_not_count(pair: Pair) -> None:
+    async with at_work(pair, failover_after=4.0) as relay:
+        await annotate(pair.here, pair.namespace, "here", lost="true")
+        await condition(pair.here, pair.namespace, "here", "Lost", "True", "Declared")
+        relay.cut()
+        # It is told after five seconds, when the term would be over.
+        await condition(pair.here, pair.namespace, "there", "FailoverHeld", "True", "MostTargetsLost")
+        await annotate(pair.here, pair.namespace, "here", lost=None)
+        await condition(pair.here, pair.namespace, "there", "FailoverHeld", "False")
+        told = await pair.here.get(TARGETS, "there", pair.namespace)
+        assert (find_condition(told["status"]["conditions"], "Lost") or {}).get("status") != "True"
+        await condition(pair.here, pair.namespace, "there", "Lost", "True", "NoAnswer")
+        relay.mend()
+
+
 async def is_taken_away(pair: Pair) -> bool:
     found = await pair.here.get(TARGETS, "there", pair.namespace)
     return "multicluster/failover-now" not in (found["metadata"].get("annotations") or {})

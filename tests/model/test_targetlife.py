@@ -60,6 +60,15 @@ def test_what_becomes_of_a_target(looks: list[tuple[float, Sight]], state: str) 
     assert lived(*looks).state == state
 
 
+def test_seconds_in_which_failover_was_held_do_not_count() -> None:
+    life = lived((5, SILENT), (400, SILENT)).spared(15, 400)
+    assert step(life, SILENT, TERMS, 689).state is LifeState.UNREACHABLE
+    assert step(life, SILENT, TERMS, 690).state is LifeState.LOST
+    # One that fell silent while it was held has all of its time.
+    assert lived((200, SILENT)).spared(15, 400).silent_for(400) == 0
+    assert lived((5, READY)).spared(15, 400) == lived((5, READY))
+
+
 def test_one_that_never_fails_over_is_never_lost() -> None:
     assert lived((5, SILENT), (90_000, SILENT), terms=NEVER).state is LifeState.UNREACHABLE
 

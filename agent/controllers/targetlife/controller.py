@@ -62,6 +62,7 @@ class TargetLifeRoom(Controller[Key]):
         self._lives = deps.lives
         self._objects = deps.local.either(TARGET_KINDS)
         self._held = False
+        self._held_since = 0.0
         for informer in self._objects.informers:
             self.watch(informer, lambda target: [target.key])
         deps.targets.on_change(lambda target: self.queue.add(target.key))
@@ -107,7 +108,9 @@ class TargetLifeRoom(Controller[Key]):
                 found.append(Cluster(uid, silent=self._lives.of(obj.key).silent_since is not None))
         held = decide.held(found)
         if held != self._held:
-            self._held = held
+            if self._held:
+                self._lives.spare(self._held_since)
+            self._held, self._held_since = held, time.monotonic()
             for obj in self._objects:
                 self.queue.add(obj.key)
 
