@@ -46,6 +46,18 @@ async def until(
         raise AssertionError(f"{waited}: not within {seconds:g} s ({last})") from error
 
 
+async def at_rest(read: Callable[[], T], seconds: float = 1.0) -> T:
+    """A figure that has not changed for so long; AssertionError where it never stays."""
+
+    async def still() -> tuple[T] | None:
+        before = read()
+        await asyncio.sleep(seconds)
+        return (before,) if read() == before else None
+
+    (found,) = await until(still, what="a figure that stays")
+    return found
+
+
 async def gone(
     read: Callable[[], Awaitable[object]],
     seconds: float = PATIENCE_SECONDS,

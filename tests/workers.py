@@ -17,7 +17,7 @@ _workers: list[WorkerController] = []
 
 
 _PARTS = {
-    "targets": ("tests/e2e/test_1", "tests/e2e/test_2"),
+    "targets": ("tests/e2e/test_1", "tests/e2e/test_2", "tests/e2e/test_60"),
     "leaders": ("tests/e2e/test_66_killed_leaders.py::test_a_hundred_",),
 }
 """Of the tests on the usual fleet, which are as dear as all others on fleets together; the rest is a part, too. Leaders

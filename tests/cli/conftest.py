@@ -13,6 +13,8 @@ AGENT_FLAGS = (
     "--lease-renew=4",
     "--lease-retry=1",
     "--probe-interval=1",
+    # On a busy machine answers may take a while, and `doctor` tells of that.
+    "--slow-target=5",
     "--dwell=2",
     "--follow-linger=1",
     "--log-level=DEBUG",

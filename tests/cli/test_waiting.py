@@ -161,5 +161,5 @@ async def test_it_ends_where_nothing_makes_the_pod_again_or_that_has_finished(tr
 
 
 async def test_it_ends_when_its_time_is_over(trial: Trial) -> None:
-    with pytest.raises(Failed, match=r"after 1 s 0 of 1 pods are where they should be: .*web-1: it is not Ready yet"):
-        await trial.wait(await trial.make("web-1"), seconds=1.0)
+    with pytest.raises(Failed, match=r"after 3 s 0 of 1 pods are where they should be: .*web-1: it is not Ready yet"):
+        await trial.wait(await trial.make("web-1"), seconds=3.0)

@@ -22,7 +22,7 @@ from agent.sandbox import Cluster as SandboxCluster
 from tests.kube.relay import Relay, trusting
 from tests.waiting import until
 
-PROBING = Probing(interval=0.1, timeout=0.5, failures=2)
+PROBING = Probing(interval=0.1, timeout=2, failures=2)
 
 
 @asynccontextmanager

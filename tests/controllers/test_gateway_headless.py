@@ -23,7 +23,7 @@ from agent.kube.client import Client
 from tests.controllers import test_gateways
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
-from tests.controllers.test_gateways import EVERYWHERE, SHARED, gateway_pod, own_address, rooms, started
+from tests.controllers.test_gateways import EVERYWHERE, SHARED, both_tell, gateway_pod, own_address, rooms, started
 from tests.gateway.lab import address, ask, saying, serving
 from tests.waiting import until
 
@@ -233,6 +233,8 @@ async def ready_by(client: Client, namespace: str) -> dict[str, bool]:
 async def test_from_addresses_to_gateways_and_back_a_host_always_has_an_address(
     joined: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Two Envoys start meanwhile.
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 60.0)
     pair, mine, theirs = joined, address(), address()
     seen: list[dict[str, bool]] = []
 
@@ -254,6 +256,7 @@ async def test_from_addresses_to_gateways_and_back_a_host_always_has_an_address(
         far = await at_work(stack, pair, mine, theirs, gateway_headless=True)
         await host(pair, pair.there, "db-0", "203.0.113.5:5432")
         await become(mirrored=True)
+        await both_tell(pair)
         seen.clear()
         await choose("gateway")
         await until(lambda: _some(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told")

@@ -59,7 +59,7 @@ from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import by_gateway, condition
 from tests.gateway.lab import address, ask, echo, serving
-from tests.waiting import until
+from tests.waiting import at_rest, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -194,6 +194,21 @@ async def agents(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs
     return far
 
 
+async def both_tell(pair: Pair) -> None:
+    """Wait until our agent knows of both clusters' gateways: before that the driver leads nowhere, and addresses go at
+    once.
+    """
+    await condition(pair.here, pair.namespace, "eu", GATEWAY_USABLE, "True")
+    assert pair.deps is not None
+    summaries = pair.deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
+
+    def knows() -> bool:
+        found = summaries.store.get(("", names.SUMMARY_NAME))
+        return found is not None and ANNOTATION_GATEWAY in found.annotations
+
+    await until(knows, what="our agent knows of our gateways")
+
+
 async def started(
     stack: contextlib.AsyncExitStack, pair: Pair, far: Deps, mine: str, theirs: str
 ) -> tuple[GatewayPod, GatewayPod]:
@@ -288,7 +303,7 @@ async def test_a_target_that_has_gateways_and_does_not_allow_them_is_not_asked_a
         await rooms(stack, shared, address(), address(), connection=load(str(poor.kubeconfig)))
         await condition(shared.here, shared.namespace, "eu", GATEWAY_USABLE, "False", "Forbidden")
         await shared.copy(SERVICES, "web")
-        before = reconciled(GatewayPeersRoom.name)
+        before = await at_rest(lambda: reconciled(GatewayPeersRoom.name))
         await asyncio.sleep(4.0)
         assert reconciled(GatewayPeersRoom.name) - before < 4
 
@@ -374,6 +389,7 @@ async def test_from_addresses_to_gateways_and_back_there_is_always_a_way(
         await choose("endpointslices")
         far = await agents(stack, pair, mine, theirs)
         await become(mirrored)
+        await both_tell(pair)
         async with always_led(pair.here, pair.namespace):
             await choose("gateway")
             await until(lambda: _some(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told")
@@ -390,13 +406,14 @@ async def test_from_addresses_to_gateways_and_back_there_is_always_a_way(
 async def test_gateways_that_do_not_lead_anywhere_keep_addresses_only_for_a_while(
     shared: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "KEEP_SECONDS", 4.0)
+    monkeypatch.setattr(handover, "KEEP_SECONDS", 60.0)
     pair = shared
     annotations = {"multicluster/network-driver": "endpointslices"}
     await pair.here.patch(TARGETS, "eu", {"metadata": {"annotations": annotations}}, pair.namespace)
     async with contextlib.AsyncExitStack() as stack:
         await agents(stack, pair, address(), address())
         await until(lambda: _some(pair.here, ENDPOINT_SLICES, pair.namespace), what="addresses are told")
+        await both_tell(pair)
         await pair.here.patch(
             TARGETS,
             "eu",
@@ -405,6 +422,7 @@ async def test_gateways_that_do_not_lead_anywhere_keep_addresses_only_for_a_whil
         )
         await until(lambda: _some(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told")
         assert await ways(pair.here, pair.namespace) == {names.SLICE_MANAGER: True}
+        monkeypatch.setattr(handover, "KEEP_SECONDS", 4.0)
         await until(lambda: _none(pair.here, ENDPOINT_SLICES, pair.namespace), what="addresses are told no more")
 
 

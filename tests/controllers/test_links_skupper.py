@@ -224,8 +224,8 @@ async def test_what_keeps_a_cluster_out_is_told_in_skuppers_words(pair: Pair) ->
         network.sites = {}
         await links.once(reached)
         # Somebody else's Listener was there first.
-        await pair.here.delete(LISTENERS, "web-80-link", pair.namespace)
         await pair.create(LISTENERS, "a-first", spec=mine)
+        await pair.here.delete(LISTENERS, "web-80-link", pair.namespace)
         await says("SkupperError", "here from eu: Listener web-80-link", "Listener a-first")
         await pair.here.delete(LISTENERS, "a-first", pair.namespace)
         await links.once(reached)

@@ -5,12 +5,11 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_SUMMARIES, NODES, PODS, SERVICE_ACCOUNTS
+from agent.api.kinds import CLUSTER_ROLES, CLUSTER_SUMMARIES, NODES, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.summary import SummaryRoom
 from agent.controllers.summary.controller import PAUSE_SECONDS
@@ -19,10 +18,9 @@ from agent.kube import informer as module
 from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.sandbox import Cluster
+from tests.controllers.limited import limited
 from tests.controllers.rooms import running
-from tests.controllers.targets import kubeconfig
 from tests.controllers.test_summary import node, settled, writes
-from tests.e2e.fleet import token_of
 from tests.kube.watching import running as following
 from tests.waiting import until
 
@@ -218,19 +216,6 @@ def rules(*, pods: bool) -> list[Raw]:
     return [*granted, {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}] if pods else granted
 
 
-async def without_pods(cluster: Cluster, client: Client, namespace: str, directory: Path) -> Cluster:
-    """The cluster as an agent sees it that may not read pods."""
-    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "agent"}}, namespace)
-    await client.create(CLUSTER_ROLES, {"metadata": {"name": namespace}, "rules": rules(pods=False)})
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace}
-    subject = {"kind": "ServiceAccount", "name": "agent", "namespace": namespace}
-    binding = {"metadata": {"name": namespace}, "roleRef": reference, "subjects": [subject]}
-    await client.create(CLUSTER_ROLE_BINDINGS, binding)
-    path = directory / "kubeconfig"
-    path.write_text(kubeconfig(cluster, user={"token": await token_of(client, "agent", namespace)}))
-    return cast("Cluster", SimpleNamespace(kubeconfig=path))
-
-
 async def test_an_agent_that_may_not_read_pods_tells_shapes_alone_and_says_so_once(
     cluster: Cluster,
     client: Client,
@@ -240,11 +225,13 @@ async def test_an_agent_that_may_not_read_pods_tells_shapes_alone_and_says_so_on
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(module, "_STREAM_SECONDS", (1, 1))
-    weak = await without_pods(cluster, client, namespace, tmp_path)
     name = await add_node(client, namespace, "a")
     await client.create(PODS, pod("p", name), namespace)
     caplog.set_level(logging.INFO)
-    async with running(weak, SummaryRoom, discovery_interval=0.2) as deps:
+    async with (
+        limited(cluster, client, namespace, tmp_path, rules(pods=False)) as weak,
+        running(weak, SummaryRoom, discovery_interval=0.2) as deps,
+    ):
         await until(lambda: says(client, lambda shapes: shapes is not None and namespace in shapes))
         assert await told(client, namespace) is None
         assert PODS not in {informer.kind for informer in deps.local.informers}
@@ -254,8 +241,6 @@ async def test_an_agent_that_may_not_read_pods_tells_shapes_alone_and_says_so_on
         await client.patch(CLUSTER_ROLES, namespace, {"rules": rules(pods=False)})
         await until(lambda: says(client, lambda shapes: shapes is not None and '"free"' not in shapes))
         assert PODS not in {informer.kind for informer in deps.local.informers}
-    await client.delete(CLUSTER_ROLE_BINDINGS, namespace)
-    await client.delete(CLUSTER_ROLES, namespace)
 
 
 @pytest.mark.parametrize("detail", ["minimal", "sums"])

@@ -17,9 +17,10 @@ from tests.docs.shell import Shell
 QUICK_START = [block.text for block in blocks(DOCS / "quickstart.md", "sh")]
 FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not block.mark]
 _HERE = Path(__file__).parent
-SOON = "sandbox up --join --agent-flag=--discovery-interval=2s --agent-flag=--moves --agent-flag=--withdraw=1s"
+_FLAGS = ("--discovery-interval=2s", "--moves", "--withdraw=1s", "--slow-target=5s")
+SOON = " ".join(("sandbox up --join", *(f"--agent-flag={flag}" for flag in _FLAGS)))
 """Readers wait for minutes until their agents see that there are Placements, and for seconds with each pod that moves,
-and start them as a page wants; tests do none of that."""
+and start them as a page wants; tests do none of that. Where other tests run besides, targets may answer late."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

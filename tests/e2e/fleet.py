@@ -120,7 +120,9 @@ class Fleet:
         """A namespace that another test has left as it was, if there is any, else empty."""
         name = await self._reuse.take(key)
         await self._leave_rejected()
-        self.census.forget(name)
+        if name:
+            await until(lambda: not self.census.of(name), what=f"the census has seen the last of {name}")
+            self.census.forget(name)
         return name
 
     async def _leave_rejected(self) -> None:

@@ -35,6 +35,8 @@ AGENT_FLAGS = (
     "--share-linger=3",
     "--agent-interval=2",
     "--take-up=45",
+    # Copies may take a while, too, and no pod is to go before them.
+    "--follow-wait=15",
     # A target that is late several times counts as flapping, and would have no new pods for minutes.
     "--stable-after=100ms",
 )

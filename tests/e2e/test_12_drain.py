@@ -35,7 +35,7 @@ async def deploy(fleet: Fleet, namespace: str, *, budget: bool = True) -> None:
     What other tests have left behind goes first: a target that still has more of it than the other gets no pod.
     """
     await fleet.all_gone()
-    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", REPLICAS), namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", REPLICAS), namespace)
     await fleet.running(namespace, "web", REPLICAS)
     if not budget:
         return
@@ -151,8 +151,12 @@ async def test_a_drain_waits_while_no_replacement_can_become_ready(
     async with fewest_ready(fleet, namespace) as counts:
         with pytest.raises(SandboxError, match="disruption budget"):
             await fleet.kubectl("cd", "drain", nodes["us"], "--timeout=6s")
-        # One may be away; the others stay where they are.
-        assert len(await on(fleet, namespace, nodes["us"]) & here) == len(here) - 1
+
+        async def one_has_gone() -> bool:
+            """One may be away; the others stay where they are."""
+            return len(await on(fleet, namespace, nodes["us"]) & here) == len(here) - 1
+
+        await fleet.until("one has gone, and no other", one_has_gone, about=namespace)
         await fleet.kubectl("cd", "uncordon", nodes["eu"])
         await fleet.kubectl("cd", "drain", nodes["us"], "--timeout=120s")
     assert min(counts) >= AVAILABLE

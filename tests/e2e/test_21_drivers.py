@@ -236,7 +236,12 @@ async def test_ingresses_and_their_certificates_go_where_the_service_goes(fleet:
         assert copied["type"] == "kubernetes.io/tls"
         assert await shared.is_gone(fleet, cluster, INGRESSES, namespace, "other")
     await has(
-        fleet, "cd", INGRESSES, namespace, "rules", lambda found: found["metadata"]["annotations"][PREFIX + "global"]
+        fleet,
+        "cd",
+        INGRESSES,
+        namespace,
+        "rules",
+        lambda found: PREFIX + "global" in found["metadata"].get("annotations", {}),
     )
     await fleet.source.patch(SECRETS, "cert", {"stringData": {"tls.crt": "c"}}, namespace)
     await has(fleet, "us", SECRETS, namespace, "cert", lambda found: found["data"]["tls.crt"] == "Yw==")

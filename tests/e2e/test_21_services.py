@@ -41,6 +41,13 @@ async def test_every_cluster_knows_all_endpoints_and_all_of_it_goes_again(fleet:
         copy = await fleet.clients[cluster].get(SERVICES, "web", namespace)
         assert copy["spec"]["selector"] == {PREFIX + "app": "web"}
         assert PREFIX + "is-delegate" in copy["metadata"]["annotations"]
+
+    async def empty() -> bool:
+        found = await shared.slices(fleet, namespace, "web", "cd")
+        own = [each for each in found if names.LABEL_ORIGIN not in each["metadata"]["labels"]]
+        return not any(each.get("endpoints") for each in own)
+
+    await fleet.until("no slice leads to proxy pods any more", empty, about=namespace)
     before = await versions(fleet, namespace)
     await asyncio.sleep(3.0)
     assert await versions(fleet, namespace) == before, "something was written although nothing happened"

@@ -72,7 +72,7 @@ async def test_chaperons_that_cannot_be_read_stop_nobody_and_are_told(fleet: Fle
         )
 
     await fleet.until("the Target says which objects cannot be read", told, about=namespace)
-    assert condition(await fleet.source.get(TARGETS, "us", namespace), "Ready")["status"] == "True"
+    await fleet.ready(namespace, "us")
 
     async def event() -> bool:
         about = await us.list(EVENTS, namespace, fields="involvedObject.kind=PodChaperon,reason=Unreadable")

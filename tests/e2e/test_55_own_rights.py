@@ -63,7 +63,8 @@ async def marked(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
 
     async def is_marked() -> bool:
         metadata = (await fleet.source.get(SECRETS, "us", namespace))["metadata"]
-        return metadata["labels"].items() >= MARK.items() and names.FINALIZER_DRAIN in metadata["finalizers"]
+        is_labelled = metadata.get("labels", {}).items() >= MARK.items()
+        return is_labelled and names.FINALIZER_DRAIN in metadata.get("finalizers", ())
 
     await fleet.until("the agent marks the Secret", is_marked, about=namespace)
     yield "us"

@@ -85,8 +85,12 @@ async def test_a_source_may_do_what_it_has_with_admiralty_and_what_its_source_al
                 return await granted(us, user, namespace) == want
 
             await fleet.until(f"{features} are allowed and nothing else", is_so, about=namespace)
-        said = condition(await us.get(SOURCES, "cd", namespace), "Ready")
-        assert "with services, accounts" in said["message"]
+
+        async def said() -> bool:
+            ready = condition(await us.get(SOURCES, "cd", namespace), "Ready")
+            return "with services, accounts" in ready.get("message", "")
+
+        await fleet.until("the Source says what it allows", said, about=namespace)
 
 
 async def test_a_pod_whose_volume_is_not_allowed_says_what_to_do(fleet: Fleet) -> None:

@@ -125,8 +125,17 @@ async def deploy(fleet: Fleet, namespace: str, replicas: int = REPLICAS, **more:
     await fleet.source.create(DEPLOYMENTS, made, namespace)
     await fleet.source.create(SERVICES, shared.service("web"), namespace)
     await in_target(fleet, namespace, "eu", replicas)
-    (found,) = await fleet.source.list(REPLICASETS, namespace)
-    return found
+    return await counted(fleet, namespace, replicas)
+
+
+async def counted(fleet: Fleet, namespace: str, replicas: int) -> Raw:
+    """The only ReplicaSet, once its controller has counted its ready pods."""
+
+    async def full() -> Raw:
+        (found,) = await fleet.source.list(REPLICASETS, namespace)
+        return found if found["status"].get("readyReplicas") == replicas else {}
+
+    return await fleet.until("the ReplicaSet has counted its pods", full, about=namespace)
 
 
 async def in_target(fleet: Fleet, namespace: str, target: str, count: int, app: str = "web") -> list[Raw]:

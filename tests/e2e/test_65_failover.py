@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -357,8 +358,13 @@ async def test_a_target_that_is_cut_off_again_and_again_has_no_new_pods(fleet: F
         async with cut_off(fleet, namespace, "eu"):
             pass
         await says(fleet, namespace, "eu", "Reachable", "True")
-    found = await says(fleet, namespace, "eu", lifecycle.STABLE, "False")
-    assert (found["reason"], "5 times" in found["message"]) == (lifecycle.FLAPPING, True)
+
+    async def flaps() -> bool:
+        found = condition(await fleet.source.get(TARGETS, "eu", namespace), lifecycle.STABLE)
+        times = re.search(r"(\d+) times", found.get("message", ""))
+        return found.get("reason") == lifecycle.FLAPPING and times is not None and int(times[1]) >= 5
+
+    await fleet.until("the Target says that it was away five times", flaps, about=namespace)
     await send(fleet, namespace, "eu > us")
     await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 3}}, namespace)
     pods = await fleet.running(namespace, "web", 3)

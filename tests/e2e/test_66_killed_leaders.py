@@ -18,7 +18,7 @@ from tests.e2e import manifests
 from tests.e2e.faults.overlaps import none_overlap
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
-from tests.e2e.test_63_mover import LEFT_OVER, SURGE, History, in_target, send, watched
+from tests.e2e.test_63_mover import LEFT_OVER, SURGE, History, counted, in_target, send, watched
 
 Raw = dict[str, Any]
 
@@ -143,6 +143,7 @@ async def trial(fleet: Fleet, namespace: str, seed: int, web: int, db: int) -> A
     await fleet.source.create(SERVICES, {"apiVersion": "v1", "kind": "Service", **service}, namespace)
     await in_target(fleet, namespace, "eu", web)
     await in_target(fleet, namespace, "eu", db, "db")
+    await counted(fleet, namespace, web)
     async with none_overlap(fleet, namespace), watched(fleet, namespace) as history:
         yield made
     judge(history, web, db)

@@ -28,7 +28,7 @@ TARGETS, FAILOVER = (SHORT_PREFIX + each for each in (moves.TARGETS, lifecycle.F
 async def test_a_fenced_stateful_set_is_replaced_when_its_target_is_cut_off_and_another_waits(
     fleet: Fleet, namespace: str
 ) -> None:
-    marks = {TARGETS: "us > eu", FAILOVER: "10s"}
+    marks = {TARGETS: "us", FAILOVER: "10s"}
     await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": marks}})
     for cluster in ("us", "eu"):
         await fleet.clients[cluster].patch(SOURCES, "cd", {"spec": {"allow": list(OPTIONAL_FEATURES)}}, namespace)
@@ -38,6 +38,7 @@ async def test_a_fenced_stateful_set_is_replaced_when_its_target_is_cut_off_and_
         made["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = GRACE
         await fleet.source.create(STATEFULSETS, made, namespace)
     before = {**await running(fleet, namespace, FENCED, "us", 2), **await running(fleet, namespace, WAITING, "us", 1)}
+    await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": {TARGETS: "us > eu"}}})
 
     async def kept() -> bool:
         pods = await fleet.pods(namespace, FENCED)

@@ -168,9 +168,10 @@ async def row_of(shown: asyncio.StreamReader, pod: str) -> list[str]:
 async def test_a_single_pod_is_followed_to_the_one_that_takes_its_place_and_each_change_is_told(
     fleet: Fleet, namespace: str
 ) -> None:
-    await send(fleet, namespace, "eu > us")
+    await send(fleet, namespace, "eu")
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 2), namespace)
     before = {pod["metadata"]["name"] for pod in await in_target(fleet, namespace, "eu", 2)}
+    await send(fleet, namespace, "eu > us")
     name = min(before)
     words = ("move", f"pod/{name}", "--to", "us", "--wait")
     async with moves_watched(fleet, namespace) as shown:
@@ -193,11 +194,13 @@ async def test_a_single_pod_is_followed_to_the_one_that_takes_its_place_and_each
 async def test_a_single_pod_that_nothing_takes_elsewhere_ends_the_wait_with_the_reason(
     fleet: Fleet, namespace: str
 ) -> None:
-    await send(fleet, namespace, "eu > us")
+    await send(fleet, namespace, "eu")
     await fleet.source.create(STATEFULSETS, manifests.stateful_set("db", 1), namespace)
     await fleet.source.create(PODS, manifests.pod("alone"), namespace)
     await fleet.source.create(PODS, manifests.pod("here", elect=None), namespace)
     await in_target(fleet, namespace, "eu", 1, "db")
+    await fleet.running(namespace, "alone", 1)
+    await send(fleet, namespace, "eu > us")
     expected = {
         "db-0": "is in eu: StatefulSet db knows nothing of what was said of that pod alone",
         "alone": "0 of 1 pods are where they should be; the others cannot move",
@@ -209,7 +212,7 @@ async def test_a_single_pod_that_nothing_takes_elsewhere_ends_the_wait_with_the_
 
 
 async def test_a_drain_says_before_how_each_pod_would_go_and_why_one_would_not(fleet: Fleet, namespace: str) -> None:
-    await send(fleet, namespace, "eu > us")
+    await send(fleet, namespace, "eu")
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 1), namespace)
     marks = {SHORT_PREFIX + "move": "never"}
     stays = manifests.deployment("stays", 1)
@@ -217,6 +220,7 @@ async def test_a_drain_says_before_how_each_pod_would_go_and_why_one_would_not(f
     await fleet.source.create(DEPLOYMENTS, stays, namespace)
     (pod,) = await in_target(fleet, namespace, "eu", 1)
     (left,) = await in_target(fleet, namespace, "eu", 1, "stays")
+    await send(fleet, namespace, "eu > us")
     code, output, errors = await run(fleet, namespace, "drain", "eu", "--dry-run")
     assert (code, errors) == (0, "")
     cells = {line.split()[1]: line for line in output.splitlines() if line.startswith(namespace)}

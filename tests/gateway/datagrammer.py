@@ -1,7 +1,7 @@
 """UDP in the network of a pod: one that answers, or one that asks. Runs as a process.
 
 `python datagrammer.py go-on HOST PORT` asks ten times a second from one port until its input ends, and prints as JSON
-for each question when it was asked and whether it was answered within a second.
+for each question when it was asked and whether it was answered within three seconds.
 
 `python datagrammer.py serve PORT NAME` answers with its name until its input ends. `python datagrammer.py ask HOST PORT
 COUNT CLIENTS` asks so many times from each of so many ports, and prints as JSON who has answered how often, how many
@@ -61,7 +61,7 @@ def go_on(host: str, port: int) -> list[tuple[float, bool]]:
     told = list[tuple[float, bool]]()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.connect((host, port))
-        own.settimeout(1)
+        own.settimeout(3)
         while not select.select([sys.stdin], [], [], 0.1)[0]:
             said, heard, began = str(len(told)), "", time.time()
             try:

@@ -22,12 +22,12 @@ from tests.kube.test_session import raw_server, read_all, serving
 @pytest.mark.parametrize("first", ["cancelled", "timed out"])
 async def test_a_request_that_is_cancelled_as_its_time_is_up_is_cancelled(first: str) -> None:
     """On a busy machine both come in one turn of the event loop: the cancellation was taken back with the timeout."""
-    async with raw_server(None) as url, Session(Connection(url), timeout=0.3) as session:
-        task = asyncio.create_task(session.request("GET", "/api"))
+    async with raw_server(None) as url, Session(Connection(url), timeout=1.0) as session:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(0.1)
-        loop.call_later(0.15 if first == "cancelled" else 0.25, task.cancel)
-        loop.call_later(0.1, time.sleep, 0.4)
+        began = loop.time()
+        task = asyncio.create_task(session.request("GET", "/api"))
+        loop.call_at(began + (0.9 if first == "cancelled" else 1.1), task.cancel)
+        loop.call_at(began + 0.2, time.sleep, 1.2)
         await asyncio.wait([task])
         assert task.cancelled()
 

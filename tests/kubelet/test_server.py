@@ -164,15 +164,17 @@ async def test_who_has_been_let_in_is_not_cut_off_for_others_that_come() -> None
 
 async def test_who_does_not_finish_a_request_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.3)
     async with serving() as served:
-        for channel in (await served.connect(), await dialled(served.port)):
+        known = await served.connect()
+        monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.3)
+        for channel in (known, await dialled(served.port)):
             with contextlib.suppress(OSError):
                 for byte in HEALTHZ[:40]:
                     await channel.write(bytes([byte]))
                     await asyncio.sleep(0.02)
             await asyncio.wait_for(channel.gone(), 5)
             channel.close()
+        monkeypatch.undo()
         await still_serves(served)
 
 

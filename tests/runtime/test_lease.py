@@ -69,7 +69,7 @@ async def read(client: Client, namespace: str) -> dict[str, Any]:
 
 async def test_of_two_contenders_one_leads_and_a_release_hands_over_at_once(client: Client, namespace: str) -> None:
     leading: set[str] = set()
-    endless = LeaseTimes(duration=3600, renew=0.6, retry=0.1)
+    endless = LeaseTimes(duration=3600, renew=60, retry=0.1)
     one, two = (Contender(client, namespace, name, leading, endless) for name in ("one", "two"))
     async with two.running():
         await until(lambda: leading == {"two"})
@@ -118,11 +118,12 @@ async def test_a_leader_whose_api_server_takes_long_for_each_answer_goes_on_lead
         Relay.started(load(str(cluster.kubeconfig))) as relay,
         Session(relay.connection, timeout=10.0) as session,
     ):
-        contender = Contender(Client(session), namespace, "patient", set())
+        times = LeaseTimes(duration=5.0, renew=3.5, retry=0.1)
+        contender = Contender(Client(session), namespace, "patient", set(), times)
         async with contender.running():
             await until(lambda: contender.lease.leading)
             # From one renewal to the answer to the next is as long as two answers take, and a pause.
-            relay.delay(TIMES.renew / 3)
+            relay.delay(times.renew / 3)
             renewals = set[str]()
 
             async def renewed() -> bool:

@@ -1,7 +1,7 @@
 """The scheduler's room in mode `reserve` between real clusters, with relays that lose what they are told to."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,16 @@ class Stage:
         manifest["metadata"]["annotations"] |= annotations or {}
         manifest["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
         return await create(self.client, manifest, [*self.targets.values()])
+
+    async def namespace_says(self, annotations: Mapping[str, str | None]) -> None:
+        """Annotate the namespace, and wait until the rooms know: they might hear of the next pod before."""
+        await self.client.patch(NAMESPACES, self.namespace, {"metadata": {"annotations": dict(annotations)}})
+
+        def known() -> bool:
+            found = self.deps.namespaces.annotations(self.namespace)
+            return all(found.get(key) == value for key, value in annotations.items())
+
+        await until(known, what="the rooms know what the namespace says")
 
     async def delete(self, *named: str) -> None:
         """Delete proxy pods."""

@@ -10,7 +10,6 @@ from agent.api.kinds import (
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTER_SETS,
     MANAGED_CLUSTERS,
-    NAMESPACES,
     PLACEMENT_DECISIONS,
     PLACEMENTS,
     PODS,
@@ -60,6 +59,19 @@ async def decide(
     found: list[dict[str, Any]] = [{"clusterName": cluster, "reason": ""} for cluster in clusters]
     found += [{"clusterName": cluster, "reason": "", "score": score} for cluster, score in scores.items()]
     await client.patch(PLACEMENT_DECISIONS, name, {"status": {"decisions": found}}, namespace, sub="status")
+
+
+async def known(stage: Stage) -> None:
+    """Wait until the scheduler knows what is decided: it might hear of the next pod before."""
+    key = (stage.namespace, decision_name("web", 1))
+    made = await stage.client.get(PLACEMENT_DECISIONS, key[1], stage.namespace)
+
+    def is_known() -> bool:
+        store = stage.deps.placement.watch(PLACEMENT_DECISIONS).store
+        found = store.get(key) if store is not None else None
+        return found is not None and found.version == made["metadata"]["resourceVersion"]
+
+    await until(is_known, what="the scheduler knows the decision")
 
 
 async def stand(stage: Stage) -> None:
@@ -112,6 +124,7 @@ async def test_a_pod_waits_for_its_placement_and_goes_where_that_decides(opened:
         await decide(stage.client, stage.namespace, "us")
         assert await runs(stage, "web") == "us"
         await decide(stage.client, stage.namespace, us=10, eu=20)
+        await known(stage)
         await stage.pods("better", annotations=WEB)
         assert await runs(stage, "better") == "eu"
 
@@ -186,6 +199,7 @@ async def test_all_members_of_a_group_go_where_its_placement_decides(opened: Ope
         await place(stage.client, stage.namespace)
         for where in ("eu", "us"):
             await decide(stage.client, stage.namespace, where)
+            await known(stage)
             marks = {names.POD_GROUP: f"to-{where}", names.POD_GROUP_SIZE: "2", names.POD_GROUP_POLICY: policy}
             members = [f"to-{where}-{number}" for number in range(2)]
             annotations = WEB | {names.SHORT_PREFIX + key: value for key, value in marks.items() if value}
@@ -233,16 +247,12 @@ async def test_a_namespace_names_the_placement_of_its_pods_and_a_pod_may_say_oth
         await decide(stage.client, stage.namespace, "us", number=2, group="canary")
         await stage.pods("canary", annotations={**WEB, names.SHORT_PREFIX + PLACEMENT_GROUP: "canary"})
         assert await runs(stage, "canary") == "us"
-        await stage.client.patch(
-            NAMESPACES, stage.namespace, {"metadata": {"annotations": {names.PREFIX + PLACEMENT: "none"}}}
-        )
+        await stage.namespace_says({names.PREFIX + PLACEMENT: "none"})
         await stage.pods("waits")
         await stage.pods("free", annotations={KEY: ""})
         await stage.waits("waits", "not in Placement none: there is no such Placement")
         assert await runs(stage, "free") in stage.targets
-        await stage.client.patch(
-            NAMESPACES, stage.namespace, {"metadata": {"annotations": {names.PREFIX + PLACEMENT: "web"}}}
-        )
+        await stage.namespace_says({names.PREFIX + PLACEMENT: "web"})
         assert await runs(stage, "waits") in stage.targets
 
 

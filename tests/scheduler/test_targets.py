@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import NAMESPACES, PODS
+from agent.api.kinds import PODS
 from agent.api.names.moves import ALLOWED_TARGETS, TARGETS
 from tests.scheduler.reserving import Open, Stage
 from tests.scheduler.test_placement import UNSCHEDULABLE, runs, stand
@@ -21,7 +21,7 @@ RANKED: dict[str, Any] = {"scheduling": "ranked"}
 async def say(stage: Stage, **values: str | None) -> None:
     """The namespace says so of targets."""
     keys = {names.SHORT_PREFIX + key.replace("_", "-"): value for key, value in values.items()}
-    await stage.client.patch(NAMESPACES, stage.namespace, {"metadata": {"annotations": keys}})
+    await stage.namespace_says(keys)
 
 
 async def claimed(stage: Stage, name: str) -> str:

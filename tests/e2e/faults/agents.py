@@ -15,6 +15,7 @@ USUAL_SETTINGS = (
     "--probe-interval=5",
     "--probe-timeout=3",
     "--slow-target=0.5",
+    "--follow-wait=5",
 )
 """What agents have where nobody says otherwise, and those of the fleets have not."""
 

@@ -111,9 +111,9 @@ async def test_a_source_that_refuses_what_its_agent_writes_runs_each_pod_once_wh
         busy.code = 0
         before = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", FEW)}
         await fleet.agree(namespace)
-        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": FEW // 2}}, namespace)
         busy.refused.clear()
         busy.code = code
+        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": FEW // 2}}, namespace)
         await fleet.until("its deletions are refused", lambda: _is(bool(busy.refused)), about=namespace)
         await asyncio.sleep(3)
         busy.code = 0

@@ -137,7 +137,8 @@ async def test_a_score_of_others_counts_until_it_expires(
     settings = {"extra_score": (SETTING,), "discovery_interval": 0.2}
     async with running(cluster, **settings) as deps, connected(deps, client, namespace, **{namespace: None}):
         watched = Watched(deps, namespace)
-        until_then = datetime.now(UTC) + timedelta(seconds=4)
+        await until(lambda: _served(client, namespace))
+        until_then = datetime.now(UTC) + timedelta(seconds=8)
         score = {
             "apiVersion": SCORES.api_version,
             "kind": SCORES.name,
@@ -147,7 +148,6 @@ async def test_a_score_of_others_counts_until_it_expires(
                 "validUntil": until_then.isoformat(),
             },
         }
-        await until(lambda: _served(client, namespace))
         await client.create(SCORES, score)
         await until(lambda: watched.place.extra)
         assert watched.place.extra == {"usage:cpu": Extra(70, until_then)}
