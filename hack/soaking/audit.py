@@ -122,6 +122,11 @@ class Line(msgspec.Struct, rename="camel", dict=True):
         return "dryRun=" not in self.uri and 200 <= self.response_status.code < 300
 
     @property
+    def unknown(self) -> bool:
+        """Whether it may have been carried out: it was on its way when whoever had asked was gone."""
+        return "dryRun=" not in self.uri and self.response_status.code == 504
+
+    @property
     def missing(self) -> bool:
         """Whether there is no such object."""
         return self.response_status.code == 404

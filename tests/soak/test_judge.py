@@ -295,8 +295,9 @@ def test_a_virtual_node_that_is_not_ready(lines: list[Pod | bytes], outages: Seq
     assert rules(history(cd=lines), *outages) == ["a virtual node was not Ready"] * want
 
 
-def renewed(seconds: float, holder: str) -> bytes:
-    return line(seconds, "update", "leases", "admiralty-controller-manager", body={"spec": {"holderIdentity": holder}})
+def renewed(seconds: float, holder: str, code: int = 200) -> bytes:
+    lease = {"spec": {"holderIdentity": holder}}
+    return line(seconds, "update", "leases", "admiralty-controller-manager", body=lease, code=code)
 
 
 @pytest.mark.parametrize(
@@ -306,6 +307,8 @@ def renewed(seconds: float, holder: str) -> bytes:
         ([renewed(1, "a"), renewed(17, "b")], [], 1),
         ([renewed(1, "a"), renewed(17, "a")], [], 1),
         ([renewed(1, "a"), renewed(2, ""), renewed(17, "b")], [], 1),
+        ([renewed(1, "a"), renewed(3, "a", 504), renewed(17, "b")], [], 0),
+        ([renewed(1, "a"), renewed(3, "a", 409), renewed(17, "b")], [], 1),
         ([renewed(1, "a"), renewed(17, "b")], [outage("us", "etcd", 5, 6)], 0),
         ([renewed(1, "a"), renewed(17, "b")], [outage("us", "agent", 1, 16)], 1),
         ([renewed(1, "a"), renewed(17, "b")], [outage("us", "etcd", 30, 40)], 1),
@@ -317,6 +320,8 @@ def renewed(seconds: float, holder: str) -> bytes:
         "late",
         "the same",
         "given up",
+        "killed while it was renewed",
+        "refused",
         "an outage",
         "the leader's end",
         "an outage afterwards",
