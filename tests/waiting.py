@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from agent.api.kinds import CRDS
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, KubeError, NotFound
+from agent.kube.reviews import is_allowed
 
 T = TypeVar("T")
 
@@ -75,6 +76,12 @@ async def gone(
         return False
 
     await until(missing, seconds, what=what or f"{getattr(read, '__qualname__', read)} is gone", forgiven=forgiven)
+
+
+async def allowed(client: Client, namespace: str, account: str, **attributes: str) -> None:
+    """Wait until a service account may do this (resource attributes): API servers learn of rights a moment late."""
+    user = {"user": f"system:serviceaccount:{namespace}:{account}"}
+    await until(lambda: is_allowed(client, user, attributes), what=f"{account} may do {attributes}")
 
 
 async def empty(found: Awaitable[Collection[object]]) -> bool:

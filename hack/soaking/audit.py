@@ -122,7 +122,7 @@ class Line(msgspec.Struct, rename="camel", dict=True):
         return "dryRun=" not in self.uri and 200 <= self.response_status.code < 300
 
     @property
-    def unknown(self) -> bool:
+    def in_doubt(self) -> bool:
         """Whether it may have been carried out: it was on its way when whoever had asked was gone."""
         return "dryRun=" not in self.uri and self.response_status.code == 504
 

@@ -118,7 +118,7 @@ class History:
                         parent = labels.get(LABEL_PARENT_UID, "")
                         self.chaperons.append(ChaperonAsked(cluster, name, line.answered, told, deletes, parent))
                 case "leases":
-                    if line.object_ref.name == LEASE_CONTROLLERS and (line.done or line.unknown):
+                    if line.object_ref.name == LEASE_CONTROLLERS and (line.done or line.in_doubt):
                         self.renewals.append(Renewal(cluster, line.answered, line.holder(), line.told(cluster)))
                 case "nodes":
                     self.nodes += _nodes(cluster, line)

@@ -8,11 +8,10 @@ from typing import Any, cast
 
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
 from agent.kube.client import Client
-from agent.kube.reviews import is_allowed
 from agent.sandbox import Cluster
 from tests.controllers.targets import kubeconfig
 from tests.e2e.fleet import token_of
-from tests.waiting import until
+from tests.waiting import allowed
 
 Raw = dict[str, Any]
 
@@ -28,11 +27,8 @@ async def limited(
     subject = {"kind": "ServiceAccount", "name": "agent", "namespace": namespace}
     bound = {"metadata": {"name": namespace}, "roleRef": reference, "subjects": [subject]}
     await client.create(CLUSTER_ROLE_BINDINGS, bound)
-    # API servers take a moment to know who may do what.
     (group, *_), (resource, *_), (verb, *_) = (rules[0][key] for key in ("apiGroups", "resources", "verbs"))
-    wanted = {"group": group, "resource": resource, "verb": verb}
-    user = {"user": f"system:serviceaccount:{namespace}:agent"}
-    await until(lambda: is_allowed(client, user, wanted), what=f"the account may {verb} {resource}")
+    await allowed(client, namespace, "agent", group=group, resource=resource, verb=verb)
     path = folder / "kubeconfig"
     path.write_text(kubeconfig(cluster, user={"token": await token_of(client, "agent", namespace)}))
     try:

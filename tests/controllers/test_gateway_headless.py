@@ -23,7 +23,7 @@ from agent.kube.client import Client
 from tests.controllers import test_gateways
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
-from tests.controllers.test_gateways import EVERYWHERE, SHARED, both_tell, gateway_pod, own_address, rooms, started
+from tests.controllers.test_gateways import EVERYWHERE, SHARED, gateway_pod, gateways_known, own_address, rooms, started
 from tests.gateway.lab import address, ask, saying, serving
 from tests.waiting import until
 
@@ -256,7 +256,7 @@ async def test_from_addresses_to_gateways_and_back_a_host_always_has_an_address(
         far = await at_work(stack, pair, mine, theirs, gateway_headless=True)
         await host(pair, pair.there, "db-0", "203.0.113.5:5432")
         await become(mirrored=True)
-        await both_tell(pair)
+        await gateways_known(pair)
         seen.clear()
         await choose("gateway")
         await until(lambda: _some(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told")

@@ -194,7 +194,7 @@ async def agents(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs
     return far
 
 
-async def both_tell(pair: Pair) -> None:
+async def gateways_known(pair: Pair) -> None:
     """Wait until our agent knows of both clusters' gateways: before that the driver leads nowhere, and addresses go at
     once.
     """
@@ -389,7 +389,7 @@ async def test_from_addresses_to_gateways_and_back_there_is_always_a_way(
         await choose("endpointslices")
         far = await agents(stack, pair, mine, theirs)
         await become(mirrored)
-        await both_tell(pair)
+        await gateways_known(pair)
         async with always_led(pair.here, pair.namespace):
             await choose("gateway")
             await until(lambda: _some(pair.here, GATEWAY_PEERS, pair.namespace), what="gateways are told")
@@ -413,7 +413,7 @@ async def test_gateways_that_do_not_lead_anywhere_keep_addresses_only_for_a_whil
     async with contextlib.AsyncExitStack() as stack:
         await agents(stack, pair, address(), address())
         await until(lambda: _some(pair.here, ENDPOINT_SLICES, pair.namespace), what="addresses are told")
-        await both_tell(pair)
+        await gateways_known(pair)
         await pair.here.patch(
             TARGETS,
             "eu",

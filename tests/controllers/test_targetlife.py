@@ -100,12 +100,17 @@ async def test_another_leader_goes_on_and_one_that_flaps_gets_nothing_new(pair: 
         await condition(pair.here, pair.namespace, "there", "Lost", "False", "Unreachable")
 
 
+async def hold(pair: Pair, relay: Relay) -> None:
+    """Have all targets that count away: one that is declared lost does not."""
+    await annotate(pair.here, pair.namespace, "here", lost="true")
+    await condition(pair.here, pair.namespace, "here", "Lost", "True", "Declared")
+    relay.cut()
+    await condition(pair.here, pair.namespace, "there", "FailoverHeld", "True", "MostTargetsLost")
+
+
 async def test_when_all_are_away_nothing_is_lost_unless_a_person_says_so(pair: Pair) -> None:
     async with at_work(pair, failover_after=1.0) as relay:
-        await annotate(pair.here, pair.namespace, "here", lost="true")
-        await condition(pair.here, pair.namespace, "here", "Lost", "True", "Declared")
-        relay.cut()
-        await condition(pair.here, pair.namespace, "there", "FailoverHeld", "True", "MostTargetsLost")
+        await hold(pair, relay)
         told = await pair.here.get(TARGETS, "there", pair.namespace)
         assert (find_condition(told["status"]["conditions"], "Lost") or {}).get("status") != "True"
         await annotate(pair.here, pair.namespace, "there", failover_now="true")
@@ -117,11 +122,8 @@ async def test_when_all_are_away_nothing_is_lost_unless_a_person_says_so(pair: P
 
 async def test_the_time_in_which_failover_was_held_does_not_count(pair: Pair) -> None:
     async with at_work(pair, failover_after=4.0) as relay:
-        await annotate(pair.here, pair.namespace, "here", lost="true")
-        await condition(pair.here, pair.namespace, "here", "Lost", "True", "Declared")
-        relay.cut()
         # It is told after five seconds, when the term would be over.
-        await condition(pair.here, pair.namespace, "there", "FailoverHeld", "True", "MostTargetsLost")
+        await hold(pair, relay)
         await annotate(pair.here, pair.namespace, "here", lost=None)
         await condition(pair.here, pair.namespace, "there", "FailoverHeld", "False")
         told = await pair.here.get(TARGETS, "there", pair.namespace)

@@ -11,11 +11,10 @@ from agent.clusters.deps import Deps
 from agent.controllers.target import TargetRoom
 from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
-from agent.kube.reviews import is_allowed
 from agent.kubelet.controller import KubeletRoom
 from agent.sandbox.objects import token
 from tests.kubelet.places import Kubelet, Placed, directly
-from tests.waiting import until
+from tests.waiting import allowed, until
 
 Raw = dict[str, Any]
 ROOMS = (TargetRoom, VirtualNodeRoom, KubeletRoom)
@@ -66,12 +65,11 @@ class Scene:
             "subjects": [{"kind": "ServiceAccount", **account["metadata"]}],
         }
         await self.client.create(CLUSTER_ROLE_BINDINGS, binding)
-        # An API server learns of rights a moment late, and a refusal is remembered.
         sub, (verb, *_) = next(iter(rules.items()))
-        wanted = {"verb": verb, "version": NODES.version, "resource": NODES.plural, "subresource": sub}
-        wanted["name"] = nodes[0] if nodes else self.node
-        user = {"user": f"system:serviceaccount:{self.namespace}:{name}"}
-        await until(lambda: is_allowed(self.client, user, wanted), what=f"{name} may {verb} nodes/{sub}")
+        node = nodes[0] if nodes else self.node
+        asked = {"verb": verb, "version": NODES.version, "resource": NODES.plural, "subresource": sub, "name": node}
+        # The kubelet remembers for a while whom it has refused.
+        await allowed(self.client, self.namespace, name, **asked)
         return await token(self.client, self.namespace, name)
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CLUSTER_PROPERTIES, CLUSTER_SUMMARIES, CRDS, NAMESPACES, PODS
+from agent.api.kinds import CLUSTER_PROPERTIES, CLUSTER_SUMMARIES, CRDS, PODS
 from agent.api.names import SUMMARY_NAME
 from agent.api.names.ocm import CLAIMS
 from agent.kube.client import Client
@@ -86,8 +86,7 @@ async def test_a_pod_goes_where_the_cluster_has_the_claims_that_it_and_its_names
         await claim(stage.far["eu"], REGION, "north")
         await claim(stage.far["us"], REGION, "south")
         assert await runs(stage, "south") == "us"
-        await stage.client.patch(NAMESPACES, stage.namespace, {"metadata": {"annotations": {REGION: "north"}}})
-        await until(lambda: REGION in _said(stage))
+        await stage.namespace_says({REGION: "north"})
         group = {f"multicluster/group{key}": value for key, value in {"": "g", "-size": "2"}.items()}
         await stage.pods("a", "b", annotations=group)
         assert [await runs(stage, name) for name in ("a", "b")] == ["eu", "eu"]
@@ -95,7 +94,7 @@ async def test_a_pod_goes_where_the_cluster_has_the_claims_that_it_and_its_names
         said = await stage.waits("both", "is north")
         assert f"eu: its claim {REGION} is north, and is to be south for the pod" in said
         assert f"us: its claim {REGION} is south, and is to be north for namespace {stage.namespace}" in said
-        await stage.client.patch(NAMESPACES, stage.namespace, {"metadata": {"annotations": {REGION: None}}})
+        await stage.namespace_says({REGION: None})
         assert await runs(stage, "both") == "us"
 
 
@@ -124,9 +123,3 @@ async def _left(stage: Stage, target: str) -> bool:
 
 async def _candidate(stage: Stage, target: str) -> bool:
     return any("pending" in each["metadata"]["name"] for _, each in await stage.chaperons(target))
-
-
-def _said(stage: Stage) -> dict[str, str]:
-    """What the rooms know that the namespace says."""
-    namespace = stage.deps.namespaces.informer.store.get(("", stage.namespace))
-    return namespace.annotations if namespace is not None else {}

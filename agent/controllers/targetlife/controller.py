@@ -61,12 +61,15 @@ class TargetLifeRoom(Controller[Key]):
         self._deps = deps
         self._lives = deps.lives
         self._objects = deps.local.either(TARGET_KINDS)
-        self._held = False
-        self._held_since = 0.0
+        self._held_since: float | None = None
         for informer in self._objects.informers:
             self.watch(informer, lambda target: [target.key])
         deps.targets.on_change(lambda target: self.queue.add(target.key))
         deps.lives.subscribe(lambda key: self._count())
+
+    @property
+    def _held(self) -> bool:
+        return self._held_since is not None
 
     async def reconcile(self, key: Key) -> float | None:
         """Look at one target, and say what follows."""
@@ -108,9 +111,9 @@ class TargetLifeRoom(Controller[Key]):
                 found.append(Cluster(uid, silent=self._lives.of(obj.key).silent_since is not None))
         held = decide.held(found)
         if held != self._held:
-            if self._held:
+            if self._held_since is not None:
                 self._lives.spare(self._held_since)
-            self._held, self._held_since = held, time.monotonic()
+            self._held_since = time.monotonic() if held else None
             for obj in self._objects:
                 self.queue.add(obj.key)
 
