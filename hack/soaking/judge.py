@@ -97,13 +97,17 @@ def proxies_taken(evidence: Evidence) -> Iterator[Violation]:
     """A proxy pod was deleted by somebody who has no business with it."""
     delegates = evidence.history.delegates()
     for uid, proxy in evidence.history.proxies().items():
-        if proxy.leaving is None or proxy.leaving.user in _MAY_DELETE:
+        leaving = proxy.leaving
+        if leaving is None or leaving.user in _MAY_DELETE:
+            continue
+        if not leaving.user and evidence.excused(proxy.cluster, leaving.earliest, leaving.latest):
+            # The API server was killed before it could note who had asked.
             continue
         asked = [each for each in evidence.history.chaperons if each.parent == uid]
         mine = delegates.get(uid, [])
         if mine or not _is_in_doubt(evidence, proxy, asked):
             lines = [*proxy.told(), *(each.line for each in asked), *(line for each in mine for line in each.told())]
-            what = f"{proxy.name} by {proxy.leaving.user}"
+            what = f"{proxy.name} by {leaving.user or 'nobody who is known'}"
             yield Violation("a proxy pod was deleted by nobody who may", what, tuple(lines))
 
 

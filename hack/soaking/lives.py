@@ -42,7 +42,7 @@ class Life:
     reason: str = ""
     """Of the phase in which it finished."""
     leaving: Moment | None = None
-    """The first deletion."""
+    """The first deletion; of nobody where the line of who asked for it is missing."""
     gone: Moment | None = None
     seen: float = 0.0
     """When it was known last to exist."""
@@ -175,10 +175,10 @@ class History:
             life.finished, life.phase, life.reason = now, phase, pod.state.reason
         deletes = line.verb in ("delete", "deletecollection")
         # A deletion may be answered after others have seen what it did.
-        if (deletes and (life.leaving is None or line.received < life.leaving.latest)) or (
-            pod.metadata.deletion_timestamp and life.leaving is None
-        ):
+        if deletes and (life.leaving is None or line.received < life.leaving.latest):
             life.leaving = now
+        elif pod.metadata.deletion_timestamp and life.leaving is None:
+            life.leaving = _deleted(pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds, now)
         if life.gone is None and _is_last(line, pod, deletes=deletes):
             life.gone = now
 
@@ -222,6 +222,12 @@ def _born(cluster: str, line: Line, pod: Answer) -> Life:
         restarts=pod.spec.restart_policy == "Always",
         born=born,
     )
+
+
+def _deleted(timestamp: str, grace: int | None, seen: Moment) -> Moment:
+    """By a request whose line comes later, or never did: what is known of it has whole seconds, and not who asked."""
+    asked = moment(timestamp) - (grace or 0)
+    return Moment(asked, min(asked + 1.0, seen.latest), seen.line)
 
 
 def _moment(cluster: str, line: Line, uid: str) -> Moment:

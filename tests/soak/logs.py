@@ -11,6 +11,7 @@ from hack.soaking.lives import History
 
 Raw = dict[str, Any]
 BEGINNING = datetime(2026, 11, 23, 12, tzinfo=UTC)
+GRACE = 10
 KUBE = "system:serviceaccount:kube-system:"
 ADMIN, GARBAGE, KWOK = "flotilla-admin", f"{KUBE}generic-garbage-collector", "flotilla-kwok"
 REPLICAS, AGENT, NODES = f"{KUBE}replicaset-controller", f"{KUBE}flotilla-agent", f"{KUBE}node-controller"
@@ -66,6 +67,7 @@ class Pod:
         self, name: str, uid: str, parent: str = "", owner: str = "ReplicaSet", restarts: str = "Always"
     ) -> None:
         self.lines: list[bytes] = []
+        self._deleted = 0
         self._name = name
         labels = {LABEL_PARENT_UID: parent} if parent else {"app": name.partition("-")[0]}
         kind = "PodChaperon" if parent else owner
@@ -109,9 +111,14 @@ class Pod:
 
     def deleted(self, seconds: float, user: str = GARBAGE, finalizers: tuple[str, ...] = ()) -> "Pod":
         """With grace: it is still there."""
-        self._metadata |= {"deletionTimestamp": stamp(seconds), "deletionGracePeriodSeconds": 10}
+        return self.unnoted_deletion(seconds, finalizers)._add(seconds, "delete", user=user)
+
+    def unnoted_deletion(self, seconds: float, finalizers: tuple[str, ...] = ()) -> "Pod":
+        """Deleted with grace by a request whose line was lost."""
+        self._deleted = int(seconds)
+        self._metadata |= {"deletionTimestamp": stamp(self._deleted + GRACE), "deletionGracePeriodSeconds": GRACE}
         self._metadata["finalizers"] = list(finalizers)
-        return self._add(seconds, "delete", user=user)
+        return self
 
     def gone(self, seconds: float, user: str = KWOK) -> "Pod":
         self._metadata |= {"deletionGracePeriodSeconds": 0, "deletionTimestamp": stamp(seconds)}
@@ -120,7 +127,7 @@ class Pod:
 
     def released(self, seconds: float) -> "Pod":
         """Its last finalizer is taken off after a deletion without grace: nothing is left."""
-        self._metadata["deletionGracePeriodSeconds"] = 0
+        self._metadata |= {"deletionTimestamp": stamp(self._deleted), "deletionGracePeriodSeconds": 0}
         self._metadata.pop("finalizers", None)
         return self._add(seconds, "patch", user=AGENT)
 

@@ -164,6 +164,17 @@ def test_a_proxy_pod_that_is_deleted_by_who_must_not(user: str) -> None:
     assert rules(found) == ["a proxy pod was deleted by nobody who may"]
 
 
+@pytest.mark.parametrize(
+    ("killed", "want"),
+    [(10.5, []), (20, ["a proxy pod was deleted by nobody who may"])],
+    ids=["by an API server that was killed then", "while nothing was the matter"],
+)
+def test_a_proxy_pod_whose_deletion_nobody_noted(killed: float, want: list[str]) -> None:
+    pod = a_proxy().unnoted_deletion(10, finalizers=("f",)).released(30)
+    us = delegate().created(1).running(2).deleted(11).gone(21)
+    assert rules(history(cd=pod, us=us), outage("cd", "kube-apiserver", killed, killed + 5)) == want
+
+
 def test_of_a_proxy_pod_that_was_taken_its_chaperon_and_delegate_are_shown() -> None:
     asked = [line(1, "create", "podchaperons", "c", CHAPERON), line(9, "patch", "podchaperons", "c", CHAPERON)]
     pod = a_proxy().deleted(10, user=AGENT, finalizers=("f",)).released(14)

@@ -60,6 +60,13 @@ def test_of_a_pod_whose_creation_nobody_noted_the_second_is_known() -> None:
     assert (life.born.earliest, life.born.latest) == (at(7), at(8))
 
 
+def test_of_a_deletion_that_nobody_noted_the_second_is_known_but_not_who_asked() -> None:
+    going = proxy().created(1).running(2).unnoted_deletion(5.6, finalizers=("f",))
+    for life in (only(cd=going.told(9, "Running")), only(cd=going.released(30))):
+        assert life.leaving
+        assert (life.leaving.earliest, life.leaving.latest, life.leaving.user) == (at(5), at(6), "")
+
+
 def test_a_pod_that_is_not_found_any_more_was_gone_at_some_time_since_it_was_seen() -> None:
     life = only(us=delegate().created(1).running(2).missing(20))
     assert life.gone
