@@ -88,13 +88,19 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked `seldom`, unless all is asked for, or one test by its name."""
-    if config.getoption("--all") or any("::" in each for each in config.args):
+    """Leave out what is marked `seldom`, unless all is asked for, and beside other workers what is marked `alone`.
+
+    A test that is asked for by its name runs.
+    """
+    if any("::" in each for each in config.args):
         return
-    seldom = [item for item in items if item.get_closest_marker("seldom")]
-    items[:] = [item for item in items if item not in seldom]
-    if seldom:
-        config.hook.pytest_deselected(items=seldom)
+    marks = () if config.getoption("--all") else ("seldom",)
+    if hasattr(config, "workerinput"):
+        marks += ("alone",)
+    left_out = [item for item in items if any(map(item.get_closest_marker, marks))]
+    items[:] = [item for item in items if item not in left_out]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -5,8 +5,8 @@ come a few times a second: each costs an API server more than our agents, and th
 
 Pods are started as fast as they can be, which takes all of a small machine: API servers, etcd and the attackers share
 it with agents and webhooks here, as they would not elsewhere, so the attackers' own work counts against us, too. On a
-machine that is busy with other tests besides, agents wait for a processor far longer than they work, and the rate may
-fall further for that alone.
+machine that is busy with other tests besides, agents wait for a processor far longer than they work, and the rate
+falls further for that alone: so no other test runs beside this one.
 """
 
 import asyncio
@@ -116,6 +116,7 @@ async def _all(told: Counter[str], expected: set[str]) -> bool:
     return told.keys() >= expected
 
 
+@pytest.mark.alone
 @pytest.mark.seldom
 @pytest.mark.timeout(480)
 async def test_a_hostile_source_and_a_hostile_target_leave_others_half_their_pods_a_second(fleet: Fleet) -> None:
