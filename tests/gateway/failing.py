@@ -1,7 +1,9 @@
 """How a peer that stands still is noticed: by each gateway of a cluster, as its Envoy counts checks of health."""
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from agent.api.kinds import GATEWAY_PEERS
@@ -10,6 +12,7 @@ from agent.model import envoy
 from agent.model.envoycounters import PEER
 from agent.model.envoyparts import Place, peer_cluster
 from agent.model.gatewaypeer import Peer
+from tests.background import background
 from tests.e2e.fleet import Fleet
 from tests.gateway.realnodes import PATIENCE_SECONDS, endpoints, gateway_pods, pids
 
@@ -37,15 +40,47 @@ def threshold() -> int:
 
 async def noticed(fleet: Fleet, cluster: str, namespace: str, service: str, moment: float) -> list[Noticed]:
     """Wait until all gateways of a cluster, whose only peer stands still since a moment, lead to a Service no more."""
-    (peer,) = await fleet.clients[cluster].list(GATEWAY_PEERS, namespace)
-    prefix = f"cluster.{PEER}{namespace}/{peer['metadata']['name']}."
+    prefix = await _counters_of(fleet, cluster, namespace)
 
     async def of(pod: Raw) -> Noticed:
-        process = pids(fleet, cluster, "envoy", pod["metadata"]["uid"])[0]
-        async with Admin(f"/proc/{process}/root{DIRECTORY}/{envoy.ADMIN}") as admin:
+        async with _admin(fleet, cluster, pod) as admin:
             return await _watched(admin, prefix, lambda: _is_led(fleet, cluster, namespace, service, pod), moment)
 
     return await asyncio.gather(*map(of, await gateway_pods(fleet, cluster)))
+
+
+@contextlib.asynccontextmanager
+async def found_well_again(fleet: Fleet, cluster: str, namespace: str) -> AsyncIterator[list[float]]:
+    """When gateways of a cluster, meanwhile, went on to lead to their only peer after they had left it out."""
+    prefix, moments = await _counters_of(fleet, cluster, namespace), list[float]()
+
+    async def of(pod: Raw) -> None:
+        was_well = True
+        async with _admin(fleet, cluster, pod) as admin:
+            while True:
+                stats = await admin.stats()
+                if stats is not None:
+                    is_well = stats.counters[prefix + "membership_healthy"] > 0
+                    if is_well and not was_well:
+                        moments.append(time.time())
+                    was_well = is_well
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async with contextlib.AsyncExitStack() as stack:
+        for pod in await gateway_pods(fleet, cluster):
+            await stack.enter_async_context(background(of(pod)))
+        yield moments
+
+
+async def _counters_of(fleet: Fleet, cluster: str, namespace: str) -> str:
+    """What the names of Envoy's counters of the only peer begin with."""
+    (peer,) = await fleet.clients[cluster].list(GATEWAY_PEERS, namespace)
+    return f"cluster.{PEER}{namespace}/{peer['metadata']['name']}."
+
+
+def _admin(fleet: Fleet, cluster: str, pod: Raw) -> Admin:
+    process = pids(fleet, cluster, "envoy", pod["metadata"]["uid"])[0]
+    return Admin(f"/proc/{process}/root{DIRECTORY}/{envoy.ADMIN}")
 
 
 async def _is_led(fleet: Fleet, cluster: str, namespace: str, service: str, pod: Raw) -> bool:

@@ -346,13 +346,18 @@ async def test_requests_go_on_once_a_gateway_that_was_killed_is_back(
     fleet: Fleet, place: str, doubled: str, cluster: str
 ) -> None:
     wanted = set(await backends(fleet, place))
-    async with asking(fleet, place, "web") as asked:
+    async with (
+        asking(fleet, place, "web") as asked,
+        failing.found_well_again(fleet, "cd", place) as well_again,
+    ):
         killed, back = await kill_one(fleet, place, cluster)
         await passed(10)
     failed = realnodes.failed_since(asked, killed)
-    print(f"a gateway of {cluster} killed, back after {back - killed:.1f} s: {len(failed)} of", end=" ")
+    over = [round(each - killed, 1) for each in (back, *well_again)]
+    print(f"a gateway of {cluster} killed, back and found well again after {over} s: {len(failed)} of", end=" ")
     print(f"{asked.results['frontend']['asked']} failed: {failed}; {realnodes.longest(asked)}")
-    assert max(failed, default=0) <= round(back - killed, 1), "requests fail after it is back"
+    # A caller that has met it twice when it asked leaves the peer out for a second.
+    assert max(failed, default=0) <= max(over), "requests fail after it is back"
     assert realnodes.answers(asked) == wanted
 
 
