@@ -43,7 +43,7 @@ _DEAREST = (
     "tests/sandbox",
 )
 """What is dealt out first, because nobody should wait for it at the end."""
-_ALONE = (
+_SEPARATE = (
     "tests/chart/test_on_a_real_node.py",
     "tests/chart/test_promises.py",
     "tests/chart/test_upgrade.py",
@@ -73,7 +73,7 @@ def scope_of(nodeid: str) -> str:
         return f"{USUAL}: {next((part for part, names in _PARTS.items() if nodeid.startswith(names)), 'the rest')}"
     if file in _PAIRED:
         return "tests/controllers: two clusters"
-    return fleet or (file if file in _ALONE else "/".join(file.split("/")[:2]))
+    return fleet or (file if file in _SEPARATE else "/".join(file.split("/")[:2]))
 
 
 @pytest.hookimpl(trylast=True)

@@ -42,7 +42,7 @@ class Life:
     reason: str = ""
     """Of the phase in which it finished."""
     leaving: Moment | None = None
-    """The first deletion; of nobody where the line of who asked for it is missing."""
+    """The first deletion; its `user` is empty where the line of who asked for it is missing."""
     gone: Moment | None = None
     seen: float = 0.0
     """When it was known last to exist."""
@@ -178,7 +178,8 @@ class History:
         if deletes and (life.leaving is None or line.received < life.leaving.latest):
             life.leaving = now
         elif pod.metadata.deletion_timestamp and life.leaving is None:
-            life.leaving = _deleted(pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds, now)
+            grace = pod.metadata.deletion_grace_period_seconds or 0
+            life.leaving = _to_the_second(moment(pod.metadata.deletion_timestamp) - grace, now)
         if life.gone is None and _is_last(line, pod, deletes=deletes):
             life.gone = now
 
@@ -207,9 +208,7 @@ def _born(cluster: str, line: Line, pod: Answer) -> Life:
     owners = metadata.owner_references or []
     born = _moment(cluster, line, metadata.uid)
     if line.verb != "create" and metadata.creation_timestamp:
-        # Made by a request that nobody noted: what is known of it has whole seconds.
-        made = moment(metadata.creation_timestamp)
-        born = Moment(made, min(made + 1.0, line.answered), born.line)
+        born = _to_the_second(moment(metadata.creation_timestamp), born)
     return Life(
         cluster=cluster,
         namespace=metadata.namespace,
@@ -224,9 +223,8 @@ def _born(cluster: str, line: Line, pod: Answer) -> Life:
     )
 
 
-def _deleted(timestamp: str, grace: int | None, seen: Moment) -> Moment:
-    """By a request whose line comes later, or never did: what is known of it has whole seconds, and not who asked."""
-    asked = moment(timestamp) - (grace or 0)
+def _to_the_second(asked: float, seen: Moment) -> Moment:
+    """When a request was carried out whose line comes later, or never, as an object's timestamp says; not by whom."""
     return Moment(asked, min(asked + 1.0, seen.latest), seen.line)
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from agent.api.kinds import NAMESPACES
@@ -20,6 +20,7 @@ from agent.runtime.lease import LeaderLease
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster as SandboxCluster
 from agent.settings import Settings
+from tests.waiting import until
 
 
 class _Errors(logging.Handler):
@@ -52,6 +53,16 @@ async def running(
     finally:
         logger.removeHandler(errors)
     assert errors.messages == []
+
+
+async def namespace_known(deps: Deps, namespace: str, annotations: Mapping[str, str | None]) -> None:
+    """Wait until the rooms know what a namespace says (None: no more): they might hear of the next pod before."""
+
+    def known() -> bool:
+        found = deps.namespaces.annotations(namespace)
+        return all(found.get(key) == value for key, value in annotations.items())
+
+    await until(known, what="the rooms know what the namespace says")
 
 
 async def _deps(

@@ -9,9 +9,9 @@ from agent.api import names
 from agent.api.kinds import CONFIGMAPS, EVENTS, NAMESPACES, SERVICE_ACCOUNTS
 from agent.controllers.follow import FollowRoom, copier
 from tests.controllers.pair import Pair
+from tests.controllers.rooms import namespace_known
 from tests.controllers.test_follow import STILL_SECONDS, told, volume
 from tests.controllers.test_follow_targets import restricted
-from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -21,15 +21,11 @@ NOT_ALLOWED = tuple(("serviceaccounts", verb) for verb in VERBS)
 
 
 async def electing(pair: Pair, **more: str) -> None:
-    """Have the namespace elect all of its pods, and wait until rooms at work know: a pod might be there first."""
+    """Have the namespace elect all of its pods, and wait until rooms that are at work know."""
     annotations = {names.SHORT_PREFIX + names.ELECT_BY_DEFAULT: "true", **more}
     await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": {"annotations": annotations}})
-    deps = pair.deps
-    if deps is not None:
-        await until(
-            lambda: annotations.items() <= deps.namespaces.annotations(pair.namespace).items(),
-            what="the rooms know what the namespace says",
-        )
+    if pair.deps is not None:
+        await namespace_known(pair.deps, pair.namespace, annotations)
 
 
 async def pod(pair: Pair, name: str, **annotations: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ async def noticed(fleet: Fleet, cluster: str, namespace: str, service: str, mome
 
 @contextlib.asynccontextmanager
 async def found_well_again(fleet: Fleet, cluster: str, namespace: str) -> AsyncIterator[list[float]]:
-    """When gateways of a cluster, meanwhile, went on to lead to their only peer after they had left it out."""
+    """Moments at which a gateway of a cluster counts its only peer as healthy again, after it had not."""
     prefix, moments = await _counters_of(fleet, cluster, namespace), list[float]()
 
     async def of(pod: Raw) -> None:

@@ -20,7 +20,7 @@ from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import connected, create, elected
-from tests.controllers.rooms import running
+from tests.controllers.rooms import namespace_known, running
 from tests.kube.relay import Relay
 from tests.namespaces import end
 from tests.scheduler.test_controller import waiting
@@ -61,14 +61,9 @@ class Stage:
         return await create(self.client, manifest, [*self.targets.values()])
 
     async def namespace_says(self, annotations: Mapping[str, str | None]) -> None:
-        """Annotate the namespace, and wait until the rooms know: they might hear of the next pod before."""
+        """Annotate the namespace, and wait until the rooms know."""
         await self.client.patch(NAMESPACES, self.namespace, {"metadata": {"annotations": dict(annotations)}})
-
-        def known() -> bool:
-            found = self.deps.namespaces.annotations(self.namespace)
-            return all(found.get(key) == value for key, value in annotations.items())
-
-        await until(known, what="the rooms know what the namespace says")
+        await namespace_known(self.deps, self.namespace, annotations)
 
     async def delete(self, *named: str) -> None:
         """Delete proxy pods."""
