@@ -22,6 +22,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.model.standin import claim_uid
+from hack.soaking.audit import moment
 from hack.soaking.manifests import APP
 from hack.soaking.plan import Step
 
@@ -47,13 +48,22 @@ class Listed:
 
 def problems(source: Listed, targets: Sequence[Listed], wanted: Mapping[str, Step]) -> list[str]:
     """Everything that is not as it should be, or not yet."""
-    proxies = [pod for pod in source.of(PODS) if APP in (pod["metadata"].get("labels") or {})]
+    proxies = _of_users(source)
     return [
         *_workloads(proxies, wanted),
         *_delegates(proxies, targets),
         *(problem for target in targets for problem in _copies(source, target)),
         *(problem for listed in (source, *targets) for problem in _ours(listed)),
     ]
+
+
+def last_made(source: Listed) -> float:
+    """When the youngest of the users' pods was made, in seconds since 1970; 0 where there is none."""
+    return max((moment(pod["metadata"]["creationTimestamp"]) for pod in _of_users(source)), default=0.0)
+
+
+def _of_users(source: Listed) -> list[Raw]:
+    return [pod for pod in source.of(PODS) if APP in (pod["metadata"].get("labels") or {})]
 
 
 def _workloads(proxies: Sequence[Raw], wanted: Mapping[str, Step]) -> Iterator[str]:
