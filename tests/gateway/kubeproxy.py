@@ -9,8 +9,11 @@ from tests.e2e.fleet import Fleet
 from tests.gateway.realnodes import PATIENCE_SECONDS
 
 
-async def settled(fleet: Fleet, cluster: str, namespace: str, service: str) -> None:
-    """Wait until kube-proxy of a cluster leads to all endpoints of a Service that are ready, and to no others."""
+async def settled(fleet: Fleet, cluster: str, namespace: str, service: str, count: int | None = None) -> None:
+    """Wait until kube-proxy of a cluster leads to all endpoints of a Service that are ready, and to no others.
+
+    :param count: how many these are to be
+    """
     rule = re.compile(rf'"{namespace}/{service}(?::[^ ]*)? -> ([^"]+)"')
 
     async def probe() -> bool:
@@ -24,7 +27,7 @@ async def settled(fleet: Fleet, cluster: str, namespace: str, service: str) -> N
             if endpoint["conditions"]["ready"]
         }
         rules = await faults.inside(fleet.sandbox[cluster].runner.cluster, "iptables-save", "--table=nat")
-        return ready == set(rule.findall(rules))
+        return ready == set(rule.findall(rules)) and count in (None, len(ready))
 
     what = f"kube-proxy of {cluster} leads to what slices say of {service}"
     await fleet.until(what, probe, about=namespace, seconds=PATIENCE_SECONDS)

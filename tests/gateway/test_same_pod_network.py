@@ -42,6 +42,8 @@ STRANGER = "stranger"
 BACKENDS = 2
 STREAM_GIB, BACK_GIB = 10, 2
 REQUESTS = 1000
+GATEWAYS = "flotilla-gateway"
+"""The Service by which peers call a cluster's gateways."""
 FORGET_SECONDS = 5.0
 """Until kube-proxy has made the kernel forget where datagrams of a client went, after it has written its rules."""
 
