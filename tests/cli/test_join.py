@@ -280,11 +280,11 @@ async def test_addresses_are_tried_before_anything_is_written(lab: Lab) -> None:
     cd = kubeconfig.cluster_of(lab.document, "cd")["server"]
     refused = await lab.refused(*base, "--server", cd, "--ca-file", str(authority), "--allow-loopback")
     assert "does this address lead to another cluster?" in refused
-    unreachable = ("--server", "https://192.0.2.1:6443", "--timeout", "5")
+    unreachable = ("--server", "https://127.0.0.1:1", "--allow-loopback", "--timeout", "5")
     refused = await lab.refused(*base, *unreachable)
-    assert "https://192.0.2.1:6443 cannot be reached from here" in refused
+    assert "https://127.0.0.1:1 cannot be reached from here" in refused
     assert "Target team/other of cluster cd is not Ready: Unreachable" in refused
-    assert "pods of cluster cd do not reach https://192.0.2.1:6443" in refused
+    assert "pods of cluster cd do not reach https://127.0.0.1:1" in refused
     assert "--server us=https://HOST:PORT" in refused
     assert "Target team/other in cluster cd created" in refused
     leave = ("leave", "--context", "cd", "--target-name", "other", "-n", NAMESPACE)

@@ -72,10 +72,29 @@ def weight_for(step: Drop) -> int:
     return -100 if step is is_delete else 100
 
 
+async def reserved(fleet: Fleet, namespace: str) -> set[str]:
+    """Names of the proxy pods that were placed by a reservation."""
+    return {pod["metadata"]["name"] for pod in await fleet.pods(namespace) if CLAIM_UID in notes(pod)}
+
+
+async def unclaimed(fleet: Fleet, namespace: str, before: int) -> int:
+    """Create pods until one is placed without a reservation; returns how many came before the agent had heard of that.
+
+    `before`: how many pods the namespace has.
+    """
+    for late in range(5):
+        name = f"by-namespace-{late}"
+        await fleet.source.create(PODS, manifests.pod(name), namespace)
+        await settled(fleet, namespace, before + late + 1)
+        if name not in await reserved(fleet, namespace):
+            return late
+    raise AssertionError("every pod was reserved, whatever its namespace says")
+
+
 async def test_a_deployment_spreads_over_both_targets_and_nothing_of_the_losers_is_left(
     fleet: Fleet, namespace: str
 ) -> None:
-    await deploy(fleet, namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", MANY), namespace)
     where = await settled(fleet, namespace, MANY)
     for target in CLUSTERS:
         assert list(where.values()).count(target) >= MANY // 4
@@ -102,13 +121,13 @@ async def test_pod_and_namespace_say_how_they_are_scheduled_and_the_setting_says
     await settled(fleet, namespace, 2)
     said = {"metadata": {"annotations": {f"{names.SHORT_PREFIX}{names.SCHEDULING}": "ranked"}}}
     await fleet.source.patch(NAMESPACES, namespace, said)
-    await fleet.source.create(PODS, manifests.pod("by-namespace"), namespace)
+    late = await unclaimed(fleet, namespace, 2)
     asked = {f"{names.SHORT_PREFIX}{names.SCHEDULING}": "reserve"}
     await fleet.source.create(PODS, manifests.pod("by-pod", annotations=asked), namespace)
-    await settled(fleet, namespace, 4)
-    reserved = {pod["metadata"]["name"] for pod in await fleet.pods(namespace) if CLAIM_UID in notes(pod)}
-    assert reserved == {"by-setting", "by-pod"}
-    fleet.census.check(namespace, at_most=4)
+    await settled(fleet, namespace, 4 + late)
+    before_it_was_known = {f"by-namespace-{each}" for each in range(late)}
+    assert await reserved(fleet, namespace) == {"by-setting", "by-pod", *before_it_was_known}
+    fleet.census.check(namespace, at_most=4 + late)
 
 
 @pytest.mark.parametrize(

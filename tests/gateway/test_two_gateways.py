@@ -420,7 +420,7 @@ async def test_one_peer_whose_ca_cannot_be_read_takes_no_other_with_it(pair: Pai
     assert await pair.passes()
 
 
-async def test_with_the_drain_time_of_clusters_connections_of_a_deleted_peer_have_ended_after_ten_seconds(
+async def test_with_the_drain_time_of_clusters_connections_of_a_deleted_peer_soon_end(
     pair: Pairs,
 ) -> None:
     caller = GatewayPod("uid-c", address())
@@ -435,6 +435,6 @@ async def test_with_the_drain_time_of_clusters_connections_of_a_deleted_peer_hav
         writer.write(b"1")
         assert await reader.readexactly(1) == b"1"
         called.tell([], [web(pair.endpoint)])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(2.5 * envoy.DRAIN_SECONDS):
             assert await reader.read() == b""
         writer.close()
