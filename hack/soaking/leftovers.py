@@ -57,9 +57,10 @@ def problems(source: Listed, targets: Sequence[Listed], wanted: Mapping[str, Ste
     ]
 
 
-def last_made(source: Listed) -> float:
-    """When the youngest of the users' pods was made, in seconds since 1970; 0 where there is none."""
-    return max((moment(pod["metadata"]["creationTimestamp"]) for pod in _of_users(source)), default=0.0)
+def last_made(source: Listed, wanted: Mapping[str, Step]) -> float:
+    """When the youngest pod of a wanted workload was made, in seconds since 1970; 0 where there is none."""
+    pods = (pod["metadata"] for pod in _of_users(source))
+    return max((moment(each["creationTimestamp"]) for each in pods if each["labels"][APP] in wanted), default=0.0)
 
 
 def _of_users(source: Listed) -> list[Raw]:

@@ -147,7 +147,7 @@ class _Soak:
             try:
                 source, targets = await self._listed()
                 found = problems(source, targets, steps)
-                since = max(since, last_made(source))
+                since = max(since, last_made(source, steps))
             except KubeError as error:
                 found = [str(error)]
             if found:

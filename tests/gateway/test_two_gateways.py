@@ -420,7 +420,7 @@ async def test_one_peer_whose_ca_cannot_be_read_takes_no_other_with_it(pair: Pai
     assert await pair.passes()
 
 
-async def test_with_the_drain_time_of_clusters_connections_of_a_deleted_peer_soon_end(
+async def test_with_the_drain_time_of_clusters_connections_of_a_deleted_peer_have_ended_after_ten_seconds(
     pair: Pairs,
 ) -> None:
     caller = GatewayPod("uid-c", address())
@@ -435,6 +435,6 @@ async def test_with_the_drain_time_of_clusters_connections_of_a_deleted_peer_soo
         writer.write(b"1")
         assert await reader.readexactly(1) == b"1"
         called.tell([], [web(pair.endpoint)])
-        async with asyncio.timeout(2.5 * envoy.DRAIN_SECONDS):
+        async with asyncio.timeout(10):
             assert await reader.read() == b""
         writer.close()

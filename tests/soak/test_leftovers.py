@@ -90,13 +90,13 @@ def test_nothing_is_told_when_all_is_well() -> None:
     assert found(source(), target()) == []
 
 
-def test_of_the_users_pods_the_youngest_tells_when_a_controller_made_the_last() -> None:
+def test_of_the_pods_that_are_wanted_the_youngest_tells_when_a_controller_made_the_last() -> None:
     cd = nothing()
-    assert last_made(Listed("cd", cd)) == 0.0
-    cd[PODS] = [pod("web-1", "Running"), pod("job-2", "Running"), child("theirs")]
-    for obj, second in zip(cd[PODS], (5, 7, 9), strict=True):
+    assert last_made(Listed("cd", cd), WANTED) == 0.0
+    cd[PODS] = [pod("web-1", "Running"), pod("job-2", "Running"), pod("web-0", "Running"), child("theirs")]
+    for obj, second in zip(cd[PODS], (5, 7, 8, 9), strict=True):
         obj["metadata"]["creationTimestamp"] = f"1970-01-01T00:00:0{second}Z"
-    assert last_made(Listed("cd", cd)) == 7.0
+    assert last_made(Listed("cd", cd), WANTED) == 7.0
 
 
 def test_when_nothing_is_wanted_nothing_may_be_left() -> None:
