@@ -136,9 +136,10 @@ async def test_a_target_removed_in_a_burst_whose_posts_are_not_all_answered_leav
         await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", BURST), namespace)
 
         async def under_way() -> bool:
-            return len(await fleet.clients["us"].list(CHAPERONS, namespace)) >= BURST // 8
+            there = await fleet.clients["us"].list(CHAPERONS, namespace)
+            return len(there) >= BURST // 8 and proxy.lost > 0
 
-        await fleet.until("the burst is under way", under_way, about=namespace)
+        await fleet.until("the burst is under way, and a reply was lost", under_way, about=namespace)
         await fleet.source.delete(TARGETS, "us", namespace)
         await fleet.gone(TARGETS, "us", namespace)
         left = await fleet.clients["us"].list(CHAPERONS, namespace)
