@@ -30,6 +30,8 @@ pytest_plugins = [
     "tests.workers",
     "tests.costs",
     "tests.second_look",
+    "tests.tiers",
+    "tests.progress",
 ]
 
 _AS_SLOW_AS_THE_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -42,8 +44,7 @@ _IN_THIS_PROCESS = ("clusters", "controllers", "kube", "kubelet", "runtime", "sc
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What is run, and how the agents of tests/e2e come into their clusters."""
-    parser.addoption("--all", action="store_true", help="also what is marked `seldom`, with all examples")
+    """Add the option that says how the agents of tests/e2e come into their clusters."""
     parser.addoption(
         "--installed-by",
         choices=("sandbox", "chart"),
@@ -85,22 +86,6 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked `seldom`, unless all is asked for, and beside other workers what is marked `alone`.
-
-    A test that is asked for by its name runs.
-    """
-    if any("::" in each for each in config.args):
-        return
-    marks = () if config.getoption("--all") else ("seldom",)
-    if hasattr(config, "workerinput"):
-        marks += ("alone",)
-    left_out = [item for item in items if any(map(item.get_closest_marker, marks))]
-    items[:] = [item for item in items if item not in left_out]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

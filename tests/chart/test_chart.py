@@ -54,6 +54,8 @@ from tests.chart.helm import CHART, NAMESPACE, Raw, of, pods, template
 from webhook.configurations import Service, by_service, mutating, validating
 from webhook.settings import parse as parse_webhook
 
+pytestmark = pytest.mark.full("Needs Helm.")
+
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 

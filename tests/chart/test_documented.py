@@ -17,7 +17,7 @@ from tests.docs.conftest import checkout, programs
 from tests.docs.pages import DOCS, blocks
 from tests.docs.shell import Shell
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.full("Needs Helm."), pytest.mark.cluster, pytest.mark.timeout(240)]
 
 
 def earlier(folder: Path) -> None:

@@ -9,6 +9,8 @@ from tests.chart import helm
 from tests.e2e.fleets import AGENT_FLAGS, SPECS
 from tests.e2e.values import values
 
+pytestmark = pytest.mark.full("Needs Helm.")
+
 VERSION = ("--kube-version", "1.36.3")
 
 

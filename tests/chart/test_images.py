@@ -2,11 +2,14 @@
 
 import subprocess
 
+import pytest
 import yaml
 
 from agent.sandbox.gateways import program
 from agent.sandbox.objects import REPOSITORY
 from tests.chart.helm import CHART
+
+pytestmark = pytest.mark.full("Needs Helm.")
 
 
 def test_gateways_run_the_version_of_envoy_that_tests_run() -> None:

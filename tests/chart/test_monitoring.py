@@ -20,6 +20,8 @@ from tests.chart.helm import CHART, of, template
 from tests.chart.prometheus import promtool
 from tests.docs.pages import anchors
 
+pytestmark = pytest.mark.full("Needs Helm.")
+
 Raw = dict[str, Any]
 
 DASHBOARD: Raw = json.loads((CHART / "files/dashboard.json").read_text())

@@ -40,7 +40,7 @@ from tests.chart.test_chart import CANDIDATES, EVERY
 from tests.e2e import manifests
 from tests.waiting import gone, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.full("Needs Helm."), pytest.mark.cluster, pytest.mark.timeout(240)]
 
 FLAGS = (str(CHART), "-n", NAMESPACE)
 OWNED = "app.kubernetes.io/part-of=flotilla"

@@ -47,6 +47,7 @@ from tests.waiting import until
 from webhook.configurations import PATH_VALIDATE
 
 pytestmark = [
+    pytest.mark.full("Needs Helm."),
     pytest.mark.cluster,
     pytest.mark.e2e,
     pytest.mark.story,

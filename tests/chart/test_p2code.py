@@ -16,6 +16,8 @@ from tests.chart.helm import NAMESPACE, Failed, template
 from tests.kube.relay import trusting
 from tests.waiting import until
 
+pytestmark = pytest.mark.full("Needs Helm.")
+
 Raw = dict[str, Any]
 
 ON = "agent.p2code.enabled=true"

@@ -9,6 +9,8 @@ from agent.api.ownroles import AGENT, WEBHOOK
 from tests.chart.helm import NAMESPACE, template
 from tests.chart.test_chart import SCORED, granted, roles_of
 
+pytestmark = pytest.mark.full("Needs Helm.")
+
 OFF = {
     "sourceController.enabled=false": {ownroles.SOURCE},
     "webhook.checkSecrets=false": {ownroles.SECRETS_OF_TARGETS, ownroles.ASK_FOR_USERS},

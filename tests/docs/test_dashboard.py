@@ -13,7 +13,12 @@ from tests.chart.test_monitoring import ALERTS, PANELS
 from tests.docs.shell import Shell
 from tests.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.full("Needs Prometheus."),
+    pytest.mark.cluster,
+    pytest.mark.timeout(300),
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
 NOTHING_TO_SHOW = {
     "Failures": "nothing has failed, and nobody wrote at the same time",

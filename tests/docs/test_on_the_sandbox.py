@@ -11,7 +11,12 @@ from tests.docs.pages import DOCS, blocks
 from tests.docs.shell import Shell
 from tests.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.full("Types every command of the pages on a sandbox."),
+    pytest.mark.cluster,
+    pytest.mark.timeout(300),
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
 
 def of(name: str) -> list[str]:

@@ -49,6 +49,7 @@ async def test_an_elected_pod_becomes_a_proxy_pod_to_the_letter(fleet: Fleet, na
     assert "topologySpreadConstraints" not in spec
 
 
+@pytest.mark.full("Webhook tests on one API server cover the same rule.")
 async def test_the_manifest_holds_the_whole_original(fleet: Fleet, namespace: str) -> None:
     pod = manifests.pod("a", automountServiceAccountToken=False, annotations={"note": "ü\n'\""})
     plain = await create(fleet, "default", pod, dry_run=True)
@@ -88,12 +89,14 @@ async def test_other_pods_and_other_namespaces_are_untouched(fleet: Fleet, names
     left_alone(await create(fleet, "default", elected, dry_run=True), elected)
 
 
+@pytest.mark.full("Webhook tests on one API server cover the same rule.")
 async def test_a_mistake_in_an_annotation_is_refused_with_the_reason(fleet: Fleet, namespace: str) -> None:
     pod = manifests.pod("a", annotations={P + "no-prefix-label-regexp": "?!foo"})
     with pytest.raises(StatusError, match="no-prefix-label-regexp"):
         await create(fleet, namespace, pod)
 
 
+@pytest.mark.full("Webhook tests on one API server cover the same rule.")
 async def test_without_the_webhook_only_elected_pods_are_refused(fleet: Fleet, namespace: str) -> None:
     async def is_refused() -> bool:
         """API servers may wait for a webhook for longer than we wait for them: then there is no answer, and no pod."""

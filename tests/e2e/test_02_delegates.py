@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from agent.api.kinds import PODS
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
@@ -129,6 +131,7 @@ async def test_a_rich_spec_arrives_as_it_was_written(fleet: Fleet, namespace: st
     assert [owner["kind"] for owner in metadata["ownerReferences"]] == ["PodChaperon"]
 
 
+@pytest.mark.full("A variant of the test of a rich spec.")
 async def test_a_service_account_of_the_target_gives_the_token(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(PODS, manifests.pod("a"), namespace)
     (proxy,) = await fleet.running(namespace, "a", 1)

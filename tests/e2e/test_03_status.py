@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from agent.api.kinds import PODS
@@ -106,6 +107,7 @@ async def test_status_and_annotations_come_home_word_for_word(fleet: Fleet, name
     await proxy_says(fleet, namespace, "a", {"containerStatuses": status["containerStatuses"]})
 
 
+@pytest.mark.full("A variant of the test that copies a status word for word.")
 async def test_a_pod_that_fails_fails_at_home_with_its_exit_code(fleet: Fleet, namespace: str, node: str) -> None:
     delegate = await started(fleet, namespace, "a", restartPolicy="Never")
     status = running()
@@ -118,6 +120,7 @@ async def test_a_pod_that_fails_fails_at_home_with_its_exit_code(fleet: Fleet, n
     assert proxy["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
 
 
+@pytest.mark.full("A variant of the test that copies a status word for word.")
 async def test_an_evicted_delegate_is_replaced_by_its_replica_set(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 3), namespace)
     await fleet.running(namespace, "web", 3)

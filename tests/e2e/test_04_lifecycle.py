@@ -39,6 +39,7 @@ async def test_scaling_up_and_down(fleet: Fleet, namespace: str) -> None:
     await emptied(fleet, namespace)
 
 
+@pytest.mark.full("A variant of scaling and of deleting a pod.")
 async def test_a_rolling_update_of_the_region_moves_all_pods(fleet: Fleet, namespace: str) -> None:
     spec = {"nodeSelector": {manifests.REGION: "us"}}
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 6, **spec), namespace)
@@ -63,6 +64,7 @@ async def test_kubectl_delete_pod_ends_the_delegate(fleet: Fleet, namespace: str
     await emptied(fleet, namespace)
 
 
+@pytest.mark.full("A variant of scaling and of deleting a pod.")
 async def test_a_pod_deleted_before_it_has_a_place_goes_at_once(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(PODS, manifests.pod("a", nodeSelector={manifests.REGION: "mars"}), namespace)
     await fleet.source.create(PODS, manifests.pod("b"), namespace)
@@ -77,6 +79,7 @@ async def test_a_pod_deleted_before_it_has_a_place_goes_at_once(fleet: Fleet, na
     await emptied(fleet, namespace)
 
 
+@pytest.mark.full("A variant of scaling and of deleting a pod.")
 @pytest.mark.parametrize("cascade", ["foreground", "background"])
 async def test_kubectl_delete_deployment(fleet: Fleet, namespace: str, cascade: str) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 6), namespace)
@@ -87,6 +90,7 @@ async def test_kubectl_delete_deployment(fleet: Fleet, namespace: str, cascade: 
     await emptied(fleet, namespace)
 
 
+@pytest.mark.full("A variant of scaling and of deleting a pod.")
 async def test_a_deleted_pod_of_a_stateful_set_comes_back_under_its_name(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(STATEFULSETS, manifests.stateful_set("db", 3), namespace)
     before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in await fleet.running(namespace, "db", 3)}
@@ -102,6 +106,7 @@ async def test_a_deleted_pod_of_a_stateful_set_comes_back_under_its_name(fleet: 
     assert (after["db-0"], after["db-2"]) == (before["db-0"], before["db-2"])
 
 
+@pytest.mark.full("A variant of scaling and of deleting a pod.")
 async def test_pods_of_a_daemon_set_on_virtual_nodes_end(fleet: Fleet, namespace: str) -> None:
     manifest = manifests.workload(DAEMONSETS, "agent", {"tolerations": [{"operator": "Exists"}]})
     del manifest["spec"]["template"]["metadata"]["annotations"]

@@ -88,6 +88,7 @@ async def says(fleet: Fleet, namespace: str, name: str, reason: str, remedy: str
     await fleet.until(f"Target {name} says {reason}", told, about=namespace)
 
 
+@pytest.mark.full("A variant of the test of each broken Target.")
 async def test_a_broken_target_that_is_mended_takes_pods(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         spec = {"kubeconfigSecret": {"name": "late"}}
@@ -99,6 +100,7 @@ async def test_a_broken_target_that_is_mended_takes_pods(fleet: Fleet) -> None:
         assert {pod["spec"]["nodeName"] for pod in pods} == {virtual_node(namespace, each) for each in ("us", "late")}
 
 
+@pytest.mark.full("A variant of the test of each broken Target.")
 @pytest.mark.parametrize("spec", [{}, {"self": True, "kubeconfigSecret": {"name": "x"}}, {"self": False}], ids=str)
 async def test_neither_or_both_of_self_and_secret_are_refused(fleet: Fleet, namespace: str, spec: Raw) -> None:
     with pytest.raises(Invalid, match=r"self.*kubeconfigSecret|kubeconfigSecret.*self"):

@@ -58,6 +58,7 @@ async def everyone(fleet: Fleet, namespace: str) -> set[str]:
     return await fleet.until("all pods of the burst exist", complete, about=namespace)
 
 
+@pytest.mark.full("Another moment to kill an agent at.")
 async def test_a_lost_reply_makes_no_second_delegate(fleet: Fleet) -> None:
     seen: set[str] = set()
 
@@ -78,6 +79,7 @@ async def test_a_lost_reply_makes_no_second_delegate(fleet: Fleet) -> None:
         fleet.census.check(namespace, at_most=20)
 
 
+@pytest.mark.full("Another moment to kill an agent at.")
 @pytest.mark.parametrize("replicas", [pytest.param(0, marks=pytest.mark.seldom), 10])
 async def test_an_agent_killed_while_a_namespace_goes(fleet: Fleet, namespace: str, replicas: int) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", replicas), namespace)

@@ -89,6 +89,7 @@ async def restart_a_container(fleet: Fleet, delegate: Raw) -> None:
     )
 
 
+@pytest.mark.full("A variant of the test that cuts a link.")
 async def test_a_pod_deleted_while_its_target_is_away_waits_for_it(fleet: Fleet, namespace: str) -> None:
     pod = manifests.pod("a", nodeSelector={manifests.REGION: "us"})
     await fleet.source.create(PODS, pod, namespace)

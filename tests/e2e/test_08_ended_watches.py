@@ -36,6 +36,7 @@ async def test_an_api_server_killed_and_started_again_during_a_burst(
     await fleet.agree(namespace)
 
 
+@pytest.mark.full("Another way in which a watch ends.")
 async def test_a_version_compacted_away_while_the_link_is_cut(fleet: Fleet, namespace: str) -> None:
     # A target that still has more of another test's pods than the other would get none.
     await fleet.all_gone()

@@ -1,5 +1,7 @@
 """Promise 10: pods of cd may also run in cd, where cd is its own target."""
 
+import pytest
+
 from agent.api.kinds import TARGETS
 from agent.sandbox.objects import apply
 from tests.e2e import manifests
@@ -30,6 +32,7 @@ async def test_pods_run_at_home_and_abroad(fleet: Fleet, namespace: str) -> None
     await fleet.until("nothing is left", lambda: fleet.is_empty(namespace), about=namespace)
 
 
+@pytest.mark.full("A variant with a Job.")
 async def test_a_job_pinned_home_completes(fleet: Fleet) -> None:
     async with fleet.namespace(targets=()) as namespace:
         await home(fleet, namespace)

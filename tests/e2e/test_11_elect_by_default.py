@@ -86,6 +86,7 @@ async def test_a_stock_chart_runs_unchanged(fleet: Fleet, electing: str) -> None
     assert len(await fleet.delegates(electing)) == sum(COUNTS.values())
 
 
+@pytest.mark.full("Controller tests cover each exception from election.")
 async def test_who_applies_a_stock_workload_whose_account_cannot_follow_is_told_once_what_to_do(fleet: Fleet) -> None:
     async with fleet.namespace(()) as namespace:
         spec = {"serviceAccountName": "cd", "allow": ["services", "volumes"]}
@@ -125,6 +126,7 @@ async def test_who_applies_a_stock_workload_whose_account_cannot_follow_is_told_
         await fleet.until("nobody is warned any more", silent, about=namespace)
 
 
+@pytest.mark.full("Controller tests cover each exception from election.")
 async def test_a_daemon_set_stays_on_the_nodes_here(fleet: Fleet, electing: str) -> None:
     kind, obj = next((kind, obj) for kind, obj in CHART if kind is DAEMONSETS)
     await fleet.source.create(kind, obj, electing)
@@ -139,6 +141,7 @@ async def test_a_daemon_set_stays_on_the_nodes_here(fleet: Fleet, electing: str)
     assert not await fleet.delegates(electing)
 
 
+@pytest.mark.full("Controller tests cover each exception from election.")
 async def test_a_pod_that_opts_out_stays_here(fleet: Fleet, electing: str) -> None:
     opted_out = manifests.pod("stays", elect=None, annotations={"multicluster/elect": "false"})
     await fleet.source.create(PODS, opted_out, electing)
@@ -146,6 +149,7 @@ async def test_a_pod_that_opts_out_stays_here(fleet: Fleet, electing: str) -> No
     assert pod["spec"]["nodeName"].startswith("cd-node-")
 
 
+@pytest.mark.full("Controller tests cover each exception from election.")
 async def test_without_the_annotation_pods_stay_here_again(fleet: Fleet, electing: str) -> None:
     annotation = {"metadata": {"annotations": {"multicluster/elect-by-default": None}}}
     await fleet.source.patch(NAMESPACES, electing, annotation)
@@ -155,6 +159,7 @@ async def test_without_the_annotation_pods_stay_here_again(fleet: Fleet, electin
     assert pod["spec"]["nodeName"].startswith("cd-node-")
 
 
+@pytest.mark.full("Controller tests cover each exception from election.")
 @pytest.mark.parametrize("key", ["multicluster/elect", "multicluster.admiralty.io/elect"])
 async def test_an_annotated_pod_is_elected_as_everywhere(fleet: Fleet, electing: str, key: str) -> None:
     await fleet.source.create(PODS, manifests.pod("goes", elect=key), electing)

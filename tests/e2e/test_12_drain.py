@@ -86,6 +86,7 @@ async def fewest_ready(fleet: Fleet, namespace: str) -> AsyncIterator[list[int]]
         await asyncio.gather(counting, return_exceptions=True)
 
 
+@pytest.mark.full("A variant of the test that drains a virtual node.")
 async def test_kubectl_shows_virtual_nodes_as_nodes_of_a_cluster(
     fleet: Fleet, namespace: str, nodes: dict[str, str]
 ) -> None:
@@ -101,6 +102,7 @@ async def test_kubectl_shows_virtual_nodes_as_nodes_of_a_cluster(
         assert "TargetReachable" in described
 
 
+@pytest.mark.full("A variant of the test that drains a virtual node.")
 async def test_a_cordoned_target_keeps_its_pods_and_gets_no_more_until_it_is_uncordoned(
     fleet: Fleet, namespace: str, nodes: dict[str, str]
 ) -> None:
@@ -164,6 +166,7 @@ async def test_a_drain_waits_while_no_replacement_can_become_ready(
     await fleet.kubectl("cd", "uncordon", nodes["us"])
 
 
+@pytest.mark.full("A variant of the test that drains a virtual node.")
 async def test_pods_of_daemon_sets_are_ignored_only_when_asked(
     fleet: Fleet, namespace: str, nodes: dict[str, str]
 ) -> None:

@@ -1,5 +1,7 @@
 """Promise 13: two targets that lead to one cluster leave each other's pods alone."""
 
+import pytest
+
 from agent.api.kinds import TARGETS
 from agent.api.names import virtual_node
 from tests.e2e import manifests
@@ -20,6 +22,7 @@ async def test_two_targets_that_lead_to_one_cluster_leave_each_others_pods_alone
         fleet.census.check(namespace, at_most=14)
 
 
+@pytest.mark.full("A variant of the test of two Targets of one cluster.")
 async def test_removing_one_of_two_targets_of_a_cluster_leaves_the_others_pods_alone(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("eu",)) as namespace:
         await fleet.join(namespace, "eu", name="twin")

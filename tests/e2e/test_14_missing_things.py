@@ -4,6 +4,7 @@ import contextlib
 from typing import Any
 
 import msgspec
+import pytest
 
 from agent.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICE_ACCOUNTS, SOURCES, TARGETS, Kind
 from agent.kube.errors import NotFound
@@ -63,6 +64,7 @@ async def test_a_service_account_that_a_target_misses_is_warned_of_and_a_claim_t
     await fleet.until("the webhook warns no more", silent, about=namespace)
 
 
+@pytest.mark.full("A variant of the warning about a missing account.")
 async def test_a_claim_that_a_target_misses_is_warned_of_where_claims_do_not_follow(fleet: Fleet) -> None:
     async with fleet.namespace(()) as namespace:
         made = manifests.ours("Source", "cd", namespace, {"serviceAccountName": "cd", "allow": []})
@@ -99,6 +101,7 @@ def needing(fleet: Fleet, namespace: str, **spec: Any) -> tuple[str, ...]:
     return ("-n", namespace, "create", "--dry-run=server", "--warnings-as-errors", "-f", str(path))
 
 
+@pytest.mark.full("A variant of the warning about a missing account.")
 async def test_what_a_target_cannot_make_is_said_on_the_proxy_pod_until_it_can(fleet: Fleet) -> None:
     async with fleet.namespace(("us",)) as namespace:
         account, urgent = {"metadata": {"name": "builder"}}, {"metadata": {"name": namespace}, "value": 1000}

@@ -2,6 +2,7 @@
 
 import base64
 
+import pytest
 import yaml
 
 from agent.api.kinds import (
@@ -74,6 +75,7 @@ async def test_a_rotated_token_disturbs_no_running_pod_and_new_pods_flow(fleet: 
         fleet.census.check(namespace, at_most=9)
 
 
+@pytest.mark.full("A variant of the test that rotates a token.")
 async def test_a_kubeconfig_is_found_by_key_and_context(fleet: Fleet) -> None:
     async with fleet.namespace(targets=()) as namespace:
         good = yaml.safe_load(await fleet.kubeconfig(namespace, "eu"))
@@ -91,6 +93,7 @@ async def test_a_kubeconfig_is_found_by_key_and_context(fleet: Fleet) -> None:
         await fleet.running(namespace, "web", 2)
 
 
+@pytest.mark.full("A variant of the test that rotates a token.")
 async def test_a_target_and_a_cluster_target_of_one_cluster_share_its_pods_and_one_goes_without_the_other(
     fleet: Fleet,
 ) -> None:

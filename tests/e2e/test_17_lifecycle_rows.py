@@ -70,6 +70,7 @@ async def test_row_01_a_deleted_proxy_pod_takes_its_delegate_with_it(fleet: Flee
     await empty(fleet, namespace)
 
 
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 async def test_row_01_a_delegate_has_its_own_grace_period_and_the_proxy_pod_goes_last(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -89,6 +90,7 @@ async def test_row_01_a_delegate_has_its_own_grace_period_and_the_proxy_pod_goes
         await empty(fleet, namespace)
 
 
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 async def test_row_02_and_13_what_is_an_orphan_when_the_source_is_back_goes_on_both_sides(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -111,6 +113,7 @@ async def test_row_02_and_13_what_is_an_orphan_when_the_source_is_back_goes_on_b
     await empty(fleet, namespace)
 
 
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 async def test_row_03_a_bound_pod_carries_the_finalizer_of_its_own_target_alone(fleet: Fleet, namespace: str) -> None:
     await fleet.join(namespace, "us", name="again")
     both = {finalizer(namespace, name) for name in ("us", "again")}
@@ -127,6 +130,7 @@ async def test_row_03_a_bound_pod_carries_the_finalizer_of_its_own_target_alone(
     await fleet.agree(namespace)
 
 
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 async def test_row_04_a_pod_bound_past_the_proxy_scheduler_goes(fleet: Fleet, namespace: str) -> None:
     nowhere = {PREFIX + "proxy-pod-scheduling-constraints": f"nodeSelector: {{{manifests.REGION}: nowhere}}"}
     proxy = await fleet.source.create(PODS, manifests.pod("a", annotations=nowhere), namespace)
@@ -151,6 +155,7 @@ async def test_row_05_a_delegate_lost_while_the_link_is_up_ends_its_proxy_pod_an
     await fleet.agree(namespace)
 
 
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 async def test_row_06_a_delegate_lost_while_the_source_is_away_is_made_again(fleet: Fleet, namespace: str) -> None:
     proxy, delegate = await run(fleet, namespace)
     status = delegate["status"]["containerStatuses"][0]
@@ -208,6 +213,7 @@ async def test_row_07_a_delegate_that_is_never_restarted_stays_missing_until_the
         await empty(fleet, namespace)
 
 
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 async def test_row_07_one_that_had_done_its_work_has_done_it(fleet: Fleet, namespace: str) -> None:
     proxy, delegate = await run(fleet, namespace, restartPolicy="Never")
     (chaperon,) = await fleet.clients["us"].list(CHAPERONS, namespace)
@@ -227,6 +233,7 @@ async def test_row_07_one_that_had_done_its_work_has_done_it(fleet: Fleet, names
     await empty(fleet, namespace)
 
 
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 @pytest.mark.parametrize("phase", ["Succeeded", pytest.param("Failed", marks=pytest.mark.seldom)])
 async def test_row_08_a_delegate_that_has_ended_is_kept_and_told_of(fleet: Fleet, namespace: str, phase: str) -> None:
     proxy, delegate = await run(fleet, namespace, restartPolicy="Never")
@@ -247,6 +254,7 @@ async def test_row_08_a_delegate_that_has_ended_is_kept_and_told_of(fleet: Fleet
     assert await told()
 
 
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 async def test_row_09_a_chaperon_deleted_by_hand_ends_its_proxy_pod(fleet: Fleet, namespace: str) -> None:
     await run(fleet, namespace)
     (chaperon,) = await fleet.clients["us"].list(CHAPERONS, namespace)
@@ -262,6 +270,7 @@ async def test_row_11_a_removed_target_takes_its_delegates_its_pods_and_its_node
     await fleet.gone(NODES, virtual_node(namespace, "us"))
 
 
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 async def test_row_11_a_target_removed_while_it_is_away_frees_its_pods_and_is_emptied_when_it_is_back(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -282,6 +291,7 @@ async def test_row_11_a_target_removed_while_it_is_away_frees_its_pods_and_is_em
     await fleet.gone(NODES, name)
 
 
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 async def test_row_10_an_unreachable_target_keeps_its_pods_and_their_last_status(fleet: Fleet, namespace: str) -> None:
     proxy, delegate = await run(fleet, namespace)
     async with target_away(fleet, namespace):
@@ -300,6 +310,7 @@ async def test_row_10_an_unreachable_target_keeps_its_pods_and_their_last_status
 
 
 # After 40 s its virtual nodes are not ready any more.
+@pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 @pytest.mark.parametrize("seconds", [5.0, pytest.param(60.0, marks=pytest.mark.seldom)])
 async def test_row_12_a_source_whose_agent_is_away_loses_and_evicts_nothing(
     fleet: Fleet, namespace: str, seconds: float

@@ -112,6 +112,7 @@ async def test_a_deployment_spreads_over_both_targets_and_nothing_of_the_losers_
     await empty(fleet, namespace)
 
 
+@pytest.mark.full("Another moment or message that gets lost; the protocol's model covers it too.")
 async def test_pod_and_namespace_say_how_they_are_scheduled_and_the_setting_says_it_for_the_others(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -199,6 +200,7 @@ async def test_a_target_whose_processes_die_while_it_holds(fleet: Fleet, namespa
     fleet.census.check(namespace, at_most=4)
 
 
+@pytest.mark.full("Another moment or message that gets lost; the protocol's model covers it too.")
 @pytest.mark.parametrize("process", [pytest.param("agent", marks=pytest.mark.seldom), "candidate-scheduler"])
 async def test_a_target_without_a_process_that_reserves_costs_pods_that_can_go_elsewhere_nothing(
     fleet: Fleet, namespace: str, process: str
@@ -259,6 +261,7 @@ async def test_a_link_cut_in_the_middle_of_a_burst(fleet: Fleet, namespace: str)
     fleet.census.check(namespace, at_most=BURST)
 
 
+@pytest.mark.full("Another moment or message that gets lost; the protocol's model covers it too.")
 @pytest.mark.parametrize(
     ("step", "lost"),
     [
@@ -305,6 +308,7 @@ async def test_a_pod_deleted_while_candidates_are_reserved_leaves_nothing(fleet:
     assert fleet.census.of(namespace, fleet.census.born.values()) == [], "a delegate of a deleted pod has run"
 
 
+@pytest.mark.full("Another moment or message that gets lost; the protocol's model covers it too.")
 async def test_what_fits_nowhere_says_why_keeps_its_candidates_and_runs_where_room_appears(
     fleet: Fleet, full: str
 ) -> None:
@@ -318,6 +322,7 @@ async def test_what_fits_nowhere_says_why_keeps_its_candidates_and_runs_where_ro
     fleet.census.check(namespace, at_most=1)
 
 
+@pytest.mark.full("Another moment or message that gets lost; the protocol's model covers it too.")
 async def test_a_target_cordoned_or_removed_while_it_has_only_candidates_takes_no_pod_with_it(
     fleet: Fleet, full: str
 ) -> None:
@@ -340,6 +345,7 @@ async def test_a_target_cordoned_or_removed_while_it_has_only_candidates_takes_n
     assert await settled(fleet, namespace, 1) == {pod["metadata"]["uid"]: "eu"}
 
 
+@pytest.mark.full("Another moment or message that gets lost; the protocol's model covers it too.")
 async def test_a_target_drained_of_pods_that_run_there_sends_them_elsewhere(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 6), namespace)
     assert "us" in (await settled(fleet, namespace, 6)).values()

@@ -91,6 +91,7 @@ async def test_a_group_takes_what_two_targets_have_together(fleet: Fleet, namesp
     fleet.census.check(namespace, at_most=2 * ROOMY - 1)
 
 
+@pytest.mark.full("A variant of the tests that start a group together or not at all.")
 async def test_a_group_that_wants_one_cluster_gets_one(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(PODS, member("lone-0", {}, nodeSelector={manifests.REGION: "us"}), namespace)
     await all_run(fleet, namespace, "lone", 1)
@@ -101,6 +102,7 @@ async def test_a_group_that_wants_one_cluster_gets_one(fleet: Fleet, namespace: 
     fleet.census.check(namespace, at_most=ROOMY + 1)
 
 
+@pytest.mark.full("A variant of the tests that start a group together or not at all.")
 async def test_a_group_waits_for_its_last_member_and_makes_no_candidates_before(fleet: Fleet, namespace: str) -> None:
     annotations = marks("team", 3)
     for number in range(2):
@@ -134,6 +136,7 @@ async def test_a_group_that_is_too_big_gives_everything_back_and_others_get_it(f
     await settled(fleet, namespace, 1)
 
 
+@pytest.mark.full("A variant of the tests that start a group together or not at all.")
 async def test_of_two_groups_that_need_more_than_half_each_one_runs_and_then_the_other(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -154,6 +157,7 @@ async def test_of_two_groups_that_need_more_than_half_each_one_runs_and_then_the
     fleet.census.check(namespace, at_most=2 * size, may_end=True)
 
 
+@pytest.mark.full("A variant of the tests that start a group together or not at all.")
 async def test_members_that_disagree_are_told_which_annotation_of_which_pod(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(PODS, member("team-0", marks("team", 2)), namespace)
     await waits(fleet, namespace, "team-0", "waits for its members")
@@ -167,6 +171,7 @@ async def test_members_that_disagree_are_told_which_annotation_of_which_pod(flee
     await settled(fleet, namespace, 2)
 
 
+@pytest.mark.full("A variant of the tests that start a group together or not at all.")
 async def test_a_member_deleted_while_the_group_collects_sends_the_others_back_to_wait(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -185,6 +190,7 @@ async def test_a_member_deleted_while_the_group_collects_sends_the_others_back_t
     await empty(fleet, namespace)
 
 
+@pytest.mark.full("A variant of the tests that start a group together or not at all.")
 @pytest.mark.parametrize(
     ("step", "lost"),
     [
@@ -205,6 +211,7 @@ async def test_a_source_killed_at_any_step_completes_the_group(fleet: Fleet, ste
         await dissolve(fleet, namespace, "team")
 
 
+@pytest.mark.full("A variant of the tests that start a group together or not at all.")
 async def test_a_member_that_is_lost_after_the_start_is_replaced_alone(fleet: Fleet, namespace: str) -> None:
     workload = manifests.deployment("team", 3)
     workload["spec"]["template"]["metadata"]["annotations"] |= marks("team", 3, "one-cluster")
@@ -276,6 +283,7 @@ async def test_a_group_that_loses_a_member_starts_again_as_one_where_it_asks_for
     assert await told_to_go(fleet, namespace) == before - {pod["metadata"]["uid"]}
 
 
+@pytest.mark.full("A variant of the tests that start a group together or not at all.")
 async def test_a_group_starts_again_when_a_member_fails_and_again_when_another_does(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -290,6 +298,7 @@ async def test_a_group_starts_again_when_a_member_fails_and_again_when_another_d
     fleet.census.check(namespace, at_most=9, may_end=True)
 
 
+@pytest.mark.full("A variant of the tests that start a group together or not at all.")
 async def test_members_that_end_well_are_no_loss(fleet: Fleet, namespace: str) -> None:
     job = manifests.job("team", 3)
     job["spec"]["template"]["metadata"]["annotations"] |= marks("team", 3, on_failure=names.RESTART)
@@ -305,6 +314,7 @@ async def test_members_that_end_well_are_no_loss(fleet: Fleet, namespace: str) -
     assert await told_to_go(fleet, namespace) == set()
 
 
+@pytest.mark.full("A variant of the tests that start a group together or not at all.")
 async def test_a_pod_that_nothing_would_make_again_is_refused(fleet: Fleet, namespace: str) -> None:
     with pytest.raises(KubeError, match=r"multicluster/group-on-failure.*this pod has none"):
         await fleet.source.create(PODS, member("team-0", marks("team", 2, on_failure=names.RESTART)), namespace)

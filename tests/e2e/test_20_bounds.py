@@ -103,6 +103,7 @@ async def test_a_limit_of_a_target_refuses_what_is_beyond_until_it_is_raised(fle
         fleet.census.check(namespace, at_most=5)
 
 
+@pytest.mark.full("Scheduler tests on API servers cover the same bound.")
 async def test_what_waits_at_a_limit_comes_in_when_another_pod_has_ended(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         await bound(fleet, namespace, "us", pods="2")
@@ -116,6 +117,7 @@ async def test_what_waits_at_a_limit_comes_in_when_another_pod_has_ended(fleet: 
         await fleet.running(namespace, "new", 2)
 
 
+@pytest.mark.full("Scheduler tests on API servers cover the same bound.")
 async def test_a_quota_of_the_targets_namespace_counts_before_anything_is_sent(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         quota: Raw = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}}
@@ -194,6 +196,7 @@ async def scaled(fleet: Fleet, namespace: str, replicas: int) -> None:
     await fleet.running(namespace, "web", replicas)
 
 
+@pytest.mark.full("Scheduler tests on API servers cover the same bound.")
 async def test_pods_stay_home_by_weight_until_it_is_full_and_come_home_when_there_is_room(fleet: Fleet) -> None:
     await burst(fleet, prefer_home_by_weight)
 
@@ -203,6 +206,7 @@ async def test_pods_stay_home_by_affinity_until_it_is_full_and_come_home_when_th
     await burst(fleet, prefer_home_by_affinity)
 
 
+@pytest.mark.full("Scheduler tests on API servers cover the same bound.")
 async def test_an_autoscaler_scales_a_federated_deployment_up_and_down(fleet: Fleet, namespace: str) -> None:
     async with metrics_api(fleet, namespace) as metrics:
         metrics.cpu = "10m"
@@ -227,6 +231,7 @@ async def test_an_autoscaler_scales_a_federated_deployment_up_and_down(fleet: Fl
         await fleet.agree(namespace)
 
 
+@pytest.mark.full("Scheduler tests on API servers cover the same bound.")
 async def test_the_only_place_goes_to_the_pod_of_higher_priority(fleet: Fleet) -> None:
     urgent = {"metadata": {"name": "e2e-urgent"}, "value": 1000, "preemptionPolicy": "Never"}
     urgent |= {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
@@ -301,6 +306,7 @@ async def candidate(fleet: Fleet, namespace: str, pod: Raw) -> tuple[str, str]:
     return where
 
 
+@pytest.mark.full("Scheduler tests on API servers cover the same bound.")
 async def test_a_gated_pod_is_sent_nowhere_until_its_gates_are_open(fleet: Fleet, namespace: str) -> None:
     gated = manifests.deployment("web", 3, schedulingGates=[{"name": "e2e.test/gate"}])
     await fleet.source.create(DEPLOYMENTS, gated, namespace)
@@ -326,6 +332,7 @@ async def measured(fleet: Fleet) -> dict[tuple[str, str], float]:
     }
 
 
+@pytest.mark.full("Scheduler tests on API servers cover the same bound.")
 async def test_metrics_tell_phases_attempts_refusals_and_pods_in_flight(fleet: Fleet, namespace: str) -> None:
     async def landed() -> bool:
         return (await measured(fleet))["pods_in_flight", ""] == 0

@@ -139,6 +139,7 @@ async def test_edits_deletions_and_the_end_of_pods_are_carried_through(fleet: Fl
         assert (await fleet.source.get(CONFIGMAPS, "kept", namespace))["data"] == {"b": "2"}
 
 
+@pytest.mark.full("A variant of the tests of a burst and of edits.")
 async def test_a_rolling_update_takes_its_config_with_it(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         await create(fleet, namespace, "v1", a="1")
@@ -152,6 +153,7 @@ async def test_a_rolling_update_takes_its_config_with_it(fleet: Fleet) -> None:
         await fleet.running(namespace, "web", 3)
 
 
+@pytest.mark.full("A variant of the tests of a burst and of edits.")
 async def test_an_object_in_the_way_is_named_on_the_pod_and_survives(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         us = fleet.clients["us"]
@@ -174,6 +176,7 @@ async def test_an_object_in_the_way_is_named_on_the_pod_and_survives(fleet: Flee
         assert await us.get(CONFIGMAPS, "web", namespace) == foreign
 
 
+@pytest.mark.full("A variant of the tests of a burst and of edits.")
 async def test_what_is_optional_or_missing_holds_nobody_and_comes_late(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("eu",)) as namespace:
         volumes = [volume("late"), volume("never", optional=True)]
@@ -183,6 +186,7 @@ async def test_what_is_optional_or_missing_holds_nobody_and_comes_late(fleet: Fl
         await has(fleet, "eu", namespace, {"configmaps/late": {"a": "1"}})
 
 
+@pytest.mark.full("A variant of the tests of a burst and of edits.")
 async def test_image_pull_secrets_of_the_service_account_follow(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("eu",)) as namespace:
         registry = {".dockerconfigjson": text('{"auths":{}}')}
@@ -215,6 +219,7 @@ async def test_five_hundred_config_maps_of_one_namespace(fleet: Fleet) -> None:
         await has(fleet, "eu", namespace, {})
 
 
+@pytest.mark.full("A variant of the tests of a burst and of edits.")
 @pytest.mark.parametrize("first", ["original", pytest.param("pod", marks=pytest.mark.seldom)])
 async def test_deletions_while_the_agent_is_dead_and_the_target_cut_off(fleet: Fleet, first: str) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
@@ -260,6 +265,7 @@ async def named_everywhere(fleet: Fleet, namespace: str, pods: set[str]) -> None
     await fleet.until("host names are known everywhere", probe, about=namespace)
 
 
+@pytest.mark.full("A variant of the tests of a burst and of edits.")
 async def test_a_stateful_set_runs_restarts_and_scales_and_each_pod_stays_with_its_data(
     fleet: Fleet, namespace: str
 ) -> None:

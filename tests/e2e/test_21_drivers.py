@@ -32,6 +32,7 @@ Raw = dict[str, Any]
 TARGET_CLUSTERS = ("us", "eu")
 
 
+@pytest.mark.full("Controller tests cover the choice of a driver.")
 async def test_a_selector_stays_the_users_where_endpoints_cannot_be_shared(fleet: Fleet, namespace: str) -> None:
     """The source's own slices are right all the same: proxy pods have the addresses of their delegates."""
     await shared.web(fleet, namespace, 4)
@@ -50,6 +51,7 @@ async def test_a_selector_stays_the_users_where_endpoints_cannot_be_shared(fleet
     await known_everywhere(fleet, namespace, "web", 4)
 
 
+@pytest.mark.full("Controller tests cover the choice of a driver.")
 @pytest.mark.usefixtures("soon")
 async def test_a_target_that_grants_no_slices_shares_none_and_says_so(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("eu",)) as namespace:
@@ -82,6 +84,7 @@ def is_off(target: Raw) -> bool:
     return bool(condition(target, "ServicesShared").get("reason") == "Off")
 
 
+@pytest.mark.full("Controller tests cover the choice of a driver.")
 @pytest.mark.usefixtures("soon")
 async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespace: str) -> None:
     await shared.web(fleet, namespace, 4)
@@ -217,6 +220,7 @@ async def test_endpoints_of_a_silent_target_are_not_ready_until_it_is_back(fleet
     await fleet.ready(namespace, "us")
 
 
+@pytest.mark.full("Controller tests cover the choice of a driver.")
 async def test_ingresses_and_their_certificates_go_where_the_service_goes(fleet: Fleet, namespace: str) -> None:
     secret = {"metadata": {"name": "cert"}, "type": "kubernetes.io/tls", "stringData": {"tls.crt": "a", "tls.key": "b"}}
     await fleet.source.create(SECRETS, secret, namespace)

@@ -127,6 +127,7 @@ async def exposed(client: Client, at: str) -> AsyncIterator[None]:
         await client.delete(SERVICES, GATEWAY_SERVICE, AGENT_NAMESPACE)
 
 
+@pytest.mark.full("A variant of the test that connects the gateways of every cluster.")
 @pytest.mark.usefixtures("soon")
 async def test_two_targets_with_different_drivers_call_each_other_through_gateways(
     fleet: Fleet, namespace: str, gateways: None
@@ -176,6 +177,7 @@ async def test_two_targets_with_different_drivers_call_each_other_through_gatewa
         await fleet.until("nobody is told of it any more", lambda: nothing(fleet, namespace), about=namespace)
 
 
+@pytest.mark.full("A variant of the test that connects the gateways of every cluster.")
 async def test_a_certificate_that_is_damaged_is_made_again(fleet: Fleet, gateways: None) -> None:
     client = fleet.clients["us"]
     await client.patch(SECRETS, GATEWAY_SECRET, {"data": {"tls.crt": None}}, AGENT_NAMESPACE)

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 import yaml
 
 from agent.api.conditions import find_condition
@@ -85,6 +86,7 @@ async def own(fleet: Fleet, namespace: str, cluster: str) -> list[str]:
     return sorted(a for slice in found for each in slice.get("endpoints") or () for a in each["addresses"])
 
 
+@pytest.mark.full("A variant of the test of a link, written as AC3 writes it.")
 async def test_a_network_of_ac3_works_as_it_is_written_and_leaves_nothing(fleet: Fleet) -> None:
     source, example = fleet.source, yaml.safe_load(EXAMPLE.read_text())
     await apply(source, CRDS, *ac3_crds())

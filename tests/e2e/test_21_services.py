@@ -64,6 +64,7 @@ async def test_every_cluster_knows_all_endpoints_and_all_of_it_goes_again(fleet:
     await shared.no_slices(fleet, namespace, "web", CLUSTERS)
 
 
+@pytest.mark.full("Controller tests cover this Service; the traffic itself needs real nodes.")
 async def test_a_service_that_selects_proxy_pods_no_more_is_as_it_was(fleet: Fleet, namespace: str) -> None:
     created = service("web", {"note": "mine"})
     await fleet.source.create(SERVICES, created, namespace)
@@ -80,6 +81,7 @@ async def test_a_service_that_selects_proxy_pods_no_more_is_as_it_was(fleet: Fle
     await shared.no_slices(fleet, namespace, "web", CLUSTERS)
 
 
+@pytest.mark.full("Controller tests cover this Service; the traffic itself needs real nodes.")
 async def test_a_service_keeps_its_endpoints_while_its_pods_are_being_elected_and_back(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -120,6 +122,7 @@ async def test_a_service_keeps_its_endpoints_while_its_pods_are_being_elected_an
     assert min(lows) >= 2, f"there were moments with {min(lows)} endpoints: {lows}"
 
 
+@pytest.mark.full("Controller tests cover this Service; the traffic itself needs real nodes.")
 async def test_a_service_of_a_cluster_that_is_its_own_target_is_rerouted_and_copied_nowhere(fleet: Fleet) -> None:
     async with fleet.namespace(targets=()) as namespace:
         await fleet.source.create(TARGETS, manifests.ours("Target", "home", namespace, {"self": True}))
@@ -130,6 +133,7 @@ async def test_a_service_of_a_cluster_that_is_its_own_target_is_rerouted_and_cop
         assert all([await shared.is_gone(fleet, cluster, SERVICES, namespace, "web") for cluster in TARGET_CLUSTERS])
 
 
+@pytest.mark.full("Controller tests cover this Service; the traffic itself needs real nodes.")
 @pytest.mark.parametrize(
     "flags", [(), pytest.param(("--server-side",), marks=pytest.mark.seldom)], ids=["client side", "server side"]
 )
@@ -181,6 +185,7 @@ async def test_a_foreign_service_is_not_touched_and_is_reported(fleet: Fleet, na
     await shared.gone(fleet, SERVICES, namespace, "web", TARGET_CLUSTERS)
 
 
+@pytest.mark.full("Controller tests cover this Service; the traffic itself needs real nodes.")
 async def test_services_of_every_type_are_copied_as_is_stated(fleet: Fleet, namespace: str) -> None:
     mark = {"service.cilium.io/global": "true"}
     ports = [{"name": "http", "port": 80, "targetPort": "web"}, {"name": "dns", "port": 53, "protocol": "UDP"}]
@@ -217,6 +222,7 @@ async def test_services_of_every_type_are_copied_as_is_stated(fleet: Fleet, name
     await shared.gone(fleet, SERVICES, namespace, "elsewhere", TARGET_CLUSTERS)
 
 
+@pytest.mark.full("Controller tests cover this Service; the traffic itself needs real nodes.")
 async def test_a_copy_that_somebody_changes_is_put_right_and_keeps_its_address(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(SERVICES, service("web", {"multicluster/global": "true"}), namespace)
     copy = await has(fleet, "us", SERVICES, namespace, "web", lambda found: True)

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from agent.api.kinds import (
     CONNECTORS,
     LISTENERS,
@@ -24,6 +26,8 @@ from tests.e2e.faults.agents import agent_with
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.shared import has
+
+pytestmark = pytest.mark.full("A double of Skupper answers; no other test depends on it.")
 
 Raw = dict[str, Any]
 

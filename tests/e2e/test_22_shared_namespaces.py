@@ -61,6 +61,7 @@ async def test_a_service_whose_pods_stay_here_is_found_from_targets_until_its_na
     await shared.no_slices(fleet, namespace, "db", TARGETS)
 
 
+@pytest.mark.full("A variant of the test that shares a namespace's Services.")
 async def test_what_is_shared_stays_as_long_as_pods_there_may_use_it(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(SERVICES, service("db"), namespace)
     await fleet.source.create(SERVICES, service("own", {"multicluster/global": "false"}), namespace)
@@ -81,6 +82,7 @@ async def test_what_is_shared_stays_as_long_as_pods_there_may_use_it(fleet: Flee
     await shared.gone(fleet, SERVICES, namespace, "db", TARGETS)
 
 
+@pytest.mark.full("A variant of the test that shares a namespace's Services.")
 async def test_a_target_that_does_not_share_endpoints_has_the_name_and_nothing_fails(fleet: Fleet) -> None:
     async with fleet.namespace(("us",)) as namespace:
         await fleet.clients["us"].patch(SOURCES, "cd", {"spec": {"allow": []}}, namespace)
@@ -91,6 +93,7 @@ async def test_a_target_that_does_not_share_endpoints_has_the_name_and_nothing_f
         await fleet.running(namespace, "app", 1)
 
 
+@pytest.mark.full("A variant of the test that shares a namespace's Services.")
 async def test_doctor_names_services_that_pods_mention_and_their_targets_do_not_have(
     fleet: Fleet, namespace: str
 ) -> None:

@@ -1,5 +1,7 @@
 """Promise 26: a stock node agent, which tolerates every taint, rolls out in a fleet: virtual nodes answer for it."""
 
+import pytest
+
 from agent.api.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from agent.api.names import virtual_node
 from tests.e2e import manifests
@@ -67,6 +69,7 @@ async def test_a_stock_node_agent_rolls_out_and_is_updated(fleet: Fleet, namespa
     assert (await answered(fleet, namespace))[node]["metadata"]["uid"] != pod["metadata"]["uid"]
 
 
+@pytest.mark.full("A variant of the test of a stock node agent.")
 async def test_no_service_leads_to_pods_that_do_not_run(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(DAEMONSETS, node_agent(), namespace)
     await rolled_out(fleet, namespace)

@@ -10,6 +10,8 @@ from tests.e2e.installed import Installed
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.test_90_seldom import ask
 
+pytestmark = pytest.mark.full("Kills a leader and waits for another one; promise 6 keeps the same.")
+
 UNAUTHORIZED = 401
 
 

@@ -12,7 +12,10 @@ from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS
 
 RESERVED = {"multicluster/scheduling": "reserve"}
-pytestmark = pytest.mark.usefixtures("processes_only")
+pytestmark = [
+    pytest.mark.full("Needs the programs of a second version of Kubernetes."),
+    pytest.mark.usefixtures("processes_only"),
+]
 
 SETTINGS = {"volumes": [{"name": "settings", "configMap": {"name": "settings"}}]}
 

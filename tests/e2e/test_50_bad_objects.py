@@ -41,6 +41,7 @@ async def schema_before(client: Client) -> AsyncIterator[None]:
         await client.patch(CRDS, str(CHAPERONS), {"spec": {"versions": versions}})
 
 
+@pytest.mark.full("Sends megabytes through a hostile target; client tests cover the limits.")
 async def test_a_chaperon_with_a_field_of_another_type_is_refused_by_name(fleet: Fleet, namespace: str) -> None:
     for field, value in (("nodeName", 5), ("priority", "x"), ("schedulingGates", "x"), ("containers", {})):
         with pytest.raises(Invalid, match=rf"spec\.{field}: Invalid value"):
@@ -93,6 +94,7 @@ async def test_chaperons_that_cannot_be_read_stop_nobody_and_are_told(fleet: Fle
     await fleet.agree(namespace)
 
 
+@pytest.mark.full("Sends megabytes through a hostile target; client tests cover the limits.")
 async def test_a_pod_with_events_of_megabytes_is_read_and_hides_nothing_that_comes_after_it(fleet: Fleet) -> None:
     # Six bytes for each `<`, in a namespace that has nothing to do with other clusters.
     us = fleet.clients["us"]
@@ -127,6 +129,7 @@ CHART_LIMIT = 1 << 30
 """Bytes of memory that the chart gives an agent."""
 
 
+@pytest.mark.full("Sends megabytes through a hostile target; client tests cover the limits.")
 async def test_a_hostile_target_takes_neither_memory_nor_pods_of_the_others(fleet: Fleet, namespace: str) -> None:
     gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
     async with Hostile.started(gateway, namespace) as hostile:

@@ -93,6 +93,7 @@ MANIFEST = names.ANNOTATION_MANIFEST
 LAUGHING = "\n".join(["a0: &a0 [lol]", *(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]" for n in range(6))])
 
 
+@pytest.mark.full("Tests on one API server cover the same limit.")
 async def test_pods_with_endless_documents_are_refused_and_keep_nobody_waiting(fleet: Fleet, namespace: str) -> None:
     async def refused(number: int) -> str:
         with pytest.raises(StatusError) as caught:
@@ -111,6 +112,7 @@ async def test_pods_with_endless_documents_are_refused_and_keep_nobody_waiting(f
         await fleet.running(namespace, f"good-{number}", 1)
 
 
+@pytest.mark.full("Tests on one API server cover the same limit.")
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -138,6 +140,7 @@ LATE = {"type": "example.com/Late", "status": "True"}
 LARGE = {f"example.com/{name}": "x" * (kilobytes * 1024) for name, kilobytes in (("a", 100), ("b", 80), ("c", 40))}
 
 
+@pytest.mark.full("Tests on one API server cover the same limit.")
 async def test_annotations_that_do_not_fit_stay_behind_and_the_status_comes_home(fleet: Fleet, namespace: str) -> None:
     # The proxy pod has it twice, for it is in the manifest, too.
     pod = manifests.pod("web", annotations={"example.com/mine": "x" * (20 * 1024)})
@@ -169,6 +172,7 @@ async def test_annotations_that_do_not_fit_stay_behind_and_the_status_comes_home
     await fleet.until("all annotations are home", whole, about=namespace)
 
 
+@pytest.mark.full("Tests on one API server cover the same limit.")
 async def test_annotations_that_a_chaperon_has_no_room_for_stay_with_the_delegate(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(PODS, manifests.pod("web"), namespace)
     await fleet.running(namespace, "web", 1)

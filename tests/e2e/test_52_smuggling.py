@@ -89,6 +89,7 @@ async def test_a_handmade_manifest_brings_nothing_past_pod_security(fleet: Fleet
     assert is_harmless(delegate)
 
 
+@pytest.mark.full("A variant of the tests of a handmade manifest.")
 async def test_a_manifest_that_is_changed_while_the_pod_waits_brings_nothing_either(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -121,6 +122,7 @@ def meshed(pod: Raw) -> Raw:
     return made
 
 
+@pytest.mark.full("A variant of the tests of a handmade manifest.")
 async def test_what_later_webhooks_change_is_there_from_the_start_and_what_they_add_stays_unless_asked_for(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -180,6 +182,7 @@ async def asked_again(fleet: Fleet) -> AsyncIterator[None]:
         await have("Never")
 
 
+@pytest.mark.full("A variant of the tests of a handmade manifest.")
 async def test_asked_again_our_webhook_knows_what_was_there_before_others(fleet: Fleet, namespace: str) -> None:
     async with later_webhook(fleet, namespace, meshed_without_mark), asked_again(fleet):
 
@@ -221,6 +224,7 @@ async def nothing_was_changed_since(fleet: Fleet, namespace: str, app: str) -> N
     assert told.keys() == {"labels", "original"}
 
 
+@pytest.mark.full("A variant of the tests of a handmade manifest.")
 async def test_a_proxy_pod_from_a_backup_begins_anew_and_runs(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(PODS, manifests.pod("a", nodeSelector={manifests.REGION: "eu"}), namespace)
     (kept,) = await fleet.running(namespace, "a", 1)
@@ -243,6 +247,7 @@ async def test_a_proxy_pod_from_a_backup_begins_anew_and_runs(fleet: Fleet, name
     assert delegate["spec"]["terminationGracePeriodSeconds"] == 5
 
 
+@pytest.mark.full("A variant of the tests of a handmade manifest.")
 async def test_a_copy_to_debug_a_pod_with_runs_with_its_debugger(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(PODS, manifests.pod("a", nodeSelector={manifests.REGION: "eu"}), namespace)
     await fleet.running(namespace, "a", 1)
@@ -277,6 +282,7 @@ async def test_proxy_pods_are_made_by_the_webhook_alone(fleet: Fleet, namespace:
     assert notes[names.ANNOTATION_CREATED_BY] == "flotilla-admin"
 
 
+@pytest.mark.full("A variant of the tests of a handmade manifest.")
 async def test_what_agent_and_webhook_have_noted_is_not_for_others_and_all_else_is(
     fleet: Fleet, namespace: str
 ) -> None:

@@ -101,6 +101,7 @@ async def test_nothing_of_a_namespace_that_is_not_enabled_goes_to_a_target(fleet
             await shared.has(fleet, cluster, SERVICES, namespace, name, lambda copy: True)
 
 
+@pytest.mark.full("Controller and webhook tests cover the same refusal.")
 async def test_an_ingress_takes_certificates_along_and_no_other_secret(fleet: Fleet, namespace: str) -> None:
     account = {"annotations": {"kubernetes.io/service-account.name": "default"}}
     token = {"metadata": {"name": "token", **account}, "type": "kubernetes.io/service-account-token"}
@@ -126,6 +127,7 @@ async def test_an_ingress_takes_certificates_along_and_no_other_secret(fleet: Fl
         assert await shared.is_gone(fleet, cluster, SECRETS, namespace, "token")
 
 
+@pytest.mark.full("Controller and webhook tests cover the same refusal.")
 async def test_who_may_make_targets_hears_of_a_secret_only_what_he_may_read(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(SECRETS, {"metadata": {"name": "secret"}, "stringData": {"a": "b"}}, namespace)
     here, targets = ("-n", namespace, "create"), "--resource=targets.multicluster.admiralty.io"
@@ -141,6 +143,7 @@ async def test_who_may_make_targets_hears_of_a_secret_only_what_he_may_read(flee
         assert "c9" in await fleet.kubectl("cd", "--as=mallory", *dry_run)
 
 
+@pytest.mark.full("Controller and webhook tests cover the same refusal.")
 async def test_only_accounts_that_their_namespace_names_have_tokens_in_targets(fleet: Fleet, namespace: str) -> None:
     async def permit(accounts: str) -> None:
         annotations = {names.SHORT_PREFIX + names.SOURCE_API_ACCOUNTS: accounts}
@@ -176,6 +179,7 @@ async def test_only_accounts_that_their_namespace_names_have_tokens_in_targets(f
     await have()
 
 
+@pytest.mark.full("Controller and webhook tests cover the same refusal.")
 async def test_pods_of_a_namespace_that_is_no_longer_enabled_are_served_to_their_end(
     fleet: Fleet, namespace: str
 ) -> None:

@@ -6,6 +6,8 @@ import functools
 import re
 from typing import Any
 
+import pytest
+
 from agent.api.kinds import CLUSTER_SOURCES, EVENTS, NODES, PODS, SERVICES, SOURCES, TARGETS
 from agent.api.names import virtual_node
 from agent.kube.errors import NotFound
@@ -67,6 +69,7 @@ async def test_a_pod_that_one_target_does_not_allow_runs_in_another(fleet: Fleet
             assert (await where(fleet, namespace, name))[0] == "eu"
 
 
+@pytest.mark.full("A variant of the tests of a policy and of foreign addresses.")
 async def test_what_no_target_allows_is_said_on_the_proxy_pod_until_it_is_allowed(fleet: Fleet) -> None:
     async with fleet.namespace(("us",)) as namespace:
         await allow(fleet, namespace, "us", {"privileged": False, "hostPaths": False})
@@ -83,6 +86,7 @@ async def test_what_no_target_allows_is_said_on_the_proxy_pod_until_it_is_allowe
             await fleet.running(namespace, name, 1)
 
 
+@pytest.mark.full("A variant of the tests of a policy and of foreign addresses.")
 async def test_a_cluster_sources_policy_counts_in_all_namespaces_and_for_a_clusters_own_pods(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -119,6 +123,7 @@ async def is_bound(fleet: Fleet, cluster: str, name: str) -> bool:
     return bool(condition(found, "Ready").get("status") == "True")
 
 
+@pytest.mark.full("A variant of the tests of a policy and of foreign addresses.")
 async def test_an_image_that_a_policy_does_not_allow_stays_away_from_a_running_pod(fleet: Fleet) -> None:
     async with fleet.namespace(("us",)) as namespace:
         await fleet.source.create(PODS, manifests.pod("web"), namespace)
@@ -185,6 +190,7 @@ async def test_addresses_outside_a_targets_ranges_stay_away_and_its_status_comes
     await shared.known_everywhere(fleet, namespace, "web", 2)
 
 
+@pytest.mark.full("A variant of the tests of a policy and of foreign addresses.")
 async def test_labels_that_speak_of_this_clusters_nodes_are_not_taken_from_a_target(fleet: Fleet) -> None:
     reserved = ("node-role.kubernetes.io/control-plane", "team.node-restriction.kubernetes.io/secure")
     said = {**dict.fromkeys(reserved, "x"), "e2e/rack": "r1"}
@@ -206,6 +212,7 @@ async def test_labels_that_speak_of_this_clusters_nodes_are_not_taken_from_a_tar
         await fleet.until("all is as it was", lambda: labels(None), about=namespace)
 
 
+@pytest.mark.full("A variant of the tests of a policy and of foreign addresses.")
 async def test_an_annotation_that_others_act_upon_does_not_come_home(fleet: Fleet) -> None:
     async with fleet.namespace(("us",)) as namespace:
         await fleet.source.create(PODS, manifests.pod("web"), namespace)
@@ -220,6 +227,7 @@ async def test_an_annotation_that_others_act_upon_does_not_come_home(fleet: Flee
         assert STAYS not in await fleet.until("the other annotation comes home", annotations, about=namespace)
 
 
+@pytest.mark.full("A variant of the tests of a policy and of foreign addresses.")
 async def test_a_target_with_more_warnings_than_its_allowance_is_cut_short(fleet: Fleet) -> None:
     async with fleet.namespace(("us",)) as namespace:
         await fleet.source.create(PODS, manifests.pod("web"), namespace)

@@ -83,6 +83,7 @@ async def refused(said: str, asking: Awaitable[None]) -> None:
     assert "ValidatingAdmissionPolicy 'multicluster-scheduler-agent-" in caught.value.message
 
 
+@pytest.mark.full("Another clause of the policies on the agent's rights.")
 @pytest.mark.parametrize("name", specs(""))
 async def test_an_api_server_finds_nothing_to_warn_of_in_a_policy(fleet: Fleet, name: str) -> None:
     async def judged() -> Raw | None:
@@ -114,6 +115,7 @@ async def test_no_node_but_virtual_ones(fleet: Fleet, namespace: str, agent: Tak
     await agent.try_to("POST", NODES, (None, None, ""), fake)
 
 
+@pytest.mark.full("Another clause of the policies on the agent's rights.")
 async def test_no_volume_but_those_that_stand_for_others(fleet: Fleet, namespace: str, agent: Taken) -> None:
     field, only = "spec.csi.driver of volume", f"volumes of driver {names.STAND_IN_DRIVER} only"
     spec = {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": namespace}
@@ -134,6 +136,7 @@ async def test_no_volume_but_those_that_stand_for_others(fleet: Fleet, namespace
         await fleet.source.delete(PERSISTENT_VOLUMES, namespace)
 
 
+@pytest.mark.full("Another clause of the policies on the agent's rights.")
 async def test_the_agent_puts_back_what_makes_a_node_virtual(fleet: Fleet, namespace: str) -> None:
     node = names.virtual_node(namespace, "us")
     await fleet.source.patch(NODES, node, {"metadata": {"labels": {names.PROVIDER_KEY: None}}})
@@ -161,6 +164,7 @@ async def test_nothing_of_namespaces_but_one_label(fleet: Fleet, namespace: str,
         await agent.patch(NAMESPACES, namespace, one)
 
 
+@pytest.mark.full("Another clause of the policies on the agent's rights.")
 async def test_no_namespaces_but_those_of_managed_clusters(fleet: Fleet, agent: Taken) -> None:
     if fleet.home != AGENT_NAMESPACE:
         pytest.skip("the chart grants it with agent.placement.crds")
@@ -198,6 +202,7 @@ async def test_no_content_of_secrets_of_others_types(fleet: Fleet, namespace: st
         await fleet.source.patch(SECRETS, "theirs", {"metadata": {"finalizers": None}}, namespace)
 
 
+@pytest.mark.full("Another clause of the policies on the agent's rights.")
 async def test_no_content_of_secrets_but_a_kubeconfig(fleet: Fleet, namespace: str, agent: Taken, marked: str) -> None:
     of, one = f"of secret {namespace}", "the agent of Flotilla changes one key that is there and holds a kubeconfig"
     await fleet.source.patch(SECRETS, marked, {"stringData": {"password": "x"}}, namespace)
@@ -217,6 +222,7 @@ async def test_no_content_of_secrets_but_a_kubeconfig(fleet: Fleet, namespace: s
     await refused(f"data[config] {of}/plain: {nobodys}", agent.patch(SECRETS, "plain", {"data": OTHER}, namespace))
 
 
+@pytest.mark.full("Another clause of the policies on the agent's rights.")
 async def test_no_more_of_secrets_than_its_marks(fleet: Fleet, namespace: str, agent: Taken, marked: str) -> None:
     of = f"of secret {namespace}/{marked}: the agent of Flotilla changes"
     for metadata, said in (

@@ -93,6 +93,7 @@ async def test_a_source_may_do_what_it_has_with_admiralty_and_what_its_source_al
         await fleet.until("the Source says what it allows", said, about=namespace)
 
 
+@pytest.mark.full("A variant of the tests of a Source's rights.")
 async def test_a_pod_whose_volume_is_not_allowed_says_what_to_do(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         await allow(fleet, namespace)
@@ -115,6 +116,7 @@ async def test_a_pod_whose_volume_is_not_allowed_says_what_to_do(fleet: Fleet) -
         await fleet.until("the claim has followed", claim, about=namespace)
 
 
+@pytest.mark.full("A variant of the tests of a Source's rights.")
 async def test_no_source_is_given_the_account_of_all_pods_that_name_none(fleet: Fleet, namespace: str) -> None:
     for kind, spec in (
         (SOURCES, {"serviceAccountName": "default"}),
@@ -125,6 +127,7 @@ async def test_no_source_is_given_the_account_of_all_pods_that_name_none(fleet: 
             await fleet.clients["us"].create(kind, made)
 
 
+@pytest.mark.full("A variant of the tests of a Source's rights.")
 async def test_a_cluster_source_writes_nothing_where_the_cluster_itself_lives(fleet: Fleet, namespace: str) -> None:
     us, name = fleet.clients["us"], f"wide-{namespace}"
     account = {"name": name, "namespace": namespace}
@@ -161,6 +164,7 @@ async def test_a_cluster_source_writes_nothing_where_the_cluster_itself_lives(fl
         await us.delete(CLUSTER_SOURCES, name)
 
 
+@pytest.mark.full("A variant of the tests of a Source's rights.")
 async def test_a_source_gives_itself_no_token_that_lasts(fleet: Fleet, namespace: str) -> None:
     us = fleet.clients["us"]
     names_there = Names("cd", "us", cluster_scoped=False, source_namespace=namespace, target_namespace=namespace)
@@ -216,6 +220,7 @@ async def test_all_tokens_of_a_source_are_void_when_its_account_is_deleted(fleet
         await stolen.session.close()
 
 
+@pytest.mark.full("A variant of the tests of a Source's rights.")
 async def test_no_policy_passes_what_it_cannot_evaluate(fleet: Fleet) -> None:
     # What is let pass because a policy has a mistake is counted as an error, and seen nowhere else.
     counted = []

@@ -2,6 +2,8 @@
 says so, and goes on as if nothing had been when the right kubeconfig is back.
 """
 
+import pytest
+
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CHAPERONS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, TARGETS
@@ -11,6 +13,8 @@ from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.test_15_credentials import rotate
 from tests.waiting import empty
+
+pytestmark = pytest.mark.full("Controller tests cover the same hold; this one waits for several probes.")
 
 CLAIMS = PERSISTENT_VOLUME_CLAIMS
 REPLICAS = 5

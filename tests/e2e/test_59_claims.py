@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from agent.api.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS, SERVICES, Kind
 from agent.api.names import ELECT_BY_DEFAULT, SHORT_PREFIX
@@ -13,6 +14,8 @@ from tests.chart import helm
 from tests.e2e import claims, manifests
 from tests.e2e.fleet import Fleet
 from tests.e2e.test_11_elect_by_default import elects, stock
+
+pytestmark = pytest.mark.full("Needs Helm.")
 
 Raw = dict[str, Any]
 

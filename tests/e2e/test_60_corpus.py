@@ -44,6 +44,7 @@ async def test_the_one_that_covers_most_comes_out_alike(ground: Ground) -> None:
     await compared(ground, [files[COVERS_MOST]])
 
 
+@pytest.mark.full("A variant of the comparison with a plain cluster.")
 async def test_what_is_there_already_is_neither_changed_nor_deleted(ground: Ground, tmp_path: Path) -> None:
     name = "corpus-theirs"
     made = await ground.source.client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 7})

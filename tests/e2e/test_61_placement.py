@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from agent.api.kinds import (
@@ -127,6 +128,7 @@ async def has_all(fleet: Fleet, namespace: str, fourth: str) -> bool:
     return await decided(fleet, namespace, "any") == {*CLUSTERS.values(), fourth}
 
 
+@pytest.mark.full("Controller tests cover the same decision.")
 async def test_pods_of_a_placement_that_nobody_satisfies_wait_and_say_why(fleet: Fleet, placing: str) -> None:
     selector = {"matchExpressions": [{"key": "planet", "operator": "In", "values": ["mars"]}]}
     predicate = {"requiredClusterSelector": {"labelSelector": selector}}
@@ -145,6 +147,7 @@ async def test_pods_of_a_placement_that_nobody_satisfies_wait_and_say_why(fleet:
     await fleet.running(placing, "mars", 2)
 
 
+@pytest.mark.full("Controller tests cover the same decision.")
 async def test_decisions_are_split_joined_and_put_right(fleet: Fleet, placing: str) -> None:
     await create(fleet, placing, PLACEMENTS, "web")
 
@@ -169,6 +172,7 @@ async def test_decisions_are_split_joined_and_put_right(fleet: Fleet, placing: s
     await are("0")
 
 
+@pytest.mark.full("Controller tests cover the same decision.")
 async def test_what_runs_moves_where_its_placement_says_so(fleet: Fleet, placing: str) -> None:
     await create(fleet, placing, PLACEMENTS, "api", numberOfClusters=1)
     moving = {"metadata": {"annotations": {WHEN_UNPLACED: MOVE}}}

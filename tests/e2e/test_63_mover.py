@@ -197,6 +197,7 @@ async def test_nothing_is_deleted_for_a_replacement_that_has_no_room(fleet: Flee
     assert history.fewest_ready >= 2
 
 
+@pytest.mark.full("The mover's model and controller tests cover this kind of owner.")
 async def test_one_replica_with_a_budget_is_moved(fleet: Fleet, namespace: str) -> None:
     budget = {
         "apiVersion": BUDGETS.api_version,
@@ -215,6 +216,7 @@ async def test_one_replica_with_a_budget_is_moved(fleet: Fleet, namespace: str) 
     assert history.fewest_ready >= 1
 
 
+@pytest.mark.full("The mover's model and controller tests cover this kind of owner.")
 async def test_pods_of_a_deployment_that_may_have_no_more_are_evicted_one_by_one(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 2, strategy={"type": "Recreate"})
     await shared.known_everywhere(fleet, namespace, "web", 2)
@@ -226,6 +228,7 @@ async def test_pods_of_a_deployment_that_may_have_no_more_are_evicted_one_by_one
     assert history.most <= 2
 
 
+@pytest.mark.full("The mover's model and controller tests cover this kind of owner.")
 async def test_a_stateful_set_moves_the_highest_ordinal_first_once_its_budget_lets_it_and_no_service_leads_there(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -249,6 +252,7 @@ async def test_a_stateful_set_moves_the_highest_ordinal_first_once_its_budget_le
     assert created["db-1"] <= created["db-0"]
 
 
+@pytest.mark.full("The mover's model and controller tests cover this kind of owner.")
 async def test_scaled_to_zero_in_the_middle_nothing_is_left(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 2)
     await send(fleet, namespace, "us")
@@ -296,6 +300,7 @@ async def test_where_a_quota_allows_no_pod_more_the_pods_stay_until_it_does(flee
     assert history.fewest_ready >= 1
 
 
+@pytest.mark.full("The mover's model and controller tests cover this kind of owner.")
 async def test_where_a_policy_refuses_replacements_pods_are_evicted(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 1)
     async with refused_by_policy(fleet, namespace):
@@ -343,6 +348,7 @@ async def refused_by_policy(fleet: Fleet, namespace: str) -> AsyncIterator[None]
         await fleet.source.delete(POLICIES, namespace)
 
 
+@pytest.mark.full("The mover's model and controller tests cover this kind of owner.")
 async def test_a_rollout_in_the_middle_of_a_move_wins(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 2)
     async with watched(fleet, namespace) as history:
@@ -355,6 +361,7 @@ async def test_a_rollout_in_the_middle_of_a_move_wins(fleet: Fleet, namespace: s
     assert history.most <= 2 + 2 * SURGE
 
 
+@pytest.mark.full("The mover's model and controller tests cover this kind of owner.")
 async def test_a_job_finishes_where_it_is_unless_it_asks_to_be_evicted(fleet: Fleet, namespace: str) -> None:
     await send(fleet, namespace, "eu")
     job = manifests.job("web", 1)
@@ -434,6 +441,7 @@ async def make(fleet: Fleet, namespace: str, owner: Raw, name: str, app: str = "
     await fleet.until(f"pod {name} is made", there, about=namespace)
 
 
+@pytest.mark.full("The mover's model and controller tests cover this kind of owner.")
 async def test_of_an_owner_of_an_unknown_kind_none_goes_before_it_has_made_another_for_the_one_before(
     fleet: Fleet, namespace: str
 ) -> None:

@@ -217,6 +217,7 @@ async def is_done(fleet: Fleet, namespace: str) -> bool:
     return "short" in await fleet.kubectl("eu", *query)
 
 
+@pytest.mark.full("A variant of the failover of a Deployment.")
 @pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.seldom)], ids=["led", "leader killed"])
 async def test_what_must_not_run_twice_is_made_again_on_a_persons_word_only(
     fleet: Fleet, namespace: str, killed: bool

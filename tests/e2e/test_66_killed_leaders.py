@@ -26,7 +26,10 @@ FAILOVER_SECONDS = 10
 """The least that a Target may say."""
 PROMISED_SECONDS = 5 + 60
 """How long after the last of them is killed all is as it should be: a lease, and a minute."""
-pytestmark = pytest.mark.usefixtures("processes_only")
+pytestmark = [
+    pytest.mark.full("Kills leaders many times; the mover's model covers each moment."),
+    pytest.mark.usefixtures("processes_only"),
+]
 
 
 @dataclass

@@ -7,6 +7,8 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from agent.api.kinds import CHAPERONS, LEASES, NAMESPACES, PODS, SOURCES
 from agent.api.names import LABEL_PARENT_UID, SHORT_PREFIX, chaperon, fencing, lifecycle, moves, virtual_node
 from agent.api.roles import OPTIONAL_FEATURES
@@ -105,6 +107,7 @@ async def is_tidy(fleet: Fleet, namespace: str) -> bool:
     return len(found) == 1 and next(iter(found)).startswith(f"{WAITING}-0-") and not leases
 
 
+@pytest.mark.full("A variant of the test of a fenced StatefulSet.")
 async def test_a_source_writes_no_leases_but_those_of_fences(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         us = fleet.clients["us"]

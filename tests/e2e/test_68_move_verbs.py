@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from agent.api.kinds import NAMESPACES, NODES, PODS, TARGETS
 from agent.api.names import SHORT_PREFIX, virtual_node
 from agent.cli.moving.objects import object_names
@@ -93,6 +95,7 @@ async def refused_where_the_agent_may_not_read(fleet: Fleet, namespace: str) -> 
     assert await says(fleet, namespace) == "us"
 
 
+@pytest.mark.full("A variant of the command that moves a Deployment.")
 async def test_what_cannot_move_ends_the_wait_with_the_reason_and_ctrl_c_ends_the_wait_alone(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -165,6 +168,7 @@ async def row_of(shown: asyncio.StreamReader, pod: str) -> list[str]:
     return line.split()
 
 
+@pytest.mark.full("A variant of the command that moves a Deployment.")
 async def test_a_single_pod_is_followed_to_the_one_that_takes_its_place_and_each_change_is_told(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -191,6 +195,7 @@ async def test_a_single_pod_is_followed_to_the_one_that_takes_its_place_and_each
     assert [*after.values()] == [virtual_node(namespace, "us")]
 
 
+@pytest.mark.full("A variant of the command that moves a Deployment.")
 async def test_a_single_pod_that_nothing_takes_elsewhere_ends_the_wait_with_the_reason(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -211,6 +216,7 @@ async def test_a_single_pod_that_nothing_takes_elsewhere_ends_the_wait_with_the_
         assert (code, why in errors) == (1, True), errors
 
 
+@pytest.mark.full("A variant of the command that moves a Deployment.")
 async def test_a_drain_says_before_how_each_pod_would_go_and_why_one_would_not(fleet: Fleet, namespace: str) -> None:
     await send(fleet, namespace, "eu")
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 1), namespace)

@@ -32,6 +32,8 @@ from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, token_of
 from tests.e2e.test_10_self_target import home
 
+pytestmark = pytest.mark.full("Exercises a right that no other test needs.")
+
 Raw = dict[str, Any]
 _ASK = """
 import ssl, sys, urllib.error, urllib.request as u

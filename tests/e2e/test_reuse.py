@@ -11,6 +11,8 @@ from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.reuse import Key, Reuse
 from tests.waiting import until
 
+pytestmark = pytest.mark.full("Tests the tests' own reuse of namespaces.")
+
 KEY = Key("cd", ("us",), enabled=True)
 NAME = "e2e-left-to-others"
 

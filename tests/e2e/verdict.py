@@ -7,6 +7,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from tests.e2e.rights import LEDGER
+from tests.tiers import FIRST, FULL, tier_of
 
 FOLDER = "tests/e2e"
 OPTIONAL = {
@@ -78,6 +79,8 @@ Uninstalling has a role of its own, with which it runs in tests/chart.
 """
 
 _KEY = "flotilla/rights"
+_FIRST_TIER = "flotilla/rights-of-the-first-tier"
+"""Kept in pytest's cache for `hack/test --full`: neither tier alone needs every verb."""
 _IN_VAIN = 6
 """Not the exit status of failed tests: hack/test runs these once more, and remembers this."""
 
@@ -113,10 +116,26 @@ class Verdict:
             return
         if not session.config.option.numprocesses:
             self.add(LEDGER.unused())
-        if self._outcomes:
+        if self._outcomes and not self._chosen:
+            self._join_tiers(session.config)
+        if self._outcomes and not self._said:
             self._judge(session)
         if cache is not None:
             cache.set(_KEY, self._said)
+
+    def _join_tiers(self, config: pytest.Config) -> None:
+        """Keep what the first tier has needed for `hack/test --full`, which adds it to its own."""
+        cache, tier = getattr(config, "cache", None), tier_of(config)
+        if cache is None:
+            return
+        if tier == FIRST:
+            outcomes = {file: sorted(found) for file, found in self._outcomes.items()}
+            cache.set(_FIRST_TIER, {"outcomes": outcomes, "unused": sorted(self._unused or ())})
+            self._said = "judged by hack/test --full, together with what this run has needed"
+        elif tier == FULL and (earlier := cache.get(_FIRST_TIER, None)):
+            self.add(earlier["unused"])
+            for file, found in earlier["outcomes"].items():
+                self._outcomes[file] |= set(found)
 
     def _judge(self, session: pytest.Session) -> None:
         files = {path.name for path in (session.config.rootpath / FOLDER).glob("test_*.py")} - OPTIONAL

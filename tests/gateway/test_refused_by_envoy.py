@@ -25,7 +25,11 @@ from tests.gateway.lab import LOCAL, SPACE, UNUSED, address, ask, dial, echo, pe
 from tests.processes import frozen
 from tests.waiting import until
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.full("Runs an Envoy for every case."),
+    pytest.mark.timeout(120),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 CRL = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"
 CONNECTIONS = 24

@@ -24,7 +24,11 @@ from tests.gateway.lab import LOCAL, SPACE, UNUSED, WEB, address, ask, dial, ech
 from tests.processes import frozen
 from tests.waiting import until
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.full("Runs Envoys of two clusters."),
+    pytest.mark.timeout(120),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 MIB = 1 << 20
 DRAIN = 2

@@ -34,7 +34,11 @@ from tests.gateway.lab import SPACE, address, ask, dial, echo, serving
 from tests.processes import frozen
 from tests.waiting import until
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.full("Runs Envoys of two clusters."),
+    pytest.mark.timeout(120),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 DRAIN = 2
 DATAGRAMS = 200

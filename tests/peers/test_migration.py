@@ -31,6 +31,8 @@ from tests.peers.target import TargetPeer
 from tests.peers.test_takeover import adopted, made_by_admiralty
 from tests.peers.test_target_peer import join
 
+pytestmark = pytest.mark.full("The tests of a source and of a target of Admiralty keep the protocol.")
+
 Raw = dict[str, Any]
 
 

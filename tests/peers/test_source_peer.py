@@ -114,6 +114,7 @@ async def test_without_reservation_pods_run_and_statuses_are_right(
         await empty(fleet, namespace)
 
 
+@pytest.mark.full("A variant of the protocol with a source of Admiralty.")
 async def test_what_is_missing_is_said_and_the_source_acts_on_it(fleet: Fleet, namespace: str, tmp_path: Path) -> None:
     b, t = fleet.clients["b"], fleet.clients["t"]
     async with goals(fleet, namespace, tmp_path, "t") as found:
@@ -158,6 +159,7 @@ async def test_a_reserving_source_does_no_harm_before_there_is_a_candidate_sched
         await empty(fleet, namespace)
 
 
+@pytest.mark.full("A variant of the protocol with a source of Admiralty.")
 async def test_a_candidate_is_reserved_allowed_and_runs(fleet: Fleet, namespace: str, tmp_path: Path) -> None:
     b, t = fleet.clients["b"], fleet.clients["t"]
     async with (
@@ -175,6 +177,7 @@ async def test_a_candidate_is_reserved_allowed_and_runs(fleet: Fleet, namespace:
         await empty(fleet, namespace)
 
 
+@pytest.mark.full("A variant of the protocol with a source of Admiralty.")
 async def test_of_two_candidates_one_is_allowed_and_the_loser_leaves_no_reservation(
     fleet: Fleet, namespace: str, tmp_path: Path
 ) -> None:

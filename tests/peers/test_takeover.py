@@ -133,6 +133,7 @@ async def test_the_loser_of_a_bound_proxy_pod_is_deleted(fleet: Fleet, namespace
     assert kept["metadata"]["uid"] == chaperon["metadata"]["uid"]
 
 
+@pytest.mark.full("A variant of taking over a proxy pod of Admiralty.")
 async def test_a_proxy_pod_in_the_middle_of_scheduling_ends_with_one_delegate(fleet: Fleet, namespace: str) -> None:
     async with before_us(fleet):
         (proxy,) = await made_by_admiralty(fleet, namespace, "web")
@@ -155,6 +156,7 @@ async def test_a_proxy_pod_in_the_middle_of_scheduling_ends_with_one_delegate(fl
     await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
 
 
+@pytest.mark.full("A variant of taking over a proxy pod of Admiralty.")
 async def test_a_proxy_pod_that_was_being_deleted_goes(fleet: Fleet, namespace: str) -> None:
     async with before_us(fleet):
         (proxy,) = await made_by_admiralty(fleet, namespace, "web")

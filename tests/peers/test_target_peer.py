@@ -72,6 +72,7 @@ async def empty(fleet: Fleet, namespace: str) -> None:
     await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
 
 
+@pytest.mark.full("A variant of the protocol with a target of Admiralty.")
 async def test_the_summary_is_the_peers_and_the_target_is_ready_though_nothing_tells_of_its_agent(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -92,6 +93,7 @@ async def test_pods_run_statuses_come_home_and_deletion_empties_both(fleet: Flee
     await empty(fleet, namespace)
 
 
+@pytest.mark.full("A variant of the protocol with a target of Admiralty.")
 async def test_a_pod_in_mode_reserve_is_reserved_allowed_and_runs_in_the_peer(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(PODS, manifests.pod("a", annotations={"multicluster/scheduling": "reserve"}), namespace)
     await fleet.running(namespace, "a", 1)
@@ -103,6 +105,7 @@ async def test_a_pod_in_mode_reserve_is_reserved_allowed_and_runs_in_the_peer(fl
     await empty(fleet, namespace)
 
 
+@pytest.mark.full("A variant of the protocol with a target of Admiralty.")
 async def test_logs_and_exec_are_asked_for_with_the_rights_that_the_peer_grants(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(PODS, manifests.pod("a"), namespace)
     await fleet.running(namespace, "a", 1)
@@ -135,6 +138,7 @@ async def test_a_job_completes_in_the_peer(fleet: Fleet, namespace: str) -> None
     await fleet.until("the Job is complete", complete, about=namespace)
 
 
+@pytest.mark.full("A variant of the protocol with a target of Admiralty.")
 async def test_nobody_writes_when_nothing_happens(fleet: Fleet, namespace: str) -> None:
     annotations = {"team": "x"}
     await fleet.source.create(PODS, manifests.pod("a", annotations=annotations), namespace)
@@ -158,6 +162,7 @@ async def test_nobody_writes_when_nothing_happens(fleet: Fleet, namespace: str) 
     assert "multicluster/live-changes" not in chaperon["metadata"]["annotations"]
 
 
+@pytest.mark.full("A variant of the protocol with a target of Admiralty.")
 async def test_a_delegate_lost_in_the_peer_is_replaced(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 1), namespace)
     (before,) = await fleet.running(namespace, "web", 1)
@@ -198,6 +203,7 @@ async def test_two_of_our_sources_with_equal_names_leave_each_other_alone(fleet:
         assert {uid: after.get(uid) for uid in of_b} == {uid: before[uid] for uid in of_b}
 
 
+@pytest.mark.full("A variant of the protocol with a target of Admiralty.")
 @pytest.mark.parametrize(
     "labels",
     [

@@ -67,6 +67,7 @@ async def test_once_comes_true_and_leaves_nothing_behind(start: Start, tmp_path:
     assert leftovers(directory) == []
 
 
+@pytest.mark.full("A variant of the demo, which ends in another way.")
 @pytest.mark.parametrize(
     ("number", "want"),
     [

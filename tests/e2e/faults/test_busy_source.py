@@ -20,6 +20,8 @@ from tests.e2e.laterwebhook import serving
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.webhook.replica import host_facing
 
+pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier.")
+
 Raw = dict[str, Any]
 FEW = 6
 AGENT = "flotilla-agent"

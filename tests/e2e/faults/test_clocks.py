@@ -21,7 +21,10 @@ FEW = 8
 AHEAD = 300
 PATIENT = ("--probe-timeout=5",)
 """Of the agent of the source: no target is to look dead because the machine is busy."""
-pytestmark = pytest.mark.usefixtures("processes_only")
+pytestmark = [
+    pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier."),
+    pytest.mark.usefixtures("processes_only"),
+]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,15 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator
 
+import pytest
+
 from agent.api.kinds import CHAPERONS, PODS
 from tests.e2e import manifests
 from tests.e2e.faults.overlaps import none_overlap
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import STATEFULSETS
+
+pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier.")
 
 COLLECTOR = "kube-controller-manager"
 

@@ -22,7 +22,10 @@ from tests.waiting import gone, until
 Raw = dict[str, Any]
 FEW = 6
 NEWER = "v1beta1"
-pytestmark = pytest.mark.usefixtures("processes_only")
+pytestmark = [
+    pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier."),
+    pytest.mark.usefixtures("processes_only"),
+]
 
 
 def definition(kind: Kind) -> Raw:

@@ -16,6 +16,8 @@ from tests.e2e.fleet import Fleet, Raw, condition
 from tests.e2e.losses import node_by_hand, source_away, target_away
 from tests.e2e.manifests import JOBS
 
+pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier.")
+
 Away = Callable[[Fleet, str], AbstractAsyncContextManager[None]]
 
 

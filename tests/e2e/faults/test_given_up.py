@@ -2,6 +2,8 @@
 
 import contextlib
 
+import pytest
+
 from agent.api.kinds import CHAPERONS, NODES, PODS
 from agent.api.names import virtual_node
 from agent.model.podstate import scheduling_of
@@ -9,6 +11,8 @@ from tests.e2e import manifests
 from tests.e2e.faults.test_collector import COLLECTOR, a_pod_comes_and_goes, standing_still
 from tests.e2e.fleet import Fleet, Raw
 from tests.e2e.losses import delegate_of, node_by_hand
+
+pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier.")
 
 
 async def open_eu(fleet: Fleet, namespace: str, *, to_pods: bool) -> None:

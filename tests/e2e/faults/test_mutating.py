@@ -14,6 +14,8 @@ from tests.e2e.fleet import Fleet, on_virtual_node
 from tests.e2e.laterwebhook import later_webhook
 from tests.e2e.manifests import DEPLOYMENTS
 
+pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier.")
+
 Raw = dict[str, Any]
 FEW = 10
 STILL_SECONDS = 6.0

@@ -21,6 +21,8 @@ from tests.e2e.faults.takes import takes_pods_again
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
 
+pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier.")
+
 Raw = dict[str, Any]
 Refusing = Callable[[Fleet, str], AbstractAsyncContextManager[str]]
 """Has us refuse pods of a namespace; gives a word of what it says."""

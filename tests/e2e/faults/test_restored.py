@@ -19,7 +19,10 @@ BEFORE, AFTER = 4, 16
 LEASE_SECONDS = 5.0
 STILL_SECONDS = 10.0
 
-pytestmark = pytest.mark.usefixtures("processes_only")
+pytestmark = [
+    pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier."),
+    pytest.mark.usefixtures("processes_only"),
+]
 
 
 @pytest_asyncio.fixture(loop_scope="session")

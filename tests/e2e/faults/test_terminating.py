@@ -24,6 +24,8 @@ from tests.e2e.losses import target_away
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.waiting import gone, until
 
+pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier.")
+
 FEW = 8
 HOLD = "flotilla.test/hold"
 

@@ -25,7 +25,10 @@ from tests.e2e.manifests import DEPLOYMENTS
 Raw = dict[str, Any]
 FEW = 8
 PROMISED_SECONDS = 15.0
-pytestmark = pytest.mark.usefixtures("processes_only")
+pytestmark = [
+    pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier."),
+    pytest.mark.usefixtures("processes_only"),
+]
 
 
 @contextlib.asynccontextmanager

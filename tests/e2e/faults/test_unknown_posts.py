@@ -19,6 +19,8 @@ from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
 from tests.e2e.reservations import empty, is_candidate_post
 from tests.e2e.test_07_lost_link import noticed
 
+pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier.")
+
 BURST = 32
 Raw = dict[str, Any]
 

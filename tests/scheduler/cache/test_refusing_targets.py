@@ -24,7 +24,13 @@ from tests.scheduler.reserving import Open, Stage
 from tests.scheduler.test_slow_target import is_post
 from tests.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.full(
+        "Waits through the backoff of targets that refuse; the pure tests of the backoff are in tests/clusters."
+    ),
+    pytest.mark.cluster,
+    pytest.mark.timeout(180),
+]
 
 RANKED: dict[str, Any] = {"scheduling": "ranked"}
 
