@@ -69,7 +69,7 @@ def svg(title: str, name: str, lines: Sequence[str], columns: int, rows: int = 0
         "FONTS": FONTS,
         "TITLE": title,
         "HEIGHT": f"{_TOP + shown * _LINE + 2 * _BORDER:.0f}",
-        "WINDOW": f"{shown * _LINE + _BORDER:.0f}",
+        "WINDOW": f"{shown * _LINE + 2:.0f}",  # Room for descenders, and none for the line below.
         "BACKGROUND": THEME.background_color.hex,
         "FOREGROUND": THEME.foreground_color.hex,
         "MOTION": _motion(name, rows, frames),
@@ -82,7 +82,7 @@ def svg(title: str, name: str, lines: Sequence[str], columns: int, rows: int = 0
 
 
 def _motion(name: str, rows: int, frames: Sequence[Frame]) -> str:
-    """Return the CSS, with braces doubled, that moves the lines so that each frame's last line is the window's last."""
+    """Return the CSS, with braces doubled, that scrolls each frame's last line into the window."""
     if not frames:
         return ""
     whole = sum(frame.seconds for frame in frames)
@@ -99,4 +99,4 @@ def _motion(name: str, rows: int, frames: Sequence[Frame]) -> str:
 
 
 def _shifted(rows: int, frame: Frame) -> str:
-    return f"translateY({(rows - frame.lines) * _LINE:.1f}px)"
+    return f"translateY({min(rows - frame.lines, 0) * _LINE:.1f}px)"

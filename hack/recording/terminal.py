@@ -24,7 +24,7 @@ class Recorded(NamedTuple):
 
 
 def run(command: Sequence[str], columns: int, environment: Mapping[str, str], folder: Path) -> Recorded:
-    """Run a command with a pseudo terminal as its standard input, output and error, and return what it has printed."""
+    """Run a command with a pseudo terminal as its standard input, output and error, and return its output."""
     own, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
     variables = {**environment, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": str(ROWS)}
@@ -65,7 +65,7 @@ def lines(output: str, columns: int) -> list[str]:
 
 
 class _Screen:
-    """Rows of cells, each a character with its SGR parameters; rows are as long as what was written."""
+    """Rows of cells, each a character with its SGR parameters; a row ends with its last written character."""
 
     def __init__(self) -> None:
         self._rows: list[list[tuple[str, str]]] = [[]]

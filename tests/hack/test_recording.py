@@ -75,9 +75,9 @@ def test_a_picture_has_the_text_and_asks_the_network_for_nothing() -> None:
     assert _ADDRESS.findall(made) == []
 
 
-def test_each_frame_of_a_film_shows_its_last_line_at_the_bottom() -> None:
+def test_a_film_begins_at_the_top_and_scrolls_as_soon_as_its_window_is_full() -> None:
     film = picture.svg("x", "x", ["one", "two", "three"], WIDTH, 2, [picture.Frame(1, 1.0), picture.Frame(3, 3.0)])
-    assert "0.00% { transform: translateY(24.4px) } 25.00% { transform: translateY(-24.4px) }" in film
+    assert "0.00% { transform: translateY(0.0px) } 25.00% { transform: translateY(-24.4px) }" in film
     assert "prefers-reduced-motion" in film
 
 
