@@ -5,31 +5,27 @@ build from Go modules.
 """
 
 import asyncio
-import contextlib
-import fcntl
 import hashlib
 import os
 import platform
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
-from agent.sandbox import build, download
+from agent.sandbox import build, cache, download
 from agent.sandbox.build import CONTROL_PLANE, Module, Part
 from agent.sandbox.components import PROGRAMS, REAL_PROGRAMS
 from agent.sandbox.download import ETCD, KUBERNETES, KWOK
-from agent.sandbox.errors import SandboxError
-from agent.sandbox.objects import REPOSITORY
+from agent.sandbox.errors import BuildError, SandboxError
+from agent.sandbox.golang import SOURCE
 from agent.sandbox.plan import OLDEST_MINOR, NodeKind
 from agent.sandbox.progress import Progress
 from agent.sandbox.realnode import host
 
 HELM = Module("helm", "v3.19.5", "helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3/internal/version.version")
 METRICS_SERVER = Module("metrics-server", "v0.9.0", "sigs.k8s.io/metrics-server/cmd/metrics-server")
-SOURCE = REPOSITORY / "hack" / "controlplane"
 TRAEFIK = Module("traefik", "v3.7.13", "github.com/traefik/traefik/v3/cmd/traefik", source=SOURCE / "ingress")
 
 _KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -42,11 +38,6 @@ class Programs:
 
     paths: Mapping[str, str]
     version: str
-
-
-def cache() -> Path:
-    """The folder that keeps downloads and builds: $FLOTILLA_CACHE, else ~/.cache/flotilla."""
-    return Path(os.environ.get("FLOTILLA_CACHE") or Path.home() / ".cache" / "flotilla").absolute()
 
 
 async def find(names: Sequence[str], progress: Progress) -> Programs:
@@ -85,12 +76,12 @@ def built_folder(part: Part = CONTROL_PLANE) -> Path:
     digest = hashlib.sha256()
     for path in (*shared, *sorted((SOURCE / part.folder).glob("*.go"))):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return cache() / f"{part.name}-{KUBERNETES}-{digest.hexdigest()[:8]}"
+    return cache.folder() / f"{part.name}-{KUBERNETES}-{digest.hexdigest()[:8]}"
 
 
 def released_folder() -> Path:
     """Where the official releases are kept."""
-    return cache() / f"control-plane-{KUBERNETES}-etcd-{ETCD}-kwok-{KWOK}"
+    return cache.folder() / f"control-plane-{KUBERNETES}-etcd-{ETCD}-kwok-{KWOK}"
 
 
 def architecture() -> str:
@@ -159,27 +150,27 @@ async def traefik(progress: Progress, *, compile: bool = True) -> str:
 
 
 def _kept(what: Module) -> str | None:
-    kept = cache() / f"{what.program}-{what.version}" / what.program
+    kept = cache.folder() / f"{what.program}-{what.version}" / what.program
     return shutil.which(what.program) or (str(kept) if os.access(kept, os.X_OK) else None)
 
 
 async def _of_module(what: Module, progress: Progress) -> str:
     if found := _kept(what):
         return found
-    out = cache() / f"{what.program}-{what.version}"
-    async with exclusive(progress):
+    out = cache.folder() / f"{what.program}-{what.version}"
+    async with cache.exclusive(progress):
         # Somebody else may have built it while we waited.
         if _kept(what) is None:
             try:
                 await build.module(what, out, progress)
-            except build.BuildError as error:
+            except BuildError as error:
                 raise SandboxError(f"{what.program} is missing: {error}; or put {what.program} on PATH") from error
     return str(out / what.program)
 
 
 async def _obtain(names: Sequence[str], progress: Progress, reasons: list[str]) -> dict[str, str]:
     try:
-        async with exclusive(progress):
+        async with cache.exclusive(progress):
             # Somebody else may have got them while we waited.
             if missing := _missing(names, _cached(names)):
                 try:
@@ -189,7 +180,9 @@ async def _obtain(names: Sequence[str], progress: Progress, reasons: list[str]) 
                     await _build(missing, progress, reasons)
             paths = _cached(names)
     except OSError as error:
-        raise SandboxError(f"cannot use the cache {cache()}: {error}; set $FLOTILLA_CACHE to another folder") from error
+        raise SandboxError(
+            f"cannot use the cache {cache.folder()}: {error}; set $FLOTILLA_CACHE to another folder"
+        ) from error
     if missing := _missing(names, paths):
         raise SandboxError(_gave_up(names, missing, reasons))
     return paths
@@ -201,7 +194,7 @@ async def _build(missing: Sequence[str], progress: Progress, reasons: list[str])
         for part in build.PARTS:
             if not set(part.programs).isdisjoint(missing):
                 await build.control_plane(SOURCE, built_folder(part), progress, part)
-    except build.BuildError as error:
+    except BuildError as error:
         reasons.append(f"build: {error}")
 
 
@@ -209,35 +202,6 @@ def _gave_up(names: Sequence[str], missing: Sequence[str], reasons: Sequence[str
     tried = "\n".join(f"  - {reason}" for reason in reasons)
     return (
         f"these programs of Kubernetes clusters are missing and could not be had: {', '.join(missing)}\n{tried}\n"
-        f"Install Go 1.26 or newer (https://go.dev/dl), or allow access to {download.base('kubernetes')} and"
-        f" {download.base('github')}, or put {', '.join(names)} on PATH."
+        f"Or allow access to {download.base('kubernetes')} and {download.base('github')}, or put"
+        f" {', '.join(names)} on PATH or into the folder $KUBEBUILDER_ASSETS."
     )
-
-
-@contextlib.asynccontextmanager
-async def exclusive(progress: Progress) -> AsyncIterator[None]:
-    """Hold the cache: nobody else downloads or builds meanwhile, and what an interrupted attempt left is removed."""
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / ".lock").open("w") as lock:
-        if not _try_lock(lock):
-            with progress:
-                task = progress.task("waiting for another download or build")
-                while not _try_lock(lock):
-                    progress.tick()
-                    await asyncio.sleep(0.2)
-                task.finish()
-        _remove_leftovers()
-        yield
-
-
-def _remove_leftovers() -> None:
-    for left in (*cache().glob(f"{download.TEMPORARY}*"), *cache().glob(f"{build.TEMPORARY}*")):
-        shutil.rmtree(left, ignore_errors=True)
-
-
-def _try_lock(lock: TextIO) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -1,23 +1,17 @@
-"""Programs built from Go modules: slow the first time, but all it takes is Go."""
+"""Programs built from Go modules."""
 
-import asyncio
 import contextlib
 import os
-import shutil
-import signal
 import tempfile
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.sandbox import cache, golang
+from agent.sandbox.commands import run
 from agent.sandbox.components import NODE_PROGRAMS, PROGRAMS
+from agent.sandbox.errors import BuildError
 from agent.sandbox.progress import Progress, Task, ticking
 
-TEMPORARY = ".build-"
-
-_USUAL_GO = "/usr/local/go/bin/go"
-_LAST_LINES = 8
 _TOTAL = "packages: "
 """What `build` says first."""
 _CPU_SECONDS_PER_PACKAGE = 0.15
@@ -25,18 +19,6 @@ _PLENTY = 1 << 30
 """As much as the compiler takes for the largest package when it collects no garbage."""
 _MEMORY = Path("/proc/meminfo")
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-
-
-class BuildError(Exception):
-    """A program cannot be built here; the message says why."""
-
-
-def find_go() -> str:
-    """Path of Go. Raises BuildError when it is not installed."""
-    found = shutil.which("go") or shutil.which(_USUAL_GO)
-    if not found:
-        raise BuildError("Go is missing: install Go 1.26 or newer (https://go.dev/dl)")
-    return found
 
 
 @dataclass(frozen=True)
@@ -57,13 +39,7 @@ PARTS = (CONTROL_PLANE, NODE)
 
 async def control_plane(source: Path, out: Path, progress: Progress, part: Part = CONTROL_PLANE) -> None:
     """Build the programs of a part into the folder `out`, which appears complete or not at all. Raises BuildError."""
-    script = _script(source)
-    with progress:
-        task = progress.task(f"compiling {part.title}")
-        task.update(0, None, "reading the modules")
-        count = _Count(task)
-        await ticking(progress, _run([str(script), str(out), part.name], cwd=source, env=memory(), line=count.line))
-        task.finish()
+    await _by_script(source, out, part.name, progress, f"compiling {part.title}")
 
 
 class _Count:
@@ -116,25 +92,22 @@ def _free_memory() -> int:
     return min(found, default=0)
 
 
-def _script(source: Path) -> Path:
-    find_go()
-    script = source / "build"
-    if not script.exists():
-        raise BuildError(f"{source} is missing: it is part of the source repository only")
-    return script
-
-
 async def older(source: Path, out: Path, version: str, progress: Progress) -> None:
     """Build the control plane of another version into the folder `out`, all or nothing. Raises BuildError."""
     await _by_script(source, out, version, progress, f"compiling the control plane of Kubernetes {version}")
 
 
-async def _by_script(source: Path, out: Path, version: str, progress: Progress, title: str) -> None:
-    script = _script(source)
+async def _by_script(source: Path, out: Path, what: str, progress: Progress, title: str) -> None:
+    script = source / "build"
+    if not script.exists():
+        raise BuildError(f"{source} is missing: it is part of the source repository only")
+    go = await golang.find(progress)
     with progress:
         task = progress.task(title)
+        task.update(0, None, "reading the modules")
         count = _Count(task)
-        await ticking(progress, _run([str(script), str(out), version], cwd=source, env=memory(), line=count.line))
+        argv, environment = [str(script), str(out), what], {**go.environment, **memory()}
+        await ticking(progress, run(argv, cwd=source, env=environment, line=count.line))
         task.finish()
 
 
@@ -156,15 +129,16 @@ async def module(what: Module, out: Path, progress: Progress) -> None:
     if what.source is not None:
         await _by_script(what.source, out, what.version, progress, f"compiling {what.program}")
         return
-    go = find_go()
-    with progress, tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=out.parent, ignore_cleanup_errors=True) as folder:
+    go = await golang.find(progress)
+    temporary = tempfile.TemporaryDirectory(prefix=cache.BUILD, dir=out.parent, ignore_cleanup_errors=True)
+    with progress, temporary as folder:
         task = progress.task(f"compiling {what.program}")
         count = _Count(task)
-        environment = {"GOBIN": folder, "CGO_ENABLED": "0", **memory()}
+        environment = {**go.environment, "GOBIN": folder, "CGO_ENABLED": "0", **memory()}
         stamp = f" -X {what.stamp}={what.version}" if what.stamp else ""
         flags = ["-v", "-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags=-s -w{stamp}"]
-        argv = [go, "install", *flags, f"{what.package}@{what.version}"]
-        await ticking(progress, _run(argv, env=environment, line=count.line))
+        argv = [go.path, "install", *flags, f"{what.package}@{what.version}"]
+        await ticking(progress, run(argv, env=environment, line=count.line))
         _place(Path(folder, what.program), out)
         task.finish()
 
@@ -172,39 +146,3 @@ async def module(what: Module, out: Path, progress: Progress) -> None:
 def _place(program: Path, out: Path) -> None:
     out.mkdir(exist_ok=True)
     program.replace(out / program.name)
-
-
-async def _run(
-    argv: Sequence[str],
-    *,
-    line: Callable[[str], None],
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-) -> None:
-    """Run a command in a process group of its own, which dies with us. Raises BuildError with its last words."""
-    quiet = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        stdin=quiet,
-        stdout=quiet,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert process.stderr is not None
-    last: deque[str] = deque(maxlen=_LAST_LINES)
-    try:
-        while data := await process.stderr.readline():
-            text = data.decode(errors="replace").rstrip()
-            line(text)
-            last.append(text)
-        await process.wait()
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            await process.wait()
-    if process.returncode:
-        words = "\n".join(f"    {text[:300]}" for text in last)
-        raise BuildError(f"`{' '.join(argv[:2])} ...` failed ({process.returncode}):\n{words}")

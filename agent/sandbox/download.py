@@ -17,12 +17,12 @@ from typing import Literal
 import aiohttp
 import msgspec
 
+from agent.sandbox import cache
 from agent.sandbox.progress import Progress, Task
 
 KUBERNETES = "v1.36.3"
 ETCD = "v3.6.8"
 KWOK = "v0.8.0"
-TEMPORARY = ".download-"
 ATTEMPTS = 3
 
 _BASES = {
@@ -101,7 +101,7 @@ async def fetch(
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS)
     _make(folder)
     try:
-        with progress, tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder.parent) as temporary:
+        with progress, tempfile.TemporaryDirectory(prefix=cache.DOWNLOAD, dir=folder.parent) as temporary:
             task = progress.task("downloading the control plane")
             async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
                 for number, found in enumerate(wanted):

@@ -1,5 +1,9 @@
-"""What the sandbox tells its user when it cannot go on."""
+"""Errors of the sandbox."""
 
 
 class SandboxError(Exception):
     """The sandbox cannot do what it was asked; the message says what is wrong and what to do about it."""
+
+
+class BuildError(Exception):
+    """A program cannot be built on this machine; the message says why."""

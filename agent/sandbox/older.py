@@ -3,15 +3,15 @@
 import os
 from pathlib import Path
 
-from agent.sandbox import binaries, build, download
+from agent.sandbox import binaries, build, cache, download, golang
 from agent.sandbox.components import CONTROL_PLANE
-from agent.sandbox.errors import SandboxError
+from agent.sandbox.errors import BuildError, SandboxError
 from agent.sandbox.progress import Progress
 
 
 def folder(version: str) -> Path:
     """Where the programs of a version are kept."""
-    return binaries.cache() / f"control-plane-{version}"
+    return cache.folder() / f"control-plane-{version}"
 
 
 async def find(version: str, progress: Progress, *, compile: bool = True) -> dict[str, str]:
@@ -21,11 +21,11 @@ async def find(version: str, progress: Progress, *, compile: bool = True) -> dic
     Raises SandboxError that says what was tried.
     """
     try:
-        async with binaries.exclusive(progress):
+        async with cache.exclusive(progress):
             if not _is_there(version):
                 await _obtain(version, progress, compile)
     except OSError as error:
-        raise SandboxError(f"cannot use the cache {binaries.cache()}: {error}") from error
+        raise SandboxError(f"cannot use the cache {cache.folder()}: {error}") from error
     return paths(version)
 
 
@@ -47,8 +47,8 @@ async def _obtain(version: str, progress: Progress, compile: bool) -> None:
         return
     if compile:
         try:
-            await build.older(binaries.SOURCE / "older", folder(version), version, progress)
-        except build.BuildError as error:
+            await build.older(golang.SOURCE / "older", folder(version), version, progress)
+        except BuildError as error:
             reasons.append(f"build: {error}")
         else:
             return

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agent.sandbox import binaries
+from agent.sandbox import cache
 from tests.waiting import until
 
 Raw = dict[str, Any]
@@ -28,7 +28,7 @@ _SECONDS = 120
 @functools.cache
 def programs() -> Mapping[str, str]:
     """Paths of `prometheus` and `promtool`. Skips the test where they cannot be had."""
-    folder = binaries.cache() / "prometheus"
+    folder = cache.folder() / "prometheus"
     if not (folder / "usr/bin/promtool").exists() and shutil.which("prometheus") is None:
         _unpack(folder)
     path = f"{os.environ.get('PATH', '')}:{folder / 'usr/bin'}"

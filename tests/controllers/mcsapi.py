@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import json
-import shutil
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from agent.controllers.serviceimports import ServiceImportsRoom
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import NotFound
+from agent.sandbox import golang
 from tests.controllers.installed import uninstalled
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
@@ -40,10 +41,12 @@ PORTS = [{"name": "tcp", "port": 42, "protocol": "TCP"}, {"name": "udp", "port":
 
 async def published(folder: Path) -> list[Raw]:
     """The CRDs, from the Go module that has them."""
-    if shutil.which("go") is None:
+    go = await golang.installed()
+    if go is None:
         pytest.skip("the CRDs are in a Go module: install Go")
-    command = ("go", "mod", "download", "-json", MODULE)
-    process = await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=asyncio.subprocess.PIPE)
+    command, environment = (go.path, "mod", "download", "-json", MODULE), {**os.environ, **go.environment}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=environment, stdout=pipe)
     said = json.loads((await process.communicate())[0])
     assert said.get("Sum") == SUM, said
     files = sorted((Path(said["Dir"]) / "config/crd").glob("*.yaml"))

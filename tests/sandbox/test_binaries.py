@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError, binaries, build, download
+from agent.sandbox import SandboxError, binaries, build, download, golang
 from agent.sandbox.build import NODE
 from agent.sandbox.components import NODE_PROGRAMS, PROGRAMS, REAL_PROGRAMS
 from agent.sandbox.download import KUBERNETES
@@ -33,7 +33,9 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name in ("KUBERNETES", "GITHUB", "GITHUB_API"):
         monkeypatch.setenv(f"FLOTILLA_{name}_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(build, "_USUAL_GO", str(tmp_path / "go"))
+    monkeypatch.setattr(golang, "_USUAL", str(tmp_path / "go"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
     return tmp_path
 
 
@@ -72,7 +74,12 @@ async def test_programs_of_different_versions_are_passed_over(nowhere: Path) -> 
 async def test_when_nothing_works_it_says_what_was_tried_and_what_to_install() -> None:
     with pytest.raises(SandboxError) as caught:
         await find()
-    for words in ("PATH: no etcd", "download: cannot connect to 127.0.0.1:1", "build: Go is missing", "Install Go"):
+    for words in (
+        "PATH: no etcd",
+        "download: cannot connect to 127.0.0.1:1",
+        "build: Go 1.26.0 or newer is missing (pip: ",
+        "install it",
+    ):
         assert words in str(caught.value)
 
 
@@ -90,7 +97,9 @@ def built(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> Callable[[], list[s
     tools = nowhere / "path"
     tools.mkdir()
     body = 'while [ "$1" != -o ]; do shift; done; /bin/echo $3 >> $LOG; /bin/sleep 0.3; /bin/cp /bin/true "$2"'
-    (tools / "go").write_text(f'#!/bin/bash\nif [ "$1" = list ]; then exit; fi\n{body}\n')
+    (tools / "go").write_text(
+        f'#!/bin/bash\nif [ "$1" = env ]; then echo go1.99; exit; fi\nif [ "$1" = list ]; then exit; fi\n{body}\n'
+    )
     (tools / "go").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     monkeypatch.setenv("LOG", str(nowhere / "log"))
@@ -159,7 +168,7 @@ async def test_an_error_names_what_is_missing_and_all_that_has_to_be_on_path(now
         await binaries.find(REAL_PROGRAMS, Silent())
     first, *_, last = str(caught.value).splitlines()
     assert first.endswith("could not be had: kubelet, kube-proxy")
-    assert last.endswith(f"or put {', '.join(REAL_PROGRAMS)} on PATH.")
+    assert last.endswith(f"or put {', '.join(REAL_PROGRAMS)} on PATH or into the folder $KUBEBUILDER_ASSETS.")
 
 
 async def test_another_source_is_another_folder_of_its_own_part_alone(
@@ -187,11 +196,11 @@ async def test_a_program_that_go_alone_does_not_build_has_a_script(
 ) -> None:
     with pytest.raises(SandboxError, match="flotilla sandbox programs --traefik"):
         await binaries.traefik(Silent(), compile=False)
-    with pytest.raises(SandboxError, match="traefik is missing: Go is missing"):
+    with pytest.raises(SandboxError, match=r"traefik is missing: Go .* is missing"):
         await binaries.traefik(Silent())
     tools = nowhere / "path"
     tools.mkdir()
-    (tools / "go").write_text("")
+    (tools / "go").write_text("#!/bin/sh\necho go1.99\n")
     (tools / "go").chmod(0o755)
     scripts = nowhere / "scripts"
     scripts.mkdir()
@@ -206,11 +215,14 @@ async def test_a_program_that_go_alone_does_not_build_has_a_script(
 async def test_a_modules_program_is_built_once_and_kept(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
     with pytest.raises(SandboxError, match="flotilla sandbox programs --metrics-server"):
         await binaries.metrics_server(Silent(), compile=False)
-    with pytest.raises(SandboxError, match="metrics-server is missing: Go is missing"):
+    with pytest.raises(SandboxError, match=r"metrics-server is missing: Go .* is missing"):
         await binaries.metrics_server(Silent())
     tools = nowhere / "path"
     tools.mkdir()
-    (tools / "go").write_text('#!/bin/sh\n/bin/echo "$@" >> $LOG; /bin/cp /bin/true "$GOBIN/metrics-server"\n')
+    (tools / "go").write_text(
+        '#!/bin/sh\n[ "$1" != env ] || exec /bin/echo go1.99\n'
+        '/bin/echo "$@" >> $LOG; /bin/cp /bin/true "$GOBIN/metrics-server"\n'
+    )
     (tools / "go").chmod(0o755)
     monkeypatch.setenv("LOG", str(nowhere / "log"))
     built = await binaries.metrics_server(Silent())

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import build, process
+from agent.sandbox import build, golang, process
 from agent.sandbox.binaries import SOURCE
-from agent.sandbox.build import NODE, BuildError, Part
+from agent.sandbox.build import NODE, Part
+from agent.sandbox.errors import BuildError
 from agent.sandbox.progress import Lines, Silent
 from tests.waiting import until
 
@@ -23,6 +24,7 @@ def fake_go(folder: Path, body: str) -> None:
     go = folder / "go"
     go.write_text(
         f"""#!/bin/bash
+if [ "$1" = env ]; then echo go1.99; exit; fi
 if [ "$1" = list ]; then echo one; echo two; exit; fi
 while [ "$1" != -o ]; do shift; done
 out=$2
@@ -71,8 +73,11 @@ async def test_an_interrupted_build_ends_the_compiler_and_leaves_nothing(path: P
 
 async def test_without_go_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(build, "_USUAL_GO", str(tmp_path / "go"))
-    with pytest.raises(BuildError, match="install Go"):
+    monkeypatch.setattr(golang, "_USUAL", str(tmp_path / "go"))
+    monkeypatch.setenv("FLOTILLA_CACHE", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    with pytest.raises(BuildError, match=r"install it .* or give pip a package index"):
         await build.control_plane(SOURCE, tmp_path / "cache" / "bin", Silent())
 
 
@@ -88,7 +93,10 @@ async def test_both_parts_are_compiled_alike_so_that_nothing_is_twice(path: Path
     fake_go(path, "")
     log = tmp_path / "log"
     # The last words are where the program goes and of which package it is.
-    (path / "go").write_text(f'#!/bin/bash\nif [ "$1" = build ]; then echo $CGO_ENABLED "${{@:1:$#-2}}" >>{log}; fi\n')
+    (path / "go").write_text(
+        '#!/bin/bash\n[ "$1" != env ] || echo go1.99\n'
+        f'if [ "$1" = build ]; then echo $CGO_ENABLED "${{@:1:$#-2}}" >>{log}; fi\n'
+    )
     for part in build.PARTS:
         await build.control_plane(SOURCE, tmp_path / "cache" / part.name, Silent(), part)
     one, other = log.read_text().splitlines()

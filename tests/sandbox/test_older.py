@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError, build, older
+from agent.sandbox import SandboxError, golang, older
 from agent.sandbox.components import APISERVER, ETCD, Context
 from agent.sandbox.plan import OLDEST, ClusterPlan, NodeShape, Plan
 from agent.sandbox.progress import Silent
@@ -19,7 +19,9 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("FLOTILLA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FLOTILLA_KUBERNETES_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(build, "_USUAL_GO", str(tmp_path / "go"))
+    monkeypatch.setattr(golang, "_USUAL", str(tmp_path / "go"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
     return tmp_path
 
 
@@ -35,6 +37,7 @@ def fake_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tools / "go").write_text(
         f"""#!/bin/bash
 case "$1 $2" in
+"env "*) echo go1.99; exit ;;
 "mod download") printf '\\t"Dir": "%s",\\n' {module}; exit ;;
 "mod edit") echo "$@" >> {folder}/edits; exit ;;
 esac
@@ -69,7 +72,11 @@ async def test_what_is_in_the_cache_is_taken() -> None:
 async def test_when_nothing_works_it_says_what_was_tried() -> None:
     with pytest.raises(SandboxError) as caught:
         await older.find(OLDEST, Silent())
-    for words in ("Kubernetes v1.30.14", "download: cannot connect to 127.0.0.1:1", "build: Go is missing"):
+    for words in (
+        "Kubernetes v1.30.14",
+        "download: cannot connect to 127.0.0.1:1",
+        "build: Go 1.26.0 or newer is missing",
+    ):
         assert words in str(caught.value)
 
 

@@ -1,0 +1,72 @@
+"""Commands that run for minutes: compilers and pip."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from agent.sandbox.errors import BuildError, SandboxError
+
+_LAST_LINES = 8
+_DISK_FULL = "no space left on device"
+
+
+async def run(
+    argv: Sequence[str],
+    *,
+    line: Callable[[str], None] = lambda _: None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """Run a command in a process group of its own, which ends when this process ends, also by SIGKILL.
+
+    Raises BuildError with the command's last lines, SandboxError if the disk is full.
+
+    :param line: called with each line of its standard error
+    :param env: variables to set in addition to those of this process
+    """
+    # Without it, a compiler whose starter was killed would go on beside the next one.
+    setpriv = shutil.which("setpriv")
+    dying = [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        *dying,
+        *argv,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdin=quiet,
+        stdout=quiet,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    full = ""
+    try:
+        while data := await process.stderr.readline():
+            text = data.decode(errors="replace").rstrip()
+            line(text)
+            last.append(text)
+            full = full or (text if _DISK_FULL in text.lower() else "")
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            await process.wait()
+    if process.returncode and full:
+        raise SandboxError(_disk_full(full))
+    if process.returncode:
+        words = "\n".join(f"    {text[:300]}" for text in last)
+        raise BuildError(f"`{' '.join(argv[:2])} ...` failed ({process.returncode}):\n{words}")
+
+
+def _disk_full(text: str) -> str:
+    return (
+        f"a disk is full: {text.strip()[:300]}\nFree some space (a build takes 4 GB), or put these folders on a larger"
+        " disk: $FLOTILLA_CACHE (programs), $GOCACHE and $GOPATH (of Go), $TMPDIR"
+    )
