@@ -1,4 +1,4 @@
-"""flotilla demo: see it work, on three real clusters."""
+"""flotilla demo: run pods across three real clusters."""
 
 import asyncio
 import io
@@ -27,11 +27,11 @@ def demo(
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Directory to make for the clusters; by default a temporary one.")
     ] = None,
-    patience: Annotated[float, duration(help="How long each step has to come true.")] = STEP_SECONDS,
+    patience: Annotated[float, duration(help="How long each step may take.")] = STEP_SECONDS,
 ) -> None:
-    """Run a Deployment and a Job of one cluster in two others, and check every step on the clusters."""
+    """Run a Deployment and a Job of one cluster in two others, and check every step in the clusters."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that does not know every character is no reason to stop.
+        # Terminals without UTF-8 cannot print every character.
         sys.stdout.reconfigure(errors="replace")
     work: Demo | None = None
     try:
@@ -49,7 +49,7 @@ def demo(
 
 
 def _place(directory: Path | None) -> Path:
-    """A directory of our own: what is removed in the end must not have been there before."""
+    """Create the directory, which is removed in the end, so it must not exist before."""
     if directory is None:
         return Path(tempfile.mkdtemp(prefix="flotilla-demo-"))
     try:

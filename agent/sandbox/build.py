@@ -14,7 +14,7 @@ from agent.sandbox.progress import Progress, Task, ticking
 
 _TOTAL = "packages: "
 """What `build` says first."""
-_CPU_SECONDS_PER_PACKAGE = 0.15
+_CPU_SECONDS_PER_PACKAGE = 0.2
 _PLENTY = 1 << 30
 """As much as the compiler takes for the largest package when it collects no garbage."""
 _MEMORY = Path("/proc/meminfo")
@@ -64,12 +64,9 @@ class _Count:
 
 
 def expected(packages: int) -> str:
-    """Roughly how long so many packages take to compile here, where that is worth a word."""
-    cores = len(os.sched_getaffinity(0))
-    minutes = round(packages * _CPU_SECONDS_PER_PACKAGE / cores / 60)
-    if not minutes:
-        return ""
-    return f", about {minutes} min on {cores} core{'s' if cores > 1 else ''}, the first time only"
+    """Return how long so many packages take to compile on this machine, roughly; empty if that is not a minute."""
+    minutes = round(packages * _CPU_SECONDS_PER_PACKAGE / len(os.sched_getaffinity(0)) / 60)
+    return f", {minutes} min in all" if minutes else ""
 
 
 def memory() -> dict[str, str]:

@@ -1,6 +1,7 @@
-"""What is going on, for whoever waits: bars where somebody watches a terminal, else a line every few seconds."""
+"""Progress of downloads and builds: bars on a terminal, else a line every few seconds."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -148,13 +149,14 @@ class Bars:
         from rich import progress
         from rich.console import Console
 
+        console = Console(stderr=True)
         return progress.Progress(
             progress.SpinnerColumn(finished_text="[green]✓"),
             progress.TextColumn("{task.description}"),
-            progress.BarColumn(bar_width=24),
+            progress.BarColumn(bar_width=24 if console.width >= 100 else 4),
             progress.TextColumn("{task.fields[note]}"),
             progress.TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=console,
         )
 
     def __enter__(self) -> Self:
@@ -212,8 +214,8 @@ async def together(waits: Sequence[Awaitable[None]]) -> None:
 
 
 def default() -> Progress:
-    """Bars if standard error is a terminal and rich is installed, else lines."""
-    if sys.stderr.isatty():
+    """Return bars if standard error is a terminal that can move its cursor, and rich is installed, else lines."""
+    if sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb"):
         try:
             return Bars()
         except ImportError:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 SETUP = Path(__file__).parents[2] / "hack" / "setup"
-TOOLS = ("bash", "cat", "cp", "dirname", "flock", "id", "mkdir", "mktemp", "mv", "rm", "sha256sum", "sleep", "tail")
+TOOLS = (
+    *("awk", "bash", "cat", "cp", "df", "dirname", "flock", "grep", "id"),
+    *("mkdir", "mktemp", "mv", "rm", "sha256sum", "sleep", "tail"),
+)
 
 MAKES_VENV = '*-m\\ venv*) mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/flotilla;;'
 

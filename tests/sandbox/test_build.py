@@ -122,7 +122,7 @@ async def test_progress_is_how_many_of_the_packages_that_are_missing_are_compile
 def test_long_builds_say_how_long_roughly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     assert build.expected(100) == ""
-    assert re.fullmatch(r", about [34] min on 2 cores, the first time only", build.expected(2800))
+    assert re.fullmatch(r", [45] min in all", build.expected(2800))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""The demo: a Deployment and a Job of one cluster run in two others, step by step, each step checked on the clusters.
+"""The demo: a Deployment and a Job of one cluster run in two others, step by step.
 
-Everything shown is read from the API servers anew; a step counts only once they say that it came true.
+Each step is checked: it succeeds only when all API servers return the objects that it should lead to.
 """
 
 from agent.sandbox.demo.run import Demo

@@ -1,4 +1,4 @@
-"""What must be true at the end of each step: every check lists what is not (yet). Pure."""
+"""Checks of the steps. Each returns the reasons why it fails, none if the step has succeeded. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,7 +12,7 @@ Check = Callable[[DemoState], list[str]]
 
 
 def joined(targets: Sequence[str]) -> Check:
-    """Every target is ready, and so is the virtual node that stands for it."""
+    """Check that every target is ready, and its virtual node, too."""
 
     def check(fleet: DemoState) -> list[str]:
         missing = []
@@ -28,9 +28,9 @@ def joined(targets: Sequence[str]) -> Check:
 
 
 def deployed(replicas: int, clusters: Sequence[str], region: str = "") -> Check:
-    """The Deployment is as it should be, and its pods run in each of these clusters and in no other.
+    """Check that the Deployment is rolled out, and that its pods run in each of these clusters and in no other.
 
-    With `region`, all delegates are on nodes of that region.
+    :param region: region of the nodes that all delegates must be on; empty for any
     """
 
     def check(fleet: DemoState) -> list[str]:
@@ -44,7 +44,7 @@ def deployed(replicas: int, clusters: Sequence[str], region: str = "") -> Check:
 
 
 def completed(completions: int) -> Check:
-    """The Job is complete, every completion counted once, each by one delegate."""
+    """Check that the Job is complete, and that each completion has one delegate and is counted once."""
 
     def check(fleet: DemoState) -> list[str]:
         job = fleet.workload(JOBS.name, JOB)
@@ -64,7 +64,7 @@ def completed(completions: int) -> Check:
 
 
 def empty(fleet: DemoState) -> list[str]:
-    """Nothing is left in any cluster."""
+    """Check that no pod, PodChaperon or workload is left in any cluster."""
     left = {
         "proxy pods": len(fleet.proxies),
         "other pods": len(fleet.strangers),

@@ -1,4 +1,4 @@
-"""What the user of the demo sees: a live table on a terminal, else plain lines."""
+"""Output of the demo: a live table on a terminal, else plain lines."""
 
 import textwrap
 import time
@@ -13,16 +13,16 @@ from rich.text import Text
 from agent.sandbox.demo.fleet import DemoState, Proxy, spread
 
 SAMPLE = 5
-"""Pods in the table that stays when a step is done."""
+"""Pods in the table that remains when a step has succeeded."""
 LINE_SECONDS = 3.0
-"""Between two lines that tell how far a step is, where there is no terminal."""
+"""Seconds between two progress lines of a step if there is no terminal."""
 _FRAME = 6
-"""Lines of a terminal that the live table leaves free."""
+"""Lines of a terminal that the live table does not use."""
 _COLORS = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Failed": "red"}
 
 
 class Display:
-    """Writes to one console; `say`, then for each step `begin`, `show` as often as there is news, `done` or `close`."""
+    """Output on one console. Call for each step `begin`, `watch`, `show` repeatedly, then `done` or `failed`."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -40,14 +40,14 @@ class Display:
         return time.monotonic() - self._began
 
     def say(self, text: str, style: str = "") -> None:
-        """Something to read or to copy: lines stay as they are."""
+        """Print lines without wrapping them, so that commands can be copied."""
         self._console.print(Text(text, style), soft_wrap=True, highlight=False)
 
     def begin(self, title: str, text: str, command: str = "", app: str = "") -> None:
-        """Say which step comes next."""
+        """Print the heading of a step."""
         self._console.print()
         self.say(title, "bold")
-        self.say(textwrap.fill(text, self._console.width - 1, initial_indent="  ", subsequent_indent="  "))
+        self.say(self._wrapped("  ", text))
         if command:
             self.say(f"  $ {command}", "cyan")
         self._fleet, self._app, self._note = None, app, ""
@@ -55,19 +55,19 @@ class Display:
         self._last_note = ""
 
     def watch(self) -> None:
-        """Show what `show` is told until the step is done: on a terminal, live."""
-        if self._console.is_terminal:
+        """Show the progress of the step from now on: a live table on a terminal that can move its cursor."""
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = Live(get_renderable=self._picture, console=self._console, transient=True)
             self._live.start()
 
     def show(self, fleet: DemoState, reasons: Sequence[str]) -> None:
-        """Tell how things are now, and what the step still waits for."""
+        """Update the progress: the state of the clusters, and why the check of the step still fails."""
         self._fleet = fleet
         self._note = how_far(fleet, self._app) if self._app else "; ".join(reasons[:2])
         now = time.monotonic()
         if self._live is None and self._note != self._last_note and now - self._last_line >= LINE_SECONDS:
             self._last_line, self._last_note = now, self._note
-            self.say(f"  {self.elapsed:5.1f} s  {self._note}")
+            self.say(self._wrapped(f"  {self.elapsed:5.1f} s  ", self._note))
 
     def close(self) -> None:
         """End the live table, if there is one."""
@@ -76,7 +76,7 @@ class Display:
             self._live = None
 
     def done(self, summary: str) -> None:
-        """Say that the step came true."""
+        """Print that the step succeeded."""
         self.close()
         line = Text.assemble(("  ✓ ", "green"), summary, (f"  ({self.elapsed:.1f} s)", "dim"))
         self._console.print(line, soft_wrap=True, highlight=False)
@@ -84,15 +84,19 @@ class Display:
             self._console.print(_indented(table(proxies, SAMPLE)))
 
     def failed(self, title: str, reasons: Sequence[str], details: Sequence[str]) -> None:
-        """Say that a step did not come true, and why."""
+        """Print that a step failed, and why."""
         self.close()
-        self.say(f"✗ {title}: did not come true after {self.elapsed:.1f} s", "bold red")
+        self.say(f"✗ {title}: failed after {self.elapsed:.1f} s", "bold red")
         for reason in reasons[:12]:
             self.say(f"  - {reason}", "red")
         if len(reasons) > 12:
             self.say(f"  - and {len(reasons) - 12} more", "red")
         for line in details:
             self.say(line)
+
+    def _wrapped(self, first: str, text: str) -> str:
+        width = self._console.width - 1
+        return textwrap.fill(text, width, initial_indent=first, subsequent_indent=" " * len(first))
 
     def _picture(self) -> RenderableType:
         line = Text(f"  {self.elapsed:5.1f} s  {self._note}", no_wrap=True, overflow="ellipsis")
@@ -108,7 +112,7 @@ def _indented(picture: Table) -> RenderableType:
 
 
 def how_far(fleet: DemoState, app: str) -> str:
-    """One line: how many pods of an application are in which phase, and where delegates are."""
+    """Return one line: the number of pods of an application by phase, and of delegates by cluster."""
     proxies = fleet.of(app)
     phases = spread("Terminating" if proxy.deleting else proxy.phase for proxy in proxies)
     delegates = spread(delegate.cluster for delegate in fleet.delegates)
@@ -116,7 +120,7 @@ def how_far(fleet: DemoState, app: str) -> str:
 
 
 def table(proxies: Sequence[Proxy], limit: int) -> Table:
-    """Proxy pods, their virtual nodes, and where their delegates really are."""
+    """Return a table of proxy pods with their virtual nodes and the nodes of their delegates."""
     picture = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("PROXY POD", "VIRTUAL NODE", "DELEGATE ON", "REGION", "STATUS"):
         picture.add_column(title, no_wrap=True)

@@ -1,4 +1,4 @@
-"""Why a step did not come true: what the clusters and our own processes say about it."""
+"""Details of a failed step, from the clusters and from the logs of the sandbox."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,7 +15,7 @@ _EVENTS = 6
 
 
 async def explain(clients: Clients, sandbox: Sandbox, fleet: DemoState | None) -> list[str]:
-    """Conditions, the latest warnings of every cluster, and the ends of our logs; reads what it can."""
+    """Return conditions, the latest warnings of every cluster, and the ends of logs, as far as they can be read."""
     lines = list(_conditions(fleet)) if fleet is not None else []
     for name, client in clients.all.items():
         try:
@@ -28,7 +28,7 @@ async def explain(clients: Clients, sandbox: Sandbox, fleet: DemoState | None) -
 
 
 def dead(sandbox: Sandbox) -> list[str]:
-    """Processes of the sandbox that have ended, each with the end of its log."""
+    """Return the processes of the sandbox that have ended, each with the end of its log."""
     return [
         f"{line.process} of {line.cluster} has ended; its log:\n{last_lines(sandbox[line.cluster].log(line.process))}"
         for line in sandbox.status()
@@ -57,7 +57,7 @@ def _latest(events: Iterable[Raw]) -> list[str]:
 
 
 def _told(event: Raw) -> str:
-    """What is empty is left out by API servers, even whom it is about."""
+    """Format an event. API servers omit empty fields, even `regarding`."""
     about = event.get("regarding") or {}
     return (
         f"{about.get('kind', '')} {about.get('name', '')}: {event.get('reason', '')}: {event.get('note', '')}".strip()

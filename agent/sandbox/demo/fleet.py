@@ -1,4 +1,4 @@
-"""What the clusters say at one moment, put together: proxy pods, and the delegates that run for them. Pure."""
+"""The state of all clusters at one moment: proxy pods with their delegates. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ class Delegate(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy pod of the source, with everything that runs for it anywhere."""
+    """A proxy pod in the source, with its delegates in all clusters."""
 
     name: str
     app: str
@@ -39,12 +39,12 @@ class Proxy:
     ready: bool
     deleting: bool
     why: str
-    """What its PodScheduled condition says while it has no node."""
+    """Message of its PodScheduled condition while it has no node; else empty."""
     delegates: tuple[Delegate, ...]
 
 
 class Readings(msgspec.Struct, frozen=True):
-    """The lists of one moment. Chaperons, pods and nodes by cluster; the rest is the source's."""
+    """Lists that were read at one moment. Chaperons, pods and nodes by cluster; the others are those of the source."""
 
     source: str
     pods: Mapping[str, list[Raw]]
@@ -55,11 +55,11 @@ class Readings(msgspec.Struct, frozen=True):
 
 
 class DemoState(msgspec.Struct, frozen=True):
-    """The demo's namespace in all clusters at one moment."""
+    """Objects in the namespace of the demo, in all clusters, at one moment."""
 
     proxies: tuple[Proxy, ...]
     orphans: tuple[Delegate, ...]
-    """Delegates whose proxy pod is not there."""
+    """Delegates without a proxy pod."""
     strangers: tuple[str, ...]
     """`CLUSTER/POD` of pods that are neither proxy nor delegate."""
     chaperons: Mapping[str, int]
@@ -69,21 +69,21 @@ class DemoState(msgspec.Struct, frozen=True):
     """By kind and name: Deployments, ReplicaSets and Jobs."""
 
     def of(self, app: str) -> list[Proxy]:
-        """The proxy pods of one application, those being deleted included."""
+        """Return the proxy pods of one application, terminating ones included."""
         return [proxy for proxy in self.proxies if proxy.app == app]
 
     def workload(self, kind: str, name: str) -> Raw | None:
-        """A Deployment or Job of the source."""
+        """Return a Deployment or Job of the source, None if it does not exist."""
         return self.workloads.get((kind, name))
 
     @property
     def delegates(self) -> list[Delegate]:
-        """All delegates in all clusters."""
+        """Delegates in all clusters."""
         return [delegate for proxy in self.proxies for delegate in proxy.delegates] + list(self.orphans)
 
 
 def assemble(readings: Readings) -> DemoState:
-    """Find out who belongs to whom."""
+    """Join proxy pods, delegates and nodes."""
     regions = {
         (cluster, node["metadata"]["name"]): (node["metadata"].get("labels") or {}).get(REGION, "")
         for cluster, nodes in readings.nodes.items()
@@ -107,12 +107,12 @@ def assemble(readings: Readings) -> DemoState:
 
 
 def spread(values: Iterable[str]) -> str:
-    """How often each value occurs, as in `eu 10, us 10`."""
+    """Count each value, as in `eu 10, us 10`."""
     return ", ".join(f"{value} {count}" for value, count in sorted(Counter(values).items()))
 
 
 def is_ready(obj: Raw) -> bool:
-    """Whether a pod's, node's or target's condition Ready is true."""
+    """Return True if the condition Ready of a pod, node or target is true."""
     return is_true((obj.get("status") or {}).get("conditions"), "Ready")
 
 

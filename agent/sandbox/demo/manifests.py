@@ -1,8 +1,6 @@
-"""What the demo creates, and the kinds it reads beside those that the agent knows. Pure."""
+"""Objects that the demo creates, and the kinds that it reads in addition to those of the agent. Pure."""
 
 from typing import Any
-
-import yaml
 
 from agent.api.kinds import Kind
 from agent.api.names import ELECT, PREFIX
@@ -18,38 +16,38 @@ DEPLOYMENT = "web"
 JOB = "count"
 REGION = "topology.kubernetes.io/region"
 
+COMMANDS = f"""\
+kubectl get targets,nodes
+kubectl run hello --image=busybox --annotations={PREFIX}{ELECT}=
+flotilla explain pod hello"""
+"""Commands to try while the clusters are up."""
+
 _IMAGE = "busybox:1.37"
-"""Never pulled: the sandbox's nodes only play at running containers."""
+"""Never pulled: fake nodes run no containers."""
 
 
 def deployment(replicas: int, name: str = DEPLOYMENT) -> Manifest:
-    """A Deployment like any other, but for one annotation."""
+    """Return an ordinary Deployment whose pod template has the annotation for election."""
     template = _template(name, {"containers": [_container(["sleep", "infinity"])]})
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
     return _object(DEPLOYMENTS, name, spec)
 
 
 def job(completions: int, parallelism: int) -> Manifest:
-    """A Job whose pods end by themselves."""
+    """Return a Job whose pods complete."""
     pod = {"restartPolicy": "Never", "containers": [_container(["true"])]}
     spec = {"completions": completions, "parallelism": parallelism, "template": _template(JOB, pod)}
     return _object(JOBS, JOB, spec)
 
 
 def scaled(replicas: int) -> Manifest:
-    """Merge patch that changes the number of replicas."""
+    """Return a merge patch that changes the number of replicas."""
     return {"spec": {"replicas": replicas}}
 
 
 def pinned(region: str) -> Manifest:
-    """Merge patch that asks for nodes of one region: to the Deployment a new version, rolled out as such."""
+    """Return a merge patch of the pod template that selects nodes of one region, which begins a rolling update."""
     return {"spec": {"template": {"spec": {"nodeSelector": {REGION: region}}}}}
-
-
-def sample() -> str:
-    """A manifest for whoever goes on by hand."""
-    text: str = yaml.safe_dump(deployment(3, "mine"), sort_keys=False)
-    return text
 
 
 def _template(app: str, spec: Manifest) -> Manifest:

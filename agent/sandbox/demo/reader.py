@@ -1,4 +1,4 @@
-"""Reads what the demo shows and checks, from every cluster at once."""
+"""Read the state that the demo shows and checks, from all clusters at once."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,13 @@ from agent.sandbox.objects import connect
 
 
 class Clients(msgspec.Struct, frozen=True):
-    """A client per cluster; the first cluster is the source."""
+    """A client for each cluster."""
 
     source: Client
     all: Mapping[str, Client]
 
     async def fleet(self) -> DemoState:
-        """What all clusters say now. Raises KubeError if one gives no answer."""
+        """Read the current state of all clusters. Raises KubeError if one does not answer."""
         pods, chaperons, nodes, targets, workloads = await asyncio.gather(
             self._everywhere(PODS),
             self._everywhere(CHAPERONS),
@@ -38,14 +38,14 @@ class Clients(msgspec.Struct, frozen=True):
         return [obj for found in lists for obj in found]
 
     async def _everywhere(self, kind: Kind) -> dict[str, Objects]:
-        # No namespace for what has none: Kind.path leaves it out.
+        # Kind.path ignores the namespace of kinds that have none.
         lists = await asyncio.gather(*(client.list(kind, NAMESPACE) for client in self.all.values()))
         return dict(zip(self.all, lists, strict=True))
 
 
 @contextlib.asynccontextmanager
 async def connected(sandbox: Sandbox) -> AsyncIterator[Clients]:
-    """Clients of all clusters of a sandbox that is up."""
+    """Connect to all clusters of a running sandbox; the first one is the source."""
     async with contextlib.AsyncExitStack() as stack:
         clients = {}
         for cluster in sandbox.clusters:

@@ -1,8 +1,9 @@
-"""From nothing to clusters, through the steps, and back to nothing."""
+"""The demo as a whole: start the clusters, take each step, and take everything down."""
 
 import asyncio
 import contextlib
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,15 +22,24 @@ SOURCE = "cd"
 TARGETS = ("us", "eu")
 POLL_SECONDS = 0.5
 _DOWN_TRIES = 3
+_NEXT = """
+Try next:
+
+hack/demo                              # the clusters stay up, to try commands
+.venv/bin/flotilla sandbox up --join   # clusters that stay, for your own pods
+hack/test                              # the tests"""
 
 
 class Demo:
-    """Runs once; `interrupt` ends it early, and cleanly."""
+    """One run of the demo; `interrupt` ends it early and takes everything down."""
 
     def __init__(
         self, directory: Path, display: Display, progress: Progress, *, once: bool, patience: float = STEP_SECONDS
     ) -> None:
-        """`patience`: seconds that a step has to come true."""
+        """Prepare a run.
+
+        :param patience: seconds that a step may take
+        """
         self._display = display
         self._once = once
         self._patience = patience
@@ -41,21 +51,21 @@ class Demo:
 
     @property
     def finished(self) -> bool:
-        """Whether every step came true."""
+        """True if every step succeeded."""
         return self._finished
 
     def interrupt(self) -> None:
-        """Stop and take everything down; a second call, or one while that goes on, does nothing."""
+        """Stop and take everything down. Another call meanwhile does nothing."""
         if self._task is None or self._closing:
             return
         self._closing = True
         self._task.cancel()
 
     async def run(self) -> None:
-        """Everything; takes down what it brought up, whatever happens.
+        """Run all steps, and take everything down in any case.
 
-        Raises SandboxError or KubeError naming the step, CancelledError after `interrupt`. A step that does not come
-        true is shown, and `finished` stays False.
+        Raises SandboxError that names the step, CancelledError after `interrupt`. A step that fails its check is shown,
+        and `finished` stays False.
         """
         self._task = asyncio.current_task()
         try:
@@ -70,6 +80,8 @@ class Demo:
             finally:
                 await self._down()
             self._display.say("Nothing is left: no process, no network, no directory.")
+        if self._finished and self._once:
+            self._display.say(_NEXT, "cyan")
 
     async def _go(self) -> None:
         began = time.monotonic()
@@ -81,7 +93,7 @@ class Demo:
                 if not await self._take(step, clients):
                     return
         self._finished = True
-        self._display.say(f"\nEvery step came true ({time.monotonic() - began:.0f} s).", "bold green")
+        self._display.say(f"\nAll {len(todo) + 1} steps succeeded ({time.monotonic() - began:.0f} s).", "bold green")
         if not self._once:
             self._invite()
             await asyncio.Event().wait()
@@ -91,13 +103,13 @@ class Demo:
         self._step = "1. Three clusters"
         self._display.begin(
             self._step,
-            f"{names}: for each an API server with etcd, controller manager and scheduler, five fake nodes, and our"
-            f" agent and webhook. {SOURCE} is to be the source, the others its targets. Should this ever be killed,"
-            " the command below cleans up.",
-            f"flotilla sandbox down --dir {shlex.quote(str(self._sandbox.directory))}",
+            f"{names}: each has its own API server, etcd, controller manager and scheduler, five fake nodes, and the"
+            f" agent and webhook of Flotilla. {SOURCE} becomes the source, the others become its targets. If the demo"
+            " is killed, this command cleans up:",
+            f"{_flotilla()} sandbox down --dir {shlex.quote(str(self._sandbox.directory))}",
         )
         await self._sandbox.up()
-        self._display.done(", ".join(f"{cluster.name} at {cluster.server}" for cluster in self._sandbox.clusters))
+        self._display.done(f"{names} are up, with {len(self._sandbox.status())} processes")
 
     async def _take(self, step: Step, clients: Clients) -> bool:
         self._display.begin(self._step, step.text, step.command, step.app)
@@ -111,7 +123,7 @@ class Demo:
         return True
 
     async def _until_true(self, step: Step, clients: Clients) -> tuple[DemoState | None, Sequence[str]]:
-        """The last that was read, and what was not true of it: nothing when the step came true."""
+        """Return the last state that was read, and why the check fails: no reasons if the step succeeded."""
         deadline = time.monotonic() + self._patience
         fleet: DemoState | None = None
         while True:
@@ -128,20 +140,17 @@ class Demo:
 
     def _invite(self) -> None:
         cluster = self._sandbox[SOURCE]
-        kubectl = Path(self._sandbox.plan.programs["kubectl"]).parent
-        self._display.say("The clusters stay up until Ctrl-C. In another terminal:\n")
-        lines = [
-            f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}",
-            f'export PATH={shlex.quote(str(kubectl))}:"$PATH"',
-            "kubectl get nodes,targets",
-            f"kubectl apply -f - <<'EOF'\n{manifests.sample()}EOF",
-            "kubectl get pods -o wide",
-            *(f"kubectl --kubeconfig {shlex.quote(str(self._sandbox[name].kubeconfig))} get pods" for name in TARGETS),
-        ]
-        self._display.say("\n".join(lines), "cyan")
+        environment = cluster.kubeconfig.with_name("env")
+        paths = f"{Path(sys.executable).parent}:{Path(self._sandbox.plan.programs['kubectl']).parent}"
+        environment.write_text(
+            f'export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}\nexport PATH={shlex.quote(paths)}:"$PATH"\n'
+        )
+        self._display.say("The clusters stay up until Ctrl-C. Try next, in another terminal:\n")
+        self._display.say(f"source {shlex.quote(str(environment))}   # kubectl and flotilla, for {SOURCE}\n", "cyan")
+        self._display.say(manifests.COMMANDS, "cyan")
 
     async def _down(self) -> None:
-        """Take the sandbox down. A Ctrl-C meant for us may end a helper program on the way: then again."""
+        """Take the sandbox down. A Ctrl-C may also end a program that this runs: then try again."""
         for attempt in range(_DOWN_TRIES):
             try:
                 await self._sandbox.down()
@@ -151,3 +160,9 @@ class Demo:
                     raise
         with contextlib.suppress(OSError):
             self._sandbox.directory.rmdir()
+
+
+def _flotilla() -> str:
+    """Return the command as it is typed in this folder."""
+    path = Path(sys.executable).with_name("flotilla")
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else "flotilla"

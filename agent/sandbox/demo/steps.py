@@ -1,4 +1,4 @@
-"""What the demo does after the clusters are up, in order: each step with the command a user would type for it."""
+"""The steps of the demo after the clusters are up, each with the command that a user would type."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,13 +17,13 @@ SCALED = 40
 COMPLETIONS = 6
 PARALLELISM = 3
 STEP_SECONDS = 120.0
-"""Patience with one step. Each takes a few seconds; a busy machine may need many more."""
+"""Seconds that a step may take. Each takes a few; a busy machine may need many more."""
 
 Action = Callable[[Clients], Awaitable[None]]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One thing to do, and what must then come true."""
+    """An action, and the check that succeeds when its result is visible in all clusters."""
 
     title: str
     text: str
@@ -32,11 +32,11 @@ class Step(msgspec.Struct, frozen=True):
     check: Check
     summary: Callable[[DemoState], str]
     app: str = ""
-    """Whose pods to show."""
+    """Application whose pods are shown; empty for none."""
 
 
 def steps(source: str, targets: Sequence[str], join: Callable[[], Awaitable[None]]) -> list[Step]:
-    """All steps. The Deployment is pinned to the last target; `join` makes Sources, Targets and Secrets."""
+    """Return all steps. The Deployment is pinned to the last target; `join` creates Sources, Targets and Secrets."""
     return [_join(source, targets, join), *_deployment(source, targets), *_job(source, targets)]
 
 
@@ -45,8 +45,9 @@ def _deployment(source: str, targets: Sequence[str]) -> list[Step]:
     return [
         Step(
             "A Deployment",
-            f"An ordinary Deployment of {PODS} pods in {source}; its pod template is annotated as elected. The webhook"
-            " makes its pods proxy pods; the agent sends each to a target, where a delegate runs.",
+            f"An ordinary Deployment of {PODS} pods in {source}, with one annotation in its pod template. The webhook"
+            " turns each pod into a proxy pod. The agent chooses a target for it; the real pod, its delegate, runs"
+            " there.",
             "kubectl apply -f web.yaml",
             _create_deployment,
             deployed(PODS, targets),
@@ -55,7 +56,7 @@ def _deployment(source: str, targets: Sequence[str]) -> list[Step]:
         ),
         Step(
             "Scale up",
-            f"The Deployment's controller in {source} knows nothing of other clusters: it just makes more pods.",
+            f"The Deployment controller of {source} does not know the other clusters: it creates more pods, as always.",
             f"kubectl scale deployment {DEPLOYMENT} --replicas={SCALED}",
             _patch(manifests.scaled(SCALED)),
             deployed(SCALED, targets),
@@ -64,8 +65,9 @@ def _deployment(source: str, targets: Sequence[str]) -> list[Step]:
         ),
         Step(
             f"Pin to {pin}",
-            f"A node selector in the pod template asks for nodes of region {pin}: a rolling update moves every pod.",
-            f"kubectl patch deployment {DEPLOYMENT} -p '{json.dumps(manifests.pinned(pin))}'",
+            f"A node selector in the pod template selects nodes of region {pin}. A rolling update replaces all pods;"
+            f" the new ones run in {pin} only.",
+            f"kubectl patch deployment {DEPLOYMENT} -p '{_broken(json.dumps(manifests.pinned(pin)))}'",
             _patch(manifests.pinned(pin)),
             deployed(SCALED, [pin], region=pin),
             _running,
@@ -78,7 +80,8 @@ def _job(source: str, targets: Sequence[str]) -> list[Step]:
     return [
         Step(
             "A Job",
-            f"{COMPLETIONS} completions, {PARALLELISM} at a time. The delegates end; {source} counts each one once.",
+            f"A Job with {COMPLETIONS} completions, {PARALLELISM} at a time. Delegates complete in the targets; the Job"
+            f" controller of {source} counts each one once.",
             "kubectl apply -f count.yaml",
             _create_job,
             completed(COMPLETIONS),
@@ -87,7 +90,7 @@ def _job(source: str, targets: Sequence[str]) -> list[Step]:
         ),
         Step(
             "Delete",
-            "Deployment and Job go, and with them their proxy pods here and the delegates elsewhere.",
+            f"When the Deployment and the Job are deleted, their proxy pods in {source} and all delegates are deleted.",
             f"kubectl delete deployment/{DEPLOYMENT} job/{JOB}",
             _delete,
             empty,
@@ -102,9 +105,9 @@ def _join(source: str, targets: Sequence[str], join: Callable[[], Awaitable[None
 
     return Step(
         "Join them",
-        f"A Source for {source} in each target; a Target and a Secret with a kubeconfig for each in {source}, whose"
-        f" namespace {NAMESPACE} gets the label that lets its pods be elected. A virtual node then stands for each"
-        " target.",
+        f"Each target gets a Source, which allows {source} to run pods there. {source} gets a Target and a Secret with"
+        " a kubeconfig for each of them, and a virtual node then represents it. A label on the namespace"
+        f" {NAMESPACE} of {source} allows its pods to run in other clusters.",
         "kubectl get targets,nodes",
         act,
         joined(targets),
@@ -142,3 +145,8 @@ def _running(fleet: DemoState) -> str:
 def _counted(fleet: DemoState) -> str:
     clusters = spread(delegate.cluster for proxy in fleet.of(JOB) for delegate in proxy.delegates)
     return f"Job {JOB} complete: {COMPLETIONS} of {COMPLETIONS}, each by one delegate: {clusters}"
+
+
+def _broken(patch: str) -> str:
+    """Break a patch into two lines of less than 80 columns; it stays the same JSON."""
+    return patch.replace(' {"nodeSelector"', '\n      {"nodeSelector"')

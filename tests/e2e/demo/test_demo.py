@@ -63,7 +63,7 @@ async def test_once_comes_true_and_leaves_nothing_behind(start: Start, tmp_path:
     demo = await start(directory, "--once")
     output, _ = await demo.communicate()
     assert demo.returncode == 0, output.decode()
-    assert b"Every step came true" in output
+    assert b"All 7 steps succeeded" in output
     assert leftovers(directory) == []
 
 
@@ -84,7 +84,7 @@ async def test_a_step_that_does_not_come_true_is_named_with_the_reason(
     os.kill(int((directory / "cd" / "agent.pid").read_text()), number)
     output, _ = await demo.communicate()
     assert demo.returncode == 1, output.decode()
-    assert "did not come true" in output.decode()
+    assert ": failed after" in output.decode()
     assert [reason for reason in want if reason not in output.decode()] == []
     assert leftovers(directory) == []
 
@@ -113,13 +113,14 @@ async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_
 ) -> None:
     directory = tmp_path / "demo"
     demo = await start(directory, changes=FEW_PODS)
-    told = await read_until(demo, "eu/kubeconfig get pods")
-    assert "Every step came true" in told
-    commands = told.partition("In another terminal:")[2]
+    told = await read_until(demo, "flotilla explain pod hello")
+    assert "All 7 steps succeeded" in told
+    commands = told.partition("in another terminal:")[2]
     shell = await asyncio.create_subprocess_exec("bash", "-euc", commands, stdout=PIPE, stderr=STDOUT)
     output, _ = await shell.communicate()
     assert shell.returncode == 0, output.decode()
-    assert b"deployment.apps/mine created" in output
+    assert b"pod/hello created" in output
+    assert b"target" in output
     demo.send_signal(signal.SIGINT)
     output, _ = await demo.communicate()
     assert demo.returncode == 0, output.decode()

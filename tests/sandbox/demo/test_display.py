@@ -52,7 +52,7 @@ def test_a_step_that_failed_tells_reasons_and_details(display: Display, output: 
     display.begin("A Job", "What it is.")
     display.failed("6. A Job", [f"reason {number}" for number in range(20)], ["event in us: Pod x: FailedScheduling"])
     text = output.getvalue()
-    assert "6. A Job: did not come true" in text
+    assert "6. A Job: failed after" in text
     assert "reason 11" in text
     assert "and 8 more" in text
     assert "FailedScheduling" in text

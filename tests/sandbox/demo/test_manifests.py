@@ -1,5 +1,3 @@
-import yaml
-
 from agent.model.proxypod import is_elected
 from agent.sandbox.demo import manifests
 
@@ -7,8 +5,3 @@ from agent.sandbox.demo import manifests
 def test_pods_of_the_deployment_and_of_the_job_are_elected() -> None:
     for obj in (manifests.deployment(3), manifests.job(6, 3)):
         assert is_elected(obj["spec"]["template"])
-
-
-def test_the_sample_can_be_applied_as_it_is_printed() -> None:
-    assert yaml.safe_load(manifests.sample()) == manifests.deployment(3, "mine")
-    assert "&" not in manifests.sample()
