@@ -1,5 +1,6 @@
 """hack/setup on machines that lack something. The whole way is proven by every run of hack/test."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -43,9 +44,11 @@ class Machine:
         self.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} {refuses} esac')
         return log
 
-    def run(self) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": str(self.tools), "HOME": str(self.directory), "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
-        return subprocess.run([self.directory / "hack" / "setup"], env=environment, capture_output=True, text=True)
+        return subprocess.run(
+            [self.directory / "hack" / "setup", *arguments], env=environment, capture_output=True, text=True
+        )
 
 
 @pytest.fixture
@@ -126,3 +129,60 @@ def test_when_all_is_done_it_does_nothing_until_the_project_changes(machine: Mac
         (machine.directory / file).write_text("[project]")
         assert machine.run().returncode == 0
         assert log.read_text().count("pip install") == number
+
+
+def test_without_a_network_pip_is_asked_once_and_the_remedy_is_named(machine: Machine) -> None:
+    log = machine.python(
+        refuses="*-m\\ pip\\ [di]*) echo 'Retrying after connection broken by NewConnectionError' >&2; exit 1;;"
+    )
+    result = machine.run()
+    assert result.returncode == 1
+    assert "pip cannot reach its package index" in result.stderr.splitlines()[-1]
+    assert "PIP_INDEX_URL" in result.stderr.splitlines()[-1]
+    assert log.read_text().count("pip download") + log.read_text().count("pip install") == 1
+
+
+def test_a_full_disk_is_named_with_its_remedy(machine: Machine) -> None:
+    log = machine.python(refuses="*-m\\ pip\\ [di]*) echo '[Errno 28] No space left on device' >&2; exit 1;;")
+    result = machine.run()
+    assert result.returncode == 1
+    assert "hack/setup: a disk is full" in result.stderr.splitlines()[-1]
+    assert "FLOTILLA_CACHE" in result.stderr.splitlines()[-1]
+    assert log.read_text().count("pip download") + log.read_text().count("pip install") == 1
+
+
+def test_without_a_cache_packages_come_from_an_index(machine: Machine) -> None:
+    log = machine.python()
+    (machine.directory / ".cache").write_text("")
+    result = machine.run()
+    assert result.returncode == 0
+    assert "FLOTILLA_CACHE may name another folder" in result.stderr
+    assert "pip download" not in log.read_text()
+
+
+def test_a_python_that_is_too_old_is_named(machine: Machine) -> None:
+    machine.program("python3", 'case "$*" in --version) echo Python 3.9.2;; *) exit 1;; esac')
+    assert f"({machine.tools}/python3 is Python 3.9.2)" in machine.run().stderr
+
+
+def test_a_second_run_waits_for_the_first_and_says_so(machine: Machine) -> None:
+    machine.python()
+    held = os.open(machine.directory, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    environment = {"PATH": str(machine.tools), "HOME": str(machine.directory)}
+    command = [machine.directory / "hack" / "setup"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as second:
+        assert second.stderr is not None
+        assert "waiting for another hack/setup" in second.stderr.readline()
+        os.close(held)
+        second.stderr.read()
+    assert second.returncode == 0
+
+
+def test_check_changes_nothing_and_tells_whether_all_is_done(machine: Machine) -> None:
+    log = machine.python()
+    assert machine.run("--check").returncode == 1
+    assert not (machine.directory / ".venv").exists()
+    assert not log.exists()
+    assert machine.run().returncode == 0
+    assert machine.run("--check").returncode == 0
