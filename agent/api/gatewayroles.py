@@ -1,11 +1,12 @@
 """What gateways, and the agent because of them, may do in their cluster (see `ownroles`)."""
 
 from agent.api.accounts import Account, grants
-from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, SECRETS, SERVICES
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, PODS, SECRETS, SERVICES
 
 KEEP_GATEWAYS = "this cluster's gateways, and what those of others are told"
 GATEWAY_HOSTS = "hosts of headless Services in other clusters have addresses here"
 CALL = "whom it calls, and whom it lets in"
+ADDRESSES = "addresses of pods, for it calls no others"
 SAY = "how peers are seen from it"
 
 AGENT_GRANTS = (
@@ -22,6 +23,7 @@ GATEWAY = Account(
             *grants(GATEWAY_PEERS, "list watch", CALL),
             *grants(GATEWAY_PEERS, "patch", SAY, sub="status"),
             *grants(ENDPOINT_SLICES, "list watch", CALL),
+            *grants(PODS, "list watch", ADDRESSES),
             *grants(NAMESPACES, "get", CALL, names=("kube-system",)),
         ),
     },

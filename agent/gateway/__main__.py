@@ -9,7 +9,7 @@ from pathlib import Path
 from agent.base.flags import InvalidSetting
 from agent.base.log import configure
 from agent.gateway.admin import Admin
-from agent.gateway.cluster import FromCluster, Tasks
+from agent.gateway.cluster import FromCluster
 from agent.gateway.files import start
 from agent.gateway.loop import Loop
 from agent.gateway.settings import Settings, parse
@@ -45,10 +45,10 @@ async def run(settings: Settings) -> None:
     async with contextlib.AsyncExitStack() as stack:
         admin = await stack.enter_async_context(Admin(f"{settings.directory}/{envoy.ADMIN}"))
         loop = Loop(place, Path(settings.input), Path(settings.certificates), admin, loopback=settings.loopback)
-        health.ready("gateway", loop.problem)
-        told = await _told(settings, loop, stack) if settings.from_cluster else ()
+        cluster = await _cluster(settings, loop, stack) if settings.from_cluster else None
+        health.ready("gateway", lambda: _problem(loop, cluster))
         supervisor = await stack.enter_async_context(Supervisor("gateway"))
-        for name, task in told:
+        for name, task in cluster.tasks() if cluster is not None else ():
             supervisor.spawn(name, task)
         supervisor.spawn("loop", lambda: loop.run(pulse))
         supervisor.spawn("counters", lambda: loop.watch(seen))
@@ -56,9 +56,15 @@ async def run(settings: Settings) -> None:
         await asyncio.Event().wait()
 
 
-async def _told(settings: Settings, loop: Loop, stack: contextlib.AsyncExitStack) -> Tasks:
+async def _cluster(settings: Settings, loop: Loop, stack: contextlib.AsyncExitStack) -> FromCluster:
     session = await stack.enter_async_context(Session(load(settings.kubeconfig or None), name="local"))
-    return FromCluster(Client(session), settings.named, Path(settings.input), loop).tasks()
+    return FromCluster(Client(session), settings.named, Path(settings.input), loop)
+
+
+def _problem(loop: Loop, cluster: FromCluster | None) -> str | None:
+    """Return why this gateway takes nobody, None if it does. An unreadable cluster explains a missing input file."""
+    found = loop.problem()
+    return (cluster.problem() if found and cluster is not None else None) or found
 
 
 def main() -> int:

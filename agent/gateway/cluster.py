@@ -1,7 +1,7 @@
 """What a gateway is told by its cluster: its input file, and what it says of peers there.
 
-Reads GatewayPeers, and EndpointSlices of shared Services. Writes the file, and into the status of each GatewayPeer how
-it is seen from this pod. While the API server is away, the file stays as it is.
+Reads GatewayPeers, EndpointSlices of shared Services, and addresses of pods. Writes the file, and into the status of
+each GatewayPeer how it is seen from this pod. While the API server is away, the file stays as it is.
 """
 
 import asyncio
@@ -16,12 +16,15 @@ from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES
 from agent.base import wholefile
 from agent.base.events import set_within
+from agent.gateway import metrics
 from agent.gateway.loop import Loop
+from agent.gateway.pods import Pods
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.gatewayhosts import with_hosts
+from agent.model.gatewayaddresses import left_out, of_pods, warning
+from agent.model.gatewayhosts import EVERY_OFFERED, with_hosts
 from agent.model.gatewaylink import document
 
 INTERVAL_SECONDS = 0.25
@@ -56,21 +59,30 @@ class FromCluster:
         # Slices inherit the labels of their Service: shared here, or copied by a source.
         labels = (f"{names.LABEL_GLOBAL}=true", names.LABEL_PARENT_CLUSTER_UID)
         self._slices = tuple(Informer(client, ENDPOINT_SLICES, labels=each) for each in labels)
+        self._pods = Pods(client, self._pods_changed)
+        self._namespaces = frozenset[str]()
+        """Namespaces with a GatewayPeer."""
+        self._warnings: dict[str, str] = {}
+        """Endpoints that are left out, by peer."""
         self._problem = ""
         self._known: dict[Key, Said] = {}
         """GatewayPeers whose status has what this pod says: they are not decoded again every second."""
         for informer in (self._peers, *self._slices):
             informer.subscribe(self._notice)
 
+    @property
+    def _informers(self) -> tuple[Informer, ...]:
+        return (self._peers, *self._slices, self._pods.informer)
+
     def tasks(self) -> Tasks:
         """What has to run."""
-        watches = enumerate((self._peers, *self._slices))
+        watches = enumerate(self._informers)
         return [*((f"watch {number}", informer.run) for number, informer in watches), ("cluster", self.run)]
 
     async def run(self) -> None:
         """Go on until cancelled. Raises KubeError where the cluster does not say who it is."""
         uid = (await self._client.get(NAMESPACES, _SYSTEM_NAMESPACE))["metadata"]["uid"]
-        for informer in (self._peers, *self._slices):
+        for informer in self._informers:
             await informer.synced.wait()
         written = b""
         while True:
@@ -89,11 +101,34 @@ class FromCluster:
         self._outdated = True
         self._news.set()
 
+    def _pods_changed(self, namespace: str) -> None:
+        if namespace in self._namespaces:
+            self._outdated = True
+            self._news.set()
+
+    def problem(self) -> str | None:
+        """Return what this pod may not read of its cluster, None if it has read all of it."""
+        missing = (each for each in self._informers if not each.synced.is_set())
+        return next((f"{each.kind.plural} of the cluster have not been read: {each.error}" for each in missing), None)
+
     def _document(self, uid: str) -> bytes:
         slices = {obj.key: obj for informer in self._slices for obj in informer.store}
         peers = [obj.decode() for obj in self._peers.store if not obj.deleting]
-        found = [obj.decode() for obj in slices.values()]
+        self._namespaces = frozenset(each["metadata"]["namespace"] for each in peers)
+        every = [obj.decode() for obj in slices.values() if obj.namespace in self._namespaces]
+        foreign = left_out(every, self._pods.addresses)
+        found = of_pods(every, self._pods.addresses)
+        self._warn(peers, foreign)
         return msgspec.json.encode(with_hosts(document(uid, peers, found), peers, found))
+
+    def _warn(self, peers: list[Raw], foreign: dict[tuple[str, str], list[str]]) -> None:
+        warnings = {f"{each['metadata']['namespace']}/{each['metadata']['name']}": each for each in peers}
+        told = {key: warning(each, foreign, EVERY_OFFERED) for key, each in warnings.items()}
+        for key in sorted(told):
+            if told[key] and told[key] != self._warnings.get(key):
+                _log.warning("GatewayPeer %s: %s", key, told[key])
+        self._warnings = told
+        metrics.addresses_left_out(sum(map(len, foreign.values())))
 
     async def _tell(self) -> None:
         """Say on each peer how it is; one that cannot be written keeps no other from being."""
@@ -130,4 +165,6 @@ class FromCluster:
             return None
         listens = self._loop.listens(peer)
         known = {"healthy": health.healthy, "total": health.total, "listens": listens}
-        return {"reason": health.reason, "message": self._loop.trouble(peer), **known}
+        # Whoever is not answered needs the remedy for that first.
+        message = self._loop.trouble(peer) or (self._warnings.get(peer, "") if health.healthy else "")
+        return {"reason": health.reason, "message": message, **known}

@@ -26,6 +26,11 @@ _NOT_TAKEN = Gauge(
     "Listeners that this gateway's Envoy refuses: local ports that nobody answers, or peers who are not let in.",
     registry=REGISTRY,
 )
+_FOREIGN = Gauge(
+    "flotilla_gateway_addresses_left_out",
+    "Addresses of ready endpoints that this gateway does not call: no running pod of their namespace has them.",
+    registry=REGISTRY,
+)
 _READY, _LOST = "ready", "lost"
 
 
@@ -78,6 +83,11 @@ def measure(counters: Counters, peers: Mapping[str, PeerHealth], refused: Mappin
 def refused_listeners(count: int) -> None:
     """So many listeners are refused by Envoy."""
     _NOT_TAKEN.set(count)
+
+
+def addresses_left_out(count: int) -> None:
+    """Set how many addresses of endpoints the gateway does not call."""
+    _FOREIGN.set(count)
 
 
 def forget(peer: str) -> None:

@@ -1,0 +1,31 @@
+"""Addresses of the cluster's pods, as a gateway needs them to judge EndpointSlices."""
+
+from collections.abc import Callable
+
+from agent.api.kinds import PODS
+from agent.kube.client import Client
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.model.gatewayaddresses import RUNNING_PODS, Addresses, PodAddresses, addresses_of, reduced
+
+
+class Pods:
+    """Watches running pods of all namespaces; keeps nothing of them but names and addresses."""
+
+    def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
+        """:param changed: called with a namespace if a pod there has other addresses than before"""
+        self.informer = Informer(client, PODS, fields=RUNNING_PODS, reduce=reduced)
+        self._found = PodAddresses()
+        self._changed = changed
+        self.informer.subscribe(self._pod_changed)
+
+    @property
+    def addresses(self) -> Addresses:
+        """Addresses of running pods by namespace."""
+        return self._found.by_namespace
+
+    def _pod_changed(self, old: Object | None, new: Object | None) -> None:
+        namespace = (new or old).namespace  # type: ignore[union-attr]
+        had, has = (addresses_of(each.decode()) if each is not None else frozenset[str]() for each in (old, new))
+        if self._found.replace(namespace, had, has):
+            self._changed(namespace)
