@@ -150,7 +150,7 @@ def _by_gateway(
         found = peers.get((service[0], names.gateway_peer(link.other, uid, origin)))
         count = ready_of(found, service[1]) if found is not None else None
         if found is not None and count is not None:
-            said = answers(found)
+            said = answers(found, service[1])
             return replace(link, ready=said.status, reason=said.reason, message=said.message or link.message), count
     return link, None
 

@@ -73,7 +73,7 @@ class Gateway(Nothing):
             return Finding("False", "NoPort", "all its ports are UDP, which gateways leave out without --gateway-udp")
         if peer is None:
             return UNTOLD if headless else Finding("Unknown", "Pending", "its gateways have not been told yet")
-        if (said := answers(peer.decode())).status != "True":
+        if (said := answers(peer.decode(), place.service[1])).status != "True":
             return said
         if headless:
             return unreached(peer.decode()).get(place.service[1], UNTOLD) or said

@@ -24,6 +24,8 @@ _STEPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 5
 CALLED: dict[Protocol, str] = {TCP: "services", UDP: "udpServices"}
 """Fields of spec and status of what is called, by protocol. UDP has its own: a CRD of before drops the whole of it."""
 OFFERED: dict[Protocol, str] = {TCP: "offered", UDP: "udpOffered"}
+NO_PORT = "NoPort"
+"""Reason of a GatewayPeer's condition Programmed: Services of the peer have no local ports."""
 _VIRTUAL = names.virtual_node("", "")
 """What names of virtual nodes begin with."""
 
@@ -143,13 +145,15 @@ def leads_to(peer: Mapping[str, Any], name: str) -> bool:
 
 
 def is_listened_at(peer: Mapping[str, Any], ports: Collection[int]) -> bool:
-    """Whether a gateway that the peer answers listens at all of these local ports, and slices may lead there."""
+    """Whether a gateway that the peer answers listens at all of these local ports, and slices may lead there.
+
+    With the reason NoPort some Services of the peer have no local ports; those that have some are served.
+    """
     status = peer.get("status") or {}
     programmed = find_condition(status.get("conditions"), PROGRAMMED) or {}
     says = (status.get("gateways") or {}).values()
-    return programmed.get("status") == "True" and any(
-        each.get("healthy") and set(ports) <= set(each.get("listens") or ()) for each in says
-    )
+    serves = programmed.get("status") == "True" or programmed.get("reason") == NO_PORT
+    return serves and any(each.get("healthy") and set(ports) <= set(each.get("listens") or ()) for each in says)
 
 
 def document(own: str, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:

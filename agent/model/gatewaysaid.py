@@ -6,7 +6,7 @@ from typing import Any
 from agent.api.conditions import find_condition
 from agent.model import gatewayhosts
 from agent.model.gatewayhosts import HEADLESS, SWITCH_ON
-from agent.model.gatewaylink import called, locals_of
+from agent.model.gatewaylink import NO_PORT, called, locals_of
 from agent.model.gatewaypeer import UDP
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 
@@ -30,15 +30,40 @@ def changed(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> set
 def _said(peer: Mapping[str, Any] | None) -> dict[str, object]:
     if peer is None:
         return {}
-    answer, udp, hosts = answers(peer), udp_taken(peer), unreached(peer)
-    return {name: (answer, udp.get(name), hosts.get(name, UNTOLD)) for name in gatewayhosts.names_called(peer)}
+    udp, hosts, some = udp_taken(peer), unreached(peer), _allotted(peer)
+    of_some, answer = (_answers(peer, allotted=each) for each in (True, False))
+    return {
+        name: (of_some if name in some else answer, udp.get(name), hosts.get(name, UNTOLD))
+        for name in gatewayhosts.names_called(peer)
+    }
 
 
-def answers(peer: Mapping[str, Any]) -> Finding:
-    """Whether the gateways of a peer are reached from the cluster that its GatewayPeer is in."""
+def answers(peer: Mapping[str, Any], service: str = "") -> Finding:
+    """Whether the gateways of a peer are reached from the cluster that its GatewayPeer is in.
+
+    :param service: for callers of this Service: others may have no local ports
+    """
+    return _answers(peer, allotted=service in _allotted(peer))
+
+
+def _allotted(peer: Mapping[str, Any]) -> set[str]:
+    """Return the Services all ports of which have local ports, and headless ones all hosts of which do."""
+    found = locals_of(peer)
+    lacking = {
+        each["name"]
+        for protocol, each in called(peer)
+        if any(not found.get((each["name"], port["port"], protocol)) for port in each["ports"])
+    }
+    hosts = {name for name, why in unreached(peer).items() if why is None}
+    return {each["name"] for _, each in called(peer)} - lacking | hosts
+
+
+def _answers(peer: Mapping[str, Any], *, allotted: bool) -> Finding:
     conditions = (peer.get("status") or {}).get("conditions")
     for type in (PROGRAMMED, CONNECTED):
         said = find_condition(conditions, type)
+        if allotted and type == PROGRAMMED and said is not None and said.get("reason") == NO_PORT:
+            continue
         if said is None:
             return Finding("Unknown", "Pending", "the agent of the callers has not said yet how its gateways are")
         if said["status"] != "True":

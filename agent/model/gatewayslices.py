@@ -1,22 +1,21 @@
-"""EndpointSlices by which a cluster's own gateways are called for Services of others, and the ports for that.
+"""EndpointSlices by which a cluster's own gateways are called for Services of others.
 
 kube-proxy weighs endpoints alike and tells them apart by address and port: a Service with many pods elsewhere has
 several ports at each gateway. Pure.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.model.abridged import abridged
-from agent.model.gatewaylink import CALLED, called, locals_of
-from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT, TCP, Protocol
+from agent.model.gatewaylink import called, locals_of
+from agent.model.gatewaypeer import TCP, Protocol
 from agent.model.servicelinks import CONNECTED, Finding
 
 Raw = dict[str, Any]
-_K = TypeVar("_K", bound=Hashable)
 WEIGHT_LIMIT = 8
 """Endpoints that one gateway pod has for one Service of a peer."""
 _SHOWN = 2
@@ -30,66 +29,9 @@ class Pod(NamedTuple):
     ready: bool = True
 
 
-class Full(ValueError):
-    """There is no free port any more."""
-
-
 def weight(ready: int, gateways: int) -> int:
     """How many endpoints a Service with so many ready pods elsewhere has at each gateway."""
     return min(WEIGHT_LIMIT, max(1, -(-ready // max(gateways, 1))))
-
-
-def allot(peer: Mapping[str, Any], taken: Collection[int], gateways: int, protocol: Protocol = TCP) -> list[Raw]:
-    """Local ports for every port of a peer's Services, as the status has them: those that it has, and new ones.
-
-    Those of one protocol: a number stands for one of them alone.
-
-    A port that is too many stays, as connections through it do, until the Service is not called any more.
-
-    :param taken: what stands for something else
-    :raises Full: when none is free
-    """
-    had, services = locals_of(peer), peer["spec"].get(CALLED[protocol]) or ()
-    wanted = {
-        (each["name"], port["port"], protocol): weight(each.get("ready", 0), gateways)
-        for each in services
-        for port in each["ports"]
-    }
-    of_others = {port for (*_, other), found in had.items() if other != protocol for port in found}
-    kept = keep_and_add(wanted, had, {*taken, *of_others})
-    return [
-        {
-            "name": each["name"],
-            "ports": [
-                {"port": port["port"], "locals": kept[each["name"], port["port"], protocol]} for port in each["ports"]
-            ],
-        }
-        for each in services
-    ]
-
-
-def keep_and_add(
-    wanted: Mapping[_K, int], had: Mapping[_K, Collection[int]], taken: Collection[int]
-) -> dict[_K, list[int]]:
-    """So many local ports at least for each: those that it has, and new ones. Raises Full.
-
-    None is taken from one for another at once: gateways may still listen there for the one.
-    """
-    used, kept = set(taken), dict[_K, list[int]]()
-    for key in wanted:
-        kept[key] = []
-        for each in had.get(key, ()):
-            if FIRST_PORT <= each <= LAST_PORT and each not in used:
-                kept[key].append(each)
-                used.add(each)
-    used.update(each for found in had.values() for each in found)
-    free = (each for each in range(FIRST_PORT, LAST_PORT + 1) if each not in used)
-    for key, count in wanted.items():
-        while len(kept[key]) < count:
-            if (number := next(free, None)) is None:
-                raise Full(f"all ports from {FIRST_PORT} to {LAST_PORT} are taken: share fewer Services by gateways")
-            kept[key].append(number)
-    return kept
 
 
 def slices(peer: Mapping[str, Any], pods: Sequence[Pod], family: str, services: Collection[str]) -> list[Raw]:

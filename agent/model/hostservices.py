@@ -12,20 +12,14 @@ from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.api.names.derived import gateway_host
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_HOST, LABEL_GATEWAY_PEER, LABEL_HEADLESS_OF
-from agent.model import gatewayslices
 from agent.model.endpoints import HEADLESS_LABEL
 from agent.model.gatewayhosts import (
-    HEADLESS,
     At,
     Ports,
-    every_local,
     locals_of,
-    locals_of_hosts,
-    locals_of_services,
     told,
 )
-from agent.model.gatewaylink import CALLED
-from agent.model.gatewayslices import Full, Pod, at_gateways, keep_and_add, owner, weight
+from agent.model.gatewayslices import Pod, at_gateways, owner, weight
 
 Raw = dict[str, Any]
 
@@ -77,48 +71,6 @@ def ports_of(made: HostService) -> list[Raw]:
         {**({"name": name} if name else {}), "port": port, "protocol": "TCP", "targetPort": port}
         for name, port in made.ports
     ]
-
-
-def allot(peer: Mapping[str, Any], found: Sequence[HostService], taken: Collection[int], gateways: int) -> list[Raw]:
-    """Local ports for every port of every host, as the status has them. Raises Full.
-
-    :param taken: what stands for something else, Services of this peer included
-    """
-    wanted = {(*each.at, port): weight(each.ready, gateways) for each in found for _, port in each.ports}
-    kept = keep_and_add(wanted, locals_of(peer), taken)
-    return [
-        {
-            "name": each.at[0],
-            "host": each.at[1],
-            "ports": [{"port": port, "locals": kept[(*each.at, port)]} for _, port in each.ports],
-        }
-        for each in found
-    ]
-
-
-def allot_all(
-    peer: Mapping[str, Any], found: Sequence[HostService], taken: Collection[int], gateways: int
-) -> tuple[Raw, str]:
-    """Local ports of a peer's Services and hosts, by field of the status, and why there are not enough of them.
-
-    All of it by what the status has now: a number that has stood for one of them is free for no other yet. A field for
-    which there are not enough is left out.
-
-    :param taken: what stands for something of another peer
-    """
-    made, problem = Raw(), ""
-    for protocol, field in CALLED.items():
-        others = {*taken, *locals_of_hosts(peer), *every_local({"status": made})}
-        try:
-            made[field] = gatewayslices.allot(peer, others, gateways, protocol)
-        except Full as full:
-            problem = str(full)
-    try:
-        others = {*taken, *locals_of_services(peer), *every_local({"status": made})}
-        made[HEADLESS] = allot(peer, found, others, gateways)
-    except Full as full:
-        problem = str(full)
-    return made, problem
 
 
 def slices(

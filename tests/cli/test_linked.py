@@ -53,6 +53,18 @@ def test_gateways_that_do_not_answer_are_told_with_what_to_do() -> None:
     assert "--gateway" in found[1].remedy
 
 
+def test_what_a_peer_asks_for_in_vain_is_told_with_the_limit() -> None:
+    full = told("eu", "Programmed", "False", "NoPort", "no local ports for db: share fewer Services")
+    full["status"]["conditions"] += told("eu", "Connected", "True", message="gw-1: it is too much")["status"][
+        "conditions"
+    ]
+    found = list(linked.gateways(view(peers=(full,))))
+    assert [(each.level, each.about, each.remedy) for each in found[:2]] == [
+        (Level.WARN, "GatewayPeer shop/eu", "no local ports for db: share fewer Services"),
+        (Level.WARN, "GatewayPeer shop/eu", "gw-1: it is too much"),
+    ]
+
+
 def test_nothing_is_said_where_nothing_is_linked() -> None:
     assert [*linked.links(view()), *linked.gateways(view())] == []
 

@@ -1,20 +1,19 @@
 """Local ports of gateways' peers: what is looked up for each alone comes to what all of them together would."""
 
-from collections import Counter
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.api import names
 from agent.api.kinds import GATEWAY_PEERS
-from agent.controllers.gateways.hosts import Hosts
-from agent.controllers.gateways.slices import GatewaySlicesRoom
+from agent.controllers.gateways.localports import LocalPorts
 from agent.kube.client import encode
 from agent.kube.store import Object, Store
-from agent.model import hostservices
+from agent.model import peerports
 from agent.model.gatewaypeer import FIRST_PORT
+from agent.model.localports import Held
 
 Raw = dict[str, Any]
 
@@ -22,13 +21,6 @@ LOCALS = st.lists(st.integers(FIRST_PORT - 1, FIRST_PORT + 6), max_size=3, uniqu
 """Of a Service; few numbers, so that several have the same."""
 TOLD = st.dictionaries(st.sampled_from("abc"), st.tuples(st.integers(0, 4), LOCALS), max_size=3)
 """Services of a peer, with how many ready endpoints they have there and which ports stand for them."""
-
-
-def room() -> GatewaySlicesRoom:
-    found = GatewaySlicesRoom.__new__(GatewaySlicesRoom)
-    found._ports, found._freed, found._holders = {}, {}, Counter()
-    found._peers = SimpleNamespace(store=Store())  # type: ignore[assignment]
-    return found
 
 
 def peer(name: str, told: dict[str, tuple[int, list[int]]], version: int = 1) -> Raw:
@@ -39,37 +31,53 @@ def peer(name: str, told: dict[str, tuple[int, list[int]]], version: int = 1) ->
     return {"metadata": metadata, "spec": {"services": services}, "status": {"services": status}}
 
 
-def put(at: GatewaySlicesRoom, raw: Raw) -> None:
+def put(ports: LocalPorts, store: Store, raw: Raw) -> None:
     obj = Object(GATEWAY_PEERS, encode(raw))
-    at._peer_changed(at._peers.store.put(obj), obj)
+    ports.changed(store.put(obj), obj)
 
 
 @given(st.lists(TOLD, min_size=1, max_size=4), TOLD, st.integers(1, 2))
 def test_ports_are_allotted_as_if_all_of_the_others_were_looked_up(
     told: list[dict[str, tuple[int, list[int]]]], last: dict[str, tuple[int, list[int]]], gateways: int
 ) -> None:
-    found = room()
+    store = Store()
+    found = LocalPorts(store)
     for number, each in enumerate([*told, last]):
-        put(found, peer(f"peer-{number % len(told)}", each, number))
+        put(found, store, peer(f"peer-{number % len(told)}", each, number))
     for number in range(len(told)):
-        key = ("shop", f"peer-{number}")
-        obj = found._peers.store.get(key)
+        obj = store.get(("shop", f"peer-{number}"))
         assert obj is not None
-        want = hostservices.allot_all(obj.decode(), (), found._taken(key), gateways)
-        assert found._allot(obj.decode(), Hosts(), gateways) == want
+        raw = obj.decode()
+        taken, held = found.others(raw)
+        want = peerports.allot(raw, peerports.named(raw), (), taken, gateways, held)
+        assert found.allot(raw, peerports.named(raw), (), gateways) == want
 
 
 def test_a_peer_that_keeps_its_ports_asks_nothing_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = room()
+    store = Store()
+    found = LocalPorts(store)
     for number in range(3):
-        put(found, peer(f"peer-{number}", {"a": (1, [FIRST_PORT + number])}))
-    asked = list[tuple[str, str]]()
-    taken = found._taken
-    monkeypatch.setattr(found, "_taken", lambda key: asked.append(key) or taken(key))  # type: ignore[func-returns-value]
-    for obj in found._peers.store:
-        found._allot(obj.decode(), Hosts(), 1)
+        put(found, store, peer(f"peer-{number}", {"a": (1, [FIRST_PORT + number])}))
+    asked, others = list[str](), found.others
+    monkeypatch.setattr(found, "others", lambda raw: asked.append(raw["metadata"]["name"]) or others(raw))  # type: ignore[func-returns-value]
+    for obj in store:
+        found.allot(obj.decode(), peerports.named(obj.decode()), (), 1)
     assert not asked
-    put(found, peer("peer-3", {"a": (1, [])}))
-    allotted, _ = found._allot(peer("peer-3", {"a": (1, [])}), Hosts(), 1)
+    new = peer("peer-3", {"a": (1, [])})
+    put(found, store, new)
+    allotted, _ = found.allot(new, peerports.named(new), (), 1)
     assert allotted["services"] == [{"name": "a", "ports": [{"port": 80, "locals": [FIRST_PORT + 3]}]}]
-    assert asked == [("shop", "peer-3")]
+    assert asked == ["peer-3"]
+
+
+def test_a_namespace_and_a_source_are_counted_by_all_of_their_peers() -> None:
+    store = Store()
+    found = LocalPorts(store)
+    for number, (namespace, source) in enumerate((("shop", "one"), ("shop", "two"), ("bank", "one"), ("shop", "one"))):
+        raw = peer(f"peer-{number}", {"a": (2, [FIRST_PORT + 2 * number, FIRST_PORT + 2 * number + 1])}, number)
+        raw["metadata"] |= {"namespace": namespace, "labels": {names.LABEL_PARENT_CLUSTER_UID: source}}
+        put(found, store, raw)
+    last = store.get(("shop", "peer-3"))
+    assert last is not None
+    taken, held = found.others(last.decode())
+    assert (len(taken), held) == (6, Held(namespace=4, source=2))

@@ -227,3 +227,14 @@ def test_gateways_lead_to_a_service_once_they_do_by_tcp_and_udp(listens: list[in
 
 def test_gateways_that_have_said_nothing_lead_nowhere() -> None:
     assert not leads_to(peer(services=[Shared("web", HTTP, 1)]), "web")
+
+
+def test_a_service_is_led_to_while_others_of_the_peer_get_no_local_ports() -> None:
+    status = {
+        "services": [{"name": "web", "ports": [{"port": 80, "locals": [20000]}]}],
+        "conditions": [{"type": "Programmed", "status": "False", "reason": "NoPort", "message": ""}],
+        "gateways": {"gw-1": LISTENS},
+    }
+    given = peer(services=[Shared("web", HTTP, 1), Shared("db", HTTP, 1)], status=status)
+    assert leads_to(given, "web")
+    assert not leads_to(given, "db")

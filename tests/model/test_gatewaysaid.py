@@ -6,7 +6,7 @@ import pytest
 
 from agent.model.gatewayhosts import Headless
 from agent.model.gatewaylink import Shared
-from agent.model.gatewaysaid import UNTOLD, changed, udp_taken, unreached
+from agent.model.gatewaysaid import UNTOLD, answers, changed, udp_taken, unreached
 from tests.model.test_gatewayhosts import DB, GOOD, allotted, telling
 from tests.model.test_gatewaylink import DNS, HTTP, peer
 
@@ -103,3 +103,38 @@ BOTH = (WEB, Shared("dns", DNS, 1, DNS))
 )
 def test_of_which_services_a_peer_says_something_else(old: Raw | None, new: Raw | None, want: set[str]) -> None:
     assert changed(old, new) == want
+
+
+NO_PORT = [{"type": "Programmed", "status": "False", "reason": "NoPort", "message": "no local ports for db"}]
+
+
+@pytest.mark.parametrize(
+    ("service", "programmed", "want"),
+    [
+        ("web", NO_PORT, ("True", "Connected")),
+        ("db", NO_PORT, ("False", "NoPort")),
+        ("", NO_PORT, ("False", "NoPort")),
+        ("web", [{**NO_PORT[0], "reason": "NoService"}], ("False", "NoService")),
+    ],
+    ids=["it has local ports", "it has none", "the peer", "an agent of before"],
+)
+def test_services_with_local_ports_work_while_others_get_none(
+    service: str, programmed: list[Raw], want: tuple[str, str]
+) -> None:
+    status = {"services": [{"name": "web", "ports": [{"port": 80, "locals": [20000]}]}]}
+    given = saying(WEB, Shared("db", HTTP, 1), conditions=[*programmed, *ANSWERS[1:]], **status)
+    found = answers(given, service)
+    assert (found.status, found.reason) == want
+
+
+def test_hosts_with_local_ports_work_while_others_get_none() -> None:
+    conditions = [*NO_PORT, *ANSWERS[1:]]
+    assert answers(telling(DB, status={"headless": [allotted(20000)], "conditions": conditions}), "db").status == "True"
+    assert answers(telling(DB, status={"headless": [], "conditions": conditions}), "db").reason == "NoPort"
+
+
+def test_a_link_hears_of_a_service_that_gets_no_local_ports() -> None:
+    status = {"services": [{"name": "web", "ports": [{"port": 80, "locals": [20000]}]}]}
+    services = (WEB, Shared("db", HTTP, 1))
+    refused = saying(*services, conditions=[*NO_PORT, *ANSWERS[1:]], **status)
+    assert changed(saying(*services, **status), refused) == {"db"}

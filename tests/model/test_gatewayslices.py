@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from agent.model.gatewaylink import Shared
-from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT, TCP, UDP, Protocol
-from agent.model.gatewayslices import Full, Pod, allot, connected, slices, weight
+from agent.model.gatewayslices import Pod, connected, slices, weight
 from tests.model.test_gatewaylink import HTTP, peer
 
 Raw = dict[str, Any]
@@ -26,64 +25,6 @@ def says(*ports: int, healthy: int = 1, reason: str = "Connected") -> Raw:
 )
 def test_many_pods_elsewhere_are_several_endpoints_at_each_gateway(ready: int, gateways: int, want: int) -> None:
     assert weight(ready, gateways) == want
-
-
-@pytest.mark.parametrize(
-    ("had", "taken", "ready", "want"),
-    [
-        ((), (), 1, [20000]),
-        ((), (20000, 20001), 1, [20002]),
-        ((20007,), (20000,), 1, [20007]),
-        ((20007,), (20000,), 3, [20007, 20001, 20002]),
-        # Fewer pods: connections stay.
-        ((20007, 20008), (), 1, [20007, 20008]),
-        # Another peer's.
-        ((20007,), (20007,), 1, [20000]),
-        ((80, 70000, 20007), (), 1, [20007]),
-        ((20007, 20007), (), 2, [20007, 20000]),
-    ],
-)
-def test_ports_stay_while_there_is_a_service(
-    had: tuple[int, ...], taken: tuple[int, ...], ready: int, want: list[int]
-) -> None:
-    given = peer(services=[Shared("web", HTTP, ready)], status=allotted(*had))
-    assert allot(given, taken, 1) == [{"name": "web", "ports": [{"port": 80, "locals": want}]}]
-
-
-def test_a_port_is_not_taken_from_one_service_for_another_at_once() -> None:
-    given = peer(services=[Shared("db", HTTP, 1)], status=allotted(20000))
-    assert [port["locals"] for service in allot(given, (), 1) for port in service["ports"]] == [[20001]]
-
-
-def test_every_port_has_its_own() -> None:
-    given = peer(services=[Shared("web", (("a", 80), ("b", 81)), 2), Shared("db", (("", 5432),), 1)])
-    found = [port["locals"] for service in allot(given, (), 1) for port in service["ports"]]
-    assert sorted(each for ports in found for each in ports) == list(range(20000, 20005))
-
-
-def test_what_is_not_called_any_more_has_no_port() -> None:
-    assert allot(peer(services=[], status=allotted(20000)), (), 1) == []
-
-
-@pytest.mark.parametrize(
-    ("protocol", "status", "want"),
-    [
-        (TCP, {}, [20000]),
-        (UDP, {}, [20000]),
-        # A number stands for one protocol, whichever has it already.
-        (TCP, {"udpServices": [{"name": "web", "ports": [{"port": 80, "locals": [20000]}]}]}, [20001]),
-        (UDP, allotted(20000), [20001]),
-        (UDP, {"udpServices": [{"name": "web", "ports": [{"port": 80, "locals": [20007]}]}]}, [20007]),
-    ],
-)
-def test_ports_for_udp_are_of_the_same_range(protocol: Protocol, status: Raw, want: list[int]) -> None:
-    given = peer(services=[Shared("web", HTTP, 1, HTTP)], status=status)
-    assert allot(given, (), 1, protocol) == [{"name": "web", "ports": [{"port": 80, "locals": want}]}]
-
-
-def test_no_free_port_is_an_error_with_a_remedy() -> None:
-    with pytest.raises(Full, match="share fewer Services"):
-        allot(peer(services=[Shared("web", HTTP, 1)]), range(FIRST_PORT, LAST_PORT + 1), 1)
 
 
 def test_a_slice_leads_to_the_own_gateways() -> None:

@@ -9,9 +9,7 @@ from agent.api.names.derived import gateway_host
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_HOST, LABEL_GATEWAY_PEER, LABEL_HEADLESS_OF
 from agent.model.endpoints import HEADLESS_LABEL
 from agent.model.gatewayhosts import Headless, Host
-from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
-from agent.model.gatewayslices import Full
-from agent.model.hostservices import allot, allot_all, host_services, manifest, slices
+from agent.model.hostservices import host_services, manifest, slices
 from agent.model.service import is_shared, shared
 from tests.model.test_gatewayhosts import DB, TCP, allotted, telling
 from tests.model.test_gatewayslices import ONE, TWO, says
@@ -115,27 +113,3 @@ def test_hosts_with_other_ports_are_in_a_slice_of_their_own() -> None:
 
 def test_without_gateways_nothing_leads_anywhere() -> None:
     assert made(telling(DB), pods=()) == {}
-
-
-def test_local_ports_of_hosts_stay_while_they_are_called_and_are_nobody_elses() -> None:
-    both = Headless("db", TCP, (Host("db-0", 1), Host("db-1", 1)))
-    peer = telling(both, status={"headless": [allotted(20007), allotted(20003, host="db-2")]})
-    found = allot(peer, host_services(peer, {"db"}), {20000}, 2)
-    assert found == [allotted(20007), allotted(20001, host="db-1")]
-    with pytest.raises(Full, match="share fewer Services"):
-        allot(peer, host_services(peer, {"db"}), range(FIRST_PORT, LAST_PORT + 1), 2)
-
-
-def test_a_number_of_a_service_that_is_called_no_more_is_not_at_once_another_ones() -> None:
-    had = {"services": [{"name": "web", "ports": [{"port": 80, "locals": [20000]}]}], "headless": [allotted(20001)]}
-    dns = [{"name": "dns", "ports": [{"port": 53}], "ready": 1}]
-    other = Headless("db", TCP, (Host("db-1", 1),))
-    peer = telling(other, status=had)
-    peer["spec"] |= {"services": dns, "udpServices": dns}
-    found, problem = allot_all(peer, host_services(peer, {"db"}), (), 2)
-    tcp, udp = ([{"name": "dns", "ports": [{"port": 53, "locals": [number]}]}] for number in (20002, 20003))
-    assert (found, problem) == ({"services": tcp, "udpServices": udp, "headless": [allotted(20004, host="db-1")]}, "")
-    # Where there are not enough, what has some keeps them.
-    found, problem = allot_all(peer, host_services(peer, {"db"}), range(FIRST_PORT, LAST_PORT + 1), 2)
-    assert found == {}
-    assert "share fewer Services" in problem

@@ -6,7 +6,7 @@ from agent.api.conditions import condition_of
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import Raw, View
 from agent.model.abridged import abridged
-from agent.model.servicelinks import CONNECTED, READY
+from agent.model.servicelinks import CONNECTED, PROGRAMMED, READY
 
 _SHOWN = 3
 _NOBODY = "no agent has said anything about it"
@@ -30,8 +30,23 @@ def gateways(view: View) -> Iterator[Finding]:
     bad, well = _judge(view.peers, CONNECTED, _SEE.format("--gateway"))
     for (reason, message), objects in bad.items():
         yield warn(f"GatewayPeer {_named(objects)}", f"its gateways are not reached ({reason})", message)
+    for (reason, message), objects in _judge(view.peers, PROGRAMMED, _SEE.format("--gateway"))[0].items():
+        if reason != _NOBODY:
+            yield warn(f"GatewayPeer {_named(objects)}", f"some of its Services are not called ({reason})", message)
+    for message, objects in _limited(view.peers).items():
+        yield warn(f"GatewayPeer {_named(objects)}", "gateways leave out a part of it", message)
     if well:
         yield ok("gateways", f"{well} of {len(view.peers)} GatewayPeers answer")
+
+
+def _limited(peers: Iterable[Raw]) -> dict[str, list[Raw]]:
+    """Return GatewayPeers whose gateways answer and leave something out, by what they say of it."""
+    found = dict[str, list[Raw]]()
+    for obj in peers:
+        said = condition_of(obj, CONNECTED) or {}
+        if said.get("status") == "True" and said.get("message"):
+            found.setdefault(str(said["message"]), []).append(obj)
+    return found
 
 
 def _judge(objects: Iterable[Raw], type: str, remedy: str) -> tuple[dict[tuple[str, str], list[Raw]], int]:

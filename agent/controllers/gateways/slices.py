@@ -11,8 +11,7 @@ Absent target: nothing here concerns any: this goes on while a source is away.
 
 import contextlib
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from agent.api import names
@@ -20,24 +19,24 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.clusters.deps import Deps
-from agent.controllers.gateways.hosts import Hosts, HostServices
+from agent.controllers.gateways.hosts import HostServices
+from agent.controllers.gateways.localports import GONE_SECONDS, LocalPorts
 from agent.controllers.gateways.ownfirst import OwnFirst
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
-from agent.model import hostservices
+from agent.model import hostservices, peerports
 from agent.model.abridged import abridged
 from agent.model.diff import merge_patch, same
-from agent.model.gatewayhosts import EVERY_CALLED, every_local
-from agent.model.gatewaylink import called, is_shared_by, writer
+from agent.model.gatewayhosts import EVERY_CALLED
+from agent.model.gatewaylink import NO_PORT, is_shared_by, writer
 from agent.model.gatewayslices import Pod, connected, slices
+from agent.model.peerports import Port, Ports
 from agent.model.service import is_headless
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 from agent.runtime.controller import Controller
 
 Raw = dict[str, Any]
 
-GONE_SECONDS = 30.0
-"""What a gateway pod has said is kept so long after it was seen last: it may only just have started."""
 _UNKNOWN_SECONDS = 0.5
 _NAMESPACE, _PEER = "namespace", "peer"
 _SHOWN = 5
@@ -52,13 +51,10 @@ class GatewaySlicesRoom(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._ports: dict[Key, tuple[str, frozenset[int]]] = {}
         self._gone: dict[tuple[Key, str], float] = {}
-        self._freed: dict[int, float] = {}
-        self._holders: Counter[int] = Counter()
-        """How many peers have a local port: more than one only where somebody else has written that."""
         self._peers = deps.local.informer(GATEWAY_PEERS)
-        self._peers.subscribe(self._peer_changed)
+        self._ports = LocalPorts(self._peers.store)
+        self._peers.subscribe(self._ports.changed)
         self._peers.store.index(_NAMESPACE, lambda peer: (peer.namespace,))
         self._services = deps.local.informer(SERVICES)
         self._hosts = HostServices(deps, self._not_meant)
@@ -77,7 +73,7 @@ class GatewaySlicesRoom(Controller[Key]):
         """Bring status and slices of one peer in line."""
         obj = self._peers.store.get(key)
         if obj is None or obj.deleting:
-            self._ports.pop(key, None)
+            self._ports.forget(key)
             self._over(key, set())
             for slice in self._slices(key):
                 await self._delete(slice)
@@ -88,7 +84,7 @@ class GatewaySlicesRoom(Controller[Key]):
         peer = obj.decode()
         services, left_out = self._usable(peer)
         hosts = await self._hosts.make(peer)
-        allotted, problem = self._allot(peer, hosts, most)
+        allotted, problem = self._ports.allot(peer, services, hosts.services, most)
         peer["status"] = {**(peer.get("status") or {}), **allotted}
         wanted = {
             each["metadata"]["name"]: each
@@ -136,30 +132,27 @@ class GatewaySlicesRoom(Controller[Key]):
 
     def _programmed(self, problem: str, left_out: list[str], of_hosts: str) -> Finding:
         if problem:
-            return Finding("False", "NoPort", problem)
+            return Finding("False", NO_PORT, problem)
         if left_out:
             return Finding("False", "NoService", f"Services that cannot be called: {abridged(left_out, _SHOWN)}")
         return Finding("True", PROGRAMMED, of_hosts)
 
-    def _usable(self, peer: Raw) -> tuple[set[str], list[str]]:
-        """Services of the peer whose callers may be sent there, and why others may not."""
-        found, left_out = set[str](), list[str]()
-        for name in dict.fromkeys(each["name"] for _, each in called(peer)):
-            problem = self._flaw(peer, name)
+    def _usable(self, peer: Raw) -> tuple[Ports, list[str]]:
+        """Return ports of Services whose callers may be sent to the peer, and why others may not."""
+        found, left_out = dict[str, Collection[Port]](), list[str]()
+        for name, named in peerports.named(peer).items():
+            problem, ports = self._not_meant(peer, name), frozenset[Port]()
+            if not problem:
+                service = self._services.store.get((peer["metadata"]["namespace"], name))
+                spec = service.decode()["spec"] if service is not None else {}
+                problem = _flaw(spec)
+                ports = frozenset() if problem else named & peerports.ports_of(spec)
+                problem = problem or peerports.missing(named - ports)
             if problem:
                 left_out.append(f"{name} ({problem})")
-            else:
-                found.add(name)
+            if ports:
+                found[name] = ports
         return found, left_out
-
-    def _flaw(self, peer: Raw, name: str) -> str:
-        if problem := self._not_meant(peer, name):
-            return problem
-        service = self._services.store.get((peer["metadata"]["namespace"], name))
-        spec = service.decode()["spec"] if service is not None else {}
-        if is_headless(spec):
-            return "it has no cluster IP, for it is headless here and not there"
-        return "it has no cluster IP" if spec.get("type") == "ExternalName" else ""
 
     def _not_meant(self, peer: Raw, name: str) -> str:
         """Why a Service is none that a GatewayPeer is about, empty where it is one."""
@@ -169,39 +162,6 @@ class GatewaySlicesRoom(Controller[Key]):
         if not is_shared_by(service.labels, writer(peer), self._deps.cluster_uid):
             return "it is not shared by who has written this object"
         return ""
-
-    def _peer_changed(self, old: Object | None, new: Object | None) -> None:
-        """Ports are free again only after a while: what gateway pods have said of them would count for others."""
-        ports = [every_local(each.decode()) if each is not None else set[int]() for each in (old, new)]
-        self._freed.update(dict.fromkeys(ports[0] - ports[1], time.monotonic()))
-        self._holders.subtract(ports[0])
-        self._holders.update(ports[1])
-
-    def _allot(self, peer: Raw, hosts: Hosts, most: int) -> tuple[Raw, str]:
-        """Local ports of a peer, and why there are not enough; only for new ones those of all others are looked up."""
-        own = every_local(peer)
-        shared = {port for port in own if self._holders[port] > 1}
-        kept, problem = hostservices.allot_all(peer, hosts.services, shared, most)
-        if not problem and every_local({"status": kept}) <= own:
-            return kept, ""
-        metadata = peer["metadata"]
-        taken = self._taken((metadata["namespace"], metadata["name"]))
-        return hostservices.allot_all(peer, hosts.services, taken, most)
-
-    def _taken(self, but: Key) -> set[int]:
-        """Local ports of all peers but one, and those that were free only just now."""
-        self._freed = {port: at for port, at in self._freed.items() if at > time.monotonic() - GONE_SECONDS}
-        own = self._peers.store.get(but)
-        taken = self._freed.keys() - (every_local(own.decode()) if own is not None else set())
-        for obj in self._peers.store:
-            if obj.key == but:
-                continue
-            version, ports = self._ports.get(obj.key, ("", frozenset[int]()))
-            if version != obj.version:
-                ports = frozenset(every_local(obj.decode()))
-                self._ports[obj.key] = (obj.version, ports)
-            taken |= ports
-        return taken
 
     def _pods(self) -> dict[str, list[Pod]]:
         """Those of the own gateways by address type, sorted."""
@@ -245,3 +205,9 @@ class GatewaySlicesRoom(Controller[Key]):
 
     def _in_namespace(self, namespace: str) -> Iterable[Key]:
         return [peer.key for peer in self._peers.store.by_index(_NAMESPACE, namespace)]
+
+
+def _flaw(spec: Raw) -> str:
+    if is_headless(spec):
+        return "it has no cluster IP, for it is headless here and not there"
+    return "it has no cluster IP" if spec.get("type") == "ExternalName" else ""

@@ -1,0 +1,87 @@
+"""Which local ports GatewayPeers have, and which may be allotted to one of them."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from agent.kube.store import Key, Object, Store
+from agent.model import peerports
+from agent.model.gatewayhosts import every_local
+from agent.model.gatewaylink import writer
+from agent.model.hostservices import HostService
+from agent.model.localports import Held
+from agent.model.peerports import Ports
+
+Raw = dict[str, Any]
+
+GONE_SECONDS = 30.0
+"""What a gateway pod has said is kept so long after it was seen last: it may only just have started."""
+
+
+class LocalPorts:
+    """Allots local ports one GatewayPeer after the other, by what all of them have in their status."""
+
+    def __init__(self, store: Store) -> None:
+        """:param store: all GatewayPeers of the cluster"""
+        self._store = store
+        self._ports: dict[Key, tuple[str, str, frozenset[int]]] = {}
+        """Version, source and local ports by GatewayPeer."""
+        self._freed: dict[int, float] = {}
+        self._holders: Counter[int] = Counter()
+        """How many peers have a local port: more than one only where somebody else has written that."""
+
+    def changed(self, old: Object | None, new: Object | None) -> None:
+        """Ports are free again only after a while: what gateway pods have said of them would count for others."""
+        ports = [every_local(each.decode()) if each is not None else set[int]() for each in (old, new)]
+        self._freed.update(dict.fromkeys(ports[0] - ports[1], time.monotonic()))
+        self._holders.subtract(ports[0])
+        self._holders.update(ports[1])
+
+    def forget(self, key: Key) -> None:
+        """Forget a GatewayPeer that has been deleted."""
+        self._ports.pop(key, None)
+
+    def allot(self, peer: Raw, ports: Ports, hosts: Sequence[HostService], most: int) -> tuple[Raw, str]:
+        """Return the local ports of a peer, and why some Services have none.
+
+        Ports of all other peers are looked up only if the peer needs new ones.
+
+        :param most: number of the own gateway pods
+        """
+        own = every_local(peer)
+        shared = {port for port in own if self._holders[port] > 1}
+        kept, problem = peerports.allot(peer, ports, hosts, shared, most)
+        if not problem and every_local({"status": kept}) <= own:
+            return kept, ""
+        taken, held = self.others(peer)
+        return peerports.allot(peer, ports, hosts, taken, most, held)
+
+    def others(self, peer: Raw) -> tuple[set[int], Held]:
+        """Return local ports that a peer cannot have: those of other peers, and those freed only just now; and how many
+        the others in its namespace have.
+        """
+        self._freed = {port: at for port, at in self._freed.items() if at > time.monotonic() - GONE_SECONDS}
+        metadata, source = peer["metadata"], writer(peer)
+        own, namespace = (metadata["namespace"], metadata["name"]), metadata["namespace"]
+        had = self._store.get(own)
+        taken = self._freed.keys() - (every_local(had.decode()) if had is not None else set())
+        in_namespace = of_source = 0
+        for obj in self._store:
+            if obj.key == own:
+                continue
+            by, ports = self._known(obj)
+            taken |= ports
+            if obj.namespace == namespace:
+                in_namespace += len(ports)
+                of_source += len(ports) if by == source else 0
+        return taken, Held(in_namespace, of_source)
+
+    def _known(self, obj: Object) -> tuple[str, frozenset[int]]:
+        """Return source and local ports of a GatewayPeer."""
+        version, source, ports = self._ports.get(obj.key, ("", "", frozenset[int]()))
+        if version != obj.version:
+            peer = obj.decode()
+            source, ports = writer(peer), frozenset(every_local(peer))
+            self._ports[obj.key] = (obj.version, source, ports)
+        return source, ports

@@ -1,0 +1,95 @@
+"""Local ports of one GatewayPeer: what it may have them for, and how its status lists them. Pure.
+
+A port of a peer's Service gets local ports only if the Service exists here, the same source has shared it, and it has
+that port: what a GatewayPeer names is what its writer likes.
+"""
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+from agent.model import gatewaylink, localports
+from agent.model.gatewayhosts import HEADLESS, locals_of
+from agent.model.gatewaylink import CALLED
+from agent.model.gatewaypeer import Protocol
+from agent.model.gatewayslices import weight
+from agent.model.hostservices import HostService
+from agent.model.localports import Held, Want
+
+Raw = dict[str, Any]
+Port = tuple[int, Protocol]
+Ports = Mapping[str, Collection[Port]]
+"""Ports that may be called, by Service."""
+NOTHING_HELD = Held()
+
+
+def ports_of(service: Mapping[str, Any]) -> frozenset[Port]:
+    """Return the ports of a Service, by its spec."""
+    return frozenset((number, each) for each in CALLED for _, number in gatewaylink.ports_of(service, each))
+
+
+def named(peer: Mapping[str, Any]) -> dict[str, frozenset[Port]]:
+    """Return the ports that a GatewayPeer names, by Service."""
+    found = dict[str, set[Port]]()
+    for protocol, each in gatewaylink.called(peer):
+        found.setdefault(each["name"], set()).update((port["port"], protocol) for port in each["ports"])
+    return {name: frozenset(ports) for name, ports in found.items()}
+
+
+def missing(ports: Collection[Port]) -> str:
+    """Return that a Service does not have these ports; empty if there are none."""
+    if not ports:
+        return ""
+    number, protocol = min(ports)
+    more = f" and {len(ports) - 1} more" if len(ports) > 1 else ""
+    return f"it has no port {number}/{protocol}{more}"
+
+
+def allot(
+    peer: Mapping[str, Any],
+    ports: Ports,
+    found: Sequence[HostService],
+    taken: Collection[int],
+    gateways: int,
+    held: Held = NOTHING_HELD,
+) -> tuple[Raw, str]:
+    """Return local ports of a peer's Services and hosts, by field of the status, and why some have none.
+
+    A port that is too many stays, as connections through it do, until the Service is not called any more.
+
+    :param ports: what the peer may be called for
+    :param found: hosts of its headless Services
+    :param taken: numbers that represent something of another peer
+    """
+    services, hosts = list(_services(peer, ports, gateways)), list(_hosts(found, gateways))
+    had: dict[Hashable, Collection[int]] = dict((*gatewaylink.locals_of(peer).items(), *locals_of(peer).items()))
+    wants = [*(want for _, want in services), *(want for _, want in hosts)]
+    allotted = localports.allot(wants, had, taken, held, peer["metadata"]["namespace"])
+    made: Raw = {field: [] for field in (*CALLED.values(), HEADLESS)}
+    for protocol, want in services:
+        if told := _told(want, 1, allotted.ports):
+            made[CALLED[protocol]].append({"name": want.name, "ports": told})
+    for host, want in hosts:
+        if told := _told(want, 2, allotted.ports):
+            made[HEADLESS].append({"name": host.at[0], "host": host.at[1], "ports": told})
+    return made, allotted.problem
+
+
+def _services(peer: Mapping[str, Any], ports: Ports, gateways: int) -> Iterator[tuple[Protocol, Want]]:
+    for protocol, each in gatewaylink.called(peer):
+        some = ports.get(each["name"], ())
+        numbers = dict.fromkeys(port["port"] for port in each["ports"] if (port["port"], protocol) in some)
+        keys = tuple((each["name"], number, protocol) for number in numbers)
+        if keys:
+            yield protocol, Want(each["name"], keys, weight(each.get("ready", 0), gateways))
+
+
+def _hosts(found: Sequence[HostService], gateways: int) -> Iterator[tuple[HostService, Want]]:
+    for host in found:
+        keys = tuple((*host.at, number) for number in dict.fromkeys(number for _, number in host.ports))
+        name = f"{host.at[1]} of {host.at[0]}" if host.at[1] else host.at[0]
+        yield host, Want(name, keys, weight(host.ready, gateways))
+
+
+def _told(want: Want, at: int, allotted: Mapping[Hashable, list[int]]) -> list[Raw]:
+    """:param at: where in the keys of its ports the number is"""
+    return [{"port": key[at], "locals": allotted[key]} for key in want.ports if key in allotted]
