@@ -3,18 +3,19 @@
 from typing import Any, ClassVar
 
 from agent.api.kinds import GATEWAY_PEERS
-from agent.api.names.links import BY_GATEWAY
+from agent.api.names.links import BY_GATEWAY, PEER_SERVICES_LIMIT
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
 from agent.drivers.driver import HERE, Pair, Place
-from agent.drivers.handover import Route, peer_of
+from agent.drivers.handover import Route, lists_service, peer_of
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
 from agent.model.gatewayhosts import SWITCH_ON
-from agent.model.gatewaylink import ports_of
+from agent.model.gatewaylink import NO_PORT, ports_of
 from agent.model.gatewaypeer import TCP, UDP
 from agent.model.gatewaysaid import UNTOLD, answers, udp_taken, unreached
 from agent.model.gatewaytold import flaw, usable
+from agent.model.peersize import is_full
 from agent.model.service import is_headless
 from agent.model.servicelinks import CONNECTED, Finding
 
@@ -73,6 +74,9 @@ class Gateway(Nothing):
             return Finding("False", "NoPort", "all its ports are UDP, which gateways leave out without --gateway-udp")
         if peer is None:
             return UNTOLD if headless else Finding("Unknown", "Pending", "its gateways have not been told yet")
+        if is_full(peer.decode()) and not lists_service(peer, place.service[1]):
+            most = f"GatewayPeer {peer.namespace}/{peer.name} names {PEER_SERVICES_LIMIT} Services, which is the most"
+            return Finding("False", NO_PORT, f"{most}: share fewer Services of namespace {peer.namespace} by gateways")
         if (said := answers(peer.decode(), place.service[1])).status != "True":
             return said
         if headless:

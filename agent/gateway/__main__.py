@@ -19,6 +19,7 @@ from agent.kube.errors import InvalidConfig
 from agent.kube.session import Session
 from agent.model import envoy, hostport
 from agent.model.envoyparts import Place
+from agent.model.gatewaysize import limits
 from agent.runtime.health import Health, heartbeat
 from agent.runtime.process import run_until_signal
 from agent.runtime.supervisor import Supervisor
@@ -58,7 +59,7 @@ async def run(settings: Settings) -> None:
 
 async def _cluster(settings: Settings, loop: Loop, stack: contextlib.AsyncExitStack) -> FromCluster:
     session = await stack.enter_async_context(Session(load(settings.kubeconfig or None), name="local"))
-    return FromCluster(Client(session), settings.named, Path(settings.input), loop)
+    return FromCluster(Client(session), settings.named, Path(settings.input), loop, limits(settings.memory))
 
 
 def _problem(loop: Loop, cluster: FromCluster | None) -> str | None:

@@ -26,6 +26,7 @@ from agent.kube.store import Key, Object
 from agent.model.gatewayaddresses import left_out, of_pods, warning
 from agent.model.gatewayhosts import EVERY_OFFERED, with_hosts
 from agent.model.gatewaylink import document
+from agent.model.gatewaysize import At, Limits, fit, limits
 
 INTERVAL_SECONDS = 0.25
 _LOOK_SECONDS = 1.0
@@ -45,8 +46,10 @@ _log = logging.getLogger(__name__)
 class FromCluster:
     """One gateway pod's view of its cluster."""
 
-    def __init__(self, client: Client, pod: str, path: Path, loop: Loop) -> None:
-        """:param path: the input file of the loop"""
+    def __init__(self, client: Client, pod: str, path: Path, loop: Loop, limit: Limits | None = None) -> None:
+        """:param path: the input file of the loop
+        :param limit: what Envoy may take
+        """
         self._client = client
         self._pod = pod
         self._path = path
@@ -63,7 +66,12 @@ class FromCluster:
         self._namespaces = frozenset[str]()
         """Namespaces with a GatewayPeer."""
         self._warnings: dict[str, str] = {}
-        """Endpoints that are left out, by peer."""
+        """What of peers is left out, and why."""
+        self._limit = limit or limits(0)
+        self._kept = frozenset[At]()
+        """What Envoy has been told to serve."""
+        self._served = set[str]()
+        """Peers that it has been told of."""
         self._problem = ""
         self._known: dict[Key, Said] = {}
         """GatewayPeers whose status has what this pod says: they are not decoded again every second."""
@@ -118,17 +126,24 @@ class FromCluster:
         every = [obj.decode() for obj in slices.values() if obj.namespace in self._namespaces]
         foreign = left_out(every, self._pods.addresses)
         found = of_pods(every, self._pods.addresses)
-        self._warn(peers, foreign)
-        return msgspec.json.encode(with_hosts(document(uid, peers, found), peers, found))
+        fitted = fit(uid, peers, found, self._limit, self._kept)
+        self._kept = fitted.kept
+        self._served = {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in fitted.peers}
+        self._warn(peers, foreign, fitted.left_out)
+        return msgspec.json.encode(with_hosts(document(uid, fitted.peers, found), fitted.peers, found))
 
-    def _warn(self, peers: list[Raw], foreign: dict[tuple[str, str], list[str]]) -> None:
-        warnings = {f"{each['metadata']['namespace']}/{each['metadata']['name']}": each for each in peers}
-        told = {key: warning(each, foreign, EVERY_OFFERED) for key, each in warnings.items()}
+    def _warn(self, peers: list[Raw], foreign: dict[Key, list[str]], left_out: dict[Key, int]) -> None:
+        told = dict[str, str]()
+        for each in peers:
+            namespace, name = each["metadata"]["namespace"], each["metadata"]["name"]
+            too_much = self._limit.problem(left_out.get((namespace, name), 0), namespace)
+            told[f"{namespace}/{name}"] = too_much or warning(each, foreign, EVERY_OFFERED)
         for key in sorted(told):
             if told[key] and told[key] != self._warnings.get(key):
                 _log.warning("GatewayPeer %s: %s", key, told[key])
         self._warnings = told
         metrics.addresses_left_out(sum(map(len, foreign.values())))
+        metrics.services_left_out(sum(left_out.values()))
 
     async def _tell(self) -> None:
         """Say on each peer how it is; one that cannot be written keeps no other from being."""
@@ -162,7 +177,9 @@ class FromCluster:
             return {"reason": "Invalid", "message": f"spec.{wrong}", "healthy": 0, "total": 0, "listens": []}
         health = self._loop.health.get(peer)
         if health is None:
-            return None
+            # It may be known why there is nothing of it.
+            wrong = self._warnings.get(peer, "") if peer not in self._served else ""
+            return {"reason": "Invalid", "message": wrong, "healthy": 0, "total": 0, "listens": []} if wrong else None
         listens = self._loop.listens(peer)
         known = {"healthy": health.healthy, "total": health.total, "listens": listens}
         # Whoever is not answered needs the remedy for that first.

@@ -31,6 +31,11 @@ _FOREIGN = Gauge(
     "Addresses of ready endpoints that this gateway does not call: no running pod of their namespace has them.",
     registry=REGISTRY,
 )
+_TOO_MUCH = Gauge(
+    "flotilla_gateway_services_left_out",
+    "Services of GatewayPeers that this gateway leaves out: they exceed its Envoy's memory or the volume of its files.",
+    registry=REGISTRY,
+)
 _READY, _LOST = "ready", "lost"
 
 
@@ -88,6 +93,11 @@ def refused_listeners(count: int) -> None:
 def addresses_left_out(count: int) -> None:
     """Set how many addresses of endpoints the gateway does not call."""
     _FOREIGN.set(count)
+
+
+def services_left_out(count: int) -> None:
+    """Set how many Services of GatewayPeers exceed the limits."""
+    _TOO_MUCH.set(count)
 
 
 def forget(peer: str) -> None:

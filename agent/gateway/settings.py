@@ -36,6 +36,12 @@ class Settings:
     connections: int = flag(
         whole(1), str(CONNECTIONS), "connections that Envoy takes at most; from outside of the cluster three quarters"
     )
+    memory: int = flag(
+        whole(0),
+        "0",
+        "bytes of memory that Envoy has: what GatewayPeers ask for beyond that is left out. 0: not known. The chart"
+        " sets the limit of Envoy's container",
+    )
     loopback: bool = flag(SWITCH, "false", "let endpoints be at 127.0.0.1 or ::1, for gateways that are in no pod")
     health_address: str = flag(ADDRESS, "0.0.0.0:8080", "/healthz, /readyz and /metrics (HTTP)")
     prepare: bool = flag(SWITCH, "false", "write what Envoy starts with, and end: before both start in a pod")

@@ -29,7 +29,7 @@ class Want(NamedTuple):
 
     name: str
     ports: tuple[tuple[Any, ...], ...]
-    """What identifies each of its ports."""
+    """What identifies each of its ports; none: it is one Service too many."""
     weight: int = 1
     """Local ports for each port, if quotas allow that many."""
 
@@ -83,7 +83,7 @@ def allot(
     new, refused = deque(free[: quota.ports]), list[str]()
     for want in wants:
         lacking = [port for port in want.ports if not kept[port]]
-        if len(lacking) > len(new):
+        if len(lacking) > len(new) or not want.ports:
             refused.append(want.name)
             continue
         for port in lacking:

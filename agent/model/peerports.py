@@ -13,7 +13,7 @@ from agent.model.gatewaylink import CALLED
 from agent.model.gatewaypeer import Protocol
 from agent.model.gatewayslices import weight
 from agent.model.hostservices import HostService
-from agent.model.localports import Held, Want
+from agent.model.localports import NAMESPACE_LIMIT, Held, Want
 
 Raw = dict[str, Any]
 Port = tuple[int, Protocol]
@@ -75,12 +75,20 @@ def allot(
 
 
 def _services(peer: Mapping[str, Any], ports: Ports, gateways: int) -> Iterator[tuple[Protocol, Want]]:
+    """Yield what is wanted for each Service. Beyond the quota only Services with local ports are looked at."""
+    count, had = 0, {(name, protocol) for name, _, protocol in gatewaylink.locals_of(peer)}
     for protocol, each in gatewaylink.called(peer):
-        some = ports.get(each["name"], ())
+        name, some = each["name"], ports.get(each["name"], ())
+        if not some:
+            continue
+        if count >= NAMESPACE_LIMIT and (name, protocol) not in had:
+            yield protocol, Want(name, ())
+            continue
         numbers = dict.fromkeys(port["port"] for port in each["ports"] if (port["port"], protocol) in some)
-        keys = tuple((each["name"], number, protocol) for number in numbers)
+        keys = tuple((name, number, protocol) for number in numbers)
+        count += len(keys)
         if keys:
-            yield protocol, Want(each["name"], keys, weight(each.get("ready", 0), gateways))
+            yield protocol, Want(name, keys, weight(each.get("ready", 0), gateways))
 
 
 def _hosts(found: Sequence[HostService], gateways: int) -> Iterator[tuple[HostService, Want]]:

@@ -1,6 +1,7 @@
 """Fields of GatewayPeers that are about hosts of headless Services, as structural schemas."""
 
 from agent.api.crds.schema import Schema, fields, items, text, whole
+from agent.api.names.links import PEER_SERVICES_LIMIT
 
 _ATOMIC = {"x-kubernetes-list-type": "atomic"}
 _PORT: Schema = whole("Number of a port of its pods.", minimum=1, maximum=65535)
@@ -41,7 +42,7 @@ def _hosts(what: str, service: Schema, more: dict[str, Schema], left: Schema | N
         entry,
         required=["name", "ports", "hosts"],
     )
-    return items(what, one, **_ATOMIC)
+    return items(what, one, maxItems=PEER_SERVICES_LIMIT, **_ATOMIC)
 
 
 FIELDS_OF_STATUS: dict[str, Schema] = {

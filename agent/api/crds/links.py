@@ -6,7 +6,7 @@ from agent.api.crds import gatewayhosts
 from agent.api.crds.definition import AGE, MESSAGE, READY, column, crd
 from agent.api.crds.schema import STATUS, Schema, fields, items, resource, text, whole
 from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS
-from agent.api.names.links import ADDRESS_LIMIT, ADDRESSES_LIMIT, AFFINITIES, CA_LIMIT
+from agent.api.names.links import ADDRESS_LIMIT, ADDRESSES_LIMIT, AFFINITIES, CA_LIMIT, PEER_SERVICES_LIMIT
 
 _CLUSTER: Schema = text(
     "Name of a cluster, as its Target has it; this one is local-cluster.", minLength=1, maxLength=253
@@ -131,6 +131,7 @@ _SERVICE: Schema = text("Name of the Service, in this namespace.", **_SERVICE_NA
 _LOCAL_AFFINITY: Schema = items(
     "Services whose callers are sent to no other cluster while this one has ready endpoints of them.",
     _SERVICE,
+    maxItems=PEER_SERVICES_LIMIT,
     **{"x-kubernetes-list-type": "set"},
 )
 _GATEWAY_PEER = (
@@ -143,12 +144,12 @@ _MAP_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [
 def _called(what: str) -> Schema:
     ready = whole("How many ready endpoints it has there.", minimum=0)
     one = fields("A Service.", {"name": _SERVICE, "ports": _PORTS, "ready": ready}, required=["name", "ports"])
-    return items(what, one, **_MAP_BY_NAME)
+    return items(what, one, maxItems=PEER_SERVICES_LIMIT, **_MAP_BY_NAME)
 
 
 def _offered(what: str) -> Schema:
     one = fields("A Service.", {"name": _SERVICE, "ports": _PORTS}, required=["name", "ports"])
-    return items(what, one, **_MAP_BY_NAME)
+    return items(what, one, maxItems=PEER_SERVICES_LIMIT, **_MAP_BY_NAME)
 
 
 def _gateway_peer() -> Schema:

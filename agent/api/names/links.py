@@ -57,6 +57,9 @@ GATEWAY_SECRET = "multicluster-scheduler-gateway-cert"
 GATEWAY_SERVICE = "multicluster-scheduler-gateway"
 """Service of a cluster's gateways, unless a setting names another."""
 CA_LIMIT, ADDRESS_LIMIT, ADDRESSES_LIMIT = 32768, 270, 16
+PEER_SERVICES_LIMIT = 5_000
+"""Services in each list of a GatewayPeer. An object of 1.5 MiB, the most that etcd takes, has room for about 3,300
+Services that are both called and offered, so no list that an earlier agent has written is longer in practice."""
 """Characters of the CA and of an address of gateways, and how many addresses are told at most."""
 
 _EXTERNAL = re.compile(r"external/[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

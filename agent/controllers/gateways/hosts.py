@@ -17,6 +17,10 @@ from agent.model.service import is_headless
 
 Raw = dict[str, Any]
 
+PEER_HOSTS_LIMIT = 2_000
+"""Hosts of one GatewayPeer that have a Service. Each Service takes an address of the cluster."""
+CREATED_AT_ONCE = 50
+"""After so many new Services another GatewayPeer has its turn."""
 _PEER = "gateway peer"
 _SHOWN = 5
 
@@ -29,6 +33,8 @@ class Hosts(NamedTuple):
     """Their cluster IPs."""
     left_out: Sequence[str] = ()
     """What has none, and why."""
+    unfinished: bool = False
+    """Whether more Services are to be created."""
 
     @property
     def message(self) -> str:
@@ -56,15 +62,35 @@ class HostServices:
         for name, more in sorted({each.service: each.left_out for each in told(peer) if each.left_out}.items()):
             left_out.append(f"{name} ({more} of its hosts: {HOSTS_LIMIT} are told of)")
         wanted = host_services(peer, {name for name, problem in flaws.items() if not problem})
+        namespace, known = peer["metadata"]["namespace"], self._services.store
+        if len(wanted) > PEER_HOSTS_LIMIT:
+            # Those that have a Service keep it.
+            old = [each for each in wanted if known.get((namespace, each.name)) is not None]
+            new = [each for each in wanted if known.get((namespace, each.name)) is None]
+            some = new[: max(0, PEER_HOSTS_LIMIT - len(old))]
+            left_out.append(f"{len(new) - len(some)} hosts (a GatewayPeer has {PEER_HOSTS_LIMIT} at most)")
+            wanted = [*old, *some]
         await self.keep(peer, {each.name for each in wanted})
-        made, addresses = list[HostService](), dict[str, list[str]]()
+        return await self._make(peer, wanted, left_out)
+
+    async def _make(self, peer: Raw, wanted: Sequence[HostService], left_out: list[str]) -> Hosts:
+        made, addresses, namespace = list[HostService](), dict[str, list[str]](), peer["metadata"]["namespace"]
+        created, refused, untried = 0, 0, 0
         for host in wanted:
+            is_new = self._services.store.get((namespace, host.name)) is None
+            if is_new and (created >= CREATED_AT_ONCE or refused >= CREATED_AT_ONCE):
+                untried += 1
+                continue
             try:
                 addresses[host.name] = await self._made(peer, host)
                 made.append(host)
+                created += is_new
             except (Forbidden, Invalid, _InTheWay) as error:
+                refused += 1
                 left_out.append(f"{host.at[1] or host.at[0]} (Service {host.name} cannot be made: {error})")
-        return Hosts(made, addresses, left_out)
+        if refused >= CREATED_AT_ONCE and untried:
+            left_out.append(f"{untried} more, which were not tried")
+        return Hosts(made, addresses, left_out, unfinished=untried > 0 and refused < CREATED_AT_ONCE)
 
     async def keep(self, peer: Raw, wanted: set[str]) -> None:
         """Delete the Services of a peer's hosts but those of these names."""

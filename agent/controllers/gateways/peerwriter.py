@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import logging
 from typing import Any
 
 from agent.api.kinds import GATEWAY_PEERS
+from agent.api.names.links import PEER_SERVICES_LIMIT
 from agent.clusters.deps import Deps
 from agent.clusters.port import Port
 from agent.controllers.gateways.changes import At
@@ -23,8 +25,11 @@ from agent.kube.errors import (
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.diff import merge_patch
+from agent.model.peersize import fits, within
 
 Raw = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 WRITE_SECONDS = 0.5
 """GatewayPeers of a namespace are written at most this often in a cluster."""
@@ -36,6 +41,8 @@ class PeerWriter:
     def __init__(self, deps: Deps, sharing: Sharing) -> None:
         self._deps = deps
         self._busy_until: dict[At, float] = {}
+        self._full = set[tuple[str, str]]()
+        """GatewayPeers of which it was told that they leave out Services, by namespace and name."""
         self.refused = RefusedPeers(deps, sharing)
         self.dropped = DroppedFields()
 
@@ -61,7 +68,7 @@ class PeerWriter:
         kept = wanted.keys() | stay
         gone = [name for name, obj in existing.items() if name not in kept and not obj.deleting]
         for name in (*gone, *wanted):
-            each = wanted.get(name)
+            each = self._within(name, wanted.get(name), existing.get(name))
             if self.refused.waits(key, name, each, now):
                 continue
             try:
@@ -79,6 +86,17 @@ class PeerWriter:
                 self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
         if later is not None:
             raise later
+
+    def _within(self, name: str, wanted: Raw | None, obj: Object | None) -> Raw | None:
+        """Return the GatewayPeer with no more Services than it may name; tell of it once that some are left out."""
+        if wanted is None or fits(wanted):
+            return wanted
+        found = within(wanted, obj.decode() if obj is not None else None)
+        at = (wanted["metadata"]["namespace"], name)
+        if at not in self._full:
+            _log.warning("GatewayPeer %s/%s: the most that it may name are %d Services", *at, PEER_SERVICES_LIMIT)
+        self._full.add(at)
+        return found
 
     async def _bring(self, key: At, written: Informer, name: str, obj: Object | None, wanted: Raw | None) -> bool:
         """Write or (None) delete one GatewayPeer; returns whether there was anything to do."""

@@ -9,6 +9,7 @@ Writes   the status of GatewayPeers: which ports stand for their Services, condi
 Absent target: nothing here concerns any: this goes on while a source is away.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Collection, Iterable
@@ -37,7 +38,7 @@ from agent.runtime.controller import Controller
 
 Raw = dict[str, Any]
 
-_UNKNOWN_SECONDS = 0.5
+_UNKNOWN_SECONDS, _AT_ONCE = 0.5, 0.01
 _NAMESPACE, _PEER = "namespace", "peer"
 _SHOWN = 5
 
@@ -84,8 +85,11 @@ class GatewaySlicesRoom(Controller[Key]):
         peer = obj.decode()
         services, left_out = self._usable(peer)
         hosts = await self._hosts.make(peer)
+        # A GatewayPeer may be 1.5 MiB long: the event loop has other work in between.
+        await asyncio.sleep(0)
         allotted, problem = self._ports.allot(peer, services, hosts.services, most)
         peer["status"] = {**(peer.get("status") or {}), **allotted}
+        await asyncio.sleep(0)
         wanted = {
             each["metadata"]["name"]: each
             for family, found in pods.items()
@@ -99,7 +103,7 @@ class GatewaySlicesRoom(Controller[Key]):
         if (held := self._own_first.held_back(peer, wanted)) is None:
             return _UNKNOWN_SECONDS
         await self._make(key, held)
-        return again
+        return _AT_ONCE if hosts.unfinished else again
 
     async def _status(self, obj: Object, peer: Raw, pods: list[Pod], programmed: Finding) -> float | None:
         """Write the status; returns when to look again for what gateway pods that are gone have said."""

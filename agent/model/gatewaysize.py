@@ -1,0 +1,207 @@
+"""How much one Envoy is given to do: what does not fit into its memory or its files is left out. Pure.
+
+An Envoy that runs out of memory takes the connections of all namespaces with it. So what GatewayPeers ask for is
+estimated before it is built. If it is too much, each namespace gets a small part, then what this Envoy serves already
+stays, then each namespace gets an equal share of the rest.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agent.model import gatewaylink
+from agent.model.gatewayhosts import EVERY_CALLED, EVERY_OFFERED, HEADLESS
+from agent.model.gatewayhosts import OFFERED as OFFERED_HEADLESS
+from agent.model.gatewayhosts import locals_of as locals_of_hosts
+from agent.model.gatewaylink import CALLED, OFFERED, are_shared_by, by_service, is_ready, locals_of, writer
+
+Raw = dict[str, Any]
+Key = tuple[str, str]
+At = tuple[Key, str, str, int]
+"""GatewayPeer, field of its spec, Service, and which one of that name; an empty field: the GatewayPeer itself."""
+
+_MIB = 1024 * 1024
+FILES_LIMIT = 56 * _MIB
+"""Of the 64 MiB of the chart's volume; while a file is replaced, it is there twice."""
+GUARANTEE = 1 / 16
+"""Fraction of the limits that a namespace gets in any case; with more than 16 namespaces it is less."""
+_ROUNDING = 1e-9
+_BASE = 65 * _MIB
+_USABLE = 0.9
+"""Fraction of Envoy's memory. What takes more fails already without a limit, with the first connections."""
+
+
+class Cost(NamedTuple):
+    """Bytes of Envoy's memory, and of the gateway's files while one is replaced, as measured with Envoy 1.40."""
+
+    memory: float = 0.0
+    files: float = 0.0
+
+    def times(self, count: int) -> "Cost":
+        """Return the cost of so many."""
+        return Cost(self.memory * count, self.files * count)
+
+    def plus(self, other: "Cost") -> "Cost":
+        """Return the cost of both."""
+        return Cost(self.memory + other.memory, self.files + other.files)
+
+
+LISTENER, CLUSTER, ENDPOINT = Cost(23_000, 2_400), Cost(34_000, 1_500), Cost(1_500, 210)
+UDP_LISTENER, UDP_CLUSTER = Cost(0.2 * _MIB, 8_000), Cost(0.1 * _MIB, 8_000)
+PEER = Cost(0.2 * _MIB, 8_000)
+
+
+class Limits(NamedTuple):
+    """What one Envoy may take."""
+
+    memory: float
+    """Bytes for its configuration."""
+    files: float = FILES_LIMIT
+
+    def problem(self, left_out: int, namespace: str) -> str:
+        """Return what is left out, which limit it exceeds, and the remedy; empty if nothing is left out."""
+        if not left_out:
+            return ""
+        most = f"{self.memory / _MIB:.0f} MiB of Envoy's memory or " if self.memory < float("inf") else ""
+        return (
+            f"gateways leave out {left_out} of its Services: the GatewayPeers of all namespaces together need more than"
+            f" {most}{self.files / _MIB:.0f} MiB of its files: share fewer Services of namespace {namespace} by"
+            " gateways, or raise gateway.resources.limits.memory of the chart"
+        )
+
+    def part(self, cost: Cost) -> float:
+        """Return the fraction of the limits that is used up."""
+        return max(cost.memory / self.memory, cost.files / self.files)
+
+
+def limits(memory: int) -> Limits:
+    """:param memory: bytes that Envoy's container may have; 0 if that is not known"""
+    return Limits(max(_MIB, memory * _USABLE - _BASE) if memory else float("inf"))
+
+
+class Fitted(NamedTuple):
+    """GatewayPeers with what fits."""
+
+    peers: list[Raw]
+    kept: frozenset[At]
+    """What is to be kept first the next time."""
+    left_out: dict[Key, int]
+    """How many Services are left out, by GatewayPeer, which counts as one itself."""
+
+
+def fit(
+    own: str, peers: Iterable[Raw], slices: Iterable[Mapping[str, Any]], limit: Limits, before: Collection[At] = ()
+) -> Fitted:
+    """Return GatewayPeers without what is too much, and without Services that cost nothing, for nothing serves them.
+
+    :param own: UID of the cluster
+    :param before: what was kept the last time
+    """
+    listed = sorted(peers, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
+    known = by_service(slices)
+    ready = {at: sum(map(_is_ready, _endpoints(some))) for at, some in known.items()}
+    costs = {at: limit.part(cost) for peer in listed for at, cost in _costs(peer, own, known, ready)}
+    kept = _chosen(costs, before)
+    left = Counter(at[0] for at in costs if at not in kept)
+    found = [_trimmed(peer, kept) for peer in listed if (_key(peer), "", "", 0) in kept]
+    return Fitted(found, kept, dict(left))
+
+
+def _chosen(costs: Mapping[At, float], before: Collection[At]) -> frozenset[At]:
+    if sum(costs.values()) <= 1.0:
+        return frozenset(costs)
+    needs, served = defaultdict[str, float](float), defaultdict[str, float](float)
+    for at, cost in costs.items():
+        needs[at[0][0]] += cost
+        served[at[0][0]] += cost if at in before else 0.0
+    left, kept = _allowances(needs, served), set[At]()
+    for first in (True, False):
+        for at, cost in costs.items():
+            peer = (at[0], "", "", 0)
+            if (at in before) is first and cost <= left[at[0][0]] + _ROUNDING and (at == peer or peer in kept):
+                left[at[0][0]] -= cost
+                kept.add(at)
+    return frozenset(kept)
+
+
+def _allowances(needs: Mapping[str, float], served: Mapping[str, float]) -> dict[str, float]:
+    """Return the fraction of the limits that each namespace may use, given what it needs and what of that is served.
+
+    Each gets what it needs up to the guarantee, then what is served already, then equal shares of the rest.
+    """
+    guaranteed, room = min(GUARANTEE, 1 / len(needs)), 1.0
+    found = dict.fromkeys(needs, 0.0)
+    guarantees = {namespace: min(need, guaranteed) for namespace, need in needs.items()}
+    for wanted in (guarantees, served, needs):
+        lacking = {namespace: max(0.0, wanted[namespace] - had) for namespace, had in found.items()}
+        share = _share(sorted(lacking.values()), room)
+        for namespace, need in lacking.items():
+            found[namespace] += min(need, share)
+            room -= min(need, share)
+    return found
+
+
+def _share(needs: Sequence[float], room: float) -> float:
+    """Return the most that each gets, so that all that need less than this get what they need."""
+    for number, need in enumerate(needs):
+        if need * (len(needs) - number) > room:
+            return max(0.0, room) / (len(needs) - number)
+        room -= need
+    return float("inf")
+
+
+def _costs(
+    peer: Raw, own: str, known: Mapping[Key, Sequence[Mapping[str, Any]]], ready: Mapping[Key, int]
+) -> Iterator[tuple[At, Cost]]:
+    """Yield what a GatewayPeer itself costs, then each of its Services that gateways serve at all."""
+    key, ca = _key(peer), len(peer["spec"]["ca"])
+    yield (key, "", "", 0), PEER.plus(Cost(4.0 * ca, 4.0 * ca))
+    locals_ = Counter[tuple[str, str, str]]()
+    for (name, _, protocol), numbers in locals_of(peer).items():
+        locals_[CALLED[protocol], name, ""] += len(numbers)
+    for (name, host, _), numbers in locals_of_hosts(peer).items():
+        locals_[HEADLESS, name, host] += len(numbers)
+    for field in CALLED.values() if locals_ else ():
+        for at, each in _named(peer, field):
+            if count := locals_[field, each["name"], ""]:
+                yield at, (UDP_LISTENER if field == CALLED["UDP"] else LISTENER).times(count)
+    for at, each in _named(peer, HEADLESS) if locals_ else ():
+        if count := sum(locals_[HEADLESS, each["name"], host["name"]] for host in each["hosts"]):
+            yield at, LISTENER.times(count)
+    for field in (*OFFERED.values(), OFFERED_HEADLESS):
+        for at, each in _named(peer, field):
+            own_slices = known.get((key[0], each["name"]))
+            if own_slices and are_shared_by(own_slices, writer(peer), own):
+                cluster = UDP_CLUSTER if field == OFFERED["UDP"] else CLUSTER
+                hosts = len(each["hosts"]) if field == OFFERED_HEADLESS else 1
+                count, endpoints = len(each["ports"]) * hosts, len(each["ports"]) * ready[key[0], each["name"]]
+                yield at, cluster.times(count).plus(ENDPOINT.times(endpoints))
+
+
+def _named(peer: Raw, field: str) -> Iterator[tuple[At, Mapping[str, Any]]]:
+    """Yield the Services of a field: a headless one is there several times if its hosts have different ports."""
+    key, seen = _key(peer), Counter[str]()
+    for each in peer["spec"].get(field) or ():
+        yield (key, field, each["name"], seen[each["name"]]), each
+        seen[each["name"]] += 1
+
+
+def _trimmed(peer: Raw, kept: Collection[At]) -> Raw:
+    found = {
+        field: [each for at, each in _named(peer, field) if at in kept]
+        for field in (*EVERY_CALLED, *EVERY_OFFERED)
+        if peer["spec"].get(field)
+    }
+    return {**peer, "spec": {**peer["spec"], **found}}
+
+
+def _key(peer: Mapping[str, Any]) -> Key:
+    return peer["metadata"]["namespace"], peer["metadata"]["name"]
+
+
+def _endpoints(slices: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    return (each for slice in slices for each in slice.get("endpoints") or ())
+
+
+def _is_ready(endpoint: Mapping[str, Any]) -> bool:
+    return is_ready(endpoint) and not gatewaylink.is_elsewhere(endpoint)
