@@ -51,7 +51,10 @@ async def offered_by(client: Client, namespace: str, *addresses: str) -> None:
     port = {"name": "http", "port": 80}
     spec = {"uid": "uid-of-its-own", "ca": "CA", "offered": [{"name": "door", "ports": [port]}]}
     labels = {names.LABEL_PARENT_CLUSTER_UID: TENANT}
-    await client.create(GATEWAY_PEERS, {"metadata": {"name": "mine", "labels": labels}, "spec": spec}, namespace)
+    head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name}
+    await client.create(
+        GATEWAY_PEERS, {**head, "metadata": {"name": "mine", "labels": labels}, "spec": spec}, namespace
+    )
     slice = {
         "metadata": {"name": "door", "labels": {names.LABEL_SERVICE_NAME: "door", **labels}},
         "addressType": "IPv4",

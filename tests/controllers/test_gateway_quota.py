@@ -1,0 +1,105 @@
+"""Local ports on a real API server: what one GatewayPeer may take of what gateways of all namespaces have."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.kinds import GATEWAY_PEERS, NAMESPACES, SERVICES
+from agent.api.names.links import PEER_SERVICES_LIMIT
+from agent.controllers.gateways import GatewaySlicesRoom
+from agent.kube.client import Client
+from agent.kube.errors import Invalid
+from agent.model.gatewayhosts import every_local
+from agent.model.localports import SOURCE_LIMIT
+from agent.sandbox import Cluster
+from tests.controllers.rooms import running
+from tests.namespaces import clear
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+Raw = dict[str, Any]
+
+TENANT, OTHER = "uid-of-tenant-a", "uid-of-tenant-b"
+MOST = [{"name": f"p{number}", "port": number} for number in range(1, 101)]
+
+
+async def service(client: Client, namespace: str, name: str, ports: list[Raw], source: str) -> None:
+    labels = {names.LABEL_PARENT_CLUSTER_UID: source}
+    await client.create(SERVICES, {"metadata": {"name": name, "labels": labels}, "spec": {"ports": ports}}, namespace)
+
+
+async def peer(client: Client, namespace: str, called: list[Raw], source: str, name: str = "eu") -> None:
+    head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name}
+    metadata = {"name": name, "labels": {names.LABEL_PARENT_CLUSTER_UID: source}}
+    spec = {"uid": f"uid-of-{name}", "ca": "CA", "services": called}
+    await client.create(GATEWAY_PEERS, {**head, "metadata": metadata, "spec": spec}, namespace)
+
+
+async def programmed(client: Client, namespace: str, reason: str) -> Raw:
+    """The GatewayPeer, once its condition Programmed has this reason."""
+
+    async def probe() -> Raw:
+        found = await client.get(GATEWAY_PEERS, "eu", namespace)
+        said = find_condition((found.get("status") or {}).get("conditions"), "Programmed") or {}
+        return found if said.get("reason") == reason else {}
+
+    return await until(probe, what=f"the GatewayPeer says {reason}")
+
+
+async def test_a_tenant_takes_its_quota_of_local_ports_and_nothing_for_services_that_do_not_exist(
+    client: Client, cluster: Cluster, namespace: str
+) -> None:
+    other = f"{namespace}-b"
+    await client.create(NAMESPACES, {"metadata": {"name": other}})
+    ghosts = [{"name": f"ghost-{number:02}", "ports": MOST, "ready": 512} for number in range(60)]
+    web = [{"name": "web", "ports": [{"name": "http", "port": 80}], "ready": 1}]
+    async with running(cluster, GatewaySlicesRoom):
+        await peer(client, namespace, ghosts, TENANT)
+        none = await programmed(client, namespace, "NoService")
+        assert every_local(none) == set()
+
+        every = [f"s{number:02}" for number in range(SOURCE_LIMIT // 100 + 2)]
+        await asyncio.gather(*(service(client, namespace, name, MOST, TENANT) for name in every))
+        called = [{"name": name, "ports": MOST, "ready": 512} for name in every]
+        await client.patch(GATEWAY_PEERS, "eu", {"spec": {"services": called}}, namespace)
+        full = await programmed(client, namespace, "NoPort")
+
+        async def quota_is_used() -> bool:
+            full.update(await client.get(GATEWAY_PEERS, "eu", namespace))
+            return len(every_local(full)) == SOURCE_LIMIT
+
+        await until(quota_is_used, what="the tenant has what its quota permits")
+        said = find_condition(full["status"]["conditions"], "Programmed") or {}
+        assert said["message"].startswith("no local ports for s80, s81: its source has")
+        assert f"of {SOURCE_LIMIT} local ports in namespace {namespace}: share fewer Services" in said["message"]
+
+        await service(client, other, "web", [{"name": "http", "port": 80}], OTHER)
+        await peer(client, other, web, OTHER)
+        served = await programmed(client, other, "Programmed")
+        assert len(every_local(served)) == 1
+
+        # What the tenant has it keeps, in the same order, while another one of its GatewayPeers gets nothing.
+        await peer(client, namespace, called[:1], TENANT, "us")
+
+        async def refused() -> bool:
+            status = (await client.get(GATEWAY_PEERS, "us", namespace)).get("status") or {}
+            found = find_condition(status.get("conditions"), "Programmed") or {}
+            return bool(found.get("reason") == "NoPort" and not status.get("services"))
+
+        await until(refused, what="the second GatewayPeer gets no local ports")
+        assert (await client.get(GATEWAY_PEERS, "eu", namespace))["status"]["services"] == full["status"]["services"]
+    await clear(client, other)
+
+
+async def test_a_list_of_services_that_is_too_long_is_refused_with_the_field_and_the_limit(
+    client: Client, namespace: str
+) -> None:
+    port = [{"port": 80}]
+    many = [{"name": f"s{number}", "ports": port} for number in range(PEER_SERVICES_LIMIT + 1)]
+    with pytest.raises(Invalid, match=f"spec.services.*{PEER_SERVICES_LIMIT}"):
+        await peer(client, namespace, many, TENANT)
+    await peer(client, namespace, many[:-1], TENANT)
