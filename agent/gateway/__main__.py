@@ -63,7 +63,7 @@ async def _cluster(settings: Settings, loop: Loop, stack: contextlib.AsyncExitSt
 
 
 def _problem(loop: Loop, cluster: FromCluster | None) -> str | None:
-    """Return why this gateway takes nobody, None if it does. An unreadable cluster explains a missing input file."""
+    """Return why the gateway is not ready, None if it is. An unreadable cluster explains a missing input file."""
     found = loop.problem()
     return (cluster.problem() if found and cluster is not None else None) or found
 

@@ -1,7 +1,7 @@
 """What a gateway is told by its cluster: its input file, and what it says of peers there.
 
-Reads GatewayPeers, EndpointSlices of shared Services, and addresses of pods. Writes the file, and into the status of
-each GatewayPeer how it is seen from this pod. While the API server is away, the file stays as it is.
+Reads GatewayPeers, EndpointSlices of shared Services, and addresses of pods. Writes the input file, and the pod's entry
+in the status of each GatewayPeer. The file does not change while the API server is away.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class FromCluster:
 
     def __init__(self, client: Client, pod: str, path: Path, loop: Loop, limit: Limits | None = None) -> None:
         """:param path: the input file of the loop
-        :param limit: what Envoy may take
+        :param limit: memory and files of Envoy; None: no limit of memory
         """
         self._client = client
         self._pod = pod
@@ -66,12 +66,12 @@ class FromCluster:
         self._namespaces = frozenset[str]()
         """Namespaces with a GatewayPeer."""
         self._warnings: dict[str, str] = {}
-        """What of peers is left out, and why."""
+        """Messages about what is left out, by GatewayPeer."""
         self._limit = limit or limits(0)
         self._kept = frozenset[At]()
-        """What Envoy has been told to serve."""
+        """Services in the input file."""
         self._served = set[str]()
-        """Peers that it has been told of."""
+        """GatewayPeers in the input file."""
         self._problem = ""
         self._known: dict[Key, Said] = {}
         """GatewayPeers whose status has what this pod says: they are not decoded again every second."""

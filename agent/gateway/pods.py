@@ -1,12 +1,39 @@
 """Addresses of the cluster's pods, as a gateway needs them to judge EndpointSlices."""
 
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection
 
 from agent.api.kinds import PODS
 from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.kube.store import Object
-from agent.model.gatewayaddresses import RUNNING_PODS, Addresses, PodAddresses, addresses_of, reduced
+from agent.model.gatewayaddresses import RUNNING_PODS, Addresses, addresses_of, reduced
+
+
+class PodAddresses:
+    """Addresses of pods by namespace, kept up to date pod by pod."""
+
+    def __init__(self) -> None:
+        self._found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def replace(self, namespace: str, old: Collection[str], new: Collection[str]) -> bool:
+        """Replace the addresses of one pod; return True if they differ. Two pods may have one address (hostNetwork)."""
+        if old == new:
+            return False
+        found = self._found[namespace]
+        found.subtract(old)
+        found.update(new)
+        for each in old:
+            if found[each] <= 0:
+                del found[each]
+        if not found:
+            del self._found[namespace]
+        return True
+
+    @property
+    def by_namespace(self) -> Addresses:
+        """The addresses by namespace."""
+        return self._found
 
 
 class Pods:

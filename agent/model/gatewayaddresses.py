@@ -5,7 +5,6 @@ may write EndpointSlices. A gateway that called any address would let the source
 past NetworkPolicies that admit gateways.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -65,32 +64,6 @@ def addresses_of(pod: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(each["ip"] for each in (pod.get("status") or {}).get("podIPs") or () if each.get("ip"))
 
 
-class PodAddresses:
-    """Addresses of pods by namespace, kept up to date pod by pod."""
-
-    def __init__(self) -> None:
-        self._found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-
-    def replace(self, namespace: str, old: Collection[str], new: Collection[str]) -> bool:
-        """Replace the addresses of one pod; return True if they differ. Two pods may have one address (hostNetwork)."""
-        if old == new:
-            return False
-        found = self._found[namespace]
-        found.subtract(old)
-        found.update(new)
-        for each in old:
-            if found[each] <= 0:
-                del found[each]
-        if not found:
-            del self._found[namespace]
-        return True
-
-    @property
-    def by_namespace(self) -> Addresses:
-        """The addresses by namespace."""
-        return self._found
-
-
 def of_pods(slices: Iterable[Mapping[str, Any]], pods: Addresses) -> list[Raw]:
     """Return EndpointSlices with only those endpoints whose address belongs to a pod of the namespace."""
     found = list[Raw]()
@@ -115,7 +88,7 @@ def left_out(slices: Iterable[Mapping[str, Any]], pods: Addresses) -> dict[tuple
 def warning(peer: Mapping[str, Any], found: Mapping[tuple[str, str], Iterable[str]], fields: Iterable[str]) -> str:
     """Return which endpoints of a peer's Services the gateway does not call, and the remedy; empty if none.
 
-    :param found: what `left_out` returns
+    :param found: result of `left_out`
     :param fields: fields of the spec that name the Services that the peer may call
     """
     namespace = peer["metadata"]["namespace"]

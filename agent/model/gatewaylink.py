@@ -145,9 +145,9 @@ def leads_to(peer: Mapping[str, Any], name: str) -> bool:
 
 
 def is_listened_at(peer: Mapping[str, Any], ports: Collection[int]) -> bool:
-    """Whether a gateway that the peer answers listens at all of these local ports, and slices may lead there.
+    """Return whether callers may be sent to these local ports: a gateway listens at all of them, and its peer answers.
 
-    With the reason NoPort some Services of the peer have no local ports; those that have some are served.
+    With the reason NoPort some Services of the peer have no local ports; the others are served.
     """
     status = peer.get("status") or {}
     programmed = find_condition(status.get("conditions"), PROGRAMMED) or {}

@@ -47,7 +47,7 @@ def answers(peer: Mapping[str, Any], service: str = "") -> Finding:
 
 
 def _allotted(peer: Mapping[str, Any]) -> set[str]:
-    """Return the Services all ports of which have local ports, and headless ones all hosts of which do."""
+    """Return Services that have local ports for all of their ports, or for all of their hosts."""
     found = locals_of(peer)
     lacking = {
         each["name"]

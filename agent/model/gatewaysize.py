@@ -1,4 +1,4 @@
-"""How much one Envoy is given to do: what does not fit into its memory or its files is left out. Pure.
+"""Bounds on the configuration of one Envoy: memory and files. Pure.
 
 An Envoy that runs out of memory takes the connections of all namespaces with it. So what GatewayPeers ask for is
 estimated before it is built. If it is too much, each namespace gets a small part, then what this Envoy serves already
@@ -125,9 +125,9 @@ def _chosen(costs: Mapping[At, float], before: Collection[At]) -> frozenset[At]:
 
 
 def _allowances(needs: Mapping[str, float], served: Mapping[str, float]) -> dict[str, float]:
-    """Return the fraction of the limits that each namespace may use, given what it needs and what of that is served.
+    """Return the fraction of the limits that each namespace may use.
 
-    Each gets what it needs up to the guarantee, then what is served already, then equal shares of the rest.
+    A namespace gets its need up to the guarantee, then its served part, then an equal share of the rest.
     """
     guaranteed, room = min(GUARANTEE, 1 / len(needs)), 1.0
     found = dict.fromkeys(needs, 0.0)

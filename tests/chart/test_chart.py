@@ -47,6 +47,7 @@ from agent.model.envoy import arguments
 from agent.model.envoyparts import CONNECTIONS
 from agent.model.envoystart import LIVE_PATH
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
+from agent.model.gatewaysize import FILES_LIMIT
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
 from tests.chart import helm
@@ -550,6 +551,11 @@ def test_gateways_come_with_the_rights_of_their_table_and_without_the_key_of_the
     assert probe["path"] == LIVE_PATH
     told = parse(config["args"])
     assert told.from_cluster
+    # What exceeds the memory of Envoy's container is left out before that is killed.
+    (memory,) = [each["valueFrom"] for each in config["env"] if each["name"] == "FLOTILLA_GATEWAY_MEMORY"]
+    assert memory == {"resourceFieldRef": {"containerName": envoy["name"], "resource": "limits.memory"}}
+    (files,) = [each["emptyDir"] for each in pod["spec"]["volumes"] if "emptyDir" in each]
+    assert int(files["sizeLimit"].removesuffix("Mi")) * 2**20 > FILES_LIMIT
     assert told.connections == CONNECTIONS
     assert (told.directory, told.input) == ("/run/flotilla-gateway", "/run/flotilla-gateway/gateway.json")
     (prepare,) = pod["spec"]["initContainers"]

@@ -127,6 +127,7 @@ async def test_each_host_is_called_by_its_own_address_through_both_gateways(join
     async with contextlib.AsyncExitStack() as stack:
         far = await at_work(stack, pair, mine, theirs, gateway_headless=True)
         pods = [await stack.enter_async_context(serving(saying(f"db-{each}"), own_address())) for each in range(2)]
+        await test_gateways.pod_at(pair.there, pair.namespace, "db", own_address())
         for number, at in enumerate(pods):
             await host(pair, pair.there, f"db-{number}", at)
         gateways = await started(stack, pair, far, mine, theirs)

@@ -8,8 +8,9 @@ import pytest
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import GATEWAY_PEERS, NAMESPACES, SERVICES
-from agent.api.names.links import PEER_SERVICES_LIMIT
+from agent.api.names.links import LABEL_HEADLESS_OF, PEER_SERVICES_LIMIT
 from agent.controllers.gateways import GatewaySlicesRoom
+from agent.controllers.gateways.hosts import CREATED_AT_ONCE
 from agent.kube.client import Client
 from agent.kube.errors import Invalid
 from agent.model.gatewayhosts import every_local
@@ -103,3 +104,26 @@ async def test_a_list_of_services_that_is_too_long_is_refused_with_the_field_and
     with pytest.raises(Invalid, match=f"spec.services.*{PEER_SERVICES_LIMIT}"):
         await peer(client, namespace, many, TENANT)
     await peer(client, namespace, many[:-1], TENANT)
+
+
+async def test_services_for_many_hosts_are_created_one_turn_after_the_other(
+    client: Client, cluster: Cluster, namespace: str
+) -> None:
+    labels = {names.LABEL_PARENT_CLUSTER_UID: TENANT}
+    headless = {"clusterIP": "None", "ports": [{"name": "tcp", "port": 5432}]}
+    await client.create(SERVICES, {"metadata": {"name": "db", "labels": labels}, "spec": headless}, namespace)
+    hosts = [{"name": f"db-{number}", "ready": 1} for number in range(CREATED_AT_ONCE + 5)]
+    head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name}
+    told = [{"name": "db", "ports": [{"name": "tcp", "port": 5432}], "hosts": hosts}]
+    spec = {"uid": "uid-of-eu", "ca": "CA", "headless": told}
+    metadata = {"name": "eu", "labels": labels}
+    await client.create(GATEWAY_PEERS, {**head, "metadata": metadata, "spec": spec}, namespace)
+
+    async def all_have_ports() -> bool:
+        made = await client.list(SERVICES, namespace, labels=f"{LABEL_HEADLESS_OF}=db")
+        found = (await client.get(GATEWAY_PEERS, "eu", namespace)).get("status") or {}
+        return len(made) == len(found.get("headless") or ()) == len(hosts)
+
+    async with running(cluster, GatewaySlicesRoom, gateway_headless=True):
+        await until(all_have_ports, what="every host has a Service and a local port")
+        await programmed(client, namespace, "Programmed")

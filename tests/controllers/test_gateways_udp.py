@@ -13,7 +13,7 @@ from agent.api.names.links import GATEWAY_SLICE_MANAGER
 from agent.controllers.links import ServiceLinksRoom
 from agent.kube.client import Client
 from tests.controllers.pair import Pair
-from tests.controllers.test_gateways import SHARED, ask, joined, own_address, rooms, started
+from tests.controllers.test_gateways import SHARED, ask, joined, own_address, pod_at, rooms, started
 from tests.gateway import datagrams
 from tests.gateway.lab import address, echo, serving
 from tests.waiting import until
@@ -46,6 +46,7 @@ async def backend(pair: Pair) -> AsyncIterator[None]:
             "ports": ports,
             "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
         }
+        await pod_at(pair.there, pair.namespace, "web-own", host)
         await pair.there.create(ENDPOINT_SLICES, slice, pair.namespace)
         yield
 

@@ -14,12 +14,11 @@ from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, PODS
 from agent.gateway.admin import Admin
 from agent.gateway.cluster import FromCluster
 from agent.gateway.loop import Loop
+from agent.gateway.pods import PodAddresses
 from agent.kube.client import Client
 from agent.model import gatewaypeer
 from agent.model.envoyparts import Place
 from tests.waiting import until
-
-pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
@@ -72,6 +71,20 @@ def called(path: Path, namespace: str) -> list[str] | None:
     return next((list(each.endpoints) for each in found if (each.namespace, each.name) == (namespace, "door")), None)
 
 
+def test_addresses_go_with_the_last_pod_that_has_them() -> None:
+    found = PodAddresses()
+    assert found.replace("shop", frozenset(), {"192.168.0.1"})
+    assert found.replace("shop", frozenset(), {"192.168.0.1"})
+    assert not found.replace("shop", {"192.168.0.1"}, {"192.168.0.1"})
+    assert found.replace("shop", {"192.168.0.1"}, frozenset())
+    assert set(found.by_namespace["shop"]) == {"192.168.0.1"}
+    assert found.replace("shop", {"192.168.0.1"}, {"10.1.0.5"})
+    assert set(found.by_namespace["shop"]) == {"10.1.0.5"}
+    assert found.replace("shop", {"10.1.0.5"}, frozenset())
+    assert found.by_namespace.get("shop", ()) == ()
+
+
+@pytest.mark.cluster
 async def test_a_tenant_leads_its_gateway_to_its_own_running_pods_only(
     client: Client, namespace: str, tmp_path: Path
 ) -> None:

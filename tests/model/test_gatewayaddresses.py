@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agent.api import names
-from agent.model.gatewayaddresses import PodAddresses, addresses_of, left_out, of_pods, reduced, warning
+from agent.model.gatewayaddresses import addresses_of, left_out, of_pods, reduced, warning
 from agent.model.gatewayhosts import EVERY_OFFERED
 from agent.model.gatewaylink import Shared, document
 from tests.model.test_gatewaylink import HTTP, OWN, SOURCE, peer, slice
@@ -77,19 +77,6 @@ def test_a_gateway_keeps_nothing_of_a_pod_but_where_it_is() -> None:
 def test_a_pod_on_a_virtual_node_has_no_address_here() -> None:
     assert addresses_of(pod("admiralty-shop-us", "10.1.0.5")) == frozenset()
     assert addresses_of(pod("admiralty-shop-us-pool", "10.1.0.5")) == frozenset()
-
-
-def test_addresses_go_with_the_last_pod_that_has_them() -> None:
-    found = PodAddresses()
-    assert found.replace("shop", frozenset(), {"192.168.0.1"})
-    assert found.replace("shop", frozenset(), {"192.168.0.1"})
-    assert not found.replace("shop", {"192.168.0.1"}, {"192.168.0.1"})
-    assert found.replace("shop", {"192.168.0.1"}, frozenset())
-    assert set(found.by_namespace["shop"]) == {"192.168.0.1"}
-    assert found.replace("shop", {"192.168.0.1"}, {"10.1.0.5"})
-    assert set(found.by_namespace["shop"]) == {"10.1.0.5"}
-    assert found.replace("shop", {"10.1.0.5"}, frozenset())
-    assert found.by_namespace.get("shop", ()) == ()
 
 
 def test_what_another_source_has_shared_stays_apart() -> None:

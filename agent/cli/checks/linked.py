@@ -40,7 +40,7 @@ def gateways(view: View) -> Iterator[Finding]:
 
 
 def _limited(peers: Iterable[Raw]) -> dict[str, list[Raw]]:
-    """Return GatewayPeers whose gateways answer and leave something out, by what they say of it."""
+    """Return GatewayPeers with a message in condition Connected although it is True, by that message."""
     found = dict[str, list[Raw]]()
     for obj in peers:
         said = condition_of(obj, CONNECTED) or {}

@@ -16,7 +16,7 @@ from agent.model.peerports import Ports
 Raw = dict[str, Any]
 
 GONE_SECONDS = 30.0
-"""What a gateway pod has said is kept so long after it was seen last: it may only just have started."""
+"""Seconds for which the status keeps the entry of a gateway pod that no EndpointSlice lists: it may be starting."""
 
 
 class LocalPorts:
@@ -29,10 +29,10 @@ class LocalPorts:
         """Version, source and local ports by GatewayPeer."""
         self._freed: dict[int, float] = {}
         self._holders: Counter[int] = Counter()
-        """How many peers have a local port: more than one only where somebody else has written that."""
+        """Number of GatewayPeers by local port; above 1 only if another user has written a status."""
 
     def changed(self, old: Object | None, new: Object | None) -> None:
-        """Ports are free again only after a while: what gateway pods have said of them would count for others."""
+        """Count the local ports of a GatewayPeer. Freed ones wait: gateway pods may still report that they listen."""
         ports = [every_local(each.decode()) if each is not None else set[int]() for each in (old, new)]
         self._freed.update(dict.fromkeys(ports[0] - ports[1], time.monotonic()))
         self._holders.subtract(ports[0])

@@ -42,7 +42,7 @@ class PeerWriter:
         self._deps = deps
         self._busy_until: dict[At, float] = {}
         self._full = set[tuple[str, str]]()
-        """GatewayPeers of which it was told that they leave out Services, by namespace and name."""
+        """GatewayPeers that leave out Services and have been logged, by namespace and name."""
         self.refused = RefusedPeers(deps, sharing)
         self.dropped = DroppedFields()
 
@@ -88,7 +88,7 @@ class PeerWriter:
             raise later
 
     def _within(self, name: str, wanted: Raw | None, obj: Object | None) -> Raw | None:
-        """Return the GatewayPeer with no more Services than it may name; tell of it once that some are left out."""
+        """Return the GatewayPeer with no more Services than it may name; log once if it leaves out some."""
         if wanted is None or fits(wanted):
             return wanted
         found = within(wanted, obj.decode() if obj is not None else None)
