@@ -26,7 +26,7 @@ from agent.kube.store import Key, Object
 from agent.model.gatewayaddresses import left_out, of_pods, warning
 from agent.model.gatewayhosts import EVERY_OFFERED, with_hosts
 from agent.model.gatewaylink import document
-from agent.model.gatewaysize import At, Limits, fit, limits
+from agent.model.gatewaysize import Limits, Served, fit, limits, served
 
 INTERVAL_SECONDS = 0.25
 _LOOK_SECONDS = 1.0
@@ -68,10 +68,8 @@ class FromCluster:
         self._warnings: dict[str, str] = {}
         """Messages about what is left out, by GatewayPeer."""
         self._limit = limit or limits(0)
-        self._kept = frozenset[At]()
-        """Services in the input file."""
-        self._served = set[str]()
-        """GatewayPeers in the input file."""
+        self._served: Served = {}
+        """GatewayPeers and their Services in the input file."""
         self._problem = ""
         self._known: dict[Key, Said] = {}
         """GatewayPeers whose status has what this pod says: they are not decoded again every second."""
@@ -126,9 +124,8 @@ class FromCluster:
         every = [obj.decode() for obj in slices.values() if obj.namespace in self._namespaces]
         foreign = left_out(every, self._pods.addresses)
         found = of_pods(every, self._pods.addresses)
-        fitted = fit(uid, peers, found, self._limit, self._kept)
-        self._kept = fitted.kept
-        self._served = {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in fitted.peers}
+        fitted = fit(uid, peers, found, self._limit, self._served)
+        self._served = served(fitted.peers)
         self._warn(peers, foreign, fitted.left_out)
         return msgspec.json.encode(with_hosts(document(uid, fitted.peers, found), fitted.peers, found))
 
@@ -178,7 +175,7 @@ class FromCluster:
         health = self._loop.health.get(peer)
         if health is None:
             # It may be known why there is nothing of it.
-            wrong = self._warnings.get(peer, "") if peer not in self._served else ""
+            wrong = self._warnings.get(peer, "") if tuple(peer.split("/")) not in self._served else ""
             return {"reason": "Invalid", "message": wrong, "healthy": 0, "total": 0, "listens": []} if wrong else None
         listens = self._loop.listens(peer)
         known = {"healthy": health.healthy, "total": health.total, "listens": listens}

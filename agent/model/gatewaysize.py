@@ -7,7 +7,8 @@ stays, then each namespace gets an equal share of the rest.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from agent.model import gatewaylink
 from agent.model.gatewayhosts import EVERY_CALLED, EVERY_OFFERED, HEADLESS
@@ -17,6 +18,8 @@ from agent.model.gatewaylink import CALLED, OFFERED, are_shared_by, by_service, 
 
 Raw = dict[str, Any]
 Key = tuple[str, str]
+Served = Mapping[Key, Mapping[str, tuple[str, ...]]]
+"""Names of Services by GatewayPeer and field."""
 At = tuple[Key, str, str, int]
 """GatewayPeer, field of its spec, Service, and which one of that name; an empty field: the GatewayPeer itself."""
 
@@ -26,6 +29,8 @@ FILES_LIMIT = 56 * _MIB
 GUARANTEE = 1 / 16
 """Fraction of the limits that a namespace gets in any case; with more than 16 namespaces it is less."""
 _ROUNDING = 1e-9
+_FIELDS = (*EVERY_CALLED, *EVERY_OFFERED)
+_T = TypeVar("_T")
 _BASE = 65 * _MIB
 _USABLE = 0.9
 """Fraction of Envoy's memory. What takes more fails already without a limit, with the first connections."""
@@ -83,28 +88,67 @@ class Fitted(NamedTuple):
     """GatewayPeers with what fits."""
 
     peers: list[Raw]
-    kept: frozenset[At]
-    """What is to be kept first the next time."""
     left_out: dict[Key, int]
     """How many Services are left out, by GatewayPeer, which counts as one itself."""
 
 
 def fit(
-    own: str, peers: Iterable[Raw], slices: Iterable[Mapping[str, Any]], limit: Limits, before: Collection[At] = ()
+    own: str,
+    peers: Iterable[Raw],
+    slices: Iterable[Mapping[str, Any]],
+    limit: Limits,
+    before: Served = MappingProxyType({}),
 ) -> Fitted:
-    """Return GatewayPeers without what is too much, and without Services that cost nothing, for nothing serves them.
+    """Return GatewayPeers without what is too much, and without Services that gateways do not serve anyway.
 
     :param own: UID of the cluster
-    :param before: what was kept the last time
+    :param before: what fitted the last time
     """
     listed = sorted(peers, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
-    known = by_service(slices)
-    ready = {at: sum(map(_is_ready, _endpoints(some))) for at, some in known.items()}
-    costs = {at: limit.part(cost) for peer in listed for at, cost in _costs(peer, own, known, ready)}
-    kept = _chosen(costs, before)
+    known = _Known(own, slices)
+    memory, files, found = 0.0, 0.0, list[Raw]()
+    for peer in listed:
+        served: Raw = {field: [] for field in _FIELDS if peer["spec"].get(field)}
+        for field, each, cost in _costs(peer, known):
+            memory += cost.memory
+            files += cost.files
+            if field:
+                served[field].append(each)
+        found.append({**peer, "spec": {**peer["spec"], **served}})
+    if memory <= limit.memory and files <= limit.files:
+        return Fitted(found, {})
+    costs = {at: limit.part(cost) for peer in found for at, cost in _named(peer, _costs(peer, known))}
+    kept = _chosen(costs, set(_served(before)))
     left = Counter(at[0] for at in costs if at not in kept)
-    found = [_trimmed(peer, kept) for peer in listed if (_key(peer), "", "", 0) in kept]
-    return Fitted(found, kept, dict(left))
+    return Fitted([_trimmed(peer, kept) for peer in found if (_key(peer), "", "", 0) in kept], dict(left))
+
+
+def served(peers: Iterable[Raw]) -> Served:
+    """Return the names of all Services of GatewayPeers."""
+    return {
+        _key(peer): {
+            field: tuple(each["name"] for each in peer["spec"][field]) for field in _FIELDS if peer["spec"].get(field)
+        }
+        for peer in peers
+    }
+
+
+class _Known:
+    """Slices by Service."""
+
+    def __init__(self, own: str, slices: Iterable[Mapping[str, Any]]) -> None:
+        self._own = own
+        self._slices = by_service(slices)
+        self._ready = {at: sum(map(_is_ready, _endpoints(some))) for at, some in self._slices.items()}
+        self._shared = dict[tuple[Key, str], bool]()
+
+    def ready(self, service: Key, source: str) -> int | None:
+        """Return how many ready endpoints a Service has; None if it has no slices that the source has shared."""
+        at = (service, source)
+        if (shared := self._shared.get(at)) is None:
+            found = self._slices.get(service)
+            shared = self._shared[at] = bool(found) and are_shared_by(found or (), source, self._own)
+        return self._ready[service] if shared else None
 
 
 def _chosen(costs: Mapping[At, float], before: Collection[At]) -> frozenset[At]:
@@ -150,48 +194,61 @@ def _share(needs: Sequence[float], room: float) -> float:
     return float("inf")
 
 
-def _costs(
-    peer: Raw, own: str, known: Mapping[Key, Sequence[Mapping[str, Any]]], ready: Mapping[Key, int]
-) -> Iterator[tuple[At, Cost]]:
-    """Yield what a GatewayPeer itself costs, then each of its Services that gateways serve at all."""
-    key, ca = _key(peer), len(peer["spec"]["ca"])
-    yield (key, "", "", 0), PEER.plus(Cost(4.0 * ca, 4.0 * ca))
+def _costs(peer: Raw, known: _Known) -> Iterator[tuple[str, Any, Cost]]:
+    """Yield what a GatewayPeer itself costs, then each of its Services that gateways serve, with their field."""
+    spec, namespace, source = peer["spec"], peer["metadata"]["namespace"], writer(peer)
+    ca = len(spec["ca"])
+    yield "", None, PEER.plus(Cost(4.0 * ca, 4.0 * ca))
     locals_ = Counter[tuple[str, str, str]]()
     for (name, _, protocol), numbers in locals_of(peer).items():
         locals_[CALLED[protocol], name, ""] += len(numbers)
     for (name, host, _), numbers in locals_of_hosts(peer).items():
         locals_[HEADLESS, name, host] += len(numbers)
     for field in CALLED.values() if locals_ else ():
-        for at, each in _named(peer, field):
+        for each in spec.get(field) or ():
             if count := locals_[field, each["name"], ""]:
-                yield at, (UDP_LISTENER if field == CALLED["UDP"] else LISTENER).times(count)
-    for at, each in _named(peer, HEADLESS) if locals_ else ():
+                yield field, each, (UDP_LISTENER if field == CALLED["UDP"] else LISTENER).times(count)
+    for each in spec.get(HEADLESS) or () if locals_ else ():
         if count := sum(locals_[HEADLESS, each["name"], host["name"]] for host in each["hosts"]):
-            yield at, LISTENER.times(count)
-    for field in (*OFFERED.values(), OFFERED_HEADLESS):
-        for at, each in _named(peer, field):
-            own_slices = known.get((key[0], each["name"]))
-            if own_slices and are_shared_by(own_slices, writer(peer), own):
-                cluster = UDP_CLUSTER if field == OFFERED["UDP"] else CLUSTER
-                hosts = len(each["hosts"]) if field == OFFERED_HEADLESS else 1
-                count, endpoints = len(each["ports"]) * hosts, len(each["ports"]) * ready[key[0], each["name"]]
-                yield at, cluster.times(count).plus(ENDPOINT.times(endpoints))
+            yield HEADLESS, each, LISTENER.times(count)
+    for field in EVERY_OFFERED:
+        cluster = UDP_CLUSTER if field == OFFERED["UDP"] else CLUSTER
+        for each in spec.get(field) or ():
+            if (ready := known.ready((namespace, each["name"]), source)) is not None:
+                ports, hosts = len(each["ports"]), len(each["hosts"]) if field == OFFERED_HEADLESS else 1
+                yield field, each, cluster.times(ports * hosts).plus(ENDPOINT.times(ports * ready))
 
 
-def _named(peer: Raw, field: str) -> Iterator[tuple[At, Mapping[str, Any]]]:
-    """Yield the Services of a field: a headless one is there several times if its hosts have different ports."""
-    key, seen = _key(peer), Counter[str]()
-    for each in peer["spec"].get(field) or ():
-        yield (key, field, each["name"], seen[each["name"]]), each
-        seen[each["name"]] += 1
+def _named(peer: Raw, found: Iterable[tuple[str, Any, _T]]) -> Iterator[tuple[At, _T]]:
+    """Yield the same with its name: a headless Service is there several times if its hosts have different ports."""
+    key, seen = _key(peer), Counter[tuple[str, str]]()
+    for field, each, what in found:
+        name = each["name"] if field else ""
+        yield (key, field, name, seen[field, name]), what
+        seen[field, name] += 1
+
+
+def _entries(peer: Raw) -> Iterator[tuple[str, Any, Any]]:
+    yield "", None, None
+    for field in _FIELDS:
+        yield from ((field, each, each) for each in peer["spec"].get(field) or ())
+
+
+def _served(before: Served) -> Iterator[At]:
+    for key, fields in before.items():
+        yield key, "", "", 0
+        for field, names in fields.items():
+            seen = Counter[str]()
+            for name in names:
+                yield key, field, name, seen[name]
+                seen[name] += 1
 
 
 def _trimmed(peer: Raw, kept: Collection[At]) -> Raw:
-    found = {
-        field: [each for at, each in _named(peer, field) if at in kept]
-        for field in (*EVERY_CALLED, *EVERY_OFFERED)
-        if peer["spec"].get(field)
-    }
+    found: Raw = {field: [] for field in _FIELDS if peer["spec"].get(field)}
+    for at, each in _named(peer, _entries(peer)):
+        if at in kept and at[1]:
+            found[at[1]].append(each)
     return {**peer, "spec": {**peer["spec"], **found}}
 
 

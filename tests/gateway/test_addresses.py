@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,17 @@ import msgspec
 import pytest
 
 from agent.api import names
-from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, PODS
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, PODS
 from agent.gateway.admin import Admin
 from agent.gateway.cluster import FromCluster
 from agent.gateway.loop import Loop
 from agent.gateway.pods import PodAddresses
 from agent.kube.client import Client
 from agent.model import gatewaypeer
+from agent.model.envoycounters import PeerHealth
 from agent.model.envoyparts import Place
+from agent.model.gatewaysize import Limits
+from tests.namespaces import end
 from tests.waiting import until
 
 Raw = dict[str, Any]
@@ -27,12 +30,20 @@ FOREIGN = ("10.96.0.1", "168.63.129.16", "192.168.0.10")
 
 
 @contextlib.asynccontextmanager
-async def gateway(client: Client, directory: Path) -> AsyncIterator[Path]:
-    """The process beside Envoy, as far as it reads its cluster; gives its input file."""
+async def gateway(
+    client: Client, directory: Path, answers: Iterable[str] = (), limit: Limits | None = None
+) -> AsyncIterator[Path]:
+    """The process beside Envoy, as far as it reads its cluster; gives its input file.
+
+    :param answers: namespaces whose peers Envoy has found well
+    """
     path = directory / "gateway.json"
     loop = Loop(Place(str(directory), 15443), path, directory, Admin(str(directory / "admin")))
+    loop.health = {f"{namespace}/mine": PeerHealth(1, 1, "Connected") for namespace in answers}
+    # No Envoy runs here: it takes all that it is told.
+    loop.trouble = lambda peer: ""  # type: ignore[method-assign]
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(task()) for _, task in FromCluster(client, "gw-1", path, loop).tasks()]
+        tasks = [group.create_task(task()) for _, task in FromCluster(client, "gw-1", path, loop, limit).tasks()]
         yield path
         for task in tasks:
             task.cancel()
@@ -45,22 +56,31 @@ async def pod(client: Client, namespace: str, name: str, address: str, phase: st
     await client.patch(PODS, name, {"status": status}, namespace, sub="status")
 
 
-async def offered_by(client: Client, namespace: str, *addresses: str) -> None:
-    """A Service that a tenant offers to a cluster of its own, and where it says that its pods are."""
-    port = {"name": "http", "port": 80}
-    spec = {"uid": "uid-of-its-own", "ca": "CA", "offered": [{"name": "door", "ports": [port]}]}
+async def offered_by(
+    client: Client, namespace: str, *addresses: str, services: Iterable[str] = ("door",), ports: int = 1
+) -> None:
+    """Services that a tenant offers to a cluster of its own, and where it says that its pods are."""
+    told = [{"name": "http", "port": 80}, *({"name": f"p{number}", "port": number} for number in range(1, ports))]
+    spec = {"uid": "uid-of-its-own", "ca": "CA", "offered": [{"name": name, "ports": told} for name in services]}
     labels = {names.LABEL_PARENT_CLUSTER_UID: TENANT}
     head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name}
     await client.create(
         GATEWAY_PEERS, {**head, "metadata": {"name": "mine", "labels": labels}, "spec": spec}, namespace
     )
-    slice = {
-        "metadata": {"name": "door", "labels": {names.LABEL_SERVICE_NAME: "door", **labels}},
-        "addressType": "IPv4",
-        "ports": [{"name": "http", "port": 8080}],
-        "endpoints": [{"addresses": [each]} for each in addresses],
-    }
-    await client.create(ENDPOINT_SLICES, slice, namespace)
+    for name in services:
+        slice = {
+            "metadata": {"name": name, "labels": {names.LABEL_SERVICE_NAME: name, **labels}},
+            "addressType": "IPv4",
+            "ports": [{"name": "http", "port": 8080}],
+            "endpoints": [{"addresses": [each]} for each in addresses],
+        }
+        await client.create(ENDPOINT_SLICES, slice, namespace)
+
+
+async def says(client: Client, namespace: str, part: str) -> bool:
+    """Whether the GatewayPeer has this in the message of the gateway pod."""
+    status = (await client.get(GATEWAY_PEERS, "mine", namespace)).get("status") or {}
+    return part in ((status.get("gateways") or {}).get("gw-1") or {}).get("message", "")
 
 
 def called(path: Path, namespace: str) -> list[str] | None:
@@ -92,11 +112,39 @@ async def test_a_tenant_leads_its_gateway_to_its_own_running_pods_only(
     await pod(client, namespace, "done", "10.244.7.8", "Succeeded")
     await pod(client, namespace, "mine", "10.244.7.5")
     await offered_by(client, namespace, "10.244.7.5", "10.244.7.6", "10.244.7.7", "10.244.7.8", *FOREIGN)
-    async with gateway(client, tmp_path) as path:
+    async with gateway(client, tmp_path, [namespace]) as path:
         await until(lambda: called(path, namespace) == ["10.244.7.5:8080"], what="the tenant's own pod is called")
         # A pod that is created later counts from then on; one that is deleted counts no longer.
         await pod(client, namespace, "later", "10.244.7.6")
         await until(lambda: called(path, namespace) == ["10.244.7.5:8080", "10.244.7.6:8080"], what="both are called")
         await client.delete(PODS, "mine", namespace, grace=0)
         await until(lambda: called(path, namespace) == ["10.244.7.6:8080"], what="the other one is called alone")
+        await until(lambda: says(client, namespace, "belong to no running pod of namespace"), what="the peer says so")
     await client.delete(PODS, f"of-others-{namespace}", "default", grace=0)
+
+
+@pytest.mark.cluster
+async def test_a_tenant_that_asks_for_all_of_the_memory_leaves_others_theirs(
+    client: Client, namespace: str, tmp_path: Path
+) -> None:
+    other, hog = f"{namespace}-b", [f"s{number}" for number in range(10)]
+    await client.create(NAMESPACES, {"metadata": {"name": other}})
+    await offered_by(client, namespace, services=hog, ports=25)
+    async with gateway(client, tmp_path, [namespace, other], Limits(8 * 2**20)) as path:
+        await until(lambda: says(client, namespace, "leave out 1 of its Services"), what="the tenant is told")
+        served = offered(path, namespace)
+        assert 1 < len(served) < len(hog)
+
+        # Another one comes later, and needs little.
+        await offered_by(client, other)
+        await until(lambda: offered(path, other) == {"door"}, what="the other one is served")
+        assert not await says(client, other, "leave out")
+        assert len(offered(path, namespace)) in (len(served), len(served) - 1)
+        await client.delete(GATEWAY_PEERS, "mine", other)
+    await end(client, other)
+
+
+def offered(path: Path, namespace: str) -> set[str]:
+    """Services of a namespace that Envoy is told to hand on."""
+    found = msgspec.json.decode(path.read_bytes(), type=gatewaypeer.Gateway).services
+    return {each.name for each in found if each.namespace == namespace}

@@ -9,6 +9,7 @@ from agent.model.envoyparts import Place
 from agent.model.gatewayhosts import Headless, Host
 from agent.model.gatewaylink import Shared, document
 from agent.model.gatewaysize import CLUSTER, FILES_LIMIT, LISTENER, Cost, Fitted, Limits, fit, limits
+from agent.model.gatewaysize import served as names_in
 from tests.model.test_gatewayhosts import telling
 from tests.model.test_gatewaylink import HTTP, OWN, peer, slice
 
@@ -54,17 +55,17 @@ def test_what_is_served_stays_when_others_come_and_these_get_a_part_in_any_case(
     first = fit(OWN, [calling("hog", 150)], [], room(160, 1))
     assert served(first) == {"hog": 150}
     more = [calling("hog", 150), calling("bank", 200, created="2025-01-01T00:00:00Z")]
-    found = fit(OWN, more, [], room(160, 2), first.kept)
+    found = fit(OWN, more, [], room(160, 2), names_in(first.peers))
     # A sixteenth is guaranteed, of which one part is for the GatewayPeer itself.
     assert 140 <= served(found)["hog"] < 160 - served(found)["bank"] + 1
     assert 8 <= served(found).get("bank", 0) <= 20
-    again = fit(OWN, more, [], room(160, 2), found.kept)
+    again = fit(OWN, more, [], room(160, 2), names_in(found.peers))
     assert (again.peers, again.left_out) == (found.peers, found.left_out)
 
 
 def test_of_a_namespace_what_is_served_comes_before_what_is_new() -> None:
     first = fit(OWN, [calling("shop", 10, "b")], [], room(100, 1))
-    found = fit(OWN, [calling("shop", 10, "a"), calling("shop", 10, "b")], [], room(15, 2), first.kept)
+    found = fit(OWN, [calling("shop", 10, "a"), calling("shop", 10, "b")], [], room(15, 2), names_in(first.peers))
     assert {each["metadata"]["name"]: len(each["spec"]["services"]) for each in found.peers} == {"a": 5, "b": 10}
     assert found.left_out == {("shop", "a"): 5}
 
