@@ -3,7 +3,6 @@
 The certificate is one that the process signs itself: who asks is known by a token, and who answers by its address.
 """
 
-import asyncio
 import logging
 import ssl
 
@@ -14,13 +13,11 @@ from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.reviews import may_get
 from agent.kube.tokens import bearer, user_of
-from agent.runtime.health import metrics, serve
+from agent.runtime.exposition import EXPOSITION
+from agent.runtime.health import serve
 
 _PATH = "/metrics"
 _NAME = "flotilla-metrics"
-_AT_ONCE = 4
-"""Whoever reaches the port causes reviews: so many at a time."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -30,27 +27,27 @@ class GuardedMetrics:
     def __init__(self, address: str, client: Client) -> None:
         self._address = address
         self._client = client
-        self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def serve(self) -> None:
         """Serve until cancelled. Raises OSError when the port is taken."""
         app = web.Application()
         app.router.add_get(_PATH, self._answer)
-        await serve(app, self._address, _tls())
+        await serve(app, self._address, "metrics", _tls())
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         token = bearer(request.headers.get("Authorization", ""))
         if not token:
             return web.Response(status=401, text="send a bearer token\n", headers={"WWW-Authenticate": "Bearer"})
+        return await EXPOSITION.answer_unless(request, lambda: self._refusal(token))
+
+    async def _refusal(self, token: str) -> web.Response | None:
         try:
-            async with self._turns:
-                refusal = await self._refusal(token)
+            return await self._refusal_by_review(token)
         except KubeError as error:
             _log.warning("who asks for metrics cannot be found out: %s", error)
             return web.Response(status=503, text="who asks cannot be found out: see the log\n")
-        return refusal or await metrics(request)
 
-    async def _refusal(self, token: str) -> web.Response | None:
+    async def _refusal_by_review(self, token: str) -> web.Response | None:
         user = await user_of(self._client, token)
         if user is None:
             return web.Response(status=401, text="the token is nobody's\n", headers={"WWW-Authenticate": "Bearer"})

@@ -6,11 +6,16 @@ import time
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from agent.base.metrics import REGISTRY
 from agent.model import hostport
+from agent.runtime.exposition import EXPOSITION
+from agent.runtime.httpserver import HttpServer
+from agent.runtime.listening import listen
 
+CONNECTIONS = 64
+"""Connections at once to a port for health or metrics."""
+_KEEPALIVE_SECONDS = 75.0
+"""Prometheus keeps connections between scrapes, of which most come each minute or more often."""
 CLUSTER_PATH = "/cluster"
 """Where sources ask whether they reach the pods of the cluster that they mean."""
 
@@ -45,8 +50,8 @@ class Health:
         app.router.add_get("/readyz", _answers(self._ready))
         app.router.add_get(CLUSTER_PATH, self._tell_cluster)
         if self._metrics:
-            app.router.add_get("/metrics", metrics)
-        await serve(app, self._address)
+            app.router.add_get("/metrics", EXPOSITION.answer)
+        await serve(app, self._address, "health")
 
     async def _tell_cluster(self, request: web.Request) -> web.Response:
         if self.cluster is None:
@@ -54,16 +59,15 @@ class Health:
         return web.json_response({"cluster": self.cluster}, status=200 if self.cluster else 503)
 
 
-async def serve(app: web.Application, address: str, tls: ssl.SSLContext | None = None) -> None:
+async def serve(app: web.Application, address: str, name: str, tls: ssl.SSLContext | None = None) -> None:
     """Serve at HOST:PORT until cancelled. Raises OSError when the port is taken."""
-    host, port = hostport.split(address)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
-    await runner.setup()
+    sockets = listen(*hostport.split(address))
+    server = HttpServer(app, name, connections=CONNECTIONS, keepalive=_KEEPALIVE_SECONDS, tls=tls)
     try:
-        await web.TCPSite(runner, host or "0.0.0.0", port, ssl_context=tls).start()
+        await server.start(sockets)
         await asyncio.Event().wait()
     finally:
-        await runner.cleanup()
+        await server.stop()
 
 
 def _answers(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -74,11 +78,6 @@ def _answers(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.
         return web.Response(status=503, text="".join(f"{name}: {reason}\n" for name, reason in sorted(failed.items())))
 
     return answer
-
-
-async def metrics(request: web.Request) -> web.Response:
-    """In the format of Prometheus."""
-    return web.Response(body=generate_latest(REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 def heartbeat(limit: float) -> tuple[Callable[[], None], Check]:

@@ -129,8 +129,8 @@ class Informers:
         return iter([informer for informer, _ in self._running.values()])
 
     def alive(self) -> Iterator[Informer]:
-        """Those that go on."""
-        return iter([informer for informer, kept in self._running.values() if not kept.task.done()])
+        """Those that go on. Threads may ask."""
+        return iter([informer for informer, kept in list(self._running.values()) if not kept.task.done()])
 
     async def _watch_over(self) -> None:
         """A watch in which nothing happens is ended, and so begins anew."""

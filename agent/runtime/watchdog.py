@@ -5,6 +5,7 @@ Every await on the network ends by itself. This is for those of which that was b
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from types import TracebackType
@@ -109,14 +110,17 @@ class Watchdog:
         self._name = name
         self._waiting = waiting
         self.running: dict[Attempt, Hashable] = {}
+        self._clock = time.monotonic
+        """Clock of the event loop, which a thread cannot ask for."""
         self.moved = 0.0
         """When something was done, or there was nothing to do: seconds of the event loop's clock."""
 
     @property
     def oldest(self) -> float:
-        """Age in seconds of what has been worked on for longest, 0 where nothing is."""
-        # Dicts keep the order in which work began.
-        return _now() - next(iter(self.running)).began if self.running else 0.0
+        """Age in seconds of the work that began first, 0 if none is under way. Threads may ask."""
+        # A copy, for metrics are rendered in a thread. Dicts keep the order in which work began.
+        running = list(self.running)
+        return self._clock() - running[0].began if running else 0.0
 
     def over(self, key: Hashable) -> Attempt:
         """To be put around the work on a key."""
@@ -124,6 +128,7 @@ class Watchdog:
 
     async def run(self) -> None:
         """Look from time to time until cancelled."""
+        self._clock = asyncio.get_running_loop().time
         self.moved = _now()
         roster = _roster.get()
         if roster is not None:

@@ -139,7 +139,7 @@ class Mover(Controller[OwnerKey]):
         return self._proxies.store.count(_REPLACES, _REPLACES)
 
     def _waiting(self, reason: str) -> int:
-        return sum(found.get(reason, 0) for found in self._busy.values())
+        return sum(found.get(reason, 0) for found in list(self._busy.values()))
 
     def _starting(self) -> int:
         """Replacements that count for all owners: what does not get on holds up no owner but its own."""

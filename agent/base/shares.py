@@ -1,0 +1,46 @@
+"""How much of a limited resource each peer holds, so that the peer with the most loses some first.
+
+A peer is an IP address: a peer with little is served however much another peer takes.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from typing import Generic, TypeVar
+
+H = TypeVar("H", bound=Hashable)
+
+
+class Shares(Generic[H]):
+    """Amounts that holders (connections, requests) of several peers hold."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        """Amount that all peers hold together."""
+        self._sums: Counter[str] = Counter()
+        self._holders: dict[str, dict[H, int]] = {}
+
+    def take(self, peer: str, holder: H, amount: int = 1) -> None:
+        """Add an amount to what a holder has."""
+        held = self._holders.setdefault(peer, {})
+        held[holder] = held.get(holder, 0) + amount
+        self._sums[peer] += amount
+        self.total += amount
+
+    def release(self, peer: str, holder: H) -> None:
+        """Take back all that a holder has; no effect if it has nothing."""
+        held = self._holders.get(peer, {})
+        amount = held.pop(holder, 0)
+        self.total -= amount
+        self._sums[peer] -= amount
+        if not held:
+            self._holders.pop(peer, None)
+            del self._sums[peer]
+
+    def of(self, peer: str) -> int:
+        """Amount that one peer holds."""
+        return self._sums.get(peer, 0)
+
+    def heaviest(self) -> tuple[str, Mapping[H, int]]:
+        """Peer that holds most, with its holders in the order in which they came; raises ValueError if none does."""
+        peer = max(self._sums, key=self._sums.__getitem__)
+        return peer, self._holders[peer]
