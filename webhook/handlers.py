@@ -22,6 +22,7 @@ from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_proxy
 from agent.model.reapplied import restored
+from agent.runtime.bodies import Bodies
 from webhook import applications, placements, pods, review, target_choices, workloads
 from webhook.configurations import (
     PATH,
@@ -126,6 +127,7 @@ def application(
     """The endpoint; `body_limit` is in bytes, `agent` the agent's user, empty if it is not known."""
     handlers = Handlers(targets, validator, agent)
     app = web.Application(client_max_size=body_limit)
+    bodies = Bodies("webhook")
     for path, answer in (
         (PATH, handlers.elected),
         (PATH_V010, handlers.elected),
@@ -136,7 +138,7 @@ def application(
         (PATH_WORKLOADS, handlers.workload),
         (PATH_WORKLOADS_BY_DEFAULT, handlers.workload_by_default),
     ):
-        app.router.add_post(path, _served(answer))
+        app.router.add_post(path, _served(answer, bodies))
     judges = {
         MANAGED_CLUSTER_SET_BINDINGS: guard.of_binding,
         MANAGED_CLUSTERS: guard.of_cluster,
@@ -145,7 +147,7 @@ def application(
         SCHEDULING_MANIFESTS: handlers.application,
     }
     for entry in ENTRIES:
-        app.router.add_post(entry.path, _served(judges[entry.kind]))
+        app.router.add_post(entry.path, _served(judges[entry.kind], bodies))
     return app
 
 
@@ -156,14 +158,17 @@ def _at_once(answer: Callable[[Request], Answer]) -> Callable[[Request], Awaitab
     return answered
 
 
-def _served(answer: Callable[[Request], Awaitable[Answer]]) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """One AdmissionReview. 400 when it is malformed, 413 when it is too long, 503 before the targets are known."""
+def _served(
+    answer: Callable[[Request], Awaitable[Answer]], bodies: Bodies
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """One AdmissionReview. 400 when it is malformed, 503 before the targets are known, and as `Bodies` refuses it."""
 
     async def serve(request: web.Request) -> web.Response:
         started = time.perf_counter()
         outcome = Outcome.FAILED
         try:
-            answered = await answer(review.read(await request.read()))
+            async with bodies.read(request) as body:
+                answered = await answer(review.read(body))
             outcome = answered.outcome
             if outcome is Outcome.REFUSED:
                 _log.info("refused: %s", answered.explanation)
@@ -174,7 +179,7 @@ def _served(answer: Callable[[Request], Awaitable[Answer]]) -> Callable[[web.Req
         except NotReady:
             outcome = Outcome.NOT_READY
             return web.Response(status=503, text="the targets are not known yet: try again\n")
-        except web.HTTPRequestEntityTooLarge:
+        except (web.HTTPRequestEntityTooLarge, web.HTTPRequestTimeout):
             outcome = Outcome.MALFORMED
             raise
         finally:

@@ -7,11 +7,15 @@ import ssl
 from aiohttp import web
 
 from agent.base.certificates import Pair
+from agent.runtime.httpserver import HttpServer
+from agent.runtime.listening import BACKLOG
 
 KEEPALIVE_SECONDS = 120.0
 """Longer than the 90 s after which API servers drop idle connections, so that we never close one under a request."""
 SHUTDOWN_SECONDS = 4.0
 """How long requests under way may take to end; a process has 10 s in all."""
+CONNECTIONS = 512
+"""Connections at once. Each costs up to 200 KiB; an API server has one for each request under way."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,10 +59,14 @@ class Server:
 
     def __init__(self, app: web.Application, tls: Tls, host: str, port: int) -> None:
         """Take the address, so that a port in use is known at once. Raises OSError."""
-        self._tls = tls
         self._socket = _bound(host, port)
-        self._runner = web.AppRunner(
-            app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS
+        self._server = HttpServer(
+            app,
+            "webhook",
+            connections=CONNECTIONS,
+            keepalive=KEEPALIVE_SECONDS,
+            tls=tls.context,
+            shutdown=SHUTDOWN_SECONDS,
         )
         self.serving = False
 
@@ -71,15 +79,15 @@ class Server:
         """Answer requests from now on; twice is the same as once."""
         if self.serving:
             return
-        await self._runner.setup()
-        await web.SockSite(self._runner, self._socket, ssl_context=self._tls.context).start()
+        self._socket.listen(BACKLOG)
+        await self._server.start((self._socket,))
         self.serving = True
         _log.info("serving on port %d", self.port)
 
     async def stop(self) -> None:
         """Take no new connections; let requests under way end."""
         self.serving = False
-        await self._runner.cleanup()
+        await self._server.stop()
         self._socket.close()
 
 

@@ -11,6 +11,8 @@ from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
 from agent.extender.holds import BINDS, Holds
 from agent.extender.wire import MAX_BODY_BYTES, Malformed, parse, result
+from agent.runtime.httpserver import HttpServer
+from agent.runtime.listening import listen
 from agent.settings import InvalidSetting, Settings
 
 log = logging.getLogger(__name__)
@@ -20,6 +22,10 @@ _BODY_SECONDS = 5.0
 _KEEPALIVE_SECONDS = 120.0
 """Longer than the 90 s after which Go's clients drop idle connections, so that we never close one under a request."""
 _SHUTDOWN_SECONDS = 3.0
+_CONNECTIONS = 256
+"""Connections that have not shown a certificate of our CA yet; the scheduler's own are not limited."""
+_ON_LOOPBACK = 10_000
+"""Connections in plain HTTP, one for each pod that is held; only processes of the same pod can open them."""
 _CERTIFICATE_SECONDS = 60.0
 """Pause between looks whether the certificate's files have changed."""
 
@@ -37,23 +43,19 @@ class Extender:
         self._holds = Holds(local, clock, settings.hold)
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_post(PATH, self._bind)
-        self._runner = web.AppRunner(
+        self._server = HttpServer(
             app,
-            access_log=None,
-            handle_signals=False,
+            "extender",
+            connections=_CONNECTIONS if self._tls else _ON_LOOPBACK,
+            keepalive=_KEEPALIVE_SECONDS,
+            tls=self._tls,
+            shutdown=_SHUTDOWN_SECONDS,
             handler_cancellation=True,
-            keepalive_timeout=_KEEPALIVE_SECONDS,
-            shutdown_timeout=_SHUTDOWN_SECONDS,
         )
 
     async def start(self) -> None:
         """Answer from now on. Raises OSError when the port is taken."""
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, *self._address, ssl_context=self._tls).start()
-        except OSError:
-            await self._runner.cleanup()
-            raise
+        await self._server.start(listen(*self._address))
         log.info("bind extender on %s port %d, %s", *self._address, "TLS" if self._tls else "plain HTTP")
 
     async def run(self) -> None:
@@ -64,7 +66,7 @@ class Extender:
                 self._renew()
         finally:
             self._holds.stop()
-            await self._runner.cleanup()
+            await self._server.stop()
             await self._holds.settle(_SHUTDOWN_SECONDS)
 
     async def _bind(self, request: web.Request) -> web.Response:

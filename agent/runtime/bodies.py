@@ -1,0 +1,185 @@
+"""Bodies of requests: time to read them, memory for all of them together, and turns to answer them.
+
+Peers need no right to send a body, so none may take what the others need. If memory is short, the peer (IP address)
+with the most loses a body. Turns go round between peers.
+"""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from agent.base.shares import Shares
+from agent.base.sparse_log import SparseLog
+
+SECONDS = 5.0
+"""Time to read a body, and again to wait for the turn: API servers wait 10 s for the answer."""
+MOST_BYTES = 32 * 1024 * 1024
+"""Bodies that are read, or have been read and are not answered yet."""
+MOST_DECODED = 64 * 1024 * 1024
+"""Estimated memory of the decoded requests that are answered at once."""
+MOST_DECODED_OF_PEER = 48 * 1024 * 1024
+"""Part of that for one peer, and for one request. A request of 3 MiB with values of ten bytes takes 24 MiB."""
+_BYTES_PER_VALUE = 80
+"""An empty list of Python and the reference to it."""
+
+log = logging.getLogger(__name__)
+
+
+def decoded_size(body: bytes) -> int:
+    """Estimate the memory in bytes that a JSON document takes once it is decoded."""
+    return len(body) + _BYTES_PER_VALUE * sum(map(body.count, (b",", b"[", b"{")))
+
+
+class _Body:
+    """One request, from the first byte of its body to its answer."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.deadline: asyncio.Timeout | None = None
+        """Ends the request if it expires; None while it is answered."""
+        self.is_read = False
+        self.evicted = False
+
+    def evict(self) -> None:
+        """End the request, for another one needs the memory."""
+        self.evicted = True
+        if self.deadline is not None and not self.deadline.expired():
+            self.deadline.reschedule(asyncio.get_running_loop().time())
+
+
+class Bodies:
+    """The bodies that one listener is sent."""
+
+    def __init__(self, name: str) -> None:
+        """:param name: of the listener, for the log"""
+        self._name = name
+        self._held: Shares[_Body] = Shares()
+        self._answered: Shares[_Body] = Shares()
+        self._waiting: dict[str, deque[tuple[asyncio.Future[None], _Body, int]]] = {}
+        """Requests that wait for their turn, by peer; the peer whose turn is next comes first."""
+        self._refusals = SparseLog(log)
+
+    @property
+    def held(self) -> int:
+        """Bytes that are in memory now."""
+        return self._held.total
+
+    @contextlib.asynccontextmanager
+    async def read(self, request: web.Request) -> AsyncIterator[bytes]:
+        """Read a body and wait for the turn, which lasts as long as this context.
+
+        Raises HTTPException: 408 if it does not come in time, 413 if it is too long, 503 if memory is short.
+        """
+        body = _Body(request.remote or "unknown")
+        try:
+            yield await self._bounded(request, body)
+        finally:
+            self._held.release(body.peer, body)
+            self._answered.release(body.peer, body)
+            self._grant()
+
+    async def _bounded(self, request: web.Request, body: _Body) -> bytes:
+        try:
+            async with asyncio.timeout(SECONDS) as body.deadline:
+                data = await self._collect(request, body)
+            async with asyncio.timeout(SECONDS) as body.deadline:
+                await self._turn(body, decoded_size(data))
+            return data
+        except (TimeoutError, web.HTTPException) as error:
+            refused = error if isinstance(error, web.HTTPException) else _late(body)
+            told = (self._name, body.peer, refused.status, (refused.text or "").strip())
+            self._refusals.warning("%s: request of %s refused (%d): %s", *told)
+            if not body.is_read:
+                refused.force_close()
+            raise refused from error
+        finally:
+            body.deadline = None
+
+    async def _collect(self, request: web.Request, body: _Body) -> bytes:
+        limit = request.client_max_size
+        if (request.content_length or 0) > limit:
+            raise _too_large(f"the body has {request.content_length} bytes, of {limit} that are served")
+        data = bytearray()
+        while chunk := await _next(request):
+            data += chunk
+            if len(data) > limit:
+                raise _too_large(f"the body has more than the {limit} bytes that are served")
+            self._held.take(body.peer, body, len(chunk))
+            self._make_room(body)
+            if body.evicted:
+                raise TimeoutError
+        body.is_read = True
+        return bytes(data)
+
+    def _make_room(self, newest: _Body) -> None:
+        """End requests of the heaviest peer: those that are being read first, the oldest first."""
+        while self._held.total > MOST_BYTES:
+            _, held = self._held.heaviest()
+            may_end = [each for each in held if each.deadline is not None]
+            read = [each for each in may_end if each.is_read]
+            ended = next((each for each in may_end if not each.is_read), read[-1] if read else newest)
+            self._held.release(ended.peer, ended)
+            ended.evict()
+
+    async def _turn(self, body: _Body, size: int) -> None:
+        if size > MOST_DECODED_OF_PEER:
+            raise _too_large(f"the body takes about {size} bytes decoded, of {MOST_DECODED_OF_PEER} that are served")
+        if body.peer not in self._waiting and self._fits(body.peer, size):
+            self._answered.take(body.peer, body, size)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(body.peer, deque()).append((turn, body, size))
+        await turn
+
+    def _fits(self, peer: str, size: int) -> bool:
+        return self._answered.total + size <= MOST_DECODED and self._answered.of(peer) + size <= MOST_DECODED_OF_PEER
+
+    def _grant(self) -> None:
+        """Let requests be answered that fit now, one of each peer after the other."""
+        while sum(self._grant_first(peer) for peer in list(self._waiting)):
+            pass
+
+    def _grant_first(self, peer: str) -> bool:
+        waiting = self._waiting[peer]
+        # Those whose time is up have been cancelled.
+        while waiting and waiting[0][0].done():
+            waiting.popleft()
+        granted = bool(waiting) and self._fits(peer, waiting[0][2])
+        if granted:
+            turn, body, size = waiting.popleft()
+            self._answered.take(peer, body, size)
+            turn.set_result(None)
+        if granted or not waiting:
+            del self._waiting[peer]
+            if waiting:
+                # Behind the other peers.
+                self._waiting[peer] = waiting
+        return granted
+
+
+async def _next(request: web.Request) -> bytes:
+    try:
+        return await request.content.readany()
+    except (ConnectionError, ssl.SSLError, web.RequestPayloadError) as error:
+        raise web.HTTPBadRequest(text=f"the body ended early: {error}\n") from error
+
+
+def _late(body: _Body) -> web.HTTPException:
+    if body.evicted:
+        return _unavailable(f"bodies of requests take more than {MOST_BYTES} bytes in memory")
+    if body.is_read:
+        return _unavailable(f"the requests before this one take longer than {SECONDS:.0f} s")
+    return web.HTTPRequestTimeout(text=f"the body did not come within {SECONDS:.0f} s\n")
+
+
+def _unavailable(reason: str) -> web.HTTPException:
+    return web.HTTPServiceUnavailable(text=f"{reason}: try again\n", headers={"Retry-After": "1"})
+
+
+def _too_large(reason: str) -> web.HTTPException:
+    return web.HTTPRequestEntityTooLarge(0, 0, text=f"{reason}\n")
