@@ -17,7 +17,7 @@ from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
-from agent.runtime.rotation import ForeignSecret
+from agent.runtime.rotation import UnusableSecret
 from webhook.external_certificate import NoCertificate
 from webhook.registration import NotRegistered, Registration
 from webhook.server import Server, Tls
@@ -86,7 +86,7 @@ class CertificateLoop:
             self._changed.clear()
             try:
                 await self.check()
-            except (KubeError, ForeignSecret, NoCertificate, NotRegistered) as error:
+            except (KubeError, UnusableSecret, NoCertificate, NotRegistered) as error:
                 self._failed(error)
                 await asyncio.sleep(self._backoff.next())
             else:

@@ -4,9 +4,12 @@ import logging
 from typing import Any
 
 from agent.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Kind
+from agent.api.webhookpolicies import REGISTERS_ITSELF
 from agent.kube.client import Client, Style
 from agent.kube.errors import AlreadyExists, NotFound
 from webhook.configurations import Raw, Reach, mutating, trust_patch, validating
+
+_MARK = {"annotations": {REGISTERS_ITSELF: "true"}}
 
 _log = logging.getLogger(__name__)
 
@@ -87,8 +90,9 @@ class Registration:
         return True
 
     async def _make(self, kind: Kind, want: Raw) -> Raw:
+        marked = want | {"metadata": want["metadata"] | _MARK}
         try:
-            made = await self._client.create(kind, want)
+            made = await self._client.create(kind, marked)
         except AlreadyExists:
             return await self._client.get(kind, self._name)
         _log.info("made %s %s", kind.name, self._name)
@@ -99,10 +103,11 @@ class Registration:
         patch = trust_patch(found, ca_bundle)
         if self._create and kind not in self._adopted:
             style = "merge"
-            patch = {} if _covers(found.get("webhooks"), want["webhooks"]) else {"webhooks": want["webhooks"]}
+            wanted = {"webhooks": want["webhooks"], "metadata": _MARK}
+            patch = {} if _covers(found, wanted) else wanted
         if patch:
-            version = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}}
-            await self._client.patch(kind, self._name, patch | version, style=style)
+            metadata = {**patch.get("metadata", {}), "resourceVersion": found["metadata"]["resourceVersion"]}
+            await self._client.patch(kind, self._name, {**patch, "metadata": metadata}, style=style)
             _log.info("updated %s %s", kind.name, self._name)
 
 

@@ -2,12 +2,12 @@
 
 `hack/crds` writes them into the chart, and the sandbox puts them into its clusters. API servers evaluate them without
 asking anybody, and for proxy pods only: no other pod depends on them. Those of `agentpolicies` are about the agent,
-those of `sourcepolicies` about sources.
+those of `sourcepolicies` about sources, those of `webhookpolicies` about the webhook.
 """
 
 from typing import Any
 
-from agent.api import agentpolicies, cel, names, sourcepolicies
+from agent.api import agentpolicies, cel, names, sourcepolicies, webhookpolicies
 from agent.api.kinds import POLICIES, POLICY_BINDINGS, Kind
 
 Raw = dict[str, Any]
@@ -20,12 +20,18 @@ _CHANGED_BY = ("pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")
 _REMEDY = f"create the pod without spec.schedulerName and with the annotation {names.PREFIX}{names.ELECT}"
 
 
-def policies(agent: str, home: str) -> list[Raw]:
-    """All policies and their bindings: the name of the agent's user, and the namespace that it runs in."""
+def policies(agent: str, home: str, webhook: str) -> list[Raw]:
+    """Return all policies and their bindings.
+
+    :param agent: name of the agent's user
+    :param home: namespace that it runs in
+    :param webhook: name of the webhook's user
+    """
+    by_name = agentpolicies.specs(agent) | webhookpolicies.specs(agent, webhook)
     return [
         *_bound(CREATION, _creation(agent)),
         *_bound(CHANGES, _changes(agent)),
-        *(obj for name, spec in agentpolicies.specs(agent).items() for obj in _bound(name, spec)),
+        *(obj for name, spec in by_name.items() for obj in _bound(name, spec)),
         *(obj for name, each in sourcepolicies.specs(home).items() for obj in _bound(name, *each)),
     ]
 

@@ -231,7 +231,7 @@ WEBHOOK = Account(
             *(each for kind in _HOOKS for each in grants(kind, "create", REGISTER)),
         ),
         HOME: (
-            *grants(SECRETS, "create", CERTIFICATE),
+            # The chart creates the Secret: who may create Secrets may create one that holds another account's token.
             *grants(SECRETS, "patch", CERTIFICATE, names=(WEBHOOK_SECRET,)),
             *grants(SECRETS, "get list watch", SERVE, names=(WEBHOOK_SECRET,)),
         ),

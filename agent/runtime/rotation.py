@@ -1,7 +1,7 @@
 """The bundle's home: a Secret that all replicas share, made by whichever is first and renewed by whichever notices.
 
-Deleting the Secret asks for a new CA. It comes without interruption: the earlier one stays trusted while replicas
-serve under it.
+Emptying the Secret asks for a new CA; so does deleting it, if the process may create it. It comes without interruption:
+the earlier one stays trusted while replicas serve under it.
 """
 
 import base64
@@ -15,15 +15,15 @@ from agent.base import bundle as bundles
 from agent.base.bundle import Bundle, Lifetimes
 from agent.base.clock import Clock
 from agent.kube.client import Client
-from agent.kube.errors import AlreadyExists, Conflict, NotFound
+from agent.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 
 ATTEMPTS = 5
 
 _log = logging.getLogger(__name__)
 
 
-class ForeignSecret(Exception):
-    """The Secret holds somebody else's data."""
+class UnusableSecret(Exception):
+    """The Secret holds data of another program, or does not exist and this process may not create it."""
 
 
 class Rotation:
@@ -57,7 +57,7 @@ class Rotation:
     async def refresh(self) -> Bundle:
         """The bundle to serve now: what the Secret holds, after whatever was due has been written to it.
 
-        Raises ForeignSecret, or KubeError (Conflict when others kept winning).
+        Raises UnusableSecret, or KubeError (Conflict when others kept winning).
         """
         for attempt in range(ATTEMPTS):
             try:
@@ -76,16 +76,19 @@ class Rotation:
         except NotFound:
             return await self._create()
         found = self._read(secret)
-        want = self._advance(found or self.bundle)
+        emptied = found is None and not secret.get("data")
+        want = self._advance(found or (self._successor() if emptied else self.bundle))
         if want != found:
             await self._write(secret, want)
         return want
 
     def _read(self, secret: Mapping[str, Any]) -> Bundle | None:
         data: Mapping[str, str] = secret.get("data") or {}
+        if not data:
+            return None
         foreign = sorted(data.keys() - set(bundles.FIELDS))
         if foreign:
-            raise ForeignSecret(
+            raise UnusableSecret(
                 f"Secret {self._namespace}/{self._secret} also holds {', '.join(foreign)}, which is not ours:"
                 f" {self._remedy}"
             )
@@ -102,10 +105,7 @@ class Rotation:
         return bundles.advance(bundle, self._secret, self._names, now, self._lifetimes)
 
     async def _create(self) -> Bundle:
-        base = self.bundle
-        if base is not None:
-            base = bundles.with_new_ca(base, self._secret, self._clock.now(), self._lifetimes)
-        want = self._advance(base)
+        want = self._advance(self._successor())
         secret = {
             "apiVersion": "v1",
             "kind": SECRETS.name,
@@ -113,9 +113,21 @@ class Rotation:
             "type": "Opaque",
             "data": _encoded(want),
         }
-        await self._client.create(SECRETS, secret)
+        try:
+            await self._client.create(SECRETS, secret)
+        except Forbidden as error:
+            raise UnusableSecret(
+                f"Secret {self._namespace}/{self._secret} does not exist, and this process may not create it: run helm"
+                f" upgrade, or kubectl -n {self._namespace} create secret generic {self._secret}"
+            ) from error
         _log.info("made Secret %s/%s with a new CA", self._namespace, self._secret)
         return want
+
+    def _successor(self) -> Bundle | None:
+        """Return the present bundle with a new CA, None if there is no bundle yet."""
+        if self.bundle is None:
+            return None
+        return bundles.with_new_ca(self.bundle, self._secret, self._clock.now(), self._lifetimes)
 
     async def _write(self, secret: Mapping[str, Any], want: Bundle) -> None:
         version = secret["metadata"]["resourceVersion"]

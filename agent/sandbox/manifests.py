@@ -82,6 +82,11 @@ def secret(name: str, kubeconfig: str) -> Manifest:
     }
 
 
+def empty_secret(name: str, namespace: str) -> Manifest:
+    """A Secret without data; applying it again leaves the data that there is."""
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}, "type": "Opaque"}
+
+
 def service_account(name: str, namespace: str = NAMESPACE) -> Manifest:
     """A service account, by default in the joined namespace."""
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}

@@ -28,7 +28,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.names import NODE_LEASE_NAMESPACE
-from agent.api.ownroles import AGENT
+from agent.api.ownroles import AGENT, WEBHOOK, WEBHOOK_SECRET
 from agent.api.roles import cluster_roles
 from agent.kube import config
 from agent.kube.client import Client
@@ -77,8 +77,8 @@ async def apply_definitions(client: Client) -> None:
 
 
 async def apply_policies(client: Client) -> None:
-    """Put the policies in place; they know the cluster's own agent by its name and its namespace."""
-    for obj in policies(manifests.user(AGENT.name), manifests.AGENT_NAMESPACE):
+    """Put the policies in place; they know the cluster's own agent and webhook by name, and their namespace."""
+    for obj in policies(manifests.user(AGENT.name), manifests.AGENT_NAMESPACE, manifests.user(WEBHOOK.name)):
         await apply(client, _ADMISSION[obj["kind"]], obj)
 
 
@@ -91,6 +91,9 @@ async def account_token(client: Client, account: Account) -> str:
     await apply(client, SERVICE_ACCOUNTS, manifests.service_account(name, namespace))
     for obj in role_objects(account, namespace):
         await apply(client, _RBAC[obj["kind"]], obj)
+    if account is WEBHOOK:
+        # As the chart does: the webhook fills in the data, and may create no Secret.
+        await apply(client, SECRETS, manifests.empty_secret(WEBHOOK_SECRET, namespace))
     return await token(client, namespace, name)
 
 

@@ -5,11 +5,11 @@ from typing import Any
 from agent.api import agentpolicies, names
 from agent.api.admission import CHANGES, CREATION, policies
 
-AGENT = "system:serviceaccount:home:agent"
+AGENT, WEBHOOK = "system:serviceaccount:home:agent", "system:serviceaccount:home:webhook"
 
 
 def every(kind: str) -> dict[str, Any]:
-    return {each["metadata"]["name"]: each["spec"] for each in policies(AGENT, "home") if each["kind"] == kind}
+    return {each["metadata"]["name"]: each["spec"] for each in policies(AGENT, "home", WEBHOOK) if each["kind"] == kind}
 
 
 def found(kind: str) -> dict[str, Any]:

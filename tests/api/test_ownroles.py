@@ -59,7 +59,7 @@ def test_the_webhook_writes_no_secret_but_its_own() -> None:
         for grant in grants
         if grant.kind is SECRETS and grant.verb not in ("get", "list", "watch")
     ]
-    assert written == [(HOME, "create", ()), (HOME, "patch", (WEBHOOK_SECRET,))]
+    assert written == [(HOME, "patch", (WEBHOOK_SECRET,))]
 
 
 def test_roles_name_the_objects_that_the_webhook_calls_its_own() -> None:

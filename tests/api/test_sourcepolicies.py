@@ -6,7 +6,11 @@ from agent.api.sourcepolicies import CLUSTER_FENCES, CLUSTER_TOKENS, FENCES, TOK
 
 
 def test_each_is_about_the_sources_that_there_are_and_about_nobody_where_there_are_none() -> None:
-    found = {each["metadata"]["name"]: each["spec"] for each in policies("agent", "home") if "Binding" in each["kind"]}
+    found = {
+        each["metadata"]["name"]: each["spec"]
+        for each in policies("agent", "home", "webhook")
+        if "Binding" in each["kind"]
+    }
     for name in (WRITES, TOKENS, CLUSTER_TOKENS, FENCES, CLUSTER_FENCES):
         reference = {"selector": {}, "parameterNotFoundAction": "Allow"}
         assert found[name] == {"policyName": name, "validationActions": ["Deny"], "paramRef": reference}

@@ -65,7 +65,7 @@ CANDIDATES = ("candidateScheduler.enabled=true", "candidateScheduler.image.repos
 
 MATRIX = (
     (),
-    ("clusterName=cd", "sourceController.enabled=false", "webhook.checkSecrets=false"),
+    ("clusterName=cd", "sourceController.enabled=false", "webhook.checkSecrets=true"),
     ("certificates.provider=cert-manager",),
     ("certificates.provider=cert-manager", "certificates.issuerRef.name=ca", "certificates.issuerRef.kind=Issuer"),
     ("crds.install=false", "networkPolicy.enabled=false", "podDisruptionBudget.enabled=false", "priorityClassName="),
@@ -245,6 +245,7 @@ def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"it registers itself", SOURCE_API, USED, MOVES, SERVICE_LINKS_KEPT, KEEP_GATEWAYS}
     without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES, P2CODE, SHARE_BY_SKUPPER, LINK_NAMESPACES}
     without |= {AC3_NETWORKS, P2CODE_WORKS, SHARE_BY_LINKERD, SERVE_MCS, GATEWAY_HOSTS}
+    without |= {ownroles.SECRETS_OF_TARGETS, ownroles.ASK_FOR_USERS}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 
@@ -288,9 +289,7 @@ def test_the_agent_approves_for_the_signer_that_it_asks_and_for_no_other(name: s
 
 
 def test_what_is_switched_off_takes_its_verbs_with_it() -> None:
-    plain = template(
-        "sourceController.enabled=false", "webhook.checkSecrets=false", "certificates.provider=cert-manager"
-    )
+    plain = template("sourceController.enabled=false", "certificates.provider=cert-manager")
     # Where accounts and their rights follow pods they are read all the same; what pods may contain counts, too.
     read = {"get", "list", "watch"}
     for kind, wanted in (("serviceaccounts", read), ("rolebindings", read), ("sources", read - {"get"})):
@@ -436,11 +435,12 @@ def test_the_policies_are_those_of_the_code_about_the_releases_own_agent() -> No
     for setting, name in (("", "flotilla-agent"), ("fullnameOverride=other", "other-agent")):
         objects = template(*filter(None, [setting]))
         user = f"system:serviceaccount:{NAMESPACE}:{name}"
-        for policy in policies(user, helm.NAMESPACE):
+        webhook = user.replace("-agent", "-webhook")
+        for policy in policies(user, helm.NAMESPACE, webhook):
             found = of(objects, policy["kind"], policy["metadata"]["name"])
             assert found["spec"] == policy["spec"]
-        webhook = next(spec for named, spec in pods(objects) if named.endswith("-webhook"))
-        assert parse_webhook(webhook["spec"]["containers"][0]["args"], {}).agent_user == user
+        serving = next(spec for named, spec in pods(objects) if named.endswith("-webhook"))
+        assert parse_webhook(serving["spec"]["containers"][0]["args"], {}).agent_user == user
     kinds = {each["kind"] for each in template("admissionPolicies.enabled=false")}
     assert not {kind for kind in kinds if kind.startswith("ValidatingAdmissionPolicy")}
 

@@ -30,10 +30,12 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.names.ocm import OURS
+from agent.api.ownroles import WEBHOOK_SECRET
 from agent.cli.uninstall import Policy, Refused, Uninstaller
 from agent.kube.client import Client
-from agent.kube.errors import ServerError
+from agent.kube.errors import NotFound, ServerError
 from agent.sandbox import Cluster, Sandbox
+from agent.sandbox.manifests import empty_secret
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE
 from tests.chart.test_chart import CANDIDATES, EVERY
@@ -119,6 +121,36 @@ async def test_installed_upgraded_and_uninstalled_it_leaves_the_crds_and_nothing
     await call(cluster, "install", "flotilla", *FLAGS, "--set", "crds.keep=false")
     await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait")
     assert not [crd for crd in await client.list(CRDS) if crd["spec"]["group"] == TARGETS.group]
+
+
+async def test_the_webhooks_certificate_outlives_upgrades_whoever_created_its_secret(
+    cluster: Cluster, client: Client
+) -> None:
+    data = {"ca.crt": "Q0E=", "tls.key": "S0VZ"}
+
+    async def found() -> dict[str, Any]:
+        return await client.get(SECRETS, WEBHOOK_SECRET, NAMESPACE)
+
+    # Webhooks of earlier versions have created it themselves, so that it belongs to no release.
+    earlier = empty_secret(WEBHOOK_SECRET, NAMESPACE) | {"data": data}
+    earlier["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "flotilla-webhook"}
+    await client.create(SECRETS, earlier, NAMESPACE)
+    before = (await found())["metadata"]["resourceVersion"]
+    await call(cluster, "install", "flotilla", *FLAGS)
+    await call(cluster, "upgrade", "flotilla", *FLAGS, "--set", "uninstall.policy=orphan")
+    assert (await found())["metadata"]["resourceVersion"] == before
+    await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait")
+    await client.delete(SECRETS, WEBHOOK_SECRET, NAMESPACE)
+
+    await call(cluster, "install", "flotilla", *FLAGS)
+    assert not (await found()).get("data")
+    await client.patch(SECRETS, WEBHOOK_SECRET, {"data": data}, NAMESPACE)
+    for orphan in ("orphan", "refuse", "orphan"):
+        await call(cluster, "upgrade", "flotilla", *FLAGS, "--set", f"uninstall.policy={orphan}")
+        assert (await found())["data"] == data
+    await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait")
+    with pytest.raises(NotFound):
+        await found()
 
 
 @pytest.mark.parametrize("chart", ["admiralty-0.17.0", "multicluster-scheduler"])

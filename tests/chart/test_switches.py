@@ -13,14 +13,15 @@ pytestmark = pytest.mark.full("Needs Helm.")
 
 OFF = {
     "sourceController.enabled=false": {ownroles.SOURCE},
-    "webhook.checkSecrets=false": {ownroles.SECRETS_OF_TARGETS, ownroles.ASK_FOR_USERS},
     "agent.placement.mode=off": {placementroles.FOLLOW_PLACEMENTS},
     "agent.settings.stand-in-volumes=false": {ownroles.STAND_INS},
     "certificates.provider=cert-manager": {ownroles.CERTIFICATE, ownroles.TRUST},
 }
 """What these values switch off."""
 SERVED = {placementroles.SERVE_PLACEMENTS, placementroles.EVALUATE_PLACEMENTS}
+CHECKED = {ownroles.SECRETS_OF_TARGETS, ownroles.ASK_FOR_USERS}
 ON = {
+    "webhook.checkSecrets=true": CHECKED,
     "agent.settings.source-api=10.0.0.1:6443": {ownroles.SOURCE_API},
     "agent.settings.moves=true": {ownroles.MOVES},
     "agent.settings.service-links=true": {ownroles.SERVICE_LINKS_KEPT},
@@ -31,7 +32,7 @@ ON = {
     "gateway.enabled=true": {KEEP_GATEWAYS},
     "gateway.enabled=true,gateway.headless=true": {KEEP_GATEWAYS, GATEWAY_HOSTS},
     "agent.summaryUsed=true": {ownroles.USED},
-    "agent.placement.crds=true": SERVED | {placementroles.PLACEMENT_SCORES},
+    "agent.placement.crds=true": SERVED | {placementroles.PLACEMENT_SCORES, ownroles.ASK_FOR_USERS},
     "agent.placement.mode=serve": SERVED | {placementroles.PLACEMENT_SCORES},
     "agent.placement.evaluate=true": {placementroles.EVALUATE_PLACEMENTS},
     "agent.placement.usageScores=true": {placementroles.PLACEMENT_SCORES},
@@ -66,14 +67,14 @@ def test_of_every_feature_it_is_known_which_value_switches_it() -> None:
 @pytest.mark.parametrize(
     ("settings", "on"),
     [
-        (("agent.placement.crds=true", "agent.placement.mode=consume"), set[str]()),
+        (("agent.placement.crds=true", "agent.placement.mode=consume"), {ownroles.ASK_FOR_USERS}),
         (
             ("agent.placement.crds=true", "agent.placement.usageScores=false"),
-            SERVED,
+            SERVED | {ownroles.ASK_FOR_USERS},
         ),
         (
-            ("agent.placement.crds=true", "webhook.checkSecrets=false"),
-            SERVED | {placementroles.PLACEMENT_SCORES},
+            ("agent.placement.crds=true", "webhook.checkSecrets=true"),
+            SERVED | CHECKED | {placementroles.PLACEMENT_SCORES},
         ),
     ],
     ids=["another evaluates", "no scores of usage", "another switch"],
@@ -81,8 +82,7 @@ def test_of_every_feature_it_is_known_which_value_switches_it() -> None:
 def test_rights_for_placements_go_with_who_evaluates_them(
     account: Account, settings: tuple[str, ...], on: set[str]
 ) -> None:
-    off = {ownroles.SECRETS_OF_TARGETS} if "webhook.checkSecrets=false" in settings else set[str]()
-    without = (NEVER.union(*ON.values()) | off) - on
+    without = NEVER.union(*ON.values()) - on
     assert roles_of(template(*settings), account.name) == granted(role_objects(account, NAMESPACE, without=without))
 
 

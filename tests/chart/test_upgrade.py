@@ -260,7 +260,7 @@ async def test_what_comes_later_works_as_before(shop: Shop) -> None:
         await fleet.source.patch(SERVICES, name, {"spec": {"ports": ports}}, SHOP)
         await shared.has(fleet, "us", SERVICES, SHOP, name, lambda copy: copy["spec"]["ports"][0]["port"] == 81)
     for client in fleet.clients.values():
-        wanted = policies("anybody", NAMESPACE)
+        wanted = policies("anybody", NAMESPACE, "nobody")
         for kind in (POLICIES, POLICY_BINDINGS):
             there = {each["metadata"]["name"] for each in await client.list(kind)}
             assert there >= {each["metadata"]["name"] for each in wanted if each["kind"] == kind.name}

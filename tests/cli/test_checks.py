@@ -434,7 +434,7 @@ def test_a_rule_for_one_object_grants_nothing_of_the_others() -> None:
 
 
 def test_policies_are_all_in_force_or_none_is_wanted() -> None:
-    every = frozenset(obj["metadata"]["name"] for obj in made("", "") if obj["kind"] == "ValidatingAdmissionPolicy")
+    every = frozenset(obj["metadata"]["name"] for obj in made("", "", "") if obj["kind"] == "ValidatingAdmissionPolicy")
     assert [str(finding) for finding in policies(view(policies=every))] == [
         f"OK    policies: all {len(every)} are in force"
     ]

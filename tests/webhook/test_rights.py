@@ -13,14 +13,16 @@ from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     MUTATING_WEBHOOKS,
+    SECRETS,
     SERVICE_ACCOUNTS,
     TARGETS,
     VALIDATING_WEBHOOKS,
 )
-from agent.api.ownroles import WEBHOOK
+from agent.api.ownroles import ASK_FOR_USERS, REGISTER, SECRETS_OF_TARGETS, WEBHOOK, WEBHOOK_SECRET
 from agent.api.roles import Grant, rules
 from agent.kube.errors import NotFound
 from agent.model.proxypod import is_proxy
+from agent.sandbox.manifests import empty_secret
 from tests.controllers.targets import kubeconfig
 from tests.e2e.fleet import token_of
 from tests.waiting import until
@@ -32,6 +34,8 @@ Raw = dict[str, Any]
 
 
 ALL = [grant for grants in WEBHOOK.grants.values() for grant in grants]
+WITHOUT_REGISTERING = [grant for grant in ALL if grant.feature not in (REGISTER, SECRETS_OF_TARGETS, ASK_FOR_USERS)]
+"""As the chart grants them by default."""
 WITHOUT_VALIDATION = [grant for grant in ALL if grant.kind is not VALIDATING_WEBHOOKS]
 
 
@@ -57,6 +61,12 @@ async def account_with(place: Place, rules: list[Raw], file: Path) -> AsyncItera
     finally:
         await place.client.delete(CLUSTER_ROLE_BINDINGS, name)
         await place.client.delete(CLUSTER_ROLES, name)
+
+
+@pytest.fixture(autouse=True)
+async def _empty_secret(place: Place) -> None:
+    """The Secret that the chart creates for the webhook, which may create none."""
+    await place.client.create(SECRETS, empty_secret(WEBHOOK_SECRET, place.namespace), place.namespace)
 
 
 async def test_these_rights_are_enough(place: Place, tmp_path: Path) -> None:

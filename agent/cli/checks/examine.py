@@ -13,7 +13,7 @@ def policies(view: View) -> Iterator[Finding]:
     """All policies are there and bound; none at all is what `admissionPolicies.enabled=false` means."""
     if view.policies is None:
         return
-    wanted = [obj["metadata"]["name"] for obj in made("", "") if obj["kind"] == POLICIES.name]
+    wanted = [obj["metadata"]["name"] for obj in made("", "", "") if obj["kind"] == POLICIES.name]
     missing = [name for name in wanted if name not in view.policies]
     if len(missing) == len(wanted):
         yield ok("policies", "none is installed (admissionPolicies.enabled): proxy pods and our accounts are unguarded")

@@ -19,7 +19,7 @@ from agent.kube.store import Object
 from agent.model.gatewaypeer import identity
 from agent.model.gatewaytold import Told, exposed, write
 from agent.runtime.controller import Controller
-from agent.runtime.rotation import ForeignSecret, Rotation
+from agent.runtime.rotation import Rotation, UnusableSecret
 
 PORT_NAME = "gateway"
 """Of the Service's port where peers call."""
@@ -82,7 +82,7 @@ class GatewayTrustRoom(Controller[str]):
             return known
         try:
             bundle = await self._rotation.refresh()
-        except ForeignSecret as error:
+        except UnusableSecret as error:
             if str(error) != self._problem:
                 log.warning("this cluster's gateways have no certificate: %s", error)
             self._problem = str(error)
