@@ -67,7 +67,7 @@ def _configurations(webhook: str) -> Raw:
 
 
 def _tokens(agent: str, webhook: str) -> Raw:
-    """Tokens in Secrets never end: who may create such a Secret, and read it, becomes any account of the namespace."""
+    """No Secrets with tokens, which never end: to create and read one is to become any account of its namespace."""
     return {
         "failurePolicy": "Fail",
         "matchConstraints": {

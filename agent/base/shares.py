@@ -15,19 +15,19 @@ class Shares(Generic[H]):
 
     def __init__(self) -> None:
         self.total = 0
-        """Amount that all peers hold together."""
+        """Sum of the amounts of all peers."""
         self._sums: Counter[str] = Counter()
         self._holders: dict[str, dict[H, int]] = {}
 
     def take(self, peer: str, holder: H, amount: int = 1) -> None:
-        """Add an amount to what a holder has."""
+        """Add to the amount of a holder."""
         held = self._holders.setdefault(peer, {})
         held[holder] = held.get(holder, 0) + amount
         self._sums[peer] += amount
         self.total += amount
 
     def release(self, peer: str, holder: H) -> None:
-        """Take back all that a holder has; no effect if it has nothing."""
+        """Release the whole amount of a holder; no effect if it has none."""
         held = self._holders.get(peer, {})
         amount = held.pop(holder, 0)
         self.total -= amount
@@ -37,10 +37,10 @@ class Shares(Generic[H]):
             del self._sums[peer]
 
     def of(self, peer: str) -> int:
-        """Amount that one peer holds."""
+        """Return the amount of one peer."""
         return self._sums.get(peer, 0)
 
     def heaviest(self) -> tuple[str, Mapping[H, int]]:
-        """Peer that holds most, with its holders in the order in which they came; raises ValueError if none does."""
+        """Return the peer with the largest amount and its holders, oldest first. Raises ValueError if there is none."""
         peer = max(self._sums, key=self._sums.__getitem__)
         return peer, self._holders[peer]

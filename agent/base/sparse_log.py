@@ -1,4 +1,4 @@
-"""Log lines that a remote peer can cause, at a bounded rate."""
+"""Log lines caused by remote peers, at a bounded rate."""
 
 import logging
 import time
@@ -8,7 +8,7 @@ SECONDS = 10.0
 
 
 class SparseLog:
-    """Logs at most one warning per `seconds`; the next line tells how many were left out."""
+    """Logs at most one warning per `seconds`; the next line counts the omitted ones."""
 
     def __init__(self, log: logging.Logger, seconds: float = SECONDS) -> None:
         self._log = log

@@ -1,7 +1,7 @@
 """Bodies of requests: time to read them, memory for all of them together, and turns to answer them.
 
-Peers need no right to send a body, so none may take what the others need. If memory is short, the peer (IP address)
-with the most loses a body. Turns go round between peers.
+Peers need no right to send a body. If memory is short, the peer (IP address) with the most loses a body. Turns go round
+between peers.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ class Bodies:
         return bytes(data)
 
     def _make_room(self, newest: _Body) -> None:
-        """End requests of the heaviest peer: those that are being read first, the oldest first."""
+        """End requests of the heaviest peer: first unfinished bodies, the oldest first."""
         while self._held.total > MOST_BYTES:
             _, held = self._held.heaviest()
             may_end = [each for each in held if each.deadline is not None]

@@ -22,7 +22,7 @@ _SEND_SECONDS = 10.0
 _TRIES = 5
 
 Refusal = Callable[[], Awaitable[web.Response | None]]
-"""Returns the answer for a reader who may not read the metrics, else None."""
+"""Returns the answer for a reader without the right to read metrics, None for others."""
 
 
 class Exposition:
@@ -54,7 +54,7 @@ class Exposition:
             self._reading -= Counter((peer,))
 
     async def _send(self, request: web.Request, text: bytes) -> web.StreamResponse:
-        """Send the text, and abort the connection of a reader who does not take it."""
+        """Send the text, and abort the connection if the reader is too slow."""
         response = web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
         try:
             async with asyncio.timeout(_SEND_SECONDS):

@@ -15,7 +15,7 @@ from agent.runtime.listening import listen
 CONNECTIONS = 64
 """Connections at once to a port for health or metrics."""
 _KEEPALIVE_SECONDS = 75.0
-"""Prometheus keeps connections between scrapes, of which most come each minute or more often."""
+"""Prometheus keeps connections between scrapes. Most scrape intervals are a minute or less."""
 CLUSTER_PATH = "/cluster"
 """Where sources ask whether they reach the pods of the cluster that they mean."""
 

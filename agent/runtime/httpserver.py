@@ -1,4 +1,4 @@
-"""An HTTP server whose connections are bounded in number and time, whoever reaches its port.
+"""HTTP server with bounds on the number and age of its connections.
 
 Too many connections: the peer (IP address) with the most loses one. It is one that waits for a request, the oldest
 first; so a peer with few connections, such as a kubelet or an API server, is served while another peer opens many.
@@ -133,7 +133,7 @@ class _Connection(asyncio.Protocol):
 
 
 class HttpServer:
-    """Serves an aiohttp application. With client certificates only those who have not shown theirs are limited."""
+    """Serves an aiohttp application. If it requires client certificates, `connections` limits handshakes only."""
 
     def __init__(
         self,

@@ -129,7 +129,7 @@ class Informers:
         return iter([informer for informer, _ in self._running.values()])
 
     def alive(self) -> Iterator[Informer]:
-        """Those that go on. Threads may ask."""
+        """Return the informers that still run. Threads may call it."""
         return iter([informer for informer, kept in list(self._running.values()) if not kept.task.done()])
 
     async def _watch_over(self) -> None:

@@ -117,7 +117,7 @@ class Watchdog:
 
     @property
     def oldest(self) -> float:
-        """Age in seconds of the work that began first, 0 if none is under way. Threads may ask."""
+        """Age in seconds of the work that began first, 0 if none is under way. Threads may read it."""
         # A copy, for metrics are rendered in a thread. Dicts keep the order in which work began.
         running = list(self.running)
         return self._clock() - running[0].began if running else 0.0

@@ -60,7 +60,7 @@ def test_the_charts_role_neither_creates_nor_reads_secrets_of_others() -> None:
 
 @pytest.fixture
 async def guarded(place: Place) -> AsyncIterator[Place]:
-    """A place whose accounts `agent` and `hook` are those that the policies are about."""
+    """A place with both policies in force for its accounts `agent` and `hook`."""
     user = f"system:serviceaccount:{place.namespace}:"
     made: list[tuple[Kind, str]] = []
     for obj in policies(f"{user}agent", place.namespace, f"{user}hook"):
