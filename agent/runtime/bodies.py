@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 
 from aiohttp import web
@@ -30,7 +30,7 @@ _BYTES_PER_VALUE = 80
 log = logging.getLogger(__name__)
 
 
-def decoded_size(body: bytes) -> int:
+def decoded_size(body: bytes | bytearray) -> int:
     """Estimate the memory in bytes that a JSON document takes once it is decoded."""
     return len(body) + _BYTES_PER_VALUE * sum(map(body.count, (b",", b"[", b"{")))
 
@@ -42,12 +42,15 @@ class _Body:
         self.peer = peer
         self.deadline: asyncio.Timeout | None = None
         """Ends the request if it expires; None while it is answered."""
+        self.data = bytearray()
+        """Not a local variable: frames live on in the traceback of a refusal, which aiohttp keeps as the answer."""
         self.is_read = False
         self.evicted = False
 
     def evict(self) -> None:
         """End the request, for another one needs the memory."""
         self.evicted = True
+        self.data = bytearray()
         if self.deadline is not None and not self.deadline.expired():
             self.deadline.reschedule(asyncio.get_running_loop().time())
 
@@ -62,7 +65,8 @@ class Bodies:
         self._answered: Shares[_Body] = Shares()
         self._waiting: dict[str, deque[tuple[asyncio.Future[None], _Body, int]]] = {}
         """Requests that wait for their turn, by peer; the peer whose turn is next comes first."""
-        self._refusals = SparseLog(log)
+        self._refusals = defaultdict[int, SparseLog](lambda: SparseLog(log))
+        """By status of the answer, so that many of one kind hide none of another."""
 
     @property
     def held(self) -> int:
@@ -79,6 +83,7 @@ class Bodies:
         try:
             yield await self._bounded(request, body)
         finally:
+            body.data = bytearray()
             self._held.release(body.peer, body)
             self._answered.release(body.peer, body)
             self._grant()
@@ -86,35 +91,33 @@ class Bodies:
     async def _bounded(self, request: web.Request, body: _Body) -> bytes:
         try:
             async with asyncio.timeout(SECONDS) as body.deadline:
-                data = await self._collect(request, body)
+                await self._collect(request, body)
             async with asyncio.timeout(SECONDS) as body.deadline:
-                await self._turn(body, decoded_size(data))
-            return data
+                await self._turn(body, decoded_size(body.data))
+            return bytes(body.data)
         except (TimeoutError, web.HTTPException) as error:
             refused = error if isinstance(error, web.HTTPException) else _late(body)
             told = (self._name, body.peer, refused.status, (refused.text or "").strip())
-            self._refusals.warning("%s: request of %s refused (%d): %s", *told)
+            self._refusals[refused.status].warning("%s: request of %s refused (%d): %s", *told)
             if not body.is_read:
                 refused.force_close()
             raise refused from error
         finally:
             body.deadline = None
 
-    async def _collect(self, request: web.Request, body: _Body) -> bytes:
+    async def _collect(self, request: web.Request, body: _Body) -> None:
         limit = request.client_max_size
         if (request.content_length or 0) > limit:
             raise _too_large(f"the body has {request.content_length} bytes, of {limit} that are served")
-        data = bytearray()
         while chunk := await _next(request):
-            data += chunk
-            if len(data) > limit:
+            if len(body.data) + len(chunk) > limit:
                 raise _too_large(f"the body has more than the {limit} bytes that are served")
+            body.data += chunk
             self._held.take(body.peer, body, len(chunk))
             self._make_room(body)
             if body.evicted:
                 raise TimeoutError
         body.is_read = True
-        return bytes(data)
 
     def _make_room(self, newest: _Body) -> None:
         """End requests of the heaviest peer: first unfinished bodies, the oldest first."""

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
 import io
 import logging
 import re
 import ssl
 import time
 from asyncio.sslproto import SSLProtocol
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,14 @@ FLOOD, API_SERVER = "127.0.0.2", "127.0.0.3"
 LIMIT = 4 * 1024 * 1024
 MIB = 1024 * 1024
 CHUNK = b" " * 65536
+
+
+@pytest.fixture
+def _uncollected() -> Iterator[None]:
+    """No garbage collection: what is refused must not wait for one to release its memory."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture
@@ -83,6 +92,7 @@ def resident() -> int:
     return int(found[1]) * 1024
 
 
+@pytest.mark.usefixtures("_uncollected")
 async def test_a_hundred_unfinished_bodies_neither_fill_the_memory_nor_keep_an_api_server_out(
     running: Running,
     api_server: aiohttp.ClientSession,
@@ -101,11 +111,40 @@ async def test_a_hundred_unfinished_bodies_neither_fill_the_memory_nor_keep_an_a
             assert await is_answered(running, api_server)
             most = max(most, resident() - before)
             await asyncio.sleep(0.05)
-        await until(lambda: any("refused (503)" in line and FLOOD in line for line in caplog.messages), what="a line")
+        await until(lambda: any(f"request of {FLOOD} refused" in line for line in caplog.messages), what="a line")
         assert await is_answered(running, api_server)
         most = max(most, resident() - before)
     assert most < 100 * MIB
     assert len(caplog.messages) < 10
+
+
+async def test_where_memory_is_short_the_peer_with_the_most_loses_its_oldest_body(
+    running: Running,
+    api_server: aiohttp.ClientSession,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(bodies, "MOST_BYTES", 5 * len(CHUNK))
+    monkeypatch.setattr(bodies, "SECONDS", 30)
+    connections = [
+        await asyncio.open_connection("127.0.0.1", running.server.port, ssl=trusting(running.ca), local_addr=(peer, 0))
+        for peer in (FLOOD, FLOOD, "127.0.0.4")
+    ]
+    try:
+        for _, writer in connections:
+            await unfinished(writer, LIMIT, 2 * len(CHUNK))
+        (oldest, _), *others = connections
+        answer = await asyncio.wait_for(oldest.read(), 30)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 1" in answer
+        assert b"bodies of requests take more than 327680 bytes in memory: try again" in answer
+        assert any(f"webhook: request of {FLOOD} refused (503)" in line for line in caplog.messages)
+        assert await is_answered(running, api_server)
+        assert not any(reader.at_eof() for reader, _ in others)
+    finally:
+        for _, writer in connections:
+            writer.transport.abort()
 
 
 async def test_a_body_that_does_not_come_is_answered_with_408(
