@@ -1,6 +1,6 @@
 """Constraints that look at other pods, compiled: label selectors, affinity terms, topology spread constraints."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ class Requirement(NamedTuple):
 
     key: str
     operator: str
-    values: tuple[str, ...] = ()
+    values: Collection[str] = ()
 
     def holds(self, labels: Labels) -> bool:
         """As `metav1.LabelSelector` means it: NotIn holds where there is no such label."""

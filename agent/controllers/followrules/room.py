@@ -2,8 +2,12 @@
 
 As long as nobody does, targets are neither watched nor asked for more than one list each: their sources need a right
 for that which they do not have by default.
+
+Events of pods and originals are only recorded. One key per namespace then counts, in time slices, which originals
+select a pod that asks, and enqueues the copies of those whose answer has changed.
 """
 
+import logging
 import math
 import time
 from collections.abc import Iterable
@@ -11,20 +15,28 @@ from typing import ClassVar
 
 from agent.api import names
 from agent.api.roles import SOURCE_RULES_ROLE
+from agent.base.turns import take_turn
 from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
 from agent.clusters.namespaces import turns
 from agent.clusters.target import Target
+from agent.controllers.followrules.selections import Selections
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key, Object
 from agent.model.service import is_copy
+from agent.scheduling.pod_terms import Labels, Selector
+
+log = logging.getLogger(__name__)
 
 _REFUSED_SECONDS = 60.0
 """For so long it counts that a target does not let us look."""
 
 
 class OptInRoom(CopyRoom):
-    """Keys are a target's virtual node, namespace and name; without name: whether a target has copies."""
+    """Keys are a target's virtual node, namespace and name.
+
+    Without name: whether a target has copies; a namespace alone: which of its originals are shared.
+    """
 
     asked_by: ClassVar[str]
     """Suffix of the annotation of namespaces and pods."""
@@ -36,16 +48,11 @@ class OptInRoom(CopyRoom):
         self._looked: dict[str, float] = {}
         """Until when they have not to be looked at again, by virtual node, as long as they are ready."""
         self._namespaces: set[str] = set()
-        mark, suffix = self.asked_by.encode(), self.asked_by
+        self._known: dict[str, Selections] = {}
+        """By namespace."""
+        self._again: set[str] = set()
+        """Namespaces all of whose originals are to be checked again."""
         self._proxies = deps.proxies.informer
-        self._proxies.store.index(
-            suffix,
-            lambda pod: (
-                (pod.namespace,)
-                if mark in pod.raw and names.annotation(pod.annotations, suffix) == "true" and not pod.deleting
-                else ()
-            ),
-        )
         super().__init__(deps, deps.local.informer(self.kind))
         self.originals.store.index("namespace", lambda obj: (obj.namespace,))
         self.watch(self._proxies, lambda pod: ())
@@ -53,26 +60,25 @@ class OptInRoom(CopyRoom):
         deps.namespaces.informer.subscribe(self._namespace_changed)
         deps.chaperons.subscribe(self._chaperon_changed)
 
-    def concerns(self, original: Object, pod: Object) -> bool:
-        """Whether an original is to go where a pod goes that asks for it."""
+    def selector(self, original: Object) -> Selector | None:
+        """Return the selector that `labels` of a pod match if an original concerns it; None if it must stay here."""
         raise NotImplementedError
+
+    def labels(self, pod: Object) -> Labels:
+        """Return what of a pod decides which originals concern it."""
+        return pod.labels
 
     def shared(self, original: Object) -> bool:
         """Whether its namespace asks for it, or a pod that it concerns. Copies and what we made go nowhere.
 
         In a namespace that is not enabled any more, as long as pods of it are in a target.
         """
-        if not self.deps.namespaces.is_in_use(original.namespace):
+        known = self._known.get(original.namespace)
+        if known is None or not known.may_go(original.name):
             return False
-        if is_copy(original.annotations) or names.LABEL_SOURCE in original.labels:
+        if original.namespace not in self._namespaces and not known.selects(original.name):
             return False
-        if original.namespace in self._namespaces:
-            return True
-        return any(self.concerns(original, pod) for pod in self.asking(original.namespace))
-
-    def asking(self, namespace: str) -> list[Object]:
-        """Pods of a namespace that ask for themselves."""
-        return self._proxies.store.by_index(self.asked_by, namespace)
+        return self.deps.namespaces.is_in_use(original.namespace)
 
     def remedy(self, problem: str) -> str:
         """Where a verb is missing: the role that has it."""
@@ -81,17 +87,62 @@ class OptInRoom(CopyRoom):
         return f"; let the target's administrator bind ClusterRole {SOURCE_RULES_ROLE} to this cluster's account there"
 
     async def reconcile(self, item: Item) -> float | None:
-        """Bring one copy in line, or find out whether there are any in a target."""
-        if item[0] and not item[2]:
-            await self._look(item[0])
+        """Bring one copy in line, find out whether there are any in a target, or which originals are shared."""
+        node, namespace, name = item
+        if not name:
+            await (self._look(node) if node else self._settle(namespace))
+            return None
+        original = self.originals.store.get((namespace, name))
+        if original is not None and not self._selections(namespace).is_current(original):
+            # Its namespace's key is queued, and enqueues this one once it is.
             return None
         return await super().reconcile(item)
 
     def again(self, namespace: str) -> None:
-        """Look at all originals of a namespace."""
-        for original in self.originals.store.by_index("namespace", namespace):
-            for item in self._items(original):
+        """Check all originals of a namespace again."""
+        self._again.add(namespace)
+        self.queue.add(("", namespace, ""))
+
+    async def _settle(self, namespace: str) -> None:
+        """Count the changes of a namespace, then enqueue the copies of originals whose answer has changed."""
+        known, originals = self._selections(namespace), self.originals.store
+        try:
+            for _ in known.update():
+                await take_turn()
+        except BaseException:
+            for each in originals.by_index("namespace", namespace):
+                known.original(each.name, each)
+            raise
+        names_changed = known.changed()
+        if namespace in self._again:
+            self._again.discard(namespace)
+            names_changed = [each.name for each in originals.by_index("namespace", namespace)]
+        for name in names_changed:
+            for item in self._copies_of(namespace, name):
                 self.queue.add(item)
+            await take_turn()
+        if known.empty:
+            self._known.pop(namespace, None)
+
+    def _copies_of(self, namespace: str, name: str) -> Iterable[Item]:
+        original = self.originals.store.get((namespace, name))
+        if original is None:
+            return [(node, namespace, name) for node in self._copies]
+        if not self._active and self.shared(original):
+            self._activate()
+        return super()._items(original)
+
+    def _selections(self, namespace: str) -> Selections:
+        return self._known.setdefault(namespace, Selections(self._compiled))
+
+    def _compiled(self, original: Object) -> Selector | None:
+        if is_copy(original.annotations) or names.LABEL_SOURCE in original.labels:
+            return None
+        try:
+            return self.selector(original)
+        except Exception:
+            log.exception("%s %s/%s cannot be read and is not copied", original.kind.name, *original.key)
+            return None
 
     async def _look(self, node: str) -> None:
         """Copies may be left of a time when somebody asked for them."""
@@ -116,9 +167,9 @@ class OptInRoom(CopyRoom):
         return time.monotonic() >= self._looked.get(node, -math.inf)
 
     def _items(self, original: Object) -> Iterable[Item]:
-        if not self._active and self.shared(original):
-            self._activate()
-        return super()._items(original)
+        """Record a change; the key of the namespace enqueues the copies."""
+        self._selections(original.namespace).original(original.name, self.originals.store.get(original.key))
+        return [("", original.namespace, "")]
 
     def _activate(self) -> None:
         self._active = True
@@ -146,10 +197,18 @@ class OptInRoom(CopyRoom):
             self.queue.add((target.node_name, "", ""))
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
-        if _substance(old, self.asked_by) != _substance(new, self.asked_by):
-            pod = new or old
-            assert pod is not None
-            self.again(pod.namespace)
+        pod = new or old
+        assert pod is not None
+        asks = (
+            new is not None
+            and self.asked_by.encode() in new.raw
+            and not new.deleting
+            and names.annotation(new.annotations, self.asked_by) == "true"
+        )
+        if not asks and pod.namespace not in self._known:
+            return
+        if self._selections(pod.namespace).pod(pod.name, self.labels(pod) if asks else None):
+            self.queue.add(("", pod.namespace, ""))
 
     def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
         namespace = new or old
@@ -162,12 +221,7 @@ class OptInRoom(CopyRoom):
             self.again(namespace.name)
 
     def _chaperon_changed(self, pod: Key) -> None:
-        if not self.deps.namespaces.is_enabled(pod[0]) and (pod[0] in self._namespaces or self.asking(pod[0])):
-            self.again(pod[0])
-
-
-def _substance(pod: Object | None, asked_by: str) -> object:
-    """What of a pod decides which originals concern it; nothing for one that asks for none."""
-    if pod is None or asked_by.encode() not in pod.raw or pod.deleting:
-        return None
-    return (pod.uid, names.annotation(pod.annotations, asked_by), pod.labels)
+        namespace = pod[0]
+        asks = namespace in self._namespaces or (namespace in self._known and self._known[namespace].asked)
+        if asks and not self.deps.namespaces.is_enabled(namespace):
+            self.again(namespace)

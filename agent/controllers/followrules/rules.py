@@ -20,13 +20,14 @@ from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.followrules.room import OptInRoom
 from agent.kube.informer import Informer
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model import rulecopies
-from agent.scheduling.pod_terms import selector
+from agent.scheduling.pod_terms import Labels, Requirement, Selector, selector
 
 Raw = dict[str, Any]
 
 _ROLE = "role"
+_ACCOUNT = "serviceAccountName"
 _ESCALATION = "not currently held"
 
 
@@ -58,10 +59,13 @@ class _RightsRoom(OptInRoom):
             " escalate and bind on roles"
         )
 
-    def binds(self, binding: Object, pod: Object) -> bool:
-        """Whether a RoleBinding gives rights to the service account of a pod."""
-        account = _pod_decoder.decode(pod.raw).spec.service_account_name or "default"
-        return account in rulecopies.accounts(binding.decode())
+    def labels(self, pod: Object) -> Labels:
+        """Return the service account of a pod."""
+        return {_ACCOUNT: _pod_decoder.decode(pod.raw).spec.service_account_name or "default"}
+
+
+def _any_of(accounts: Iterable[str]) -> Selector:
+    return Selector((Requirement(_ACCOUNT, "In", frozenset(accounts)),))
 
 
 class RoleRoom(_RightsRoom):
@@ -71,17 +75,26 @@ class RoleRoom(_RightsRoom):
     kind = ROLES
 
     def __init__(self, deps: Deps) -> None:
+        self._accounts: dict[Key, frozenset[str]] = {}
+        """Of each RoleBinding the service accounts, decoded once per version."""
         super().__init__(deps)
+        self._bindings.subscribe(self._decode)
         self.watch(self._bindings, self._bound)
 
-    def concerns(self, original: Object, pod: Object) -> bool:
-        """Whether a RoleBinding gives it to the pod's service account."""
+    def selector(self, original: Object) -> Selector:
+        """Return the selector of the service accounts that RoleBindings give it to."""
         bindings = self._bindings.store.by_index(_ROLE, f"{original.namespace}/{original.name}")
-        return any(self.binds(binding, pod) for binding in bindings)
+        return _any_of(frozenset[str]().union(*(self._accounts.get(each.key, ()) for each in bindings)))
 
     def wanted(self, original: Raw) -> Raw:
         """What the copy in a target has to be."""
         return rulecopies.role(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+
+    def _decode(self, old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self._accounts[new.key] = frozenset(rulecopies.accounts(new.decode()))
+        elif old is not None:
+            self._accounts.pop(old.key, None)
 
     def _bound(self, binding: Object) -> Iterable[Item]:
         role = self.originals.store.get((binding.namespace, rulecopies.role_of(binding.decode())))
@@ -94,13 +107,10 @@ class RoleBindingRoom(_RightsRoom):
     name = "followbindings"
     kind = ROLE_BINDINGS
 
-    def shared(self, original: Object) -> bool:
-        """Whether it is asked for, and gives rights to a service account of its namespace."""
-        return super().shared(original) and bool(rulecopies.accounts(original.decode()))
-
-    def concerns(self, original: Object, pod: Object) -> bool:
-        """Whether it gives rights to the pod's service account."""
-        return self.binds(original, pod)
+    def selector(self, original: Object) -> Selector | None:
+        """Return the selector of its service accounts; None if it gives rights to none of its namespace."""
+        accounts = rulecopies.accounts(original.decode())
+        return _any_of(accounts) if accounts else None
 
     def wanted(self, original: Raw) -> Raw:
         """What the copy in a target has to be."""
@@ -142,9 +152,11 @@ class NetworkPolicyRoom(OptInRoom):
     kind = NETWORK_POLICIES
     asked_by = names.FOLLOW_POLICIES
 
-    def concerns(self, original: Object, pod: Object) -> bool:
-        """Whether it selects the pod."""
-        return selector(original.decode()["spec"].get("podSelector") or {}).matches(pod.labels)
+    def selector(self, original: Object) -> Selector:
+        """Return the selector of its pods."""
+        found = selector(original.decode()["spec"].get("podSelector") or {})
+        # A policy may list as many values as fit into it: a set finds one in no time.
+        return Selector(tuple(each._replace(values=frozenset(each.values)) for each in found.requirements))
 
     def wanted(self, original: Raw) -> Raw:
         """What the copy in a target has to be."""

@@ -1,0 +1,83 @@
+"""Controllers without an API server: their informers have synced, and hold the objects that a test puts into them."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+from agent.api.kinds import Kind
+from agent.base.clock import SystemClock
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.cluster import Cluster
+from agent.clusters.deps import Deps
+from agent.clusters.prerequisites import Prerequisites
+from agent.clusters.registry import Targets
+from agent.clusters.target import Probing
+from agent.kube.config import Connection
+from agent.kube.events import Recorder
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.runtime.controller import Controller
+from agent.runtime.supervisor import Supervisor
+from agent.settings import Settings
+from tests.waiting import until
+
+Room = TypeVar("Room", bound=Controller[Any])
+
+
+class Offline:
+    """A cluster whose objects a test writes straight into the informers."""
+
+    def __init__(self, deps: Deps) -> None:
+        self.deps = deps
+        self._version = 0
+
+    def put(self, informer: Informer, kind: Kind, name: str, namespace: str = "", **fields: Any) -> None:
+        """Create or replace an object, as an event of the watch does."""
+        self._version += 1
+        metadata = {"name": name, "uid": f"{kind.plural}-{namespace}-{name}", "resourceVersion": str(self._version)}
+        metadata |= {"namespace": namespace} if namespace else {}
+        raw = json.dumps({**fields, "metadata": {**metadata, **fields.pop("metadata", {})}}).encode()
+        informer._contents.put(Object(kind, raw), self._version)
+
+    def delete(self, informer: Informer, name: str, namespace: str = "") -> None:
+        """Delete an object, as an event of the watch does."""
+        self._version += 1
+        informer._contents.remove((namespace, name), self._version)
+
+
+async def quiet(room: Controller[Any]) -> None:
+    """Wait until the queue of a running controller is empty."""
+    await until(lambda: not any(room.queue.statistics()[:2]))
+
+
+@contextlib.asynccontextmanager
+async def offline(make: Callable[[Deps], Room], **settings: Any) -> AsyncIterator[tuple[Offline, Room]]:
+    """A running controller in a cluster without objects."""
+    clock, supervisor = SystemClock(), Supervisor("test")
+    local = Cluster(Connection("http://127.0.0.1:1"), "local")
+    targets = Targets(local, clock, Probing(interval=60.0, timeout=1.0, agent_interval=60.0, slow=5.0), supervisor)
+    deps = Deps(
+        settings=Settings(cluster_name="here", node_address="10.1.2.3", **settings),
+        clock=clock,
+        local=local,
+        cluster_uid="here-uid",
+        targets=targets,
+        chaperons=Chaperons(targets, "here-uid"),
+        prerequisites=Prerequisites(targets),
+        recorder=Recorder(local.client, clock),
+    )
+    room = make(deps)
+    await local.supervisor.stop()
+    for informer in local.informers:
+        informer.synced.set()
+    work = asyncio.create_task(room.run())
+    try:
+        yield Offline(deps), room
+    finally:
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+        await supervisor.stop()
+        await local.close()

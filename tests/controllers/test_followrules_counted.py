@@ -1,0 +1,171 @@
+"""Originals that pods ask for, in a namespace with many pods: an event is compared with the others once."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.api import names
+from agent.api.kinds import NAMESPACES, NETWORK_POLICIES, PODS, ROLE_BINDINGS, ROLES
+from agent.controllers.followrules import NetworkPolicyRoom, RoleRoom
+from agent.controllers.followrules.room import OptInRoom
+from agent.controllers.followrules.selections import Selections
+from agent.kube.store import Object
+from agent.scheduling.pod_terms import Selector, selector
+from tests.controllers.offline import Offline, offline, quiet
+
+MANY = 60
+TEAM = {"labels": {names.LABEL_ENABLED: names.ENABLED_VALUE}}
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[Selector]:
+    """Selectors that were compared with a pod."""
+    found: list[Selector] = []
+    matches = Selector.matches
+
+    def counted(self: Selector, labels: Any) -> bool:
+        found.append(self)
+        return matches(self, labels)
+
+    monkeypatch.setattr(Selector, "matches", counted)
+    return found
+
+
+def put_pod(cluster: Offline, name: str, asked: str, app: str, **spec: Any) -> None:
+    metadata = {"labels": {"app": app}, "annotations": {names.SHORT_PREFIX + asked: "true"}}
+    cluster.put(cluster.deps.proxies.informer, PODS, name, "team", metadata=metadata, spec=spec)
+
+
+def shared(room: OptInRoom) -> set[str]:
+    return {each.name for each in room.originals.store if room.shared(each)}
+
+
+async def test_a_pod_is_compared_with_each_policy_once_and_a_policy_with_each_pod_once(
+    compared: list[Selector],
+) -> None:
+    async with offline(NetworkPolicyRoom) as (cluster, room):
+        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
+        for number in range(MANY):
+            spec = {"podSelector": {"matchLabels": {"app": f"other{number}"}}}
+            cluster.put(room.originals, NETWORK_POLICIES, f"policy{number}", "team", spec=spec)
+        for number in range(MANY):
+            put_pod(cluster, f"pod{number}", names.FOLLOW_POLICIES, f"app{number}")
+        await quiet(room)
+        assert len(compared) <= MANY * MANY
+        assert not shared(room)
+
+        compared.clear()
+        put_pod(cluster, "new", names.FOLLOW_POLICIES, "other7")
+        await quiet(room)
+        assert shared(room) == {"policy7"}
+        assert len(compared) <= MANY
+        compared.clear()
+        for number in range(MANY):
+            put_pod(cluster, f"replica{number}", names.FOLLOW_POLICIES, "other7")
+        await quiet(room)
+        assert not compared, "pods with equal labels are one"
+
+        spec = {"podSelector": {"matchLabels": {"app": "app3"}}}
+        cluster.put(room.originals, NETWORK_POLICIES, "policy3", "team", spec=spec)
+        await quiet(room)
+        assert shared(room) == {"policy3", "policy7"}
+        assert len(compared) <= MANY + 1
+
+
+async def test_copies_are_brought_in_line_where_an_answer_has_changed_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(NetworkPolicyRoom, "_copies_of", lambda room, *key: looked.append(("", *key)) or ())
+    async with offline(NetworkPolicyRoom) as (cluster, room):
+        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
+        for name in ("web", "db"):
+            cluster.put(
+                room.originals, NETWORK_POLICIES, name, "team", spec={"podSelector": {"matchLabels": {"app": name}}}
+            )
+        await quiet(room)
+        looked.clear()
+        put_pod(cluster, "first", names.FOLLOW_POLICIES, "web")
+        await quiet(room)
+        put_pod(cluster, "second", names.FOLLOW_POLICIES, "web")
+        await quiet(room)
+        assert looked == [("", "team", "web")]
+        cluster.delete(room.deps.proxies.informer, "first", "team")
+        await quiet(room)
+        assert looked == [("", "team", "web")]
+        cluster.delete(room.deps.proxies.informer, "second", "team")
+        await quiet(room)
+        assert looked == [("", "team", "web")] * 2
+        cluster.delete(room.originals, "db", "team")
+        await quiet(room)
+        assert looked[2:] == [("", "team", "db")]
+
+
+async def test_a_role_is_shared_while_a_binding_gives_it_to_the_account_of_a_pod_that_asks() -> None:
+    async with offline(RoleRoom) as (cluster, room):
+        bindings = room.deps.local.informer(ROLE_BINDINGS)
+
+        def bind(name: str, role: str, account: str) -> None:
+            reference = {"kind": "Role", "name": role}
+            subjects = [{"kind": "ServiceAccount", "name": account}]
+            cluster.put(bindings, ROLE_BINDINGS, name, "team", roleRef=reference, subjects=subjects)
+
+        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
+        for role in ("reader", "writer"):
+            cluster.put(room.originals, ROLES, role, "team", rules=[])
+        bind("one", "reader", "builder")
+        put_pod(cluster, "pod", names.FOLLOW_ROLES, "app", serviceAccountName="builder")
+        await quiet(room)
+        assert shared(room) == {"reader"}
+        bind("two", "writer", "builder")
+        await quiet(room)
+        assert shared(room) == {"reader", "writer"}
+        bind("one", "reader", "tester")
+        cluster.delete(bindings, "two", "team")
+        await quiet(room)
+        assert not shared(room)
+
+
+NAMES = st.sampled_from("abcde")
+LABELS = st.dictionaries(st.sampled_from("xyz"), st.sampled_from("12"))
+STEPS = st.lists(
+    st.tuples(st.just("pod"), NAMES, st.none() | LABELS)
+    | st.tuples(st.just("policy"), NAMES, st.none() | LABELS)
+    | st.tuples(st.just("update"), st.integers(0, 40), st.none())
+)
+
+
+@given(STEPS)
+def test_counts_agree_with_a_comparison_of_everything_also_after_an_update_that_was_broken_off(
+    steps: list[Any],
+) -> None:
+    policies: dict[str, Object] = {}
+    pods: dict[str, dict[str, str]] = {}
+    wanted: dict[str, Selector] = {}
+    found = Selections(lambda original: wanted[original.name])
+    for number, (what, which, labels) in enumerate(steps):
+        if what == "pod":
+            found.pod(which, labels)
+            pods.pop(which, None)
+            pods |= {which: labels} if labels is not None else {}
+        elif what == "policy":
+            policies.pop(which, None)
+            if labels is not None:
+                wanted[which] = selector({"matchLabels": labels})
+                head = b'{"metadata":{"name":"%s","resourceVersion":"%d"}}' % (which.encode(), number)
+                policies[which] = Object(NETWORK_POLICIES, head)
+            found.original(which, policies.get(which))
+        else:
+            counting = found.update()
+            if any(step == which for step, _ in enumerate(counting)):
+                counting.close()
+                for name, each in policies.items():
+                    found.original(name, each)
+    for _ in found.update():
+        pass
+    for name, policy in policies.items():
+        assert found.is_current(policy)
+        assert found.selects(name) == any(wanted[name].matches(labels) for labels in pods.values())
+    assert found.empty == (not pods and not policies and not found.changed())
