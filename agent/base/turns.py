@@ -1,9 +1,13 @@
-"""Whoever works on the event loop without waiting lets others have their turn."""
+"""Cooperative yielding for CPU-bound coroutines; work that cannot yield runs in a thread: `agent.base.offloop`."""
 
 import asyncio
 import time
 from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import TypeVar
 from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
 
 SLICE = 0.01
 """Seconds of work after which others are let in: what one piece of work more may hold up everything else for."""
@@ -67,6 +71,16 @@ async def take_turn() -> None:
     if turns is None:
         turns = _of_loops[loop] = Turns()
     await turns.take()
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Iterate over many items, and let other tasks run between two of them once a time slice is used up.
+
+    Other tasks may change what `items` is made of: pass a copy, such as a tuple.
+    """
+    for item in items:
+        await take_turn()
+        yield item
 
 
 class Share:
