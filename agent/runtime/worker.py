@@ -18,6 +18,8 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
 from pathlib import Path
 
+from agent.base.fairlock import FairLock
+
 log = logging.getLogger(__name__)
 
 CPU_SECONDS = 1.0
@@ -42,19 +44,20 @@ class Worker:
         self._serves = serves
         self._cpu_seconds = cpu_seconds
         self._process: Process | None = None
-        self._turn = asyncio.Lock()
+        self._turns = FairLock()
 
     @property
     def pid(self) -> int | None:
         """Of the process, None where none runs."""
         return self._process.pid if self._process is not None else None
 
-    async def ask(self, request: bytes) -> bytes:
-        """The answer to one request; they are answered one after the other.
+    async def ask(self, request: bytes, share: str = "") -> bytes:
+        """Return the answer to one request; requests are answered one after the other.
 
+        :param share: whose request it is: shares get equal parts of the worker's time
         :raises WorkerFailed: when the function fails, takes too long, or ends its process
         """
-        async with self._turn:
+        async with self._turns.turn(share):
             try:
                 async with asyncio.timeout(_PATIENCE_SECONDS):
                     good, answer = await self._exchange(request)
@@ -70,7 +73,7 @@ class Worker:
 
     async def close(self) -> None:
         """End the process; the next request starts another."""
-        async with self._turn:
+        async with self._turns.turn(""):
             await self._end()
 
     async def _exchange(self, request: bytes) -> tuple[bool, bytes]:

@@ -1,8 +1,9 @@
 """Placements on a real API server: what changes around them, and what becomes of their decisions."""
 
+import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from agent.api.names.ocm import EVALUATE, SCHEDULING_DISABLED
 from agent.api.ownroles import AGENT
 from agent.api.placementroles import EVALUATE_PLACEMENTS, SERVE_PLACEMENTS
 from agent.api.roles import rules
+from agent.controllers.placement.cel import CelEvaluator
 from agent.controllers.placement.controller import PlacementRoom
 from agent.kube.errors import Invalid
+from agent.scheduling.placing.inputs import CelVerdicts
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
@@ -323,3 +326,25 @@ async def test_without_placements_nothing_is_watched(pair: Pair, hub: Hub) -> No
         await hub.placement("web")
     await until(functools.partial(hub.get, "web"))
     assert await hub.decisions("web") == []
+
+
+async def test_placements_without_cel_are_evaluated_while_those_with_cel_wait(
+    pair: Pair, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def never(cel: CelEvaluator, expressions: Sequence[str], *args: object, **about: object) -> CelVerdicts:
+        asked.extend(expressions)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(CelEvaluator, "verdicts", never)
+    await hub.cluster("eu", tier="gold")
+    many = 3 * PlacementRoom.workers
+    for number in range(many):
+        await hub.placement(f"cel{number}", predicates=cel(f"{number} >= 0"))
+    async with running(pair.clusters[0], PlacementRoom):
+        await until(lambda: len(set(asked)) == many, what="all expressions are asked for")
+        await hub.placement("web", predicates=labelled(tier="gold"))
+        await hub.become("web", "eu")
+        assert not await hub.decisions("cel0")

@@ -1,5 +1,6 @@
 """CEL expressions in a worker process: verdicts that are remembered, and what is too much for it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from agent.controllers.placement.cel import CelEvaluator
+from agent.runtime.worker import Worker
 from agent.scheduling.placing.inputs import Score
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -111,6 +113,64 @@ async def test_what_takes_too_much_memory_and_time_harms_nothing_else_and_is_tri
     assert clusters["eu"].reads == reads
     assert SWELLING in (await cel.verdicts([SWELLING], clusters, {}, found.again)).errors
     assert clusters["eu"].reads == reads + 1
+
+
+async def test_an_expression_that_fails_again_waits_longer_each_time_and_is_tried_at_once_after_a_change(
+    cel: CelEvaluator,
+) -> None:
+    cel._worker = Worker("tests.runtime.served:cel")
+    clusters, now, minutes = {"eu": cluster("eu", "prod")}, NOW, []
+    for _ in range(8):
+        again = (await cel.verdicts(["exit"], clusters, {}, now, namespace="a")).again
+        assert again is not None
+        minutes.append((again - now).total_seconds() / 60)
+        reads = clusters["eu"].reads
+        await cel.verdicts(["exit"], clusters, {}, again - timedelta(seconds=1), namespace="a")
+        assert clusters["eu"].reads == reads, "not before its time"
+        now = again
+    assert minutes == [1, 2, 4, 8, 16, 32, 60, 60]
+    reads = clusters["eu"].reads
+    await cel.verdicts(["exit"], clusters, {}, now, namespace="a", at_once=True)
+    assert clusters["eu"].reads == reads + 1
+
+
+async def test_twenty_expressions_that_fail_delay_one_of_another_namespace_by_one_turn(cel: CelEvaluator) -> None:
+    cel._worker = Worker("tests.runtime.served:cel")
+    clusters, ended = {"eu": cluster("eu", "prod")}, list[str]()
+
+    async def ask(namespace: str, expression: str) -> None:
+        await cel.verdicts([expression], clusters, {}, NOW, namespace=namespace)
+        ended.append(expression)
+
+    bad = [asyncio.create_task(ask("a", f"exit {number}")) for number in range(20)]
+    await asyncio.sleep(0)
+    await ask("b", "good")
+    assert len(ended) <= 2
+    for each in bad:
+        each.cancel()
+    await asyncio.gather(*bad, return_exceptions=True)
+
+
+async def test_placements_of_a_namespace_with_one_expression_have_it_asked_once(cel: CelEvaluator) -> None:
+    cel._worker = Worker("tests.runtime.served:cel")
+    clusters = {"eu": cluster("eu", "prod")}
+    asked = [cel.verdicts(["exit"], clusters, {}, NOW, namespace="a") for _ in range(10)]
+    assert [list(each.errors) for each in await asyncio.gather(*asked)] == [["exit"]] * 10
+    assert clusters["eu"].reads == 1
+
+
+async def test_what_a_namespace_has_too_much_of_is_forgotten_of_that_one(
+    cel: CelEvaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.controllers.placement.cel._EXPRESSIONS", 10)
+    cel._worker = Worker("tests.runtime.served:cel")
+    clusters = {"eu": cluster("eu", "prod")}
+    await cel.verdicts(["good"], clusters, {}, NOW, namespace="b")
+    for number in range(20):
+        await cel.verdicts([f"many {number}"], clusters, {}, NOW, namespace="a")
+    reads = clusters["eu"].reads
+    await cel.verdicts(["good"], clusters, {}, NOW, namespace="b")
+    assert clusters["eu"].reads == reads
 
 
 async def test_what_was_asked_for_longest_ago_is_forgotten(cel: CelEvaluator, monkeypatch: pytest.MonkeyPatch) -> None:

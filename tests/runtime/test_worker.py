@@ -1,6 +1,7 @@
 """A process of its own for one function: what it does there harms nobody, and it leaves nothing behind."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -46,6 +47,23 @@ async def test_a_large_request_has_a_large_answer(worker: Worker) -> None:
 async def test_what_is_asked_at_once_is_answered_in_turn(worker: Worker) -> None:
     asked = [f"x {number}".encode() for number in range(20)]
     assert await asyncio.gather(*map(worker.ask, asked)) == asked
+
+
+async def test_a_share_with_many_requests_that_fail_delays_another_by_one_of_them(worker: Worker) -> None:
+    ended: list[str] = []
+
+    async def ask(share: str, request: bytes) -> None:
+        with contextlib.suppress(WorkerFailed):
+            await worker.ask(request, share)
+        ended.append(share)
+
+    bad = [asyncio.create_task(ask("a", b"spin")) for _ in range(20)]
+    await asyncio.sleep(0)
+    await ask("b", b"hello")
+    assert ended in (["b"], ["a", "b"])
+    for each in bad:
+        each.cancel()
+    await asyncio.gather(*bad, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

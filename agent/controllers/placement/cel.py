@@ -1,5 +1,9 @@
-"""What CEL expressions say of clusters: asked of a worker, and remembered until a cluster or its scores change."""
+"""Verdicts of CEL expressions about clusters, computed by a worker and cached until a cluster or its scores change.
 
+Namespaces get equal shares of the worker's time and of the cache: expressions that fail slow only their own namespace.
+"""
+
+import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +23,10 @@ _VERDICTS = 100_000
 _BATCH = 250
 """Clusters in one request: the worker's time is for so many."""
 _RETRY = timedelta(minutes=1)
-"""After which an expression is tried again that was too much for the worker."""
+"""Pause before an expression is retried that exceeded the limits of the worker; it doubles with each failure."""
+_LONGEST_RETRY = timedelta(hours=1)
+_MOST_FAILURES = 6
+"""Failures that are counted: the pause then has its greatest length."""
 
 Scores = Mapping[tuple[str, str], Mapping[str, Score]]
 """As `PlacementInputs.scores`."""
@@ -55,6 +62,10 @@ class _Known:
     error: str = ""
     retry: datetime | None = None
     """When it is tried again in spite of its error; None: never."""
+    failures: int = 0
+    """Consecutive times that it exceeded the limits of the worker."""
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held during evaluation: other Placements with the same expression wait for the result."""
     verdicts: dict[str, tuple[_Version, bool]] = field(default_factory=dict)
     """By cluster: what of it was looked at, and whether the expression was true of that."""
 
@@ -64,45 +75,72 @@ class CelEvaluator:
 
     def __init__(self) -> None:
         self._worker = Worker(_SERVES)
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: dict[str, OrderedDict[str, _Known]] = {}
+        """By namespace and expression."""
 
     async def close(self) -> None:
         """End the process."""
         await self._worker.close()
 
     async def verdicts(
-        self, expressions: Collection[str], clusters: Mapping[str, Manifest], scores: Scores, now: datetime
+        self,
+        expressions: Collection[str],
+        clusters: Mapping[str, Manifest],
+        scores: Scores,
+        now: datetime,
+        *,
+        namespace: str = "",
+        at_once: bool = False,
     ) -> CelVerdicts:
-        """Of which clusters each expression is true, and which expressions cannot be used."""
+        """Return for which clusters each expression is true, and which expressions cannot be used.
+
+        :param namespace: of the Placement that asks
+        :param at_once: whether expressions that failed are tried again before their time
+        """
         errors: dict[str, str] = {}
         matches: set[tuple[str, str]] = set()
         retries = []
         for expression in expressions if clusters else ():
-            known = self._recall(expression, now)
-            true_of = set() if known.error else await self._ask(expression, known, clusters, scores, now)
-            if known.error:
-                errors[expression] = known.error
-                retries += [known.retry] if known.retry else []
+            known = self._recall(namespace, expression)
+            async with known.asking:
+                if known.retry and (at_once or known.retry <= now):
+                    known.error, known.retry = "", None
+                true_of = set() if known.error else await self._ask(namespace, expression, known, clusters, scores, now)
+                if known.error:
+                    errors[expression] = known.error
+                    retries += [known.retry] if known.retry else []
             matches |= {(expression, name) for name in true_of}
         self._forget()
         return CelVerdicts(errors=errors, matches=frozenset(matches), again=min(retries, default=None))
 
-    def _recall(self, expression: str, now: datetime) -> _Known:
+    def _recall(self, namespace: str, expression: str) -> _Known:
         """What is known of an expression, which is now the one that was asked for last."""
-        known = self._known.pop(expression, None)
-        if known is None or (known.retry and known.retry <= now):
-            known = _Known(error=celexpr.missing())
-        self._known[expression] = known
+        mine = self._known.setdefault(namespace, OrderedDict())
+        known = mine.pop(expression, None) or _Known(error=celexpr.missing())
+        mine[expression] = known
         return known
 
     def _forget(self) -> None:
-        verdicts = sum(len(known.verdicts) for known in self._known.values())
-        while len(self._known) > 1 and (len(self._known) > _EXPRESSIONS or verdicts > _VERDICTS):
-            _, forgotten = self._known.popitem(last=False)
-            verdicts -= len(forgotten.verdicts)
+        """Evict from the namespace with the largest part of the cache until the cache is within its bounds."""
+        verdicts = {name: sum(len(known.verdicts) for known in mine.values()) for name, mine in self._known.items()}
+        count = sum(map(len, self._known.values()))
+        while count > 1 and (count > _EXPRESSIONS or sum(verdicts.values()) > _VERDICTS):
+            by = verdicts if count <= _EXPRESSIONS else {name: len(mine) for name, mine in self._known.items()}
+            most = max(by, key=lambda name: by[name])
+            _, forgotten = self._known[most].popitem(last=False)
+            verdicts[most] -= len(forgotten.verdicts)
+            count -= 1
+            if not self._known[most]:
+                del self._known[most], verdicts[most]
 
     async def _ask(
-        self, expression: str, known: _Known, clusters: Mapping[str, Manifest], scores: Scores, now: datetime
+        self,
+        namespace: str,
+        expression: str,
+        known: _Known,
+        clusters: Mapping[str, Manifest],
+        scores: Scores,
+        now: datetime,
     ) -> set[str]:
         """The clusters that it is true of; an error is noted."""
         valid = _valid(celexpr.scores_named(expression), clusters, scores, now)
@@ -115,24 +153,27 @@ class CelEvaluator:
         missing = [name for name in versions if name not in verdicts]
         try:
             for batch in (missing[at : at + _BATCH] for at in range(0, len(missing), _BATCH)):
-                verdicts |= await self._answers(expression, {name: clusters[name] for name in batch}, valid)
+                verdicts |= await self._answers(namespace, expression, {name: clusters[name] for name in batch}, valid)
+            known.failures = 0
         except celexpr.InvalidExpression as error:
             known.error = str(error)
         except WorkerFailed as error:
-            known.error, known.retry = f"evaluation failed: {error}", now + _RETRY
+            known.error = f"evaluation failed: {error}"
+            known.retry = now + min(_RETRY * 2**known.failures, _LONGEST_RETRY)
+            known.failures = min(known.failures + 1, _MOST_FAILURES)
         kept = known.verdicts if len(known.verdicts) <= 2 * len(clusters) + _BATCH else {}
         known.verdicts = kept | {name: (versions[name], true) for name, true in verdicts.items()}
         return {name for name, true in verdicts.items() if true and not known.error}
 
     async def _answers(
-        self, expression: str, clusters: Mapping[str, Manifest], scores: Mapping[str, _Valid]
+        self, namespace: str, expression: str, clusters: Mapping[str, Manifest], scores: Mapping[str, _Valid]
     ) -> dict[str, bool]:
         question = celexpr.Question(
             expression,
             [each.raw for each in clusters.values()],
             [dict(scores.get(name, ())) for name in clusters] if scores else [],
         )
-        reply = await self._worker.ask(msgspec.msgpack.encode(question))
+        reply = await self._worker.ask(msgspec.msgpack.encode(question), namespace)
         found = msgspec.msgpack.decode(reply, type=celexpr.Answer)
         if found.error:
             raise celexpr.InvalidExpression(found.error)

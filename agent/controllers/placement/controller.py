@@ -5,6 +5,7 @@ Watches  Placements, PlacementDecisions, ManagedClusters, their sets and binding
          asks to be evaluated here all the same.
 Writes   PlacementDecisions, the status of Placements, Events about them.
 A Placement is evaluated when what concerns it has been quiet for a moment, and when a toleration or a score expires.
+A task of its own evaluates the CEL expressions of a Placement; reconciliation does not wait for it.
 """
 
 import contextlib
@@ -17,9 +18,9 @@ from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
 from agent.api.names.ocm import EVALUATE, SCHEDULING_DISABLED
 from agent.clusters.decided import Owner, owner_of
 from agent.clusters.deps import Deps
-from agent.controllers.placement.cel import CelEvaluator
 from agent.controllers.placement.decide import Plan, Present, clusters, decide, scored
 from agent.controllers.placement.decisions import Decisions
+from agent.controllers.placement.expressions import Expressions
 from agent.controllers.placement.interests import Interests, Key, interest
 from agent.controllers.placement.metrics import MEASURED
 from agent.controllers.placement.pacing import QUIET_SECONDS, Pacing
@@ -28,7 +29,7 @@ from agent.controllers.placement.telling import Event
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.runtime.controller import Controller
-from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate_settled
+from agent.scheduling.placing.evaluate import evaluate_settled
 from agent.scheduling.placing.inputs import CelVerdicts
 from agent.scheduling.placing.outcome import Outcome
 
@@ -36,8 +37,6 @@ _LONGEST = timedelta(hours=1)
 _EARLY = timedelta(milliseconds=1)
 """A timer may go off that much before its time."""
 _SET = "the agent may not evaluate it: set agent.placement.evaluate=true on a hub, agent.placement.crds=true elsewhere"
-_TURNS = 3
-"""How often verdicts are asked for when clusters change meanwhile."""
 
 
 @dataclass(slots=True)
@@ -71,7 +70,7 @@ class PlacementRoom(Controller[Key]):
         """Of Placements that are being written: the version that others have made meanwhile, as far as is known."""
         self._surroundings: Surroundings | None = None
         self._decisions: Decisions | None = None
-        self._cel = CelEvaluator()
+        self._expressions = Expressions(deps.clock, lambda key: self.queue.add(key))
         self._placements = self._mode.watch(PLACEMENTS)
         self._mode.on_turn(self._turn)
         self._placements.subscribe(self._changed, self._turn)
@@ -81,7 +80,7 @@ class PlacementRoom(Controller[Key]):
         try:
             await super().run()
         finally:
-            await self._cel.close()
+            await self._expressions.close()
 
     async def reconcile(self, key: Key) -> float | None:
         """Evaluate one Placement, and write what has changed."""
@@ -94,9 +93,11 @@ class PlacementRoom(Controller[Key]):
         if not surroundings.known or not decisions.known:
             return None
         placement = obj.decode()
-        verdicts = await self._verdicts(placement, surroundings)
+        cel = self._expressions.of(key, placement, surroundings)
+        if cel is None:
+            return None
         present, now = decisions.present(key), self._clock.now()
-        outcome = self._evaluate(placement, surroundings, decisions, present, verdicts, now)
+        outcome = self._evaluate(placement, surroundings, decisions, present, cel.verdicts, now)
         memory = self._memories.setdefault(key, Memory())
         plan = decide(placement, outcome, present, now, memory.scored)
         if not outcome.misconfigured:
@@ -115,19 +116,10 @@ class PlacementRoom(Controller[Key]):
             found = self._placements.store.get(key) if self._told.pop(key, "") and self._placements.store else None
             if found is not None:
                 self._changed(None, found)
-        again = min(filter(None, (plan.again, verdicts.again)), default=None)
+        if not cel.current:
+            return QUIET_SECONDS
+        again = min(filter(None, (plan.again, cel.verdicts.again)), default=None)
         return None if again is None else _seconds(again - self._clock.now())
-
-    async def _verdicts(self, placement: Mapping[str, Any], surroundings: Surroundings) -> CelVerdicts:
-        verdicts = CelVerdicts()
-        expressions = cel_expressions(placement)
-        for _ in range(_TURNS if expressions else 0):
-            fleet = surroundings.fleet
-            asked = surroundings.manifests(candidates(placement, fleet))
-            verdicts = await self._cel.verdicts(expressions, asked, fleet.scores, self._clock.now())
-            if surroundings.fleet is fleet:
-                break
-        return verdicts
 
     def _evaluate(
         self,
@@ -246,6 +238,7 @@ class PlacementRoom(Controller[Key]):
             self._pacing.forget(key)
         if new is None or not self._is_ours(new):
             self._interests.drop(key)
+            self._expressions.drop(key)
             self._labels.pop(owner_of(key), None)
             MEASURED.forget(key)
             return
@@ -260,6 +253,7 @@ class PlacementRoom(Controller[Key]):
             self._look_around()
         for key in self._interests:
             self._interests.drop(key)
+            self._expressions.drop(key)
             MEASURED.forget(key)
         self._labels.clear()
         self._memories.clear()
