@@ -366,9 +366,9 @@ def test_a_service_that_is_there_without_the_application_is_called_too(
         workload("web"), workload("api", spec=container(env=[{"name": "A", "value": "old:80"}])), own=[{"name": "web"}]
     )
     live = {("demo", "old"): frozenset([80])}
-    calls = calls_of(draft(calling, "shop", "global"), live)
+    calls = calls_of(draft(calling, "shop", "global"), live).of
     assert calls == {"web": (), "api": (Call(("demo", "old"), 80),)}
-    assert calls_of(draft(calling, "shop", "global"), {}) == {"web": (), "api": ()}
+    assert calls_of(draft(calling, "shop", "global"), {}).of == {"web": (), "api": ()}
     placements = evaluated(decide(view(calling)))
     usual = {"placements": placements, "decisions": DECIDED, "calls": calls, "links": lambda service: rows}
     plan = decide(view(calling, live=live, **usual))

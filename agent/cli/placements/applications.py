@@ -22,7 +22,7 @@ from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Draft, draft
 from agent.model.p2code.detect import Book, Services, calls, ports
 from agent.model.p2code.manifests import objects, text
-from agent.model.p2code.status import OVERRIDDEN, decided, observed, said
+from agent.model.p2code.status import CALLS_KNOWN, OVERRIDDEN, decided, observed, said
 from agent.settings import Settings
 
 Raw = Mapping[str, Any]
@@ -175,7 +175,7 @@ def _distribution(psm: Raw, settings: Settings) -> str:
 
 
 def _conditions(psm: Raw) -> Iterator[str]:
-    for type in (progress.READY, progress.CANNOT_MOVE, linked.READY):
+    for type in (progress.READY, progress.CANNOT_MOVE, linked.READY, CALLS_KNOWN):
         message = (condition_of(psm, type) or {}).get("message")
         if message:
             yield f"{type}: {message}"

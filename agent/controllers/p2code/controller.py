@@ -21,6 +21,7 @@ from agent.api.names.p2code import APPLY_AS, DEFAULT_ACCOUNT, DISTRIBUTION, FINA
 from agent.clusters.applying import Applier
 from agent.clusters.deps import Deps
 from agent.clusters.optional_watch import Watched
+from agent.controllers.p2code.analyst import Analyst
 from agent.controllers.p2code.applied import Ancillaries
 from agent.controllers.p2code.conditions import NOTHING_LEFT, is_work, objects_left, objects_refused
 from agent.controllers.p2code.decide import decide
@@ -28,7 +29,7 @@ from agent.controllers.p2code.fit import Room
 from agent.controllers.p2code.gather import Surroundings
 from agent.controllers.p2code.manifestworks import ManifestWorks
 from agent.controllers.p2code.memory import Memory
-from agent.controllers.p2code.plan import Plan, View, calls_of
+from agent.controllers.p2code.plan import Plan, View
 from agent.controllers.p2code.rooms import Rooms
 from agent.controllers.p2code.services import LiveServices
 from agent.controllers.p2code.workloads import Workloads
@@ -38,7 +39,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.model.p2code import linked, verdicts
-from agent.model.p2code.check import Draft, draft
+from agent.model.p2code.check import Draft
 from agent.model.p2code.render import Write
 from agent.model.p2code.status import Decision, Told, decided, said, status
 from agent.model.p2code.verdicts import Verdict
@@ -77,6 +78,7 @@ class P2CodeRoom(Controller[Key]):
         self._works = ManifestWorks(deps, self._object_changed, self._all)
         self._ancillaries = Ancillaries(deps, self._object_changed)
         self._services = LiveServices(deps, self._service_changed)
+        self._analyst = Analyst(self._services, deps.settings.p2code_precedence)
         watched = (self._rooms.nodes, self._services.informer, *self._workloads.informers, *self._around.informers)
         for informer in watched:
             self.watch(informer, lambda obj: ())
@@ -101,10 +103,11 @@ class P2CodeRoom(Controller[Key]):
             return None
         if FINALIZER not in psm.finalizers:
             psm = await self._finalizers(psm, [*psm.finalizers, FINALIZER])
-        return await self._carry_out(psm, decide(self._view(psm)))
+        memory = self._memories.setdefault(psm.uid, Memory())
+        found = await self._analyst.draft(psm, memory, self._distribution(psm))
+        return await self._carry_out(psm, decide(self._view(psm, found, memory)))
 
-    def _view(self, psm: Object) -> View:
-        found = self._draft(psm)
+    def _view(self, psm: Object, found: Draft, memory: Memory) -> View:
         bundles = found.application.bundling.bundles if found.application is not None else ()
         needed = [bundle_placement(each.name, psm.name) for each in bundles]
         placements = self._around.placements(psm, needed)
@@ -114,13 +117,14 @@ class P2CodeRoom(Controller[Key]):
             world=self._around.world(psm.namespace),
             placements=placements,
             decisions=self._around.decisions(psm.namespace, placements),
-            target=self._around.target,
+            target=functools.cache(self._around.target),
             now=self._deps.clock.now(),
-            rooms=self._room,
-            workloads=functools.partial(self._workloads.of, psm.uid),
-            calls=self._memories[psm.uid].calls,
-            live=self._memories[psm.uid].live or {},
-            links=self._rows if self._deps.service_links.served else None,
+            rooms=functools.cache(self._room),
+            workloads=self._workloads.of(psm.uid),
+            calls=memory.calls.of,
+            unknown_calls=memory.calls.unknown,
+            live=memory.live or {},
+            links=functools.cache(self._rows) if self._deps.service_links.served else None,
             elsewhere=self._deps.settings.link_namespaces,
             distribution=self._distribution(psm),
             hub=self._works.hub(psm.uid),
@@ -134,20 +138,6 @@ class P2CodeRoom(Controller[Key]):
         """What ServiceLinks tell of a Service, by the cluster of its callers."""
         links = self._deps.service_links.of(service)
         return [row for link in links for row in linked.rows_of(link.decode())]
-
-    def _draft(self, psm: Object) -> Draft:
-        memory = self._memories.setdefault(psm.uid, Memory())
-        raw = psm.decode()
-        of = (raw["metadata"].get("generation"), self._distribution(psm))
-        if memory.draft is None or memory.of != of:
-            memory.draft = draft(raw.get("spec") or {}, psm.name, self._deps.settings.p2code_precedence, of[1])
-            memory.psm, memory.of, memory.live = psm.key, of, None
-            memory.namespaces = memory.draft.namespaces
-        live = self._services.of(memory.namespaces)
-        if live != memory.live:
-            memory.live, memory.calls = live, calls_of(memory.draft, live)
-            memory.called = {call.service for found in memory.calls.values() for call in found}
-        return memory.draft
 
     def _distribution(self, psm: Object) -> str:
         return names.annotation(psm.annotations, DISTRIBUTION) or self._deps.settings.p2code_distribution

@@ -9,7 +9,7 @@ from agent.api.kinds import SCHEDULING_MANIFESTS
 from agent.api.names.moves import TARGETS
 from agent.api.names.p2code import DISTRIBUTIONS, WORKS, bundle_placement
 from agent.controllers.p2code.fit import Newcomer, unfit
-from agent.controllers.p2code.plan import Plan, Raw, View, decisions_of, knows, waiting
+from agent.controllers.p2code.plan import Plan, Raw, View, decisions_of, knows, unsearched, waiting
 from agent.controllers.p2code.works import distributed
 from agent.model.p2code import linked, verdicts
 from agent.model.p2code.bundles import Bundle
@@ -31,7 +31,7 @@ def decide(view: View) -> Plan:
     found = _wrong(view) or check(view.draft, view.world)
     if isinstance(found, Verdict):
         return Plan(tell=found, decisions=[])
-    beside = told(found.bundling)
+    beside = (*told(found.bundling), unsearched(view.unknown_calls))
     if view.distribution == WORKS and view.hub.refusal:
         return Plan(tell=verdicts.no_works(view.hub.refusal), decisions=[], beside=beside)
     if found.bundling.mode == "cluster":

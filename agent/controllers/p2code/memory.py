@@ -1,11 +1,13 @@
 """What is remembered of an application between two looks, so that what has not changed is not found out again."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from agent.controllers.p2code.plan import Calls
 from agent.kube.store import Key
 from agent.model.p2code.check import Draft
-from agent.model.p2code.detect import Call, Services
+from agent.model.p2code.detect import Services
+from agent.model.p2code.search import Searched
 
 
 @dataclass
@@ -20,7 +22,9 @@ class Memory:
     """Those that its manifests are in."""
     live: Services | None = None
     """The Services there, over which was found out who calls whom."""
-    calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
+    searched: Searched | None = None
+    """The hosts that workloads are given; they depend on the manifests alone."""
+    calls: Calls = field(default_factory=Calls)
     """What the workload of each bundle calls."""
     called: Collection[Key] = ()
     """The Services among that."""

@@ -4,19 +4,27 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.api.names.p2code import ELECTED
 from agent.controllers.p2code.fit import Rooms
+from agent.model.abridged import abridged
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Draft, World
-from agent.model.p2code.detect import Book, Call, Key, Services, calls
+from agent.model.p2code.detect import CALLS, Book, Call, Key, Services, calls
 from agent.model.p2code.progress import There, Workloads
 from agent.model.p2code.render import Write
-from agent.model.p2code.status import Decision, Told, decided, observed, said
+from agent.model.p2code.search import Searched, search
+from agent.model.p2code.status import CALLS_KNOWN, Decision, Told, decided, observed, said
 from agent.model.p2code.verdicts import ANALYSING, IN_PROGRESS, REANALYSING, Verdict
 
 Raw = Mapping[str, Any]
+
+_SHOWN = 3
+_REMEDY = (
+    "the application has too much in all; mount large ConfigMaps and Secrets as volumes, or name the Services in the "
+    "annotation multicluster/depends-on of the workload"
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ class View:
     """What is known of the target that leads from a namespace to a ManagedCluster."""
     calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
     """What the workload of each bundle calls."""
+    unknown_calls: Mapping[str, str] = field(default_factory=dict)
+    """Workloads with calls that are not known, and the bound that they exceed."""
     live: Services = field(default_factory=dict)
     """What there is in the namespaces of the application."""
     workloads: Workloads = lambda identity: There()
@@ -106,13 +116,47 @@ def decisions_of(bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> list
     return [Decision(bundle.name, clusters[bundle.name]) for bundle in bundles]
 
 
-def calls_of(drafted: Draft, live: Services) -> dict[str, Sequence[Call]]:
-    """What the workload of each bundle calls; of those without a workload of their own nobody asks.
+class Calls(NamedTuple):
+    """Services that the workloads of an application call."""
 
-    :param live: what there is in the namespaces of the application
+    of: Mapping[str, Sequence[Call]] = {}
+    """By bundle."""
+    unknown: Mapping[str, str] = {}
+    """Workloads with calls that are not known, and the bound that they exceed."""
+
+
+def searched_of(drafted: Draft) -> Searched:
+    """Search for the hosts that workloads are given. Only bundles of a workload each have calls of their own."""
+    found = drafted.application
+    if found is None or found.bundling.mode != "workloads":
+        return Searched({}, {})
+    return search(found.reading.manifests)
+
+
+def calls_of(drafted: Draft, live: Services, searched: Searched | None = None) -> Calls:
+    """Return what the workload of each bundle calls.
+
+    :param live: Services that exist in the namespaces of the application
+    :param searched: result of `searched_of`, which does not depend on Services
     """
     found = drafted.application
     if found is None or found.bundling.mode != "workloads":
-        return {}
-    book = Book(found.reading.manifests, live)
-    return {each.name: calls(each.manifests[0], book) for each in found.bundling.bundles}
+        return Calls()
+    book = Book(found.reading.manifests, live, searched)
+    unknown = {str(identity): why for identity, why in book.searched.unsearched.items()}
+    known: dict[str, Sequence[Call]] = {}
+    left = CALLS
+    for each in found.bundling.bundles:
+        its = calls(each.manifests[0], book)
+        known[each.name] = its if len(its) <= left else ()
+        left -= len(known[each.name])
+        if len(its) > len(known[each.name]):
+            unknown[str(each.manifests[0].identity)] = f"more than {CALLS} calls"
+    return Calls(known, unknown)
+
+
+def unsearched(unknown: Mapping[str, str]) -> Told:
+    """Return the condition that names workloads with calls that are not known."""
+    words = [f"{workload}: {why}" for workload, why in unknown.items()]
+    message = f"not all Services are known that these workloads call: {abridged(words, _SHOWN, '; ')}: {_REMEDY}"
+    return Told(CALLS_KNOWN, "TooMuchToSearch" if unknown else "", message, "False")

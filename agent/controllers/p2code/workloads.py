@@ -1,7 +1,9 @@
 """The workloads that have been applied, as the API server has them, and those of their pods that cannot move."""
 
 import asyncio
-from collections.abc import Iterable
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from agent.api import names
@@ -60,15 +62,19 @@ class Workloads:
         """Nothing may be concluded before they have synced."""
         return *self._informers.values(), *(self._owners.informers.values() if self._owners is not None else ())
 
-    def of(self, psm_uid: str, identity: Identity) -> There:
-        """One of a P2CodeSchedulingManifest."""
+    def of(self, psm_uid: str) -> Callable[[Identity], There]:
+        """Return a function that returns the present state of a workload of a P2CodeSchedulingManifest."""
+        stuck: defaultdict[str, list[Stuck]] = defaultdict(list)
+        for pod, each in self._stuck.items():
+            stuck[self._maker(self._proxies.get(pod))].append(each)
+        return functools.cache(functools.partial(self._of, psm_uid, stuck))
+
+    def _of(self, psm_uid: str, stuck: Mapping[str, list[Stuck]], identity: Identity) -> There:
         store = self._informers[identity.group, identity.kind].store
         obj = store.get((identity.namespace, identity.name))
         if obj is None or obj.labels.get(LABEL_PSM_UID) != psm_uid or obj.deleting:
             return There()
-        near = ((pod, stuck) for pod, stuck in self._stuck.items() if pod[0] == obj.namespace)
-        stuck = [stuck for pod, stuck in near if self._maker(self._proxies.get(pod)) == obj.uid]
-        return There(obj.decode(), stuck, self._left(obj) if not self._moves else ())
+        return There(obj.decode(), stuck.get(obj.uid, ()), self._left(obj) if not self._moves else ())
 
     def _left(self, workload: Object) -> list[str]:
         """Pods in a target where they would not get today."""

@@ -5,9 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from agent.api.names.p2code import cut
-from agent.model.p2code.ancillaries import Absent, Index, belongings
+from agent.model.p2code.ancillaries import Absent, belongings
 from agent.model.p2code.annotations import Filter, Override, Precedence, Wishes, combined, filters
-from agent.model.p2code.manifests import Identity, Manifest, Reading, objects, text, texts
+from agent.model.p2code.index import Index
+from agent.model.p2code.manifests import Identity, InvalidManifest, Manifest, Reading, objects, text, texts
+
+BUNDLED = 50_000
+"""Objects of all bundles of an application."""
 
 Mode = Literal["cluster", "default", "global", "workloads"]
 
@@ -43,11 +47,17 @@ def bundle(spec: Mapping[str, Any], name: str, asked: Wishes, reading: Reading, 
         mode: Mode = "global" if asked.filters else "default"
         return Bundling(mode, (Bundle(mode, reading.manifests, asked.filters),), duplicates)
     own = {text(each, "name"): filters(texts(each, "annotations")) for each in entries}
-    index, found = Index(reading.manifests), []
+    index, found, count = Index(reading.manifests), [], 0
     for called, workload in _called([*reading.workloads]):
         wanted, overridden = combined(asked.filters, own.get(workload.name, ()), precedence)
         belonging = belongings(workload, index)
         together = tuple(dict.fromkeys((workload, *belonging.manifests)))
+        count += len(together)
+        if count > BUNDLED:
+            raise InvalidManifest(
+                f"invalid manifest: spec.manifests: the bundles of its workloads have more than {BUNDLED} objects, "
+                "each counted in every bundle that has it: split the application"
+            )
         found.append(Bundle(called, together, wanted, belonging.absent, overridden))
     bundled = {each for one in found for each in one.manifests}
     orphans = tuple(str(each.identity) for each in reading.manifests if each not in bundled)

@@ -73,9 +73,9 @@ def draft(spec: Mapping[str, Any], name: str, precedence: Precedence, distributi
     try:
         reading = read(objects(spec, "manifests"), here=here)
         _check_workloads(spec, reading)
+        found = Application(asked, reading, bundle(spec, name, asked, reading, precedence))
     except InvalidManifest as error:
         return Draft(asked, annotated, None, verdicts.bad_manifest(str(error)), here)
-    found = Application(asked, reading, bundle(spec, name, asked, reading, precedence))
     return Draft(asked, annotated, found, None, here)
 
 

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 Raw = Mapping[str, Any]
 
+MANIFESTS = 1000
+"""Objects of one application: each is decided on, on the event loop, whenever something of the application changes."""
+
 _ALL = frozenset[str]()
 _SUPPORTED: Mapping[str, frozenset[str]] = {
     "v1": _ALL,
@@ -135,6 +138,12 @@ def read(manifests: Iterable[Raw], *, here: bool = True) -> Reading:
     :param here: whether they are applied in this cluster
     :raises InvalidManifest: for the first of them that is not taken
     """
+    manifests = list(manifests)
+    if len(manifests) > MANIFESTS:
+        raise InvalidManifest(
+            f"invalid manifest: spec.manifests has {len(manifests)} objects, of at most {MANIFESTS}: split the "
+            "application"
+        )
     found: dict[Identity, Manifest] = {}
     duplicates = []
     for index, raw in enumerate(manifests, start=1):

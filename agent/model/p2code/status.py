@@ -11,6 +11,7 @@ from agent.model.p2code.verdicts import STATES, Verdict
 
 ORPHANED = "OrphanedManifests"
 OVERRIDDEN = "AnnotationsOverridden"
+CALLS_KNOWN = "CallsKnown"
 LEFT = "ObjectsLeft"
 """While it is deleted: what is still there."""
 _MESSAGE_LIMIT = 32768
