@@ -4,27 +4,45 @@ from collections.abc import Mapping
 
 from agent.api.kinds import SERVICES
 from agent.clusters.cluster import Cluster
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model.pattern import InvalidPattern
-from agent.model.service import InvalidService, selects
+from agent.model.service import InvalidService, Selector, selector_of_pods
 
 _NAMESPACE = "namespace"
 
 
 class SelectingServices:
-    """Looks up the Services that select a pod. Nothing may be concluded before its informer has synced."""
+    """Looks up the Services that select a pod. Nothing may be concluded before its informer has synced.
+
+    Each version of a Service is decoded once, because every pod of its namespace asks for all of them.
+    """
 
     def __init__(self, local: Cluster) -> None:
         self.informer = local.informer(SERVICES)
         self.informer.store.index(_NAMESPACE, lambda service: (service.namespace,))
+        self._selectors: dict[Key, Selector] = {}
+        """Of Services that have been asked for; empty for one that selects no pods."""
+        self.informer.subscribe(self._changed)
 
     def of(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
         """Services that select pods of a namespace with these labels; those that cannot be read select none."""
-        return [each for each in self.informer.store.by_index(_NAMESPACE, namespace) if _selects(each, labels)]
+        return [each for each in self.informer.store.by_index(_NAMESPACE, namespace) if self._selects(each, labels)]
+
+    def _selects(self, service: Object, labels: Mapping[str, str]) -> bool:
+        if service.deleting:
+            return False
+        if (selector := self._selectors.get(service.key)) is None:
+            selector = self._selectors[service.key] = _selector(service)
+        return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        for each in (old, new):
+            if each is not None:
+                self._selectors.pop(each.key, None)
 
 
-def _selects(service: Object, labels: Mapping[str, str]) -> bool:
+def _selector(service: Object) -> Selector:
     try:
-        return not service.deleting and selects(service.decode(), labels)
+        return selector_of_pods(service.decode())
     except (InvalidService, InvalidPattern):
-        return False
+        return {}

@@ -115,14 +115,20 @@ def users_selector(service: Mapping[str, Any]) -> Selector:
     return original if live and unchanged else plain
 
 
+def selector_of_pods(service: Mapping[str, Any]) -> Selector:
+    """Return the selector by which a Service, as its user wrote it, sends traffic to pods; empty if it sends none.
+
+    :raises InvalidService, InvalidPattern: as `users_selector`
+    """
+    return {} if service["spec"].get("type") == "ExternalName" else users_selector(service)
+
+
 def selects(service: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Whether a Service, as its user wrote it, sends traffic to pods with these labels.
 
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
-    if service["spec"].get("type") == "ExternalName":
-        return False
-    selector = users_selector(service)
+    selector = selector_of_pods(service)
     return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
 
 

@@ -100,7 +100,9 @@ class Needs:
         """Whether pods in a target name a service account there, and neither they nor their namespace say no to it."""
         if names.annotation(self._deps.namespaces.annotations(item.namespace), names.FOLLOW_ACCOUNT) == "false":
             return False
-        return any(self._uses(pod, item) for pod in self._proxies.store.by_index("namespace", item.namespace))
+        mark, pods = item.name.encode(), self._proxies.store.by_index("namespace", item.namespace)
+        # Most pods do not name it: those need not be decoded.
+        return any(mark in pod.raw and self._uses(pod, item) for pod in pods)
 
     def _uses(self, pod: Object, item: Item) -> bool:
         if pod.phase in ENDED or names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) == "false":
