@@ -5,35 +5,20 @@ Writes   the copies; the annotation `global` on Ingresses that are copied, and t
 Absent target: its copies stay, and are brought in line when it is back.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from agent.api import names
 from agent.api.kinds import INGRESSES, SERVICES
 from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
+from agent.controllers.ingress.shared import SharedIngresses
 from agent.kube.store import Object
 from agent.model import ingress, sharedcopies
-from agent.model.service import is_copy, is_left_alone, is_shared, is_shared_by_namespace
 
 Raw = dict[str, Any]
 
 _MARKED = '["' + names.ANNOTATION_GLOBAL + '"]'
-
-
-def leads_to(obj: Object) -> list[str]:
-    """Services that an Ingress names, as `namespace/name`: an index of them."""
-    return [f"{obj.namespace}/{name}" for name in ingress.services(obj.decode())]
-
-
-def is_shared_ingress(deps: Deps, obj: Object) -> bool:
-    """Whether an Ingress leads to a shared Service of this cluster."""
-    annotations = obj.annotations
-    if obj.deleting or is_copy(annotations) or is_left_alone(annotations):
-        return False
-    services = deps.local.informer(SERVICES).store
-    named = (services.get((obj.namespace, name)) for name in ingress.services(obj.decode()))
-    found = (service.annotations for service in named if service is not None)
-    return any(is_shared(each) and not is_shared_by_namespace(each) for each in found)
 
 
 class IngressRoom(CopyRoom):
@@ -43,14 +28,15 @@ class IngressRoom(CopyRoom):
     kind = INGRESSES
 
     def __init__(self, deps: Deps) -> None:
+        self._shared = SharedIngresses(deps)
         super().__init__(deps, deps.local.informer(INGRESSES))
-        self.originals.store.index("service", leads_to)
         self.watch(self.originals, lambda obj: (("", *obj.key),))
-        self.watch(deps.local.informer(SERVICES), self._behind)
+        self.watch(deps.local.informer(SERVICES), lambda service: ())
+        self._shared.subscribe(self._look_at)
 
     def shared(self, original: Object) -> bool:
         """Whether it leads to a shared Service."""
-        return is_shared_ingress(self.deps, original)
+        return self._shared.has(original)
 
     def wanted(self, original: Raw) -> Raw:
         """What the copy in a target has to be."""
@@ -80,6 +66,7 @@ class IngressRoom(CopyRoom):
         raw = await self.deps.local.client.patch_raw(INGRESSES, original.name, body, original.namespace)
         self.originals.absorb(raw)
 
-    def _behind(self, service: Object) -> list[Item]:
-        ingresses = self.originals.store.by_index("service", f"{service.namespace}/{service.name}")
-        return [(node, *each.key) for each in ingresses for node in ("", *self._copies)]
+    def _look_at(self, ingresses: Iterable[Object]) -> None:
+        for each in ingresses:
+            for node in ("", *self._copies):
+                self.queue.add((node, *each.key))

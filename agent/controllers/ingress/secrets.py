@@ -6,13 +6,14 @@ Absent target: its copies stay, and are brought in line when it is back. A Secre
 there already, and comes back within half a minute once they need it no more.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from agent.api import names
 from agent.api.kinds import INGRESSES, SECRETS, SERVICES
 from agent.clusters.copying import BLOCKED, CopyRoom, Item
 from agent.clusters.deps import Deps
-from agent.controllers.ingress.controller import is_shared_ingress, leads_to
+from agent.controllers.ingress.shared import SharedIngresses
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object, metadata_only
 from agent.model import ingress, sharedcopies
@@ -44,10 +45,11 @@ class IngressSecretRoom(CopyRoom):
         self._told: set[tuple[str, str]] = set()
         self._ingresses = deps.local.informer(INGRESSES)
         self._ingresses.store.index("secret", certificates)
-        self._ingresses.store.index("service", leads_to)
+        self._shared = SharedIngresses(deps)
         super().__init__(deps, deps.local.informer(SECRETS, reduce=metadata_only))
         self.watch(self._ingresses, self._named_by)
-        self.watch(deps.local.informer(SERVICES), self._behind)
+        self.watch(deps.local.informer(SERVICES), lambda service: ())
+        self._shared.subscribe(self._look_at)
 
     def shared(self, original: Object) -> bool:
         """Whether a shared Ingress names it, and it holds a certificate as far as is known."""
@@ -87,7 +89,7 @@ class IngressSecretRoom(CopyRoom):
 
     def _users(self, secret: Key) -> list[Object]:
         users = self._ingresses.store.by_index("secret", "/".join(secret))
-        return [each for each in users if is_shared_ingress(self.deps, each)]
+        return [each for each in users if self._shared.has(each)]
 
     def _is_other(self, original: Object) -> bool:
         return self._others.get(original.key, ("", ""))[0] == original.uid
@@ -107,9 +109,9 @@ class IngressSecretRoom(CopyRoom):
                 self.deps.recorder.event(regarding, "Warning", BLOCKED, message)
 
     def _named_by(self, obj: Object) -> list[Item]:
-        named = ingress.secrets(obj.decode())
-        return [(node, obj.namespace, name) for name in named for node in self._copies]
+        return [(node, obj.namespace, name) for name in self._shared.secrets(obj) for node in self._copies]
 
-    def _behind(self, service: Object) -> list[Item]:
-        ingresses = self._ingresses.store.by_index("service", f"{service.namespace}/{service.name}")
-        return [item for each in ingresses for item in self._named_by(each)]
+    def _look_at(self, ingresses: Iterable[Object]) -> None:
+        for each in ingresses:
+            for item in self._named_by(each):
+                self.queue.add(item)

@@ -1,0 +1,78 @@
+"""Which Ingresses lead to a shared Service of this cluster, decided once for each version of an Ingress."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from agent.api.kinds import INGRESSES, SERVICES
+from agent.clusters.deps import Deps
+from agent.kube.store import Key, Object
+from agent.model import ingress
+from agent.model.service import is_copy, is_left_alone, is_shared, is_shared_by_namespace
+
+_SERVICE = "service"
+
+
+def _named(obj: Object) -> list[str]:
+    """Services that an Ingress names, as `namespace/name`: an index of them."""
+    return [f"{obj.namespace}/{name}" for name in ingress.services(obj.decode())]
+
+
+class _Known(NamedTuple):
+    version: str
+    shared: bool
+    secrets: frozenset[str]
+
+
+class SharedIngresses:
+    """Answers may be had before `subscribe`, which keeps them right from then on."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._ingresses = deps.local.informer(INGRESSES)
+        self._services = deps.local.informer(SERVICES)
+        self._known: dict[Key, _Known] = {}
+        self._ingresses.store.index(_SERVICE, _named)
+        self._turned: Callable[[Iterable[Object]], None] = lambda ingresses: None
+
+    def subscribe(self, turned: Callable[[Iterable[Object]], None]) -> None:
+        """Call `turned` with the Ingresses that name a Service when it begins to be shared, or ceases to."""
+        self._turned = turned
+        self._ingresses.subscribe(self._ingress_changed)
+        self._services.subscribe(self._service_changed)
+
+    def has(self, obj: Object) -> bool:
+        """Return whether an Ingress leads to a shared Service."""
+        return self._of(obj).shared
+
+    def secrets(self, obj: Object) -> frozenset[str]:
+        """Return the names of the Secrets of an Ingress."""
+        return self._of(obj).secrets
+
+    def _of(self, obj: Object) -> _Known:
+        known = self._known.get(obj.key)
+        if known is None or known.version != obj.version:
+            raw, annotations = obj.decode(), obj.annotations
+            mine = not (obj.deleting or is_copy(annotations) or is_left_alone(annotations))
+            named = (self._services.store.get((obj.namespace, name)) for name in ingress.services(raw))
+            shared = mine and any(map(_is_shared, named))
+            known = self._known[obj.key] = _Known(obj.version, shared, frozenset(ingress.secrets(raw)))
+        return known
+
+    def _ingress_changed(self, old: Object | None, new: Object | None) -> None:
+        if new is None and old is not None:
+            self._known.pop(old.key, None)
+
+    def _service_changed(self, old: Object | None, new: Object | None) -> None:
+        service = new or old
+        if service is None or _is_shared(old) == _is_shared(new):
+            return
+        found = self._ingresses.store.by_index(_SERVICE, "/".join(service.key))
+        for each in found:
+            self._known.pop(each.key, None)
+        self._turned(found)
+
+
+def _is_shared(service: Object | None) -> bool:
+    if service is None:
+        return False
+    annotations = service.annotations
+    return is_shared(annotations) and not is_shared_by_namespace(annotations)
