@@ -202,6 +202,7 @@ def _gave_up(names: Sequence[str], missing: Sequence[str], reasons: Sequence[str
     tried = "\n".join(f"  - {reason}" for reason in reasons)
     return (
         f"these programs of Kubernetes clusters are missing and could not be had: {', '.join(missing)}\n{tried}\n"
-        f"Or allow access to {download.base('kubernetes')} and {download.base('github')}, or put"
+        f"Or allow access to {download.base('kubernetes')} and {download.base('github')}, or to a Go module proxy"
+        " ($GOPROXY), or put"
         f" {', '.join(names)} on PATH or into the folder $KUBEBUILDER_ASSETS."
     )
