@@ -1,4 +1,4 @@
-"""hack/plan: the announcement of hack/demo and hack/test, on machines that have nothing and on those that have all."""
+"""hack/plan, the list of missing parts that hack/demo and hack/test announce."""
 
 import os
 import re

@@ -163,6 +163,6 @@ class Demo:
 
 
 def _flotilla() -> str:
-    """Return the command as it is typed in this folder."""
+    """Return the path of the command, relative to the current folder if possible."""
     path = Path(sys.executable).with_name("flotilla")
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else "flotilla"
