@@ -7,7 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.kinds import GATEWAY_PEERS, NAMESPACES, SERVICES
+from agent.api.kinds import EVENTS, GATEWAY_PEERS, NAMESPACES, SERVICES
 from agent.api.names.links import LABEL_HEADLESS_OF, PEER_SERVICES_LIMIT
 from agent.controllers.gateways import GatewaySlicesRoom
 from agent.controllers.gateways.hosts import CREATED_AT_ONCE
@@ -77,6 +77,12 @@ async def test_a_tenant_takes_its_quota_of_local_ports_and_nothing_for_services_
         said = find_condition(full["status"]["conditions"], "Programmed") or {}
         assert said["message"].startswith("no local ports for s80, s81: its source has")
         assert f"of {SOURCE_LIMIT} local ports in namespace {namespace}: share fewer Services" in said["message"]
+
+        async def emitted() -> bool:
+            events = await client.list(EVENTS, namespace, fields="involvedObject.kind=GatewayPeer,reason=NoPort")
+            return any(each["message"] == said["message"] for each in events)
+
+        await until(emitted, what="an event says so")
 
         await service(client, other, "web", [{"name": "http", "port": 80}], OTHER)
         await peer(client, other, web, OTHER)

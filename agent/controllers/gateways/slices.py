@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import set_condition
+from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.clusters.deps import Deps
@@ -122,7 +122,18 @@ class GatewaySlicesRoom(Controller[Key]):
                     GATEWAY_PEERS, obj.name, body, obj.namespace, sub="status"
                 )
                 self._peers.absorb(raw)
+            self._tell_limits(obj, new["conditions"] or [])
         return again
+
+    def _tell_limits(self, obj: Object, conditions: list[Raw]) -> None:
+        """Emit an event if Services get no local ports, or gateways that work leave something out."""
+        peer = obj.decode()
+        before = (peer.get("status") or {}).get("conditions")
+        for type, partly in ((PROGRAMMED, ("False", NO_PORT)), (CONNECTED, ("True", CONNECTED))):
+            had, said = (find_condition(each, type) or {} for each in (before, conditions))
+            message = said.get("message")
+            if message and (said["status"], said["reason"]) == partly and message != had.get("message"):
+                self._deps.recorder.event(peer, "Warning", NO_PORT if type == PROGRAMMED else "LeftOut", message)
 
     def _over(self, key: Key, missing: set[str]) -> tuple[list[str], float | None]:
         """Pods that are gone for good, and when that is known of the others that are missing."""
