@@ -66,7 +66,7 @@ class FromCluster:
         self._namespaces = frozenset[str]()
         """Namespaces with a GatewayPeer."""
         self._warnings: dict[str, str] = {}
-        """Messages about what is left out, by GatewayPeer."""
+        """Messages about dropped Services and endpoints, by GatewayPeer."""
         self._limit = limit or limits(0)
         self._served: Served = {}
         """GatewayPeers and their Services in the input file."""

@@ -47,7 +47,10 @@ def answers(peer: Mapping[str, Any], service: str = "") -> Finding:
 
 
 def _allotted(peer: Mapping[str, Any]) -> set[str]:
-    """Return Services that have local ports for all of their ports, or for all of their hosts."""
+    """Return Services with local ports for all of their ports, or hosts; none unless other Services lack them."""
+    said = find_condition((peer.get("status") or {}).get("conditions"), PROGRAMMED) or {}
+    if said.get("reason") != NO_PORT:
+        return set()
     found = locals_of(peer)
     lacking = {
         each["name"]
@@ -62,7 +65,7 @@ def _answers(peer: Mapping[str, Any], *, allotted: bool) -> Finding:
     conditions = (peer.get("status") or {}).get("conditions")
     for type in (PROGRAMMED, CONNECTED):
         said = find_condition(conditions, type)
-        if allotted and type == PROGRAMMED and said is not None and said.get("reason") == NO_PORT:
+        if allotted and type == PROGRAMMED:
             continue
         if said is None:
             return Finding("Unknown", "Pending", "the agent of the callers has not said yet how its gateways are")

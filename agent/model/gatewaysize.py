@@ -33,7 +33,7 @@ _FIELDS = (*EVERY_CALLED, *EVERY_OFFERED)
 _T = TypeVar("_T")
 _BASE = 65 * _MIB
 _USABLE = 0.9
-"""Fraction of Envoy's memory. What takes more fails already without a limit, with the first connections."""
+"""Fraction of Envoy's memory for the configuration. Connections take the rest."""
 
 
 class Cost(NamedTuple):
@@ -57,14 +57,14 @@ PEER = Cost(0.2 * _MIB, 8_000)
 
 
 class Limits(NamedTuple):
-    """What one Envoy may take."""
+    """Upper bounds for one Envoy."""
 
     memory: float
     """Bytes for its configuration."""
     files: float = FILES_LIMIT
 
     def problem(self, left_out: int, namespace: str) -> str:
-        """Return what is left out, which limit it exceeds, and the remedy; empty if nothing is left out."""
+        """Return a message with the number of Services, the limits and the remedy; empty if the number is 0."""
         if not left_out:
             return ""
         most = f"{self.memory / _MIB:.0f} MiB of Envoy's memory or " if self.memory < float("inf") else ""
@@ -99,10 +99,10 @@ def fit(
     limit: Limits,
     before: Served = MappingProxyType({}),
 ) -> Fitted:
-    """Return GatewayPeers without what is too much, and without Services that gateways do not serve anyway.
+    """Drop Services that gateways do not serve, then as many others as exceed the limits.
 
     :param own: UID of the cluster
-    :param before: what fitted the last time
+    :param before: result of `served` for the previous GatewayPeers
     """
     listed = sorted(peers, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
     known = _Known(own, slices)
@@ -186,7 +186,7 @@ def _allowances(needs: Mapping[str, float], served: Mapping[str, float]) -> dict
 
 
 def _share(needs: Sequence[float], room: float) -> float:
-    """Return the most that each gets, so that all that need less than this get what they need."""
+    """Divide the room: return the upper bound of each part. Needs below it are met in full."""
     for number, need in enumerate(needs):
         if need * (len(needs) - number) > room:
             return max(0.0, room) / (len(needs) - number)

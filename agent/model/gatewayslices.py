@@ -1,4 +1,4 @@
-"""EndpointSlices by which a cluster's own gateways are called for Services of others.
+"""EndpointSlices that send callers of other clusters' Services to a cluster's own gateways.
 
 kube-proxy weighs endpoints alike and tells them apart by address and port: a Service with many pods elsewhere has
 several ports at each gateway. Pure.

@@ -29,7 +29,7 @@ class Want(NamedTuple):
 
     name: str
     ports: tuple[tuple[Any, ...], ...]
-    """What identifies each of its ports; none: it is one Service too many."""
+    """A key for each port; empty if this Service is one too many."""
     weight: int = 1
     """Local ports for each port, if quotas allow that many."""
 
@@ -43,7 +43,7 @@ class Held(NamedTuple):
 
 
 class Allotted(NamedTuple):
-    """Local ports by what they represent, and what has none."""
+    """Local ports by key, and the names without any."""
 
     ports: dict[Hashable, list[int]]
     refused: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Allotted(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """What is refused, which limit it exceeds, and the remedy; empty if nothing is refused."""
+        """A message with names, limit and remedy; empty if nothing is refused."""
         if not self.refused:
             return ""
         what = abridged(self.refused, _SHOWN)
@@ -67,7 +67,7 @@ def allot(
 
     No number is taken from one for another at once: gateways may still listen there for the former.
 
-    :param had: local ports by what they represent so far, also of what is not wanted any longer
+    :param had: current local ports by key, including keys that are no longer wanted
     :param taken: numbers that represent something of another GatewayPeer
     """
     used, kept = set(taken), dict[Hashable, list[int]]()
@@ -107,7 +107,7 @@ class _Quota(NamedTuple):
 
 
 def _quota(held: Held, kept: int, free: int, namespace: str) -> _Quota:
-    """Return how many local ports a GatewayPeer may get beyond those that it keeps, and which limit is the lowest."""
+    """Return the number of new local ports for a GatewayPeer, and the limit that decides it."""
     in_namespace, of_source = held.namespace + kept, held.source + kept
     unreserved = max(0, free - RESERVED)
     pool = max(unreserved, min(free, SMALL - in_namespace))

@@ -1,7 +1,7 @@
-"""Local ports of one GatewayPeer: what it may have them for, and how its status lists them. Pure.
+"""Local ports of one GatewayPeer, as its status lists them. Pure.
 
-A port of a peer's Service gets local ports only if the Service exists here, the same source has shared it, and it has
-that port: what a GatewayPeer names is what its writer likes.
+A port of a peer's Service gets local ports only if the Service exists in the cluster, the same source has shared it,
+and it has that port. The writer of a GatewayPeer may name anything.
 """
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ def allot(
 
     A port that is too many stays, as connections through it do, until the Service is not called any more.
 
-    :param ports: what the peer may be called for
+    :param ports: ports of Services that exist and are shared
     :param found: hosts of its headless Services
     :param taken: numbers that represent something of another peer
     """
@@ -75,7 +75,7 @@ def allot(
 
 
 def _services(peer: Mapping[str, Any], ports: Ports, gateways: int) -> Iterator[tuple[Protocol, Want]]:
-    """Yield what is wanted for each Service. Beyond the quota only Services with local ports are looked at."""
+    """Yield a want for each Service. Beyond the quota, evaluate only Services that have local ports."""
     count, had = 0, {(name, protocol) for name, _, protocol in gatewaylink.locals_of(peer)}
     for protocol, each in gatewaylink.called(peer):
         name, some = each["name"], ports.get(each["name"], ())

@@ -18,7 +18,7 @@ def fits(peer: Mapping[str, Any]) -> bool:
 
 
 def within(wanted: Mapping[str, Any], had: Mapping[str, Any] | None) -> Raw:
-    """Return a GatewayPeer whose lists have as many Services as they may: those that it names already come first.
+    """Cut the lists of a GatewayPeer to the permitted length. Services that it already names come first.
 
     :param had: the GatewayPeer as it is, None if there is none yet
     """

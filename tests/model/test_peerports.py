@@ -1,14 +1,16 @@
 """Local ports: which GatewayPeers get some, how many, and what is told of those that do not."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from agent.model import localports
 from agent.model.gatewayhosts import Headless, Host, every_local
 from agent.model.gatewaylink import Shared
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT, TCP, UDP, Protocol
 from agent.model.hostservices import host_services
-from agent.model.localports import NAMESPACE_LIMIT, RESERVED, SMALL, SOURCE_LIMIT, Held
+from agent.model.localports import NAMESPACE_LIMIT, RESERVED, SMALL, SOURCE_LIMIT, Held, Want
 from agent.model.peerports import allot, missing, named, ports_of
 from tests.model.test_gatewayhosts import DB, telling
 from tests.model.test_gatewayhosts import TCP as DB_PORTS
@@ -193,3 +195,19 @@ def test_a_headless_service_is_named_with_its_host() -> None:
     given = telling(DB)
     _, problem = allot(given, {}, host_services(given, {"db"}), ALL, 1)
     assert "no local ports for db-0 of db:" in problem
+
+
+def test_of_ports_far_beyond_the_quota_most_are_not_even_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, wanted, real = many(5_000, 28), list[Want](), localports.allot
+
+    def counted(wants: Sequence[Want], *rest: Any) -> localports.Allotted:
+        wanted.extend(wants)
+        return real(wants, *rest)
+
+    monkeypatch.setattr(localports, "allot", counted)
+    found, problem = allot(given, named(given), (), (), 1)
+    assert sum(len(each.ports) for each in wanted) < NAMESPACE_LIMIT + 28
+    assert len(every_local({"status": found})) <= SOURCE_LIMIT
+    # Those that are not looked at count as refused, as the others do.
+    assert problem.startswith("no local ports for s00285, s00286, ")
+    assert f"and {5_000 - SOURCE_LIMIT // 28 - 5} more" in problem
