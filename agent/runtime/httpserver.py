@@ -18,7 +18,7 @@ from agent.base.shares import Shares
 from agent.base.sparse_log import SparseFilter, SparseLog
 
 HEAD_SECONDS = 5.0
-"""Time for the TLS handshake, and again for the head of the first request."""
+"""Time for the TLS handshake, and for the head of each request from its first byte on."""
 _GRACE_SECONDS = 5.0
 """Time that is left to aiohttp to close an idle connection, and to the peer to take the end of an answer."""
 _SWEEP_SECONDS = 1.0
@@ -50,7 +50,7 @@ class _Connection(asyncio.Protocol):
         self.served = False
         """Whether a request has been answered."""
         self.since = asyncio.get_running_loop().time()
-        """When it began to wait for a request, or to answer one; in seconds of the event loop."""
+        """When it began to wait for a request, to read its head or to answer it; in seconds of the event loop."""
         self.protocol = protocol
         self._head: bytearray | None = bytearray()
         """Head of the request that comes next; None from its end until the request is answered."""
@@ -67,6 +67,14 @@ class _Connection(asyncio.Protocol):
     def rank(self) -> tuple[bool, bool, float]:
         """Sorts connections: the first is the one to close."""
         return self.busy > 0, self.served, self.since
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for the first byte of a request, or for the peer to take an answer.
+
+        Go's clients open connections ahead of need, and reuse a connection for up to 90 s.
+        """
+        return self.served if self._head is None else not self._head
 
     def begin(self) -> None:
         """A request has come."""
@@ -105,6 +113,8 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Of the event loop."""
         if self._head is not None:
+            if not self._head:
+                self.since = asyncio.get_running_loop().time()
             searched = max(0, len(self._head) - len(_HEAD_END) + 1)
             self._head += data[: HEAD_BYTES + 1]
             if self._head.find(_HEAD_END, searched) >= 0:
@@ -261,13 +271,13 @@ class HttpServer:
             self.ended(connection)
 
     async def _sweep(self) -> None:
-        """Close connections that wait too long for a request."""
+        """Close connections that wait too long for a request, or for the rest of one."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             now = loop.time()
             for connection in list(self._connections.values()):
-                patience = self._keepalive + _GRACE_SECONDS if connection.served else HEAD_SECONDS
+                patience = self._keepalive + _GRACE_SECONDS if connection.is_idle else HEAD_SECONDS
                 if not connection.busy and now - connection.since > patience:
                     connection.close()
 

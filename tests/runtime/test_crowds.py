@@ -180,13 +180,23 @@ async def test_probes_are_answered_while_a_peer_holds_a_thousand_connections(add
             made.close()
 
 
-async def test_a_peer_that_is_slow_to_ask_is_cut_off(address: str) -> None:
-    silent = [await idle(address, CROWD, sent) for sent in (b"", b"GET /healthz HTTP/1.1\r\nX-Slow: ")]
+HEAD, SLOW = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /healthz HTTP/1.1\r\nX-Slow: "
+
+
+async def test_a_peer_that_is_slow_to_ask_is_cut_off_and_one_that_has_not_begun_is_not(address: str) -> None:
+    loop = asyncio.get_running_loop()
+    later, again, slow = [await idle(address, CROWD, sent) for sent in (b"", HEAD, SLOW)]
     try:
-        assert all(map(is_open, silent))
-        await until(lambda: not any(map(is_open, silent)), what="both connections closed", seconds=8)
+        assert (await loop.sock_recv(again, 4096)).startswith(b"HTTP/1.1 200")
+        await loop.sock_sendall(again, SLOW)
+        assert is_open(slow)
+        assert is_open(again)
+        await until(lambda: not is_open(slow), what="the first connection closed", seconds=20)
+        await until(lambda: not is_open(again), what="the second connection closed", seconds=20)
+        await loop.sock_sendall(later, HEAD)
+        assert (await loop.sock_recv(later, 4096)).startswith(b"HTTP/1.1 200")
     finally:
-        for made in silent:
+        for made in (later, again, slow):
             made.close()
 
 

@@ -210,11 +210,10 @@ async def test_many_connections_of_one_peer_leave_room_for_an_api_server(
             made.close()
 
 
-@pytest.mark.parametrize("head", [b"", b"POST /mutate--v1-pod HTTP/1.1\r\nX: "])
-async def test_a_head_that_does_not_end_is_cut_off(running: Running, head: bytes) -> None:
+async def test_a_head_that_does_not_end_is_cut_off(running: Running) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", running.server.port, ssl=trusting(running.ca))
     try:
-        writer.write(head)
+        writer.write(b"POST /mutate--v1-pod HTTP/1.1\r\nX: ")
         with contextlib.suppress(OSError, ssl.SSLError):
             assert await asyncio.wait_for(reader.read(), 3 * httpserver.HEAD_SECONDS) == b""
     finally:
