@@ -14,7 +14,7 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.optional_watch import Watched
 from agent.kube.store import Key, Object
 from agent.model.servicelinks import READY
-from agent.model.servicerule import Rule, rule, service_of
+from agent.model.servicerule import Rule, Wish, combined, service_of, wish
 
 _LINKS = Gauge(
     "flotilla_service_links",
@@ -32,6 +32,8 @@ class ServiceLinks:
         self._watched = Watched(local.port, SERVICE_LINKS, interval)
         self._links: dict[Key, dict[str, Object]] = {}
         self._rules: dict[Key, tuple[str, Rule]] = {}
+        self._wishes: dict[Key, Wish] = {}
+        """Of each link what it asks for, decoded once per version: one of many changes what they ask for together."""
         self._listeners: list[Callable[[Key], None]] = []
         self._narrowed: list[Callable[[Key], None]] = []
         self._turned: list[Callable[[], None]] = []
@@ -76,7 +78,8 @@ class ServiceLinks:
         """What the links and the annotations of a Service ask for together."""
         version, known = self._rules.get(service.key, ("", None))
         if known is None or version != service.version:
-            known = rule(service.annotations, [link.decode() for link in self.of(service.key)])
+            links = sorted(self._links.get(service.key, {}))
+            known = combined(service.annotations, [self._wishes[service.namespace, name] for name in links])
             self._rules[service.key] = (service.version, known)
         return known
 
@@ -92,6 +95,10 @@ class ServiceLinks:
         specs = [link.decode() if link is not None else None for link in (old, new)]
         if (obj := new or old) is not None:
             self._counts.update(obj.key, specs[1])
+            if specs[1] is not None:
+                self._wishes[obj.key] = wish(specs[1])
+            else:
+                self._wishes.pop(obj.key, None)
         services = [(each["metadata"]["namespace"], service_of(each)) for each in specs if each is not None]
         if old is not None:
             links = self._links.get(services[0], {})
@@ -115,6 +122,7 @@ class ServiceLinks:
         if self._watched.store is not None or not self._watched.is_withheld:
             self._links.clear()
             self._rules.clear()
+            self._wishes.clear()
             self._counts.clear()
         tell(self._turned)
 

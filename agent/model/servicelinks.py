@@ -1,6 +1,6 @@
 """ServiceLinks: the one that a shared Service has, whether one is understood, and what is known of a pair. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import Status, condition_of
 from agent.api.kinds import SERVICE_LINKS, SERVICES
-from agent.model.servicerule import misread, named_driver, namespace_of, no_driver, overruled, service_of
+from agent.model.servicerule import Firsts, misread, named_driver, namespace_of, no_driver, overruled, service_of
 
 Raw = dict[str, Any]
 
@@ -63,16 +63,16 @@ def accepted(
     shared: bool,
     clusters: set[str],
     elsewhere: set[str] | None = None,
-    links: Iterable[Mapping[str, Any]] = (),
+    of_service: Firsts | None = None,
 ) -> Finding:
     """Whether all of a link is understood.
 
     :param clusters: all names of clusters that pods of the namespace may be in
     :param elsewhere: those of clusters in which other namespaces can be linked, None where that is not allowed
-    :param links: all of the Service
+    :param of_service: `firsts` of all links of the Service
     """
     problem = _with_service(link, service, shared) or _with_spec(link, service or {}, clusters, elsewhere)
-    problem = problem or overruled(link, links)
+    problem = problem or overruled(link, of_service or {})
     return Finding("False", *problem) if problem is not None else Finding("True", ACCEPTED)
 
 

@@ -77,6 +77,9 @@ class Rule:
 
 
 ANYTHING = Rule()
+Firsts = Mapping[str, tuple[str, str]]
+"""Field to the name of the first link that has a value for it, and the value."""
+_DECIDED_BY_FIRST = ("driver", "affinity")
 
 
 def service_of(link: Mapping[str, Any]) -> str:
@@ -100,7 +103,12 @@ def wish(link: Mapping[str, Any]) -> Wish:
 
 def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any]]) -> Rule:
     """Drivers and affinity of the first link by name that has any count, then those of the Service's annotations."""
-    wishes = tuple(wish(each) for each in sorted(links, key=_name_of))
+    return combined(annotations, [wish(each) for each in sorted(links, key=_name_of)])
+
+
+def combined(annotations: Mapping[str, str] | None, in_order: Iterable[Wish]) -> Rule:
+    """Return the rule of wishes in the order of the names of their links."""
+    wishes = tuple(in_order)
     driver = named_driver(names.annotation(annotations, names.NETWORK_DRIVER))
     affinity = _known(names.annotation(annotations, AFFINITY), AFFINITIES)
     return Rule(
@@ -110,14 +118,24 @@ def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any
     )
 
 
-def overruled(link: Mapping[str, Any], links: Iterable[Mapping[str, Any]]) -> tuple[str, str] | None:
+def firsts(links: Iterable[Mapping[str, Any]]) -> Firsts:
+    """Return which link of a Service decides on each field that only one can decide on."""
+    found: dict[str, tuple[str, str]] = {}
+    for link in sorted(links, key=_name_of):
+        its = wish(link)
+        for field in _DECIDED_BY_FIRST:
+            if (value := getattr(its, field)) and field not in found:
+                found[field] = _name_of(link), value
+    return found
+
+
+def overruled(link: Mapping[str, Any], of_service: Firsts) -> tuple[str, str] | None:
     """What of a link has no effect, as another one of the Service that says something else of it is the first by name;
     as reason and message.
     """
-    in_order = [(str(each["metadata"]["name"]), wish(each)) for each in sorted(links, key=_name_of)]
-    for field in ("driver", "affinity"):
-        mine = getattr(wish(link), field)
-        first, theirs = next(((name, value) for name, each in in_order if (value := getattr(each, field))), ("", ""))
+    own = wish(link)
+    for field in _DECIDED_BY_FIRST:
+        mine, (first, theirs) = getattr(own, field), of_service.get(field, ("", ""))
         if mine and theirs not in ("", mine):
             counts = f"ServiceLink {first}, the first by name of this Service's, says {theirs}"
             return "Conflict", f"spec.{field}: {mine} has no effect, for {counts}: say the same, or remove it from one"

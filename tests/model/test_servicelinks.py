@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agent.model.servicelinks import accepted, is_untouched, made_for, said_by
+from agent.model.servicerule import firsts
 
 SERVICE: Any = {
     "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
@@ -64,9 +65,10 @@ def test_a_link_that_is_not_understood_says_what_and_what_to_do(
 
 def test_a_link_whose_driver_another_one_overrules_is_in_conflict() -> None:
     mine, first = link("web", driver="mcs"), link("also", service="web", driver="gateway")
-    found = accepted(mine, SERVICE, True, {"hub"}, None, [mine, first])
+    both = firsts([mine, first])
+    found = accepted(mine, SERVICE, True, {"hub"}, None, both)
     assert (found.status, found.reason) == ("False", "Conflict")
-    assert accepted(first, SERVICE, True, {"hub"}, None, [mine, first]).status == "True"
+    assert accepted(first, SERVICE, True, {"hub"}, None, both).status == "True"
 
 
 @pytest.mark.parametrize(

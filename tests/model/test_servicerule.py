@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.servicerule import ANYTHING, Rule, Wish, overruled, rule, service_of, wish
+from agent.model.servicerule import ANYTHING, Rule, Wish, firsts, overruled, rule, service_of, wish
 
 
 def link(name: str = "web", **spec: Any) -> Any:
@@ -96,13 +96,13 @@ def test_a_link_counts_more_than_annotations_and_the_first_more_than_the_next(
     ],
 )
 def test_what_another_link_overrules_is_known(mine: Any, others: list[Any], field: str) -> None:
-    found = overruled(mine, [mine, *others])
+    found = overruled(mine, firsts([mine, *others]))
     assert (found is not None) == bool(field)
     if found is not None:
         assert found[0] == "Conflict"
         assert f"spec.{field}: {mine['spec'][field]} has no effect, for ServiceLink a, the first" in found[1]
         assert f"says {others[0]['spec'][field]}: say the same, or remove it" in found[1]
-    assert overruled(mine, ()) is None
+    assert overruled(mine, firsts(())) is None
 
 
 def test_a_cluster_may_be_meant_by_any_of_its_names() -> None:

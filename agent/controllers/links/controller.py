@@ -17,6 +17,7 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS, TARGET_KINDS
 from agent.api.names.links import GATEWAY_USABLE
+from agent.base.turns import in_turns
 from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -33,7 +34,7 @@ from agent.model import gatewaysaid, gatewaytold
 from agent.model.diff import same
 from agent.model.linkstatus import status
 from agent.model.servicelinks import READY, UNVERIFIED, Pair, accepted, is_untouched, made_for
-from agent.model.servicerule import rule, wish
+from agent.model.servicerule import firsts, rule, wish
 from agent.model.sharedcopies import linked_service
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
@@ -155,8 +156,9 @@ class ServiceLinksRoom(Controller[Key]):
         offers = self._topology.offers(key, clusters) if shared else {}
         wrote, asked = False, list[Pair]()
         original, links = service.decode() if service is not None else None, [link.decode() for link in found]
-        for link, manifest in zip(found, links, strict=True):
-            good = accepted(manifest, original, shared, known, elsewhere, links)
+        of_service = firsts(links)
+        async for link, manifest in in_turns(tuple(zip(found, links, strict=True))):
+            good = accepted(manifest, original, shared, known, elsewhere, of_service)
             pairs = await self._pairs(key, service, manifest, clusters, offers) if good.status == "True" else []
             offered = self._topology.offered(wish(manifest), clusters, offers)
             new = status(manifest, good, pairs, offered, self._deps.clock.now())
