@@ -33,7 +33,7 @@ class ServiceLinks:
         self._links: dict[Key, dict[str, Object]] = {}
         self._rules: dict[Key, tuple[str, Rule]] = {}
         self._wishes: dict[Key, Wish] = {}
-        """Of each link what it asks for, decoded once per version: one of many changes what they ask for together."""
+        """The wish of each link, decoded once per version: a change of one link combines the wishes of all again."""
         self._listeners: list[Callable[[Key], None]] = []
         self._narrowed: list[Callable[[Key], None]] = []
         self._turned: list[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""Results that reconciliation needs and must not wait for: one task per key computes them beside it."""
+"""Background computations of controllers: one task per key, whose result a later reconciliation takes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -14,10 +14,10 @@ class Beside(Generic[K, T]):
     def __init__(self, ready: Callable[[K], None]) -> None:
         self._ready = ready
         self._tasks: dict[K, tuple[object, asyncio.Task[T]]] = {}
-        """With what each computes, to tell an old question from a new one."""
+        """By key: the question and the task that answers it."""
 
     def take(self, key: K, about: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
-        """Return the result, once; None while it is being computed, which begins if nothing is under way.
+        """Return the result, once; None while it is being computed. Starts the computation if there is none.
 
         A computation about something else is cancelled. Raises what the computation has raised.
         """
@@ -35,13 +35,13 @@ class Beside(Generic[K, T]):
         return None
 
     def drop(self, key: K) -> None:
-        """Cancel what is under way for a key, and forget its result."""
+        """Cancel the computation of a key and discard its result."""
         found = self._tasks.pop(key, None)
         if found is not None:
             found[1].cancel()
 
     async def close(self) -> None:
-        """Cancel everything that is under way, and wait for its end."""
+        """Cancel all computations and wait until they have ended."""
         tasks = [task for _, task in self._tasks.values()]
         self._tasks.clear()
         for task in tasks:

@@ -1,4 +1,4 @@
-"""Rooms whose keys are of targets: one that does not answer leaves workers for all others."""
+"""Lanes of controllers: a silent target, or a namespace with much to do, leaves workers for all others."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,7 @@ from agent.controllers.follow.needs import Item
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.ingress import IngressRoom
 from agent.controllers.livechanges.controller import LiveChanges
+from agent.controllers.p2code.controller import P2CodeRoom
 from agent.runtime.controller import Controller
 from agent.runtime.workqueue import WorkQueue
 
@@ -31,6 +32,16 @@ KEY = ("node", "shop", "web")
 def test_a_target_has_a_lane_of_which_there_is_room_for_several(room: type[Controller[Any]], key: Any) -> None:
     assert room.lane(object.__new__(room), key) == "node"
     assert room.workers >= 4 * room.lane_width
+
+
+async def test_applications_of_a_namespace_leave_workers_for_those_of_others() -> None:
+    room: Any = object.__new__(P2CodeRoom)
+    queue = WorkQueue[Any](lane=room.lane, lane_width=P2CodeRoom.lane_width)
+    for key in (*(("busy", f"app-{number}") for number in range(P2CodeRoom.workers)), KEY[1:]):
+        queue.add(key)
+    taken = [await queue.get() for _ in range(P2CodeRoom.lane_width + 1)]
+    assert taken[-1] == KEY[1:]
+    assert len(taken) < P2CodeRoom.workers
 
 
 async def test_changes_of_pods_have_the_lane_of_the_target_that_they_are_in() -> None:

@@ -1,7 +1,7 @@
 """Which originals of one namespace select a pod that asks. Pure.
 
-Each original has a count of the asking pods that its selector matches; pods with equal labels count as one. A pod that
-comes or goes is compared once with each selector, a selector that changes once with each pod: never all with all.
+Each original has a count of the asking pods that its selector matches; pods with equal labels count as one. A new or
+deleted pod is compared once with each selector, a changed selector once with each pod: never all with all.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from agent.scheduling.pod_terms import Labels, Selector
 Facts = frozenset[tuple[str, str]]
 """Labels of a pod as a value."""
 Compile = Callable[[Object], Selector | None]
-"""Returns the selector of an original; None if it must not be copied, whoever asks."""
+"""Returns the selector of an original; None if it must never be copied."""
 
 
 class _Counted:
@@ -102,7 +102,7 @@ class Selections:
         return found
 
     def update(self) -> Iterator[None]:
-        """Count what was recorded. Yields after each comparison, so that the caller may let others work."""
+        """Bring the counts up to date. Yields after each comparison, so that the caller may let others work."""
         stale, self._stale = self._stale, {}
         complete = False
         try:

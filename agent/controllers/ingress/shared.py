@@ -1,4 +1,4 @@
-"""Which Ingresses lead to a shared Service of this cluster, decided once for each version of an Ingress."""
+"""Ingresses with a shared Service of this cluster as a backend, decided once for each version of an Ingress."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class _Known(NamedTuple):
 
 
 class SharedIngresses:
-    """Answers may be had before `subscribe`, which keeps them right from then on."""
+    """Caches answers; `subscribe` invalidates them when Services change."""
 
     def __init__(self, deps: Deps) -> None:
         self._ingresses = deps.local.informer(INGRESSES)
@@ -40,7 +40,7 @@ class SharedIngresses:
         self._services.subscribe(self._service_changed)
 
     def has(self, obj: Object) -> bool:
-        """Return whether an Ingress leads to a shared Service."""
+        """Return True if a backend of an Ingress is a shared Service."""
         return self._of(obj).shared
 
     def secrets(self, obj: Object) -> frozenset[str]:

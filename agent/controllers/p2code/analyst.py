@@ -16,7 +16,7 @@ from agent.model.p2code.search import Searched
 
 
 class Analyst:
-    """Keeps in a Memory what it has found out."""
+    """Stores its results in the Memory of each application."""
 
     def __init__(self, services: LiveServices, precedence: Precedence) -> None:
         self._services = services

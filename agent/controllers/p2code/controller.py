@@ -62,6 +62,8 @@ class P2CodeRoom(Controller[Key]):
     """Keys are those of P2CodeSchedulingManifests."""
 
     name = "p2code"
+    workers = 16
+    lane_width = 4
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
@@ -86,6 +88,10 @@ class P2CodeRoom(Controller[Key]):
         self._watched.wanted(True)
         deps.service_links.subscribe(self._link_changed)
         deps.placement.on_turn(self._all)
+
+    def lane(self, key: Key) -> str:
+        """Return the namespace: while its applications are analysed, workers are left for other namespaces."""
+        return key[0]
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one application in line."""

@@ -31,7 +31,7 @@ class _Asked:
 
 
 class Expressions:
-    """`ready` is called with a Placement whose verdicts can be had."""
+    """`ready` is called with the key of a Placement whose verdicts have been computed."""
 
     def __init__(self, clock: Clock, ready: Callable[[Key], None]) -> None:
         self._clock = clock
@@ -73,6 +73,6 @@ class Expressions:
         self._asked.pop(key, None)
 
     async def close(self) -> None:
-        """Cancel what is under way, and end the worker."""
+        """Cancel all evaluations and end the worker."""
         await self._beside.close()
         await self._cel.close()

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from agent.model.p2code.manifests import Identity, Manifest, Raw, at, objects, text, texts
 
 Host = tuple[str, int | None]
-"""A host name, and its port; None where none is given."""
+"""A host name and its port; None without a port."""
 
 TEXT = 1 << 20
 """Characters that are searched per application: the largest object that an API server takes has no more by much."""
