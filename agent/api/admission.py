@@ -2,12 +2,13 @@
 
 `hack/crds` writes them into the chart, and the sandbox puts them into its clusters. API servers evaluate them without
 asking anybody, and for proxy pods only: no other pod depends on them. Those of `agentpolicies` are about the agent,
-those of `sourcepolicies` about sources, those of `webhookpolicies` about the webhook.
+those of `accountpolicies` about the accounts of delegates, those of `sourcepolicies` about sources, those of
+`webhookpolicies` about the webhook.
 """
 
 from typing import Any
 
-from agent.api import agentpolicies, cel, names, sourcepolicies, webhookpolicies
+from agent.api import accountpolicies, agentpolicies, cel, names, sourcepolicies, webhookpolicies
 from agent.api.kinds import POLICIES, POLICY_BINDINGS, Kind
 
 Raw = dict[str, Any]
@@ -20,18 +21,20 @@ _CHANGED_BY = ("pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")
 _REMEDY = f"create the pod without spec.schedulerName and with the annotation {names.PREFIX}{names.ELECT}"
 
 
-def policies(agent: str, home: str, webhook: str) -> list[Raw]:
+def policies(agent: str, home: str, webhook: str, own: str = ",".join(accountpolicies.OWN_ACCOUNTS)) -> list[Raw]:
     """Return all policies and their bindings.
 
     :param agent: name of the agent's user
     :param home: namespace that it runs in
     :param webhook: name of the webhook's user
+    :param own: names of Flotilla's accounts in that namespace, separated by commas
     """
     by_name = agentpolicies.specs(agent) | webhookpolicies.specs(agent, webhook)
     return [
         *_bound(CREATION, _creation(agent)),
         *_bound(CHANGES, _changes(agent)),
         *(obj for name, spec in by_name.items() for obj in _bound(name, spec)),
+        *(obj for name, each in accountpolicies.specs(agent, home, own).items() for obj in _bound(name, *each)),
         *(obj for name, each in sourcepolicies.specs(home).items() for obj in _bound(name, *each)),
     ]
 

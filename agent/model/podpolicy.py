@@ -40,6 +40,7 @@ class Rule(NamedTuple):
     """The policy of one Source, called as users call it."""
 
     source: str
+    """Empty: Flotilla itself refuses the pod."""
     policy: Policy
     barred: str = ""
     """Why no pod at all is allowed, empty if the policy decides."""
@@ -86,7 +87,7 @@ def refusal_of_change(spec: Any, rules: Iterable[Rule]) -> Refusal | None:
 def _first(spec: Any, rules: Iterable[Rule], checks: Iterable[Callable[[Raw, Policy], None]]) -> Refusal | None:
     for rule in rules:
         if rule.barred:
-            return Refusal(rule.source, f"{rule.source}: {rule.barred}")
+            return Refusal(rule.source, f"{rule.source}: {rule.barred}" if rule.source else rule.barred)
         try:
             if not isinstance(spec, dict):
                 raise _Violation("spec.policy", "it has no spec")
@@ -156,11 +157,18 @@ def _priority(spec: Raw, policy: Policy) -> None:
         raise _Violation("spec.policy.priorityClassNames", f"spec.priorityClassName is {_quoted(name)}")
 
 
-def _account(spec: Raw, policy: Policy) -> None:
+def account_of(spec: Any) -> str:
+    """Name of the service account that a pod with this spec runs as; empty if it is no text."""
     # `serviceAccount` is the old name of the field, which API servers still read.
-    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or _DEFAULT_ACCOUNT
+    fields = spec if isinstance(spec, dict) else {}
+    name = fields.get("serviceAccountName") or fields.get("serviceAccount") or _DEFAULT_ACCOUNT
+    return name if isinstance(name, str) else ""
+
+
+def _account(spec: Raw, policy: Policy) -> None:
+    name = account_of(spec)
     if policy.service_account_names is not None and name not in policy.service_account_names:
-        raise _Violation("spec.policy.serviceAccountNames", f"its service account is {_quoted(name)}")
+        raise _Violation("spec.policy.serviceAccountNames", f"its service account is {_quoted(name or None)}")
 
 
 def _images(spec: Raw, policy: Policy) -> None:

@@ -7,6 +7,7 @@ from agent.api.roles import FEATURES, NAMED_FEATURES, OPTIONAL_FEATURES
 from agent.model import podpolicy
 
 DEFAULT_ACCOUNT = "default"
+_USER_OF_ACCOUNT = "system:serviceaccount:"
 
 
 class Flaw(NamedTuple):
@@ -25,6 +26,28 @@ def flaw(spec: Mapping[str, Any], *, namespaced: bool) -> Flaw | None:
         return next(iter(policy_flaws(spec)), None)
     field = "serviceAccountName" if namespaced else "serviceAccount"
     return Flaw("spec", f"names nobody who may run pods here: set userName, {field}, or both")
+
+
+def accounts(spec: Mapping[str, Any], namespace: str) -> list[tuple[str, str]]:
+    """Namespaces and names of the service accounts of a Source, including one that `userName` names.
+
+    :param namespace: of the Source; empty for a ClusterSource
+    """
+    account = spec.get("serviceAccount")
+    account = account if isinstance(account, Mapping) else {}
+    own = (namespace, spec.get("serviceAccountName")) if namespace else (account.get("namespace"), account.get("name"))
+    pairs = (own, named_account(spec) or ("", ""))
+    texts = [(place, name) for place, name in pairs if isinstance(place, str) and isinstance(name, str)]
+    return [each for each in dict.fromkeys(texts) if all(each)]
+
+
+def named_account(spec: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Namespace and name of the service account whose user `userName` is; None for any other user."""
+    user = spec.get("userName")
+    if not isinstance(user, str) or not user.startswith(_USER_OF_ACCOUNT):
+        return None
+    namespace, _, name = user.removeprefix(_USER_OF_ACCOUNT).partition(":")
+    return (namespace, name)
 
 
 def policy_flaws(spec: Mapping[str, Any]) -> list[Flaw]:
@@ -48,6 +71,8 @@ def advice(spec: Mapping[str, Any], *, namespaced: bool) -> str:
     """What is unwise about a spec that works, and the remedy; empty for nothing."""
     field = "serviceAccountName" if namespaced else "serviceAccount.name"
     account = spec.get("serviceAccountName") if namespaced else (spec.get("serviceAccount") or {}).get("name")
+    if account != DEFAULT_ACCOUNT and (named_account(spec) or ("", ""))[1] == DEFAULT_ACCOUNT:
+        field, account = "userName", DEFAULT_ACCOUNT
     if account != DEFAULT_ACCOUNT:
         return ""
     return (

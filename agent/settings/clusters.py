@@ -4,8 +4,9 @@ import os
 from dataclasses import dataclass
 
 from agent.api import labels, names
+from agent.api.accountpolicies import OWN_ACCOUNTS
 from agent.base.flags import flag, repeated
-from agent.base.forms import DURATION, PORT, SWITCH, TEXT, form, number, one_of, whole
+from agent.base.forms import DURATION, NAME, PORT, SWITCH, TEXT, form, number, one_of, whole
 from agent.model.summary import DETAILS, Detail
 
 
@@ -84,6 +85,11 @@ class Sources:
         SWITCH, "true", "reconcile Sources and ClusterSources into service accounts and bindings"
     )
     source_role: str = flag(TEXT, "multicluster-scheduler-source", "ClusterRole that Sources are bound to")
+    own_account: tuple[str, ...] = repeated(
+        NAME,
+        "service account of Flotilla in the agent's namespace, as which no pod of another cluster runs; not given:"
+        " those of a release of the chart with the name flotilla",
+    )
     summary_viewer_role: str = flag(
         TEXT, "multicluster-scheduler-cluster-summary-viewer", "ClusterRole that lets Sources read the ClusterSummary"
     )
@@ -107,3 +113,8 @@ class Sources:
     discovery_interval: float = flag(
         DURATION, "5m", "pause between looks at what no watch tells: which kinds are served, what network drivers say"
     )
+
+    @property
+    def own_accounts(self) -> frozenset[str]:
+        """Names of Flotilla's service accounts in the agent's namespace."""
+        return frozenset(self.own_account or OWN_ACCOUNTS)

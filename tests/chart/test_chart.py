@@ -13,6 +13,7 @@ import yaml
 
 from agent import __version__
 from agent.api import ownroles
+from agent.api.accountpolicies import OWN, OWN_ACCOUNTS
 from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
 from agent.api.crds import ac3_crds, crds, p2code_crds, placement_crds
@@ -436,7 +437,8 @@ def test_the_policies_are_those_of_the_code_about_the_releases_own_agent() -> No
         objects = template(*filter(None, [setting]))
         user = f"system:serviceaccount:{NAMESPACE}:{name}"
         webhook = user.replace("-agent", "-webhook")
-        for policy in policies(user, helm.NAMESPACE, webhook):
+        own = ",".join(each.replace("flotilla-", name.removesuffix("agent")) for each in OWN_ACCOUNTS)
+        for policy in policies(user, helm.NAMESPACE, webhook, own):
             found = of(objects, policy["kind"], policy["metadata"]["name"])
             assert found["spec"] == policy["spec"]
         serving = next(spec for named, spec in pods(objects) if named.endswith("-webhook"))
@@ -484,6 +486,20 @@ def test_rights_go_to_the_accounts_that_are_named_and_those_that_exist_are_not_m
     policies = [str(each["spec"]) for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]
     assert any(":mine'" in each for each in policies)
     assert not any("flotilla-agent" in each for each in policies)
+
+
+def test_no_delegate_runs_as_an_account_that_the_chart_makes_or_names() -> None:
+    every = ("gateway.enabled=true", "gateway.serviceAccount.name=door", "webhook.serviceAccount.name=its")
+    for settings in ((), every, (*every, "fullnameOverride=other", "agent.serviceAccount.name=mine")):
+        objects = template(*CANDIDATES, *settings)
+        used = {spec["spec"]["serviceAccountName"] for _, spec in pods(objects)}
+        used |= {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
+        agent = next(spec for _, spec in pods(objects) if spec["spec"]["containers"][0]["command"][-1] == "agent")
+        refused = parse_agent(agent["spec"]["containers"][0]["args"]).own_accounts
+        assert used <= refused
+        policy = of(objects, "ValidatingAdmissionPolicy", OWN)
+        (names,) = re.findall(r"'([^']*)'\.split", policy["spec"]["validations"][0]["expression"])
+        assert set(names.split(",")) == refused
 
 
 def bindings(objects: list[Raw]) -> list[tuple[str, str, str]]:

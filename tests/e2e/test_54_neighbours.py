@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import CLUSTER_SOURCES, EVENTS, NODES, PODS, SERVICES, SOURCES, TARGETS
+from agent.api import names
+from agent.api.kinds import CLUSTER_SOURCES, EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES, SOURCES, TARGETS
 from agent.api.names import virtual_node
 from agent.kube.errors import NotFound
 from tests.e2e import manifests, shared
@@ -21,6 +22,21 @@ Raw = dict[str, Any]
 FOREIGN = "203.0.113.7"
 STAYS, COMES = "prometheus.io/port", "k8s.v1.cni.cncf.io/status"
 WARNINGS = 400
+
+
+async def test_a_pod_does_not_get_the_rights_of_a_source_by_naming_its_account(fleet: Fleet) -> None:
+    # A user of the source's namespace learns the name from any "forbidden" message, and creates such an account.
+    async with fleet.namespace(("us",)) as namespace:
+        await fleet.source.create(SERVICE_ACCOUNTS, {"metadata": {"name": "cd"}}, namespace)
+        ranked, reserved = manifests.pod("ranked"), manifests.pod("reserved")
+        reserved["metadata"]["annotations"][names.SHORT_PREFIX + names.SCHEDULING] = "reserve"
+        for pod in (ranked, reserved):
+            pod["spec"]["serviceAccountName"] = "cd"
+            await fleet.source.create(PODS, pod, namespace)
+        source = f"Source {namespace}/cd: spec.serviceAccountName: cd is the account by which its source acts"
+        for name in ("ranked", "reserved"):
+            await waits(fleet, namespace, name, source, "have the pod name another service account")
+        assert await fleet.clients["us"].list(PODS, namespace) == []
 
 
 async def allow(fleet: Fleet, namespace: str, target: str, policy: Raw | None) -> None:

@@ -120,6 +120,7 @@ async def test_a_pod_whose_volume_is_not_allowed_says_what_to_do(fleet: Fleet) -
 async def test_no_source_is_given_the_account_of_all_pods_that_name_none(fleet: Fleet, namespace: str) -> None:
     for kind, spec in (
         (SOURCES, {"serviceAccountName": "default"}),
+        (SOURCES, {"userName": f"system:serviceaccount:{namespace}:default"}),
         (CLUSTER_SOURCES, {"serviceAccount": {"name": "default", "namespace": namespace}}),
     ):
         made = manifests.ours(kind.name, "own", namespace if kind.namespaced else None, spec)

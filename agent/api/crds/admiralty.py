@@ -175,6 +175,15 @@ _NOT_DEFAULT = {
         }
     ]
 }
+_NO_DEFAULT_USER = {
+    "x-kubernetes-validations": [
+        {
+            "rule": "!self.startsWith('system:serviceaccount:') || !self.endsWith(':default')",
+            "message": "every pod that names no account runs as default, and would have the source's rights: name "
+            "another user",
+        }
+    ]
+}
 _SERVICE_ACCOUNT = {
     "serviceAccountName": text(
         "Name of the ServiceAccount, in the namespace of the Source, that the source cluster uses. Created if missing.",
@@ -197,7 +206,7 @@ def _source(service_account: dict[str, Schema]) -> Schema:
     spec = fields(
         "Who may run pods here: a user, a ServiceAccount, or both.",
         {
-            "userName": text("Name by which this cluster knows the source cluster."),
+            "userName": text("Name by which this cluster knows the source cluster.", **_NO_DEFAULT_USER),
             **service_account,
             "allow": {
                 "type": "array",

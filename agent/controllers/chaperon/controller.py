@@ -87,7 +87,7 @@ class Chaperon(Controller[Key]):
         if versions is not None and versions == self._agreed.get(key):
             return None
         owner, found = chaperon.decode(), pod.decode() if pod else None
-        missing, rules = self._deps.settings.pod_missing, self._policies.of(owner)
+        missing, rules = self._deps.settings.pod_missing, self._policies.of(owner, found)
         gone = last.decode() if last is not None else None
         view = decide.ChaperonAndPod(
             owner,

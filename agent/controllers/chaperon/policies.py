@@ -2,22 +2,22 @@
 
 Its labels and annotations are whatever its maker wrote, so they do not tell whose it is. By RBAC it can be of any
 Source of its namespace and of any ClusterSource: it has to satisfy the policies of all.
+
+Without any policy, too, no pod runs as an account by which a source or Flotilla itself acts in this cluster.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agent.api.conditions import condition_of
 from agent.api.kinds import SOURCE_KINDS
 from agent.clusters.deps import Deps
+from agent.clusters.source_accounts import LINGER_SECONDS, SourceAccounts
 from agent.controllers.chaperon.refusals import CONDITION
 from agent.kube.store import Key, Object
 from agent.model import podpolicy
 from agent.model.podpolicy import InvalidPolicy, Policy, Rule
-
-LINGER_SECONDS = 60.0
-"""For so long the policy of a Source that is gone counts: its rights go a moment after it."""
 
 
 class Policies:
@@ -26,14 +26,16 @@ class Policies:
     def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
         """:param changed: called with the namespace of a Source, empty for all, whose policy has changed"""
         self._changed = changed
+        self._home, self._own = deps.home, deps.settings.own_accounts
+        self._accounts = SourceAccounts(deps.local, changed)
         self._rules: dict[Key, Rule] = {}
         self._gone: dict[Key, float] = {}
         self._sources = deps.local.either(SOURCE_KINDS)
         for informer in self._sources.informers:
             informer.subscribe(self._source_changed)
 
-    def of(self, chaperon: Mapping[str, Any]) -> tuple[Rule, ...] | None:
-        """What a chaperon has to satisfy, None while that is not known.
+    def of(self, chaperon: Mapping[str, Any], pod: Mapping[str, Any] | None = None) -> tuple[Rule, ...] | None:
+        """Rules for a chaperon and, if it has one, its pod; None until all Sources have been read.
 
         What the policy of a Source has refused stays refused when that Source is deleted.
         """
@@ -41,13 +43,24 @@ class Policies:
             return None
         self._forget()
         namespace = chaperon["metadata"]["namespace"]
-        rules = [rule for key, rule in self._rules.items() if key[0] in ("", namespace)]
+        rules = [*self._account_rules(namespace, chaperon, pod)]
+        rules += [rule for key, rule in self._rules.items() if key[0] in ("", namespace)]
         condition = condition_of(chaperon, CONDITION)
         by = str((condition or {}).get("message", ""))
         if by and not self._is_there(by):
-            barred = "its policy refused this PodChaperon, and it is gone; delete the PodChaperon"
+            barred = "it refused this PodChaperon, and it is gone; delete the PodChaperon"
             rules.append(Rule(by, Policy(), barred))
         return tuple(rules)
+
+    def _account_rules(
+        self, namespace: str, chaperon: Mapping[str, Any], pod: Mapping[str, Any] | None
+    ) -> Iterator[Rule]:
+        """Refuse accounts of sources and of Flotilla. The spec of a PodChaperon may change after its pod was made."""
+        for account in dict.fromkeys(podpolicy.account_of(each.get("spec")) for each in (chaperon, pod or chaperon)):
+            if namespace == self._home and account in self._own:
+                yield Rule("", Policy(), account_refusal(account, "Flotilla itself acts"))
+            elif title := self._accounts.source_of(namespace, account):
+                yield Rule(title, Policy(), account_refusal(account, "its source acts"))
 
     def _is_there(self, title: str) -> bool:
         namespace, _, name = title.partition(" ")[2].rpartition("/")
@@ -74,6 +87,14 @@ class Policies:
         now = time.monotonic()
         for key in [key for key, until in self._gone.items() if until <= now]:
             del self._gone[key], self._rules[key]
+
+
+def account_refusal(account: str, who_acts: str) -> str:
+    """Why no pod may run as an account, and the remedy."""
+    return (
+        f"spec.serviceAccountName: {account} is the account by which {who_acts} in that cluster, and a pod that runs as"
+        " it would have these rights: have the pod name another service account"
+    )
 
 
 def _rule(source: Object) -> Rule | None:

@@ -68,6 +68,18 @@ annotations:
 {{- default (printf "%s-%s" (include "flotilla.fullname" .root) .component) $account.name -}}
 {{- end -}}
 
+{{- /* Names of all service accounts of Flotilla, those of hooks included, separated by commas. */ -}}
+{{- define "flotilla.ownAccounts" -}}
+{{- $names := list -}}
+{{- range list "agent" "webhook" "candidates" "gateway" -}}
+{{- $names = append $names (include "flotilla.account" (dict "root" $ "component" .)) -}}
+{{- end -}}
+{{- range list "upgrade" "uninstall" "test" -}}
+{{- $names = append $names (printf "%s-%s" (include "flotilla.fullname" $) .) -}}
+{{- end -}}
+{{- uniq $names | join "," -}}
+{{- end -}}
+
 {{- define "flotilla.pullSecrets" -}}
 {{- $names := .Values.imagePullSecrets -}}
 {{- with .Values.imagePullSecretName }}{{ $names = append $names . }}{{ end -}}
