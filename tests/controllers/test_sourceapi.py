@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import EVENTS, NAMESPACES, PODS, SECRETS, Kind
+from agent.api.kinds import EVENTS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, SOURCES, Kind
 from agent.controllers.follow import FollowRoom
 from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
 from agent.kube.client import Client
@@ -121,6 +121,24 @@ async def permit(pair: Pair, accounts: str | None) -> None:
     """What an administrator of the source says of a namespace."""
     annotations = {names.SHORT_PREFIX + names.SOURCE_API_ACCOUNTS: accounts}
     await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": {"annotations": annotations}})
+
+
+async def test_the_account_of_a_source_has_no_tokens_in_targets(pair: Pair) -> None:
+    await pair.create(SERVICE_ACCOUNTS, "cd")
+    async with pair.at_work(SourceApiRoom, FollowRoom) as target:
+        assert pair.deps is not None
+        asks = await pair.pod("web", annotations=ASKS, serviceAccountName="cd")
+        await pair.deps.prerequisites.ensure(asks, target)
+        name = secret_name(asks["metadata"])
+        await pair.copy(SECRETS, name)
+        await pair.create(SOURCES, "other", spec={"serviceAccountName": "cd"})
+        await pair.gone(SECRETS, name)
+        events = await until(lambda: pair.here.list(EVENTS, pair.namespace, fields="involvedObject.name=web"))
+        assert "the source of Source" in events[0]["message"]
+        assert "have the pod name another service account" in events[0]["message"]
+        await pair.deps.prerequisites.ensure(asks, target)
+        assert await pair.no_copy(SECRETS, name)
+        await pair.end("web")
 
 
 async def test_without_an_address_a_pod_that_asks_is_told_what_is_missing(pair: Pair) -> None:

@@ -1,6 +1,6 @@
 """Source API: the tokens of delegates that talk to this cluster's API (annotation `multicluster/source-api` of a pod).
 
-Watches  proxy pods, namespaces, our chaperons, the Secrets in targets that hold such tokens.
+Watches  proxy pods, namespaces, Sources, our chaperons, the Secrets in targets that hold such tokens.
 Writes   these Secrets, each before its delegate starts, and renewed when a fifth of its time is left; a Warning event
          on a pod that gets none. A Secret goes when the account's token may go to targets no more.
 Absent target: its Secrets stay. A token is bound to its proxy pod: it is void once that is gone, wherever a Secret is.
@@ -18,6 +18,7 @@ from agent.api import names
 from agent.api.kinds import CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS, PASSING, Blocked, not_copied, reporting_refusals
+from agent.clusters.source_accounts import SourceAccounts
 from agent.clusters.target import Target
 from agent.controllers.sourceapi.absent import REASON
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
@@ -66,6 +67,7 @@ class SourceApiRoom(Controller[Item]):
         self._asking: set[Key] = set()
         self._told: dict[str, str] = {}
         self._locks: dict[Item, asyncio.Lock] = {}
+        self._accounts = SourceAccounts(deps.local, self._account_changed)
         self.watch(self._proxies, lambda pod: ())
         self.watch(deps.namespaces.informer, self._namespace_changed)
         self._proxies.subscribe(self._pod_changed)
@@ -80,7 +82,7 @@ class SourceApiRoom(Controller[Item]):
         if target.is_self or not sourceapi.asks(proxy["metadata"].get("annotations")):
             return
         try:
-            await self._bring(proxy["metadata"], self._account(proxy, target), target)
+            await self._bring(proxy["metadata"], await self._account(proxy, target), target)
         except Blocked as error:
             self._tell(proxy["metadata"], str(error))
 
@@ -114,7 +116,7 @@ class SourceApiRoom(Controller[Item]):
             return None
         manifest = pod.decode()
         try:
-            return await self._bring(manifest["metadata"], self._account(manifest, target), target)
+            return await self._bring(manifest["metadata"], await self._account(manifest, target), target)
         except NotPermitted as error:
             self._tell(manifest["metadata"], str(error))
             for secret in informer.store.by_index(_OF_POD, "/".join(key)):
@@ -125,16 +127,21 @@ class SourceApiRoom(Controller[Item]):
             self._tell(manifest["metadata"], str(error))
             return _BLOCKED_SECONDS
 
-    def _account(self, proxy: Mapping[str, Any], target: Target) -> str:
+    async def _account(self, proxy: Mapping[str, Any], target: Target) -> str:
         """The service account of a pod. Raises NotPermitted if its token may not go to targets."""
+        await self._accounts.wait()
         account = str(proxy["spec"].get("serviceAccountName") or "default")
         name = proxy["metadata"]["namespace"]
+        title = f"a token of ServiceAccount {name}/{account}"
+        if source := self._accounts.source_of(name, account):
+            why = f"the source of {source} acts by it in this cluster: have the pod name another service account"
+            raise NotPermitted(not_copied(title, target, why))
         accounts = names.annotation(self._deps.namespaces.annotations(name), names.SOURCE_API_ACCOUNTS)
         if sourceapi.permits(accounts, account, otherwise=self._deps.settings.source_api_any_account):
             return account
         key = names.SHORT_PREFIX + names.SOURCE_API_ACCOUNTS
         remedy = f"an administrator of this cluster permits it by the annotation {key} of namespace {name}"
-        raise NotPermitted(not_copied(f"a token of ServiceAccount {name}/{account}", target, remedy))
+        raise NotPermitted(not_copied(title, target, remedy))
 
     async def _bring(self, pod: Mapping[str, Any], account: str, target: Target) -> float:
         """Have a token in a target that is good for a while; returns in how many seconds it is to be renewed."""
@@ -226,7 +233,14 @@ class SourceApiRoom(Controller[Item]):
             self.queue.add((node, *pod.key))
 
     def _namespace_changed(self, namespace: Object) -> Iterable[Item]:
-        return [(node, *pod) for pod in self._asking if pod[0] == namespace.name for node in self._secrets]
+        return self._asking_in(namespace.name)
+
+    def _account_changed(self, namespace: str) -> None:
+        for item in self._asking_in(namespace):
+            self.queue.add(item)
+
+    def _asking_in(self, namespace: str) -> list[Item]:
+        return [(node, *pod) for pod in self._asking if pod[0] == namespace for node in self._secrets]
 
     def _chaperon_changed(self, pod: Key) -> None:
         for node, informer in self._secrets.items():
