@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agent.api import names
+from agent.api.conditions import Status
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCE_KINDS, Kind
 from agent.api.roles import FEATURES, OPTIONAL_FEATURES, feature_role
 from agent.model import source as model
@@ -16,6 +17,8 @@ Raw = dict[str, Any]
 Key = tuple[str, str]
 
 RBAC_GROUP = "rbac.authorization.k8s.io"
+CONDITION = "AccountExclusive"
+"""Condition of a Source: whether nothing else acts by its service account. Absent until something did."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class SourceAndBindings(msgspec.Struct, frozen=True):
     source: Raw | None
     bindings: Mapping[Kind, Mapping[str, Raw]]
     roles: Roles
+    withheld: frozenset[Key] = frozenset()
+    """Accounts that are granted nothing for now."""
 
 
 class Create(NamedTuple):
@@ -60,6 +65,9 @@ class Delete(NamedTuple):
 
 Action = Create | Patch | Delete
 
+Told = tuple[str, Status, str, str]
+"""Type, status, reason and message of a condition."""
+
 
 def kind_of(key: Key) -> Kind:
     """Source, or ClusterSource for a key without a namespace."""
@@ -68,7 +76,7 @@ def kind_of(key: Key) -> Kind:
 
 def decide(view: SourceAndBindings) -> list[Action]:
     """What to do so that exactly the wanted bindings are there. The service account comes on top."""
-    wanted = wanted_bindings(view.key, view.source, view.roles) if view.source is not None else {}
+    wanted = wanted_bindings(view.key, view.source, view.roles, view.withheld) if view.source is not None else {}
     actions: list[Action] = []
     for kind, name in binding_names(view.key):
         actual = view.bindings.get(kind, {}).get(name)
@@ -121,9 +129,11 @@ def binding_names(key: Key) -> list[tuple[Kind, str]]:
     return [(kind, own), (CLUSTER_ROLE_BINDINGS, viewer), *features]
 
 
-def wanted_bindings(key: Key, source: Raw, roles: Roles) -> dict[tuple[Kind, str], Raw]:
+def wanted_bindings(
+    key: Key, source: Raw, roles: Roles, withheld: frozenset[Key] = frozenset()
+) -> dict[tuple[Kind, str], Raw]:
     """Manifests of the bindings of a Source; none when it names nobody."""
-    granted = subjects(key, source)
+    granted = [each for each in subjects(key, source) if account_of(each) not in withheld]
     if not granted:
         return {}
     bindings = {}
@@ -165,6 +175,20 @@ def subjects(key: Key, source: Raw) -> list[Raw]:
     return found
 
 
+def account_of(subject: Raw) -> Key | None:
+    """Namespace and name of the service account that a subject of a binding stands for."""
+    if subject.get("kind") == "ServiceAccount":
+        return (subject.get("namespace", ""), subject["name"])
+    return model.named_account({"userName": subject.get("name")})
+
+
+def granted_accounts(view: SourceAndBindings) -> frozenset[Key]:
+    """Service accounts that a Source has been bound to."""
+    kind, name = binding_names(view.key)[0]
+    found = view.bindings.get(kind, {}).get(name, {}).get("subjects") or ()
+    return frozenset(account for each in found if (account := account_of(each)) is not None)
+
+
 def service_account_key(key: Key, source: Raw) -> Key | None:
     """Namespace and name of the service account, None when the Source has none or names it by half."""
     spec = source.get("spec") or {}
@@ -204,6 +228,31 @@ def granted(key: Key, source: Raw, roles: Roles) -> str:
     more = f", with {', '.join(chosen)}" if chosen else ""
     advice = model.advice(spec, namespaced=bool(key[0]))
     return f"may run pods here (ClusterRole {roles.source}){more}" + (f"; {advice}" if advice else "")
+
+
+def title(key: Key) -> str:
+    """Kind and name of a Source."""
+    return f"{kind_of(key).name} {'/'.join(part for part in key if part)}"
+
+
+def exclusive(key: Key, source: Raw, shared: str, *, elects: bool) -> Told:
+    """Condition AccountExclusive of a Source.
+
+    :param shared: which pods run as accounts of the Source; empty if none does
+    :param elects: whether the account of a ClusterSource is in a namespace whose pods are elected
+    """
+    if advice := model.advice(source.get("spec") or {}, namespaced=bool(key[0])):
+        return (CONDITION, "False", "DefaultAccount", advice)
+    if shared:
+        return (CONDITION, "False", "PodsRunAsIt", shared)
+    if elects:
+        namespace, name = service_account_key(key, source) or ("", "")
+        message = (
+            f"spec.serviceAccount.namespace: pods of namespace {namespace} are elected, and whoever creates pods there"
+            f" may run them as {name}, with rights in all namespaces: name an account of a namespace of its own"
+        )
+        return (CONDITION, "False", "NamespaceElects", message)
+    return (CONDITION, "True", "Exclusive", "no pod runs as the source's account")
 
 
 def _marks(key: Key) -> Raw:

@@ -1,0 +1,135 @@
+"""Pods that run as a service account of a Source, and so with the source's rights: pure.
+
+A kubelet requests new tokens for a pod as long as the pod exists. The API server issues them for the account that has
+the name at that moment. So a pod that has outlived its account gets tokens of the next account.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS
+from agent.base.clock import parse
+from agent.kube.store import Key, Object
+
+GRACE_SECONDS = 30
+"""The longest time in which a pod of a revoked account may end: a source could ask for years."""
+_VOID_SECONDS = 120.0
+"""Tokens of a pod are refused a minute after its grace period, also if its node never answers. Twice that: clocks."""
+_NAMED = 5
+"""The most pods that a message names."""
+
+
+class Occupant(NamedTuple):
+    """A pod that has not ended and runs as an account."""
+
+    name: str
+    uid: str
+    created: datetime
+    ends: datetime | None = None
+    """When its grace period ends; None if it is not being deleted."""
+    is_delegate: bool = False
+    """Whether a PodChaperon controls it."""
+
+    def is_void(self, now: datetime) -> bool:
+        """Whether the API server refuses all tokens of it."""
+        return self.ends is not None and self.ends + timedelta(seconds=_VOID_SECONDS) < now
+
+    def may_run_on(self, now: datetime) -> bool:
+        """Whether it is not being deleted, or with a grace period that is too long."""
+        return self.ends is None or self.ends > now + timedelta(seconds=GRACE_SECONDS)
+
+
+class Account(NamedTuple):
+    """A service account of a Source."""
+
+    key: Key
+    since: datetime | None
+    """When it was created; None if it does not exist."""
+    is_another: bool = False
+    """Whether it is another one than this process saw first. Before an upgrade, accounts were deleted without pods."""
+
+
+class Occupation(NamedTuple):
+    """One account and the pods that run as it."""
+
+    account: Account
+    is_granted: bool
+    """Whether a binding grants it the rights already."""
+    pods: Sequence[Occupant] = ()
+
+    def outlived(self, now: datetime) -> list[Occupant]:
+        """Pods that have outlived the account as which they were started, and could still get a token."""
+        since = self.account.since
+        old = (pod for pod in self.pods if since is None or (self.account.is_another and pod.created < since))
+        return [pod for pod in old if not pod.is_void(now)]
+
+    def to_delete(self, now: datetime) -> list[Occupant]:
+        """Delegates among them. Other pods belong to users of this cluster."""
+        return [pod for pod in self.outlived(now) if pod.is_delegate and pod.may_run_on(now)]
+
+    def must_wait(self, now: datetime) -> bool:
+        """Whether the account may not be created yet."""
+        return self.account.since is None and bool(self.outlived(now))
+
+    def is_withheld(self, now: datetime) -> bool:
+        """Whether the account may not be granted the rights yet, which pods of other clusters would have at once."""
+        return not self.is_granted and any(pod.is_delegate and not pod.is_void(now) for pod in self.pods)
+
+
+def occupant(pod: Object) -> Occupant:
+    """Read a pod from its metadata."""
+    metadata = pod.head.metadata
+    return Occupant(
+        pod.name,
+        pod.uid,
+        parse(metadata.creation_timestamp or ""),
+        parse(metadata.deletion_timestamp) if metadata.deletion_timestamp else None,
+        is_delegate(pod),
+    )
+
+
+def is_delegate(pod: Object) -> bool:
+    """Whether a PodChaperon controls a pod."""
+    owner = pod.controller
+    return (
+        owner is not None
+        and (owner.kind, owner.group) == (CHAPERONS.name, CHAPERONS.group)
+        and names.LABEL_PARENT_UID in pod.labels
+    )
+
+
+def obstacle(found: Iterable[Occupation], now: datetime) -> str:
+    """Message: why accounts are not created or get no rights, and the remedy; empty if nothing is in the way."""
+    told = []
+    for each in found:
+        title = f"ServiceAccount {'/'.join(each.account.key)}"
+        if each.must_wait(now):
+            told.append(
+                f"{title} does not exist, and is created once no pod names it, since such a pod would get a token of"
+                f" the new one: {_pods(each.outlived(now))}; those of PodChaperons are being deleted, delete the others"
+            )
+        elif each.is_withheld(now):
+            pods = [pod for pod in each.pods if pod.is_delegate and not pod.is_void(now)]
+            told.append(
+                f"{title} gets no rights while pods of other clusters run as it, which would have them too:"
+                f" {_pods(pods)}; delete these, or name another account"
+            )
+    return "; ".join(told)
+
+
+def shared_with(found: Iterable[Occupation]) -> str:
+    """Message: the pods that run as accounts of a Source, and the remedy; empty if none does."""
+    return "; ".join(
+        f"ServiceAccount {'/'.join(each.account.key)} is also that of {_pods(each.pods)}, with the source's rights:"
+        " have what makes such pods name another account, and delete them"
+        for each in found
+        if each.pods
+    )
+
+
+def _pods(pods: Collection[Occupant]) -> str:
+    listed = ", ".join(sorted(pod.name for pod in pods)[:_NAMED])
+    more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
+    return f"pod{'s' if len(pods) > 1 else ''} {listed}{more}"
