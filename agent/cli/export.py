@@ -13,6 +13,7 @@ import typer
 from agent.api.kinds import NAMESPACES, ROLES, SERVICE_ACCOUNTS
 from agent.api.names import source_renewal
 from agent.cli.joining import arguments, credentials, manifests
+from agent.cli.joining.checks import keep_accounts_apart
 from agent.cli.joining.contexts import Side, Way, address, side, telling
 from agent.cli.joining.joiner import DEFAULT_TOKEN
 from agent.cli.joining.manifests import Names, Raw
@@ -143,6 +144,8 @@ async def _account(
         return names, uid
     report = Report(names.target, names.source_place or "", names.source, target.context)
     if found is None:
+        if names.cluster_scoped:
+            await keep_accounts_apart(target, (), names, [])
         found = await ensure(target, names.source_kind, manifests.source(names, "", allow), report)
     names = _with_account(names, found)
     if create:

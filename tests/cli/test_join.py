@@ -219,6 +219,29 @@ async def test_both_ways_in_all_namespaces(lab: Lab) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
+async def test_no_account_with_rights_everywhere_is_made_where_pods_are_elected(lab: Lab) -> None:
+    scoped = ("--cluster-scoped", "--allow-loopback", "-n", NAMESPACE)
+    pairs = (("cd", "us"), ("us", "cd"))
+    # Pods of the namespace are elected in cd, which is the source of the one pair and the target of the other.
+    for source, target in pairs:
+        why = await lab.refused("join", "--context", source, "--target-context", target, *scoped)
+        assert f"pods of namespace {NAMESPACE} in cluster cd are elected" in why
+        assert f"ServiceAccount {NAMESPACE}/{source} of cluster {target}" in why
+        assert f"kubectl --context cd label namespace {NAMESPACE} {names.LABEL_ENABLED}-" in why
+    why = await lab.refused("export", "wide", "--context", "cd", "--create", *scoped)
+    assert f"pods of namespace {NAMESPACE} in cluster cd are elected" in why
+    for client, name in ((lab.us, "cd"), (lab.cd, "us"), (lab.cd, "wide")):
+        assert await gone(client, CLUSTER_SOURCES, name, None)
+    # One that was joined before is joined again, and it is noted.
+    made = {"metadata": {"name": "cd"}, "spec": {"serviceAccount": {"name": "cd", "namespace": NAMESPACE}}}
+    await lab.us.create(CLUSTER_SOURCES, {**head(CLUSTER_SOURCES), **made})
+    again = await lab.join("--cluster-scoped")
+    assert any(f"pods of namespace {NAMESPACE} in cluster cd are elected" in note for note in again["notes"])
+    code, _, errors = await lab.type("leave", "--context", "cd", "--target-context", "us", *scoped[:1], *scoped[2:])
+    assert code == 0, errors
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_many_targets_are_joined_and_left_at_once_also_one_cluster_under_several_names(lab: Lab) -> None:
     document = yaml.safe_load(json.dumps(lab.document))
     (us,) = (each for each in document["contexts"] if each["name"] == "us")

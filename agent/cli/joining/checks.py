@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,10 +16,12 @@ from agent.api.kinds import CLUSTER_SUMMARIES, LEASES, NAMESPACES, TARGETS, Kind
 from agent.base.clock import SystemClock, parse
 from agent.cli.joining.arguments import missing_rights
 from agent.cli.joining.contexts import Side
+from agent.cli.joining.manifests import Names
 from agent.cli.options import Failed
 from agent.clusters.agenthealth import Lease
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.reviews import may_we
+from agent.model.namespaces import is_enabled
 
 OLDEST = (1, 30)
 """The oldest Kubernetes that the agent works with (ruling 15)."""
@@ -186,6 +188,40 @@ async def _namespace(side: Side, name: str, notes: list[str], *, electing: bool)
             f"no pods of namespace {name} in {side.title} can be elected before it is labelled: kubectl --context"
             f" {side.context} label namespace {name} {names.LABEL_ENABLED}={names.ENABLED_VALUE}"
         )
+
+
+async def keep_accounts_apart(target: Side, others: Sequence[Side], found: Names, notes: list[str]) -> None:
+    """Check that no pods are elected in the namespace of a ClusterSource's account, in the target or other clusters.
+
+    A user who creates pods there could have them run as that account, with rights in all namespaces. If the
+    ClusterSource exists already, this is only a note: the target's agent refuses such pods. Raises Failed.
+    """
+    namespace, kind = found.target_namespace, found.source_kind
+    exists = await _find(target, kind, found.source, notes) is not None
+    for side in (target, *others):
+        labels = ((await _find(side, NAMESPACES, namespace, notes)) or {"metadata": {}})["metadata"].get("labels")
+        if not is_enabled(labels):
+            continue
+        why = (
+            f"pods of namespace {namespace} in {side.title} are elected, and whoever creates them could name"
+            f" ServiceAccount {namespace}/{found.source} of {target.title}, which gets rights in all namespaces: choose"
+            f" another namespace, -n, or take the label away (kubectl --context {side.context} label namespace"
+            f" {namespace} {names.LABEL_ENABLED}-)"
+        )
+        if not exists:
+            raise Failed(why)
+        notes.append(why)
+
+
+async def _find(side: Side, kind: Kind, name: str, notes: list[str]) -> dict[str, Any] | None:
+    """A cluster-scoped object; None if it does not exist or may not be read."""
+    try:
+        return await side.client.get(kind, name)
+    except NotFound:
+        return None
+    except Forbidden as error:
+        notes.append(f"{side.title}: whether pods may run as the source's account was not checked: {error}")
+        return None
 
 
 async def _rights(side: Side, rights: Sequence[Right]) -> None:

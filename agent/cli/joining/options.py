@@ -22,7 +22,11 @@ TargetNames = Annotated[
 ]
 SourceName = Annotated[str, typer.Option("--source-name", help="Name of the Source; by default its context's.")]
 ClusterScoped = Annotated[
-    bool, typer.Option("--cluster-scoped", help="All namespaces: ClusterSource and ClusterTarget.")
+    bool,
+    typer.Option(
+        "--cluster-scoped",
+        help="All namespaces: ClusterSource and ClusterTarget; -n must elect no pods in any of the clusters.",
+    ),
 ]
 TargetKubeconfig = Annotated[
     str, typer.Option("--target-kubeconfig", help="kubeconfig of the targets' contexts; by default the same.")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS
-from agent.cli.joining.checks import Known, Right, examine
+from agent.cli.joining.checks import Known, Right, examine, keep_accounts_apart
 from agent.cli.joining.contexts import Side, telling
 from agent.cli.joining.fleet import Order, Pair, Say
 from agent.cli.joining.joiner import Joiner, Terms
@@ -39,6 +39,9 @@ class Joining:
                 " its own target, create a Target with spec.self: true"
             )
         names = pair.names((source.home, target.home))
+        if names.cluster_scoped:
+            with telling(pair.target.title):
+                await keep_accounts_apart(pair.target, [pair.source], names, report.notes)
         terms = replace(self._terms, way=self._order.ways.get(pair.target.context, self._terms.way))
         await Joiner(pair.source, pair.target, names, (source.uid, target.uid), terms, say, report).run()
 
