@@ -629,3 +629,11 @@ def test_sources_that_have_no_rights_yet_are_told() -> None:
     first, second = bad(targets.sources, view(sources=given_sources))
     assert first == "FAIL  source default/cd: it is not Ready (NoRole). Remedy: create it"
     assert second.startswith("WARN  source eu: no agent has said anything about it")
+
+
+def test_a_source_whose_account_pods_run_as_is_warned_of() -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "Bound"}
+    shared = {"type": "AccountExclusive", "status": "False", "reason": "PodsRunAsIt", "message": "delete pod web"}
+    source = {"metadata": {"name": "cd", "namespace": "default"}, "status": {"conditions": [ready, shared]}}
+    (found,) = bad(targets.sources, view(sources=(source,)))
+    assert found == ("WARN  source default/cd: its service account is shared (PodsRunAsIt). Remedy: delete pod web")

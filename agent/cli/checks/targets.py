@@ -116,3 +116,7 @@ def _source(source: Raw) -> Iterator[Finding]:
         yield fail(about, f"it is not Ready ({ready.get('reason')})", str(ready.get("message", "")))
     else:
         yield ok(about, "it is Ready")
+    exclusive = condition_of(source, "AccountExclusive") or {}
+    if exclusive.get("status") == "False":
+        shared = f"its service account is shared ({exclusive.get('reason')})"
+        yield warn(about, shared, str(exclusive.get("message", "")))
