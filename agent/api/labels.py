@@ -26,7 +26,10 @@ ANNOTATIONS_NOT_HOME = {
     "co.elastic.logs": "Beats and Elastic Agent read hints of what to collect, and how",
     "co.elastic.metrics": "the same",
     "co.elastic.monitor": "the same, with the hosts to be monitored",
+    "ad.datadoghq.com": "the Datadog Agent runs the checks that they configure, against hosts that they name",
+    "signalfx.com": "the SignalFx agent does the same",
     "external-dns.alpha.kubernetes.io": "ExternalDNS publishes the names and addresses that they say",
+    "dns.alpha.kubernetes.io": "dns-controller of kOps does the same",
     "kubectl.kubernetes.io": "kubectl apply takes from them what to delete, kubectl exec which container is meant",
     "meta.helm.sh": "Helm adopts what names a release",
     "argocd.argoproj.io": "Argo CD prunes what carries the tracking ID of an application",
@@ -40,6 +43,8 @@ ANNOTATIONS_NOT_HOME = {
     "velero.io": "Velero runs the commands of hooks, and backs up the volumes that they name",
     "istio.io": "Istio configures proxies, and takes pods into the mesh or out of it",
     "linkerd.io": "Linkerd does the same",
+    "kuma.io": "Kuma does the same",
+    "consul.hashicorp.com": "Consul registers the pod as a service of the name, port and metadata that they say",
     "iam.amazonaws.com": "kiam and kube2iam give the pod's address the role that is named",
     "kubernetes.io/config.mirror": "kubectl drain and others leave mirror pods alone; API servers refuse the change",
     "kubernetes.io/config.source": "the same",
@@ -51,16 +56,26 @@ ANNOTATIONS_NOT_HOME = {
 }
 """Keys and domains of annotations that do not come home from delegates, and who acts upon them."""
 
-ANNOTATIONS_WITH_ADDRESSES = frozenset(
-    (
-        "cni.projectcalico.org/podIP",
-        "cni.projectcalico.org/podIPs",
-        "k8s.ovn.org",
-        "ovn.kubernetes.io",
-        "k8s.v1.cni.cncf.io/network-status",
-    )
-)
-"""Those from which networks take a pod's addresses, as from its status."""
+ANNOTATIONS_WITH_ADDRESSES = {
+    "cni.projectcalico.org/podIP": "Calico takes a pod's address from it before status.podIP is set",
+    "cni.projectcalico.org/podIPs": "the same",
+    "vpc.amazonaws.com": "the same, on EKS; the AWS network policy controller, if status.podIP is empty",
+    "k8s.aliyun.com/pod-ips": "Terway's Calico takes a pod's address from it",
+    "k8s.ovn.org": "OVN-Kubernetes takes networks and addresses of pods from them",
+    "ovn.kubernetes.io": "Kube-OVN does the same",
+    "networking.alibaba.com": "Hybridnet does the same",
+    "ipam.antrea.io/pod-ips": "Antrea reserves these addresses for the pod",
+    "openstack.org/kuryr-vif": "Kuryr takes the pod's port and address from it",
+    "k8s.v1.cni.cncf.io/network-status": "Multus writes all addresses of a pod; network policy controllers read them",
+    "k8s.v1.cni.cncf.io/networks-status": "the same, under its older name",
+    "tke.cloud.tencent.com/networks-status": "the same, on TKE",
+    "networking.gke.io/pod-ips": "the same, on GKE with several networks",
+    "submariner.io": "older releases of Submariner translate the global address that they say to the pod",
+}
+"""Keys and domains of annotations from which networks take a pod's addresses, and which network does.
+
+Withheld if `spec.podCIDRs` of a Target restricts the addresses of its pods.
+"""
 
 
 def is_key(text: str) -> bool:

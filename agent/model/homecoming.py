@@ -1,4 +1,4 @@
-"""Which annotations of delegates come home. Pure."""
+"""Annotations of delegates that are copied to proxy pods. Pure."""
 
 from dataclasses import dataclass, replace
 
@@ -7,20 +7,27 @@ from agent.api.labels import ANNOTATIONS_NOT_HOME, ANNOTATIONS_WITH_ADDRESSES, i
 
 @dataclass(frozen=True)
 class Homecoming:
-    """What an installation has chosen."""
+    """Choice of an installation, for one target."""
 
     only: frozenset[str] = frozenset()
-    """Keys and domains that come home, and no others; empty: all but those that others act upon."""
+    """Keys and domains that are copied, and no others; empty: all but `never`."""
     never: frozenset[str] = frozenset(ANNOTATIONS_NOT_HOME)
-    """Keys and domains that do not, where `only` is empty."""
+    """Keys and domains that are not copied if `only` is empty."""
+    addresses: bool = True
+    """Whether keys from which networks take a pod's addresses may be copied."""
 
     def lets(self, key: str) -> bool:
-        """Whether an annotation that is none of ours comes home."""
-        return is_among(key, self.only) if self.only else not is_among(key, self.never)
+        """Return True if an annotation without a prefix of ours is copied."""
+        chosen = is_among(key, self.only) if self.only else not is_among(key, self.never)
+        return chosen and not self.withholds(key)
+
+    def withholds(self, key: str) -> bool:
+        """Return True for keys with addresses, if the target may have certain addresses only."""
+        return not self.addresses and is_among(key, ANNOTATIONS_WITH_ADDRESSES)
 
     def without_addresses(self) -> "Homecoming":
-        """The same for a target whose pods may have certain addresses only."""
-        return replace(self, never=self.never | ANNOTATIONS_WITH_ADDRESSES)
+        """Return the same choice for a target whose pods may have certain addresses only."""
+        return replace(self, addresses=False)
 
 
 USUAL = Homecoming()

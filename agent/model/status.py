@@ -82,11 +82,14 @@ def annotations_home(
     chaperon_annotations: Mapping[str, str] | None,
     homecoming: Homecoming = USUAL,
 ) -> dict[str, str | None]:
-    """Merge patch of annotations to bring home: what the delegate has, or has changed; {} when nothing.
+    """Return the merge patch of the proxy pod's annotations; {} if they are in line.
 
-    Keys of ours never travel, others if `homecoming` lets them. What only the proxy has survives. Where both differ,
-    the delegate's value comes home unless it was created with it: then it was the proxy's that somebody changed, or
-    removed, in the source. Nor does one come home that is told of as a live change: there the delegate follows.
+    Keys of ours never travel, others if `homecoming` lets them. Annotations that only the proxy pod has stay. Where
+    both differ, the delegate's value is copied unless the delegate was created with it: then a user changed or removed
+    the annotation of the proxy pod. A key that is recorded as a live change is not copied: there the delegate follows.
+
+    A key with addresses that `homecoming` withholds was copied before it did (an older agent, or a Target without
+    `spec.podCIDRs`): it gets the value that the proxy pod was created with, or is removed.
     """
     mine = proxy_annotations or {}
     known = told({"metadata": {"annotations": chaperon_annotations}})
@@ -96,18 +99,23 @@ def annotations_home(
         for key, value in (chaperon_annotations or {}).items()
         if not names.is_ours(key) and mine.get(key) != value and key not in followed and homecoming.lets(key)
     }
-    if not changed:
+    withheld = [key for key in mine if key not in followed and homecoming.withholds(key)]
+    if not changed and not withheld:
         return changed
     original = _original_annotations(mine, known)
-    return {key: value for key, value in changed.items() if original.get(key) != value}
+    if original is None:
+        # Without a manifest nothing tells who changed what: the delegate's word counts.
+        return changed
+    found = {key: value for key, value in changed.items() if original.get(key) != value}
+    return found | {key: original.get(key) for key in withheld if original.get(key) != mine[key]}
 
 
-def _original_annotations(annotations: Mapping[str, str], known: Mapping[str, Any]) -> Mapping[str, str]:
+def _original_annotations(annotations: Mapping[str, str], known: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """Return the annotations that the proxy pod was created with; None without a manifest."""
     try:
         source = source_pod({"metadata": {"annotations": annotations}})
     except InvalidPod:
-        # Without a manifest nothing tells who changed what: the delegate's word counts.
-        return {}
+        return None
     found: Mapping[str, str] = baseline.of(source, known)["annotations"]
     return found
 

@@ -20,7 +20,7 @@ class Delegates:
     home_annotation: tuple[str, ...] = repeated(
         _ANNOTATION,
         "annotation of delegates, or domain of its key, that comes home, and no other; none: all but those that others"
-        " act upon",
+        " act upon; of a Target with spec.podCIDRs none that holds addresses of pods",
     )
     event_rate: float = flag(
         POSITIVE, "10", "warnings about its delegates that a target may have told per second; ten times as many at once"

@@ -3,6 +3,7 @@ from typing import Any
 
 from agent.api import names
 from agent.model.diff import merge_patch
+from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podranges import of
 from agent.model.proxypod import proxy_pod
 from agent.model.status import annotations_home, proxy_status, with_ended
@@ -192,6 +193,28 @@ def test_without_a_manifest_the_delegates_word_counts() -> None:
 def test_an_annotation_that_the_delegate_is_told_to_follow_does_not_come_home() -> None:
     live = {names.ANNOTATION_LIVE_CHANGES: '{"annotations":{"note":"1","team":"y"}}'}
     assert annotations_home({"team": "x"}, {"note": "1", "team": "y", "cni": "10.0.0.1", **live}) == {"cni": "10.0.0.1"}
+
+
+def test_an_address_that_was_copied_before_the_target_had_ranges_is_removed() -> None:
+    kept = USUAL.without_addresses()
+    address = {"cni.projectcalico.org/podIP": "10.0.0.1/32"}
+    mine = annotations_of(a="1")
+    assert annotations_home(mine | address | {"note": "x"}, {"a": "1", **address}, kept) == dict.fromkeys(address)
+    # Also one that the delegate no longer has, or has changed; with any list of the installation.
+    assert annotations_home(mine | address, {"a": "1"}, kept) == dict.fromkeys(address)
+    chosen = Homecoming(frozenset(address)).without_addresses()
+    assert annotations_home(mine | address, {"a": "1", **address}, chosen) == dict.fromkeys(address)
+    assert annotations_home(mine, {"a": "1", **address}, kept) == {}
+
+
+def test_an_address_that_a_user_gave_the_pod_stays_and_a_copied_value_of_it_is_taken_back() -> None:
+    kept, key = USUAL.without_addresses(), "ipam.antrea.io/pod-ips"
+    mine = annotations_of(**{key: "10.1.0.7"})
+    assert annotations_home(mine, {key: "10.1.0.7"}, kept) == {}
+    assert annotations_home({**mine, key: "10.9.0.9"}, {key: "10.9.0.9"}, kept) == {key: "10.1.0.7"}
+    live = {names.ANNOTATION_LIVE_CHANGES: f'{{"annotations":{{"{key}":"10.1.0.8"}}}}'}
+    assert annotations_home({**mine, key: "10.1.0.8"}, {key: "10.1.0.8", **live}, kept) == {}
+    assert annotations_home({key: "10.1.0.7"}, {key: "10.1.0.7"}, kept) == {}, "without a manifest it may be a user's"
 
 
 RANGES = of({"spec": {"podCIDRs": ["10.1.0.0/16"]}})
