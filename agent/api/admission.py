@@ -2,13 +2,13 @@
 
 `hack/crds` writes them into the chart, and the sandbox puts them into its clusters. API servers evaluate them without
 asking anybody, and for proxy pods only: no other pod depends on them. Those of `agentpolicies` are about the agent,
-those of `accountpolicies` about the accounts of delegates, those of `sourcepolicies` about sources, those of
-`webhookpolicies` about the webhook.
+those of `accountpolicies` about the accounts of delegates, those of `sourcepolicies` and `signpolicies` about sources,
+those of `webhookpolicies` about the webhook.
 """
 
 from typing import Any
 
-from agent.api import accountpolicies, agentpolicies, cel, names, sourcepolicies, webhookpolicies
+from agent.api import accountpolicies, agentpolicies, cel, names, signpolicies, sourcepolicies, webhookpolicies
 from agent.api.kinds import POLICIES, POLICY_BINDINGS, Kind
 
 Raw = dict[str, Any]
@@ -29,7 +29,7 @@ def policies(agent: str, home: str, webhook: str, own: str = ",".join(accountpol
     :param webhook: name of the webhook's user
     :param own: names of Flotilla's accounts in that namespace, separated by commas
     """
-    by_name = agentpolicies.specs(agent) | webhookpolicies.specs(agent, webhook)
+    by_name = agentpolicies.specs(agent) | webhookpolicies.specs(agent, webhook) | signpolicies.specs(home)
     return [
         *_bound(CREATION, _creation(agent)),
         *_bound(CHANGES, _changes(agent)),

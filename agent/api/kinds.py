@@ -129,6 +129,7 @@ CERTIFICATE_REQUESTS = Kind(
 SIGNERS = Kind("certificates.k8s.io", "v1", "signers", "Signer", namespaced=False)
 """In rights only: who may approve requests for a signer."""
 TOKEN_REVIEWS = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+SELF_SUBJECT_REVIEWS = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 SUBJECT_ACCESS_REVIEWS = Kind(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )

@@ -1,48 +1,122 @@
-"""Signs of life that sources leave in a target: annotations of one Lease, which the agent there makes. Pure.
+"""Signs of life that sources leave in a target: annotations of one Lease, which the target's agent creates. Pure.
 
-A source says with its own UID, once a minute, that it lives. A lease and not an object of each source: that an agent
-may change this one by its name is all that it needs, and takes nobody's lock.
+A source records once a minute, with its own UID, that it lives: under a key of its ServiceAccount, which no other
+account may write (`agent.api.signpolicies`), and under one that any source may write, which older releases read. One
+Lease for all sources: rights on a name that is known beforehand suffice, and nobody holds it as a lock.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
 from agent.api import names
+from agent.api.signpolicies import SHARED_AT_MOST
+
+_ACCOUNT = "system:serviceaccount:"
+_ACCOUNT_UID = re.compile(r"[0-9a-f]([-0-9a-f]{0,61}[0-9a-f])?")
+_NAME_SHOWN = 63
+
+
+class Account(NamedTuple):
+    """ServiceAccount as whom a source is known to a target; empty texts for a user of another kind, or an unknown."""
+
+    name: str = ""
+    """User name: `system:serviceaccount:NAMESPACE:NAME`."""
+    uid: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the account in the target."""
+        return self.name.removeprefix(_ACCOUNT).partition(":")[0]
+
+
+NOBODY = Account()
+
+
+def account_of(username: str, uid: str) -> Account:
+    """Return the account of an authenticated user; an empty one if no key of an account can be made of it."""
+    known = username.startswith(_ACCOUNT) and _ACCOUNT_UID.fullmatch(uid)
+    return Account(username, uid) if known else NOBODY
 
 
 class Sign(msgspec.Struct, frozen=True):
-    """What a source says of itself."""
+    """One sign of a source."""
 
     seen: datetime
-    """When, by its own clock."""
+    """Time of the sign, by the clock of the source."""
     holder: str = ""
-    """Which of its agents, by a name that each makes up when it begins to lead."""
+    """Name of the agent that leads in the source; each makes it up when it begins to lead."""
     name: str = ""
-    """Of the cluster, for people."""
+    """Name of the cluster, for people."""
+    account: str = ""
+    """User name of the ServiceAccount that wrote it; empty under keys that any source may write."""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the account."""
+        return Account(self.account).namespace
 
 
 _decoder = msgspec.json.Decoder(Sign)
-_PREFIX = names.sign("")
+_SHARED = names.sign("")
 
 
 def read(annotations: Mapping[str, str] | None) -> dict[str, Sign]:
-    """The signs of a Lease by UID; one that cannot be read is none."""
-    found = {}
+    """Return the latest sign of each source by UID; a key of an account counts before one that all may write."""
+    ordered = sorted(_signs(annotations), key=lambda each: (bool(each[2].account), each[2].seen))
+    return {uid: sign for uid, _, sign in ordered}
+
+
+def of_source(annotations: Mapping[str, str] | None, uid: str) -> dict[str, Sign]:
+    """Return all signs with the UID of a source, by key."""
+    return {key: sign for found, key, sign in _signs(annotations) if found == uid}
+
+
+def keys_of(annotations: Mapping[str, str] | None, uid: str) -> list[str]:
+    """Return all keys with the UID of a source, also of signs that cannot be read."""
+    return [key for key in annotations or {} if _uid(key) == uid]
+
+
+def patch(
+    uid: str, sign: Sign, version: str, account: Account = NOBODY, others: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    """Return the merge patch that gives a sign, for this version of the Lease.
+
+    :param others: annotations that the Lease has: a new key that all may write is left out if there are too many
+    """
+    sign = msgspec.structs.replace(sign, name=sign.name[:_NAME_SHOWN])
+    shared = [key for key in others or {} if key.startswith(_SHARED)]
+    written = {}
+    if not account.uid or names.sign(uid) in shared or len(shared) < SHARED_AT_MOST:
+        written[names.sign(uid)] = _encode(sign)
+    if account.uid:
+        written[names.sign(uid, account.uid)] = _encode(msgspec.structs.replace(sign, account=account.name))
+    return {"metadata": {"resourceVersion": version, "annotations": written}}
+
+
+def _encode(sign: Sign) -> str:
+    return msgspec.json.encode({key: value for key, value in msgspec.structs.asdict(sign).items() if value}).decode()
+
+
+def _uid(key: str) -> str | None:
+    account, shared, uid = key.partition(_SHARED)
+    return uid if shared and (not account or account.endswith(".")) else None
+
+
+def _signs(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str, Sign]]:
+    """Yield UID of the source, key and sign; one that cannot be read is none."""
     for key, text in (annotations or {}).items():
-        if not key.startswith(_PREFIX):
+        uid = _uid(key)
+        if uid is None:
             continue
         try:
             sign = _decoder.decode(text)
         except msgspec.DecodeError:
             continue
+        # Whoever writes a key of no account may claim any.
+        sign = sign if not key.startswith(_SHARED) else msgspec.structs.replace(sign, account="")
         if sign.seen.tzinfo is not None:
-            found[key.removeprefix(_PREFIX)] = sign
-    return found
-
-
-def patch(uid: str, sign: Sign | None, version: str) -> dict[str, object]:
-    """Merge patch of the Lease, for this version of it; None takes the sign away."""
-    text = msgspec.json.encode(sign).decode() if sign is not None else None
-    return {"metadata": {"resourceVersion": version, "annotations": {names.sign(uid): text}}}
+            yield uid, key, sign

@@ -4,10 +4,13 @@ import secrets
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CONFIGMAPS, LEASES, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, SECRETS, Kind
+from agent.api.labels import is_key
+from agent.api.signpolicies import LONGEST, SHARED_AT_MOST
 from agent.cli.options import Failed
 from agent.cli.orphaned.lines import Owned, SourceLine, State, source_lines, table
 from agent.cli.orphans import check, chosen
@@ -22,6 +25,7 @@ from tests.waiting import gone
 Raw = dict[str, Any]
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
+SHARED = names.sign("good")
 KINDS = {"claims": "PersistentVolumeClaim", "chaperons": "PodChaperon"}
 
 
@@ -103,10 +107,46 @@ def test_signs_that_cannot_be_read_are_none() -> None:
     assert signs.read(None) == {}
     body: Any = signs.patch("good", Sign(NOW, "h", "cd"), "7")
     assert signs.read(body["metadata"]["annotations"]) == {"good": Sign(NOW, "h", "cd")}
-    assert signs.patch("good", None, "7")["metadata"] == {
-        "resourceVersion": "7",
-        "annotations": {names.sign("good"): None},
-    }
+    assert body["metadata"]["resourceVersion"] == "7"
+
+
+def test_a_sign_under_the_key_of_an_account_counts_before_one_that_any_source_may_write() -> None:
+    """Such a key is its account's alone: an API server refuses all others to write it."""
+    mine = signs.account_of("system:serviceaccount:team:cd", "0a1b-2c")
+    forged = Sign(NOW + timedelta(hours=1), "evil", "evil", account=mine.name)
+    body: Any = signs.patch("good", Sign(NOW, "h", "cd"), "7", mine)
+    annotations = body["metadata"]["annotations"] | {names.sign("good"): msgspec.json.encode(forged).decode()}
+    assert signs.read(annotations) == {"good": Sign(NOW, "h", "cd", mine.name)}
+    shared = signs.of_source(annotations, "good")[names.sign("good")]
+    assert (shared.holder, shared.account) == ("evil", ""), "what is under a shared key is of no account"
+    assert (
+        sorted(signs.keys_of(annotations, "good"))
+        == sorted(annotations)
+        == ["0a1b-2c.multicluster/source-good", SHARED]
+    )
+    assert all(is_key(key) for key in annotations)
+
+
+def test_a_shared_key_is_left_out_where_there_are_as_many_as_may_be() -> None:
+    mine = signs.account_of("system:serviceaccount:team:cd", "0a1b-2c")
+    full = {names.sign(f"u{i}"): "x" for i in range(SHARED_AT_MOST)}
+    for account, others, keys in (
+        (mine, full, {names.sign("good", mine.uid)}),
+        (mine, full | {SHARED: "x"}, {names.sign("good", mine.uid), SHARED}),
+        (mine, {}, {names.sign("good", mine.uid), SHARED}),
+        (signs.NOBODY, full, {SHARED}),
+    ):
+        body: Any = signs.patch("good", Sign(NOW, "h", "cd" * 200), "7", account, others)
+        assert body["metadata"]["annotations"].keys() == keys
+        assert all(len(text) <= LONGEST for text in body["metadata"]["annotations"].values())
+
+
+@pytest.mark.parametrize(
+    ("user", "uid"),
+    [("admin", ""), ("admin", "0a1b"), ("system:serviceaccount:a:b", ""), ("system:serviceaccount:a:b", "aws:1/2")],
+)
+def test_a_user_of_whom_no_key_can_be_made_has_none(user: str, uid: str) -> None:
+    assert signs.account_of(user, uid) == signs.NOBODY
 
 
 async def make(client: Client, namespace: str, kind: Kind, source: str, **more: Any) -> None:
@@ -132,11 +172,12 @@ async def test_what_a_source_that_is_gone_has_left_is_shown_and_deleted(
     labels = {names.LABEL_TOKEN_OF: dead}
     await client.create(SECRETS, {"metadata": {"name": "token", "labels": labels}}, namespace)
     now = datetime.now(UTC)
+    account = signs.account_of("system:serviceaccount:team:cd", "0a1b")
     given = {alive: Sign(now, "h", "living"), dead: Sign(now - timedelta(hours=3), "h", "old")}
     texts = {
         key: text
         for uid, each in given.items()
-        for key, text in signs.patch(uid, each, "")["metadata"]["annotations"].items()  # type: ignore[index]
+        for key, text in signs.patch(uid, each, "", account)["metadata"]["annotations"].items()  # type: ignore[index]
     }
     await client.create(LEASES, {"metadata": {"name": names.LEASE_SOURCES, "annotations": texts}}, namespace)
     options = ("--kubeconfig", str(cluster.kubeconfig))

@@ -98,7 +98,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     text = section(REFERENCE, "What we write")
     *keys, named = tables(text)
     shown = {found for table in keys for row in table[1:] for found in quoted(row[0])}
-    formed = {names.PREFIX + "NAMESPACE-NAME", names.sign("UID")}
+    formed = {names.PREFIX + "NAMESPACE-NAME", names.sign("UID"), names.sign("UID", "ACCOUNT-UID")}
     # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES

@@ -78,9 +78,13 @@ def gateway_host(service: str, host: str, peer: str) -> str:
     return f"{base}-{digest}"
 
 
-def sign(cluster_uid: str) -> str:
-    """Annotation by which a source says that it lives, on the Lease of sources."""
-    return f"{SHORT_PREFIX}source-{cluster_uid}"
+def sign(cluster_uid: str, account_uid: str = "") -> str:
+    """Annotation of the Lease of sources, by which a source gives a sign of life.
+
+    :param account_uid: UID of the ServiceAccount that writes it, and no other may; empty for the key that any source
+        may write, as releases without keys of accounts do
+    """
+    return f"{account_uid}." * bool(account_uid) + f"{SHORT_PREFIX}source-{cluster_uid}"
 
 
 def source_binding(name: str) -> str:

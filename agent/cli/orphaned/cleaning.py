@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from agent.api import names
 from agent.api.kinds import CHAPERONS, LEASES, PERSISTENT_VOLUME_CLAIMS, Kind
 from agent.cli.options import Failed
 from agent.cli.orphaned.queries import labels, read_leases
@@ -20,7 +19,7 @@ _POLL_SECONDS = 0.5
 
 
 async def clean(client: Client, uid: str, say: Callable[[str], None], *, volumes: bool, seconds: float) -> None:
-    """Delete all that a source has, and its sign; volume claims stay unless `volumes`.
+    """Delete all that a source has, and its signs; volume claims stay unless `volumes`.
 
     `seconds` is how long pods may take to end. Raises Failed where they take longer, KubeError.
     """
@@ -41,8 +40,9 @@ async def clean(client: Client, uid: str, say: Callable[[str], None], *, volumes
             await _gone(client, f"{label}={uid}", seconds)
     for lease in await read_leases(client):
         metadata = lease["metadata"]
-        if uid in signs.read(metadata.get("annotations")):
-            patch = {"metadata": {"annotations": {names.sign(uid): None}}}
+        keys = signs.keys_of(metadata.get("annotations"), uid)
+        if keys:
+            patch = {"metadata": {"annotations": dict.fromkeys(keys)}}
             await client.patch_raw(LEASES, metadata["name"], patch, metadata["namespace"])
 
 

@@ -9,18 +9,21 @@ Absent target: it has no sign for as long. One whose agent makes no such Lease, 
 import contextlib
 import secrets
 import time
+from collections.abc import Mapping
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
-from agent.api.kinds import LEASES
+from agent.api import names
+from agent.api.kinds import LEASES, SELF_SUBJECT_REVIEWS
 from agent.api.names import LEASE_SOURCES
 from agent.base.absences import last_of
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.clusters.target_condition import TargetCondition, Words
-from agent.kube.client import Raw
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.store import Key
 from agent.model import signs
-from agent.model.signs import Sign
+from agent.model.signs import Account, Sign
 from agent.runtime.controller import Controller
 
 CONDITION = "SourceUnique"
@@ -31,6 +34,15 @@ _REFUSED_SECONDS = 3600.0
 """Pause where there is no right, which is no fault."""
 _CALM = 3
 """After so many intervals without it, another's sign counts no more."""
+
+
+class _Twin(NamedTuple):
+    """Another's sign with our UID, and when it was noticed."""
+
+    at: float
+    sign: Sign
+    holds: bool
+    """Whether our orphans are held because of it."""
 
 
 class SignsRoom(Controller[Key]):
@@ -45,11 +57,10 @@ class SignsRoom(Controller[Key]):
         self._interval = deps.settings.sign_interval
         self._holder = secrets.token_hex(8)
         self._status_condition = TargetCondition(deps, CONDITION)
-        self._leases: dict[Key, str] = {}
-        """UIDs of the leases by Target; several Targets may lead to one."""
-        self._written: set[str] = set()
-        self._twins: dict[str, tuple[float, Sign]] = {}
-        """Signs of others with our UID that came after one of ours, by lease, and when."""
+        self._accounts: WeakKeyDictionary[Target, Account] = WeakKeyDictionary()
+        self._seen: WeakKeyDictionary[Target, dict[tuple[str, str], Sign]] = WeakKeyDictionary()
+        """The last signs with our UID, by Target, and by namespace and annotation of the Lease there."""
+        self._twins: WeakKeyDictionary[Target, _Twin] = WeakKeyDictionary()
         for informer in self._status_condition.objects.informers:
             self.watch(informer, lambda target: ())
         deps.targets.on_change(lambda target: self.queue.add(target.key))
@@ -66,8 +77,8 @@ class SignsRoom(Controller[Key]):
         except Forbidden:
             return _REFUSED_SECONDS
         if any(given):
-            twin = self._twin(key)
-            if twin is not None:
+            twin = self._twin(target)
+            if twin is not None and twin.holds:
                 self._deps.brake.doubt(target, _CALM * self._interval)
             await self._status_condition.say(obj, _words(twin) if twin is not None else _ALONE)
         return self._interval
@@ -78,42 +89,85 @@ class SignsRoom(Controller[Key]):
             lease = await port.get(LEASES, LEASE_SOURCES, home)
         except NotFound:
             return False
+        account = await self._account(target)
         now, uid = self._deps.clock.now(), self._deps.cluster_uid
-        last = signs.read(lease["metadata"].get("annotations")).get(uid)
-        self._leases[target.key] = lease["metadata"]["uid"]
-        self._learn(target, lease, last)
+        annotations = lease["metadata"].get("annotations") or {}
+        found, own = signs.of_source(annotations, uid), names.sign(uid, account.uid)
+        last = found.get(own)
+        self._learn(target, home, found, own, account)
         if last is None or last.holder != self._holder or (now - last.seen).total_seconds() > self._interval / 2:
             sign = Sign(now, self._holder, self._deps.settings.cluster_name)
-            patch = signs.patch(uid, sign, lease["metadata"]["resourceVersion"])
+            patch = signs.patch(uid, sign, lease["metadata"]["resourceVersion"], account, annotations)
             await port.patch_raw(LEASES, LEASE_SOURCES, patch, home)
-        self._written.add(lease["metadata"]["uid"])
+            self._seen[target][home, own] = sign
         return True
 
-    def _learn(self, target: Target, lease: Raw, last: Sign | None) -> None:
-        """Whoever writes after us with our UID leads, too: in another cluster, for here nobody else can."""
-        if last is None or last.holder == self._holder:
-            return
-        uid = lease["metadata"]["uid"]
-        if uid in self._written:
-            self._twins[uid] = (time.monotonic(), last)
-        elif last_of(self._deps.brake.absences, [last.seen]) is not None:
-            # Somebody gave it while nobody led here: it is another, or we have forgotten it.
+    async def _account(self, target: Target) -> Account:
+        """The account as whom we are known there; an empty one if the API server does not tell."""
+        found = self._accounts.get(target)
+        if found is None:
+            try:
+                told = await target.port.create(SELF_SUBJECT_REVIEWS, {"metadata": {}})
+            except (Forbidden, NotFound):
+                # Served from Kubernetes 1.28 on.
+                told = {}
+            user = (told.get("status") or {}).get("userInfo") or {}
+            found = self._accounts[target] = signs.account_of(user.get("username", ""), user.get("uid", ""))
+        return found
+
+    def _learn(self, target: Target, home: str, found: Mapping[str, Sign], own: str, account: Account) -> None:
+        """Whoever writes after us with our UID leads, too: in another cluster, for here no other can.
+
+        Signs under the key of our own account hold our orphans, and those of accounts of the same namespace. Others are
+        reported only: any source of the target may write them, and would hold up what is none of its business. Keys
+        that any source may write do not count where we have a key of our own.
+        """
+        seen = self._seen.setdefault(target, {})
+        for key, sign in found.items():
+            before, seen[home, key] = seen.get((home, key)), sign
+            if sign.holder == self._holder:
+                continue
+            if before is None:
+                if key == own or (own not in found and not sign.account):
+                    self._ask_absences(target, sign)
+            elif before != sign and (key == own or sign.account):
+                holds = key == own or sign.namespace == account.namespace
+                known = self._twin(target)
+                if holds or known is None or not known.holds:
+                    self._twins[target] = _Twin(time.monotonic(), sign, holds)
+        for place in [place for place in seen if place[0] == home and place[1] not in found]:
+            del seen[place]
+
+    def _ask_absences(self, target: Target, sign: Sign) -> None:
+        """A sign that was given while nobody led here is another's, or we have forgotten it."""
+        if last_of(self._deps.brake.absences, [sign.seen]) is not None:
             self._deps.brake.doubt(target, _CALM * self._interval)
 
-    def _twin(self, key: Key) -> Sign | None:
-        found = self._twins.get(self._leases.get(key, ""))
-        if found is None or time.monotonic() - found[0] > _CALM * self._interval:
+    def _twin(self, target: Target) -> _Twin | None:
+        found = self._twins.get(target)
+        if found is None or time.monotonic() - found.at > _CALM * self._interval:
             return None
-        return found[1]
+        return found
 
 
-def _words(twin: Sign) -> Words:
-    message = (
-        f"another cluster that calls itself {twin.name or 'nothing'} has the same UID (of its namespace kube-system) as"
-        " this one, and uses this target, too: one is a copy of the other. Each takes the other's pods there for its"
-        " own orphans, which are held. Take this target away from one of them, or give it a control plane of its own"
+def _words(twin: _Twin) -> Words:
+    same = (
+        f"another cluster that calls itself {twin.sign.name or 'nothing'} has the same UID (of its namespace"
+        " kube-system) as this one"
     )
-    return Words("False", "TwinSource", message)
+    if twin.holds:
+        message = (
+            f"{same}, and uses this target, too: one is a copy of the other. Each takes the other's pods there for its"
+            " own orphans, which are held. Take this target away from one of them, or give it a control plane of its"
+            " own"
+        )
+        return Words("False", "TwinSource", message)
+    message = (
+        f"{same}, so says {twin.sign.account} in this target: it is a copy of this cluster, or pretends to be. No"
+        " orphans are held for that, since the account is of another namespace. Give a copy a control plane of its"
+        " own, or have the target's administrator remove the Source of that account"
+    )
+    return Words("False", "ForeignSign", message)
 
 
 _AGAIN_SECONDS = 600.0
