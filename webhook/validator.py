@@ -95,12 +95,13 @@ def _complaint(data: Mapping[str, str], reference: SecretReference) -> str | Non
         return f"has no key {reference.key!r}: put the kubeconfig there, or name its key in spec.kubeconfigSecret.key"
     try:
         # Whether credential plugins may run is the agent's setting: here none is run in any case.
-        config.parse(base64.b64decode(data[reference.key]), reference.context, plugins=True)
+        connection = config.parse(base64.b64decode(data[reference.key]), reference.context, plugins=True)
     except InvalidConfig:
         return f"key {reference.key!r} is no usable kubeconfig: the condition Ready of the target will say why"
     except binascii.Error:
         return f"key {reference.key!r} cannot be read"
-    return None
+    # Whoever may read the Secret is told, and nobody else: names of clusters are no secret to such a user.
+    return f"key {reference.key!r}: {connection.insecure}" if connection.insecure else None
 
 
 def _reading(reference: SecretReference) -> dict[str, str]:

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import ipaddress
 import os
 import ssl
 import tempfile
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from agent.kube import kubeconfig as documents
 from agent.kube.errors import InvalidConfig
@@ -136,6 +138,8 @@ class Connection:
     proxy: str | None = None
     server_name: str | None = None
     namespace: str = "default"
+    insecure: str = ""
+    """Field of the kubeconfig that lets others on the way read or forge answers, and the remedy; empty if none does."""
 
 
 def load(kubeconfig: str | None = None, context: str | None = None) -> Connection:
@@ -194,7 +198,31 @@ def of_document(
         proxy=proxy or None,
         server_name=cluster.get("tls-server-name") or None,
         namespace=entry.get("namespace") or "default",
+        insecure=_insecure(cluster, documents.shown(entry["cluster"]), server),
     )
+
+
+def _insecure(cluster: Entry, name: str, server: str) -> str:
+    remedy = "and set certificate-authority-data to the CA of the server"
+    if server.startswith("http://") and not _is_loopback(server):
+        return (
+            f"cluster {name}: server is an http address: whoever is on the way reads and changes all requests, and has"
+            f" the credentials in them; give an https address, {remedy}"
+        )
+    if cluster.get("insecure-skip-tls-verify") and server.startswith("https://"):
+        return (
+            f"cluster {name}: insecure-skip-tls-verify is true: whoever is on the way may pass for the server, and gets"
+            f" the credentials; remove the field, {remedy}"
+        )
+    return ""
+
+
+def _is_loopback(server: str) -> bool:
+    try:
+        host = urlsplit(server).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _auth(

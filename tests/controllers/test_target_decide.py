@@ -48,6 +48,18 @@ def values(found: Conditions) -> dict[str, str]:
     return {condition["type"]: condition["status"] for condition in found}
 
 
+def test_a_kubeconfig_that_verifies_nothing_is_reported_whether_or_not_the_target_answers() -> None:
+    first = conditions(None, health(Record(State.READY, "m", NOW), ALIVE), 1, NOW)
+    assert "Secure" not in values(first)
+    for state in (State.READY, State.UNREACHABLE):
+        bad = conditions(first, health(Record(state, "m", NOW), ALIVE, insecure="field: remedy"), 1, NOW)
+        (said,) = [each for each in bad if each["type"] == "Secure"]
+        assert (said["status"], said["reason"], said["message"]) == ("False", "InsecureKubeconfig", "field: remedy")
+    assert values(bad)["Ready"] == "False"
+    mended = conditions(bad, health(Record(State.READY, "m", NOW), ALIVE), 1, NOW)
+    assert (values(mended)["Secure"], values(mended)["Ready"]) == ("True", "True")
+
+
 def test_objects_that_cannot_be_read_are_named_and_their_target_goes_on_being_ready() -> None:
     record = Record(State.READY, "m", NOW)
     first = conditions(None, health(record, ALIVE), 1, NOW)

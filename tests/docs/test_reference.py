@@ -26,7 +26,8 @@ NO_KEYS = {
 """Constants of agent/api/names that are no keys of annotations, labels, finalizers or taints."""
 
 _CONSTANT = re.compile(
-    r'^(?:CONDITION|[A-Z_]*(?:READY|RESPONSIVE|READABLE|REACHABLE|SERVING|ACCEPTS_PODS|PODS_CREATED)) = "([\w/]+)"$',
+    r"^(?:CONDITION|[A-Z_]*(?:READY|SECURE|RESPONSIVE|READABLE|REACHABLE|SERVING|ACCEPTS_PODS|PODS_CREATED))"
+    r' = "([\w/]+)"$',
     re.MULTILINE,
 )
 _COMMAND = re.compile(r"^│ ([a-z]+) {2,}\S", re.MULTILINE)

@@ -76,6 +76,28 @@ def test_verification_is_off_only_when_asked_for() -> None:
     assert tls.verify_mode is ssl.CERT_NONE
 
 
+@pytest.mark.parametrize(
+    ("cluster", "field"),
+    [
+        ({}, ""),
+        ({"insecure-skip-tls-verify": False}, ""),
+        ({"insecure-skip-tls-verify": True}, "insecure-skip-tls-verify is true"),
+        ({"server": "http://10.0.0.1:8080"}, "server is an http address"),
+        ({"server": "http://api.example", "insecure-skip-tls-verify": True}, "server is an http address"),
+        ({"server": "http://127.0.0.1:8001"}, ""),
+        ({"server": "http://[::1]:8001"}, ""),
+        ({"server": "http://localhost:8001"}, ""),
+        ({"server": "http://localhost.example:8001"}, "server is an http address"),
+        ({"server": "http://127.0.0.1@10.0.0.1"}, "server is an http address"),
+    ],
+)
+def test_a_kubeconfig_says_which_field_leaves_requests_open(cluster: dict[str, Any], field: str) -> None:
+    found = parse(kubeconfig(cluster=cluster)).insecure
+    assert field in found
+    assert bool(found) == bool(field)
+    assert not found or found.endswith("set certificate-authority-data to the CA of the server")
+
+
 def test_proxy_and_server_name_are_taken_over() -> None:
     connection = parse(kubeconfig(cluster={"proxy-url": "http://proxy:3128", "tls-server-name": "kubernetes"}))
     assert (connection.proxy, connection.server_name) == ("http://proxy:3128", "kubernetes")

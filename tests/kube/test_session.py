@@ -3,15 +3,19 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from agent.api.kinds import CONFIGMAPS
+from agent.base import certificates
+from agent.base.certificates import Pair
 from agent.kube.client import Client
-from agent.kube.config import Connection, FileAuth
+from agent.kube.config import Connection, FileAuth, parse
 from agent.kube.errors import (
     InvalidConfig,
     ServerError,
@@ -22,6 +26,7 @@ from agent.kube.errors import (
     Unsent,
 )
 from agent.kube.session import Session
+from tests.kube.kubeconfigs import data, kubeconfig
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -35,6 +40,61 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def serving_tls(handler: Handler, pair: Pair) -> AsyncIterator[int]:
+    """The port of an HTTPS server with a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    pair.load(context)
+    runner = web.ServerRunner(web.Server(handler, access_log=None), handle_signals=False, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def of_kubeconfig(port: int, authority: Pair, **cluster: Any) -> Connection:
+    """The connection by a kubeconfig as a Target has it: with a CA and a token."""
+    given = {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": data(authority.certificate)}
+    return parse(kubeconfig(cluster={**given, **cluster}))
+
+
+CA, OTHER = (certificates.authority("flotilla-test-ca", datetime.now(UTC), timedelta(days=1)) for _ in range(2))
+
+
+@pytest.mark.parametrize(
+    ("names", "authority", "cluster", "why"),
+    [
+        pytest.param(["127.0.0.1"], CA, {}, "", id="the certificate that is expected"),
+        pytest.param(["127.0.0.1"], OTHER, {}, "CERTIFICATE_VERIFY_FAILED", id="of another CA of the same name"),
+        pytest.param(["10.0.0.1"], CA, {}, "IP address mismatch", id="for another address"),
+        pytest.param(["kubernetes"], CA, {"tls-server-name": "kubernetes"}, "", id="for the name that is expected"),
+        pytest.param(["other"], CA, {"tls-server-name": "kubernetes"}, "Hostname mismatch", id="for another name"),
+        pytest.param(["127.0.0.1"], CA, {"tls-server-name": "kubernetes"}, "Hostname mismatch", id="for the address"),
+    ],
+)
+async def test_neither_request_nor_token_reaches_a_server_whose_certificate_is_not_that_of_the_kubeconfig(
+    names: list[str], authority: Pair, cluster: dict[str, Any], why: str
+) -> None:
+    server = Counting(200, 0)
+    pair = certificates.issue(CA, names, datetime.now(UTC), timedelta(hours=1))
+    async with (
+        serving_tls(server, pair) as port,
+        Session(of_kubeconfig(port, authority, **cluster), timeout=5) as session,
+    ):
+        if not why:
+            assert await session.request("GET", "/api") == b"{}"
+            assert server.seen == ["Bearer t0ken"]
+            return
+        with pytest.raises(Unreachable, match=why):
+            await session.request("GET", "/api")
+        with pytest.raises(Unreachable, match=why):
+            async with session.stream("/api"):
+                pass
+    assert server.seen == []
 
 
 @contextlib.asynccontextmanager

@@ -30,6 +30,7 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: u, user: {token: t}}]
 """
+UNVERIFIED = KUBECONFIG.replace(b'1"}', b'1", insecure-skip-tls-verify: true}')
 
 
 @contextlib.asynccontextmanager
@@ -169,6 +170,7 @@ async def user(place: Place, name: str, *more: Raw) -> str:
             "is no usable kubeconfig: the condition Ready of the target will say why",
             id="damaged",
         ),
+        pytest.param({"config": UNVERIFIED}, {}, "insecure-skip-tls-verify is true", id="one that verifies nothing"),
         pytest.param({"config": KUBECONFIG}, {"context": "d"}, "is no usable kubeconfig", id="an unknown context"),
         pytest.param(
             {

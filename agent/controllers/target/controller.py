@@ -3,8 +3,8 @@
 Watches  Targets, ClusterTargets, each referenced Secret by its name, the state of connected targets; proxy pods and
          chaperons while a Target is being removed.
 Writes   the Target's conditions Reachable, Authorized, AgentReady, Ready (and Responsive, AcceptsPods, QuotasReadable,
-         ObjectsReadable, Drained), its finalizer, one Warning event when it becomes unusable; the proxy pods of a
-         Target that is being removed; `status.clusterUID`, the cluster that it is connected to.
+         ObjectsReadable, Secure, Drained), its finalizer, one Warning event when it becomes unusable; the proxy pods of
+         a Target that is being removed; `status.clusterUID`, the cluster that it is connected to.
 A Target gets its finalizer when it is ready for the first time: before that, nothing of ours can be there, and it may
 go at once. Other targets are never disturbed. A kubeconfig that comes to lead to another cluster connects to nothing
 until a person has said that it may.
@@ -161,14 +161,7 @@ class TargetRoom(Controller[Key]):
             await self._hold(obj)
             return None
         else:
-            state = decide.health(
-                connected.record,
-                connected.agent,
-                slow=connected.slow,
-                refusal=connected.refusal_backoff.refusal,
-                ignored=connected.ignored,
-                unreadable=connected.unreadable,
-            )
+            state = gather.health_of(connected)
         if state is None:
             return None
         new = decide.conditions(old, state, target["metadata"].get("generation"), now)

@@ -1,6 +1,6 @@
 """What to say about a target, and how to let go of one that is being removed. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -32,6 +32,16 @@ QUOTAS_READABLE = "QuotasReadable"
 """Whether each ResourceQuota of the target counts; told once one could not be read."""
 OBJECTS_READABLE = "ObjectsReadable"
 """Whether every object that is watched in the target can be read; told once one could not."""
+SECURE = "Secure"
+"""Whether others on the way to the target can neither read requests nor pass for its API server; told once not."""
+
+_MENDED = {
+    RESPONSIVE: ("Prompt", "answers promptly"),
+    ACCEPTS_PODS: ("Accepts", "takes pods"),
+    QUOTAS_READABLE: ("Readable", "every ResourceQuota there counts"),
+    OBJECTS_READABLE: ("Readable", "all objects that are watched can be read"),
+    SECURE: ("Verified", "requests are encrypted, and the certificate of the API server is verified"),
+}
 
 _AGENT_STATUS: dict[AgentState, Status] = {
     AgentState.READY: "True",
@@ -59,6 +69,8 @@ class Health(msgspec.Struct, frozen=True):
     """What the target tells that is left out because it cannot be used."""
     unreadable: str = ""
     """Objects that cannot be read and why, empty if all can."""
+    insecure: str = ""
+    """Field of the kubeconfig that lets others read or forge answers, and the remedy; empty if none does."""
 
 
 _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
@@ -81,11 +93,12 @@ def health(
     refusal: Refusal | None = None,
     ignored: str = "",
     unreadable: str = "",
+    insecure: str = "",
 ) -> Health:
     """The conditions that a connected target's record, that of its agent, its circuit and its objects mean."""
     asked = agent if record.state is State.READY else NOT_ASKED
     state = record.state.value
-    return Health(*_ASPECTS[record.state], state, record.message, asked, slow, refusal, ignored, unreadable)
+    return Health(*_ASPECTS[record.state], state, record.message, asked, slow, refusal, ignored, unreadable, insecure)
 
 
 def unconnected(reason: str, message: str) -> Health:
@@ -105,27 +118,29 @@ def conditions(old: Conditions | None, now_is: Health, generation: int | None, n
     ]
     if agent is not None:
         values.append((AGENT_READY, _AGENT_STATUS[agent.state], agent.state.value, agent.message))
-    if now_is.slow:
-        values.append((RESPONSIVE, "False", "Slow", "answers take long: pods that can go to other targets do"))
-    elif find_condition(old, RESPONSIVE) is not None:
-        values.append((RESPONSIVE, "True", "Prompt", "answers promptly"))
-    if now_is.refusal is not None:
-        values.append((ACCEPTS_PODS, "False", now_is.refusal.reason, _refuses(now_is.refusal)))
-    elif find_condition(old, ACCEPTS_PODS) is not None:
-        values.append((ACCEPTS_PODS, "True", "Accepts", "takes pods"))
-    if now_is.ignored:
-        values.append((QUOTAS_READABLE, "False", "InvalidQuota", now_is.ignored))
-    elif find_condition(old, QUOTAS_READABLE) is not None:
-        values.append((QUOTAS_READABLE, "True", "Readable", "every ResourceQuota there counts"))
-    if now_is.unreadable:
-        message = f"correct or delete in the target what cannot be read: {now_is.unreadable}"
-        values.append((OBJECTS_READABLE, "False", "Unreadable", message))
-    elif find_condition(old, OBJECTS_READABLE) is not None:
-        values.append((OBJECTS_READABLE, "True", "Readable", "all objects that are watched can be read"))
+    values += _told_once(old, now_is)
     result = list(old or ())
     for kind, status, reason, message in (*values, ("Ready", *ready)):
         result = set_condition(result, kind, status, reason, message, now, generation)
     return result
+
+
+def _told_once(old: Conditions | None, now_is: Health) -> Iterator[tuple[str, Status, str, str]]:
+    """Yield conditions that are False, and those that are True again; one that never was False is left out."""
+    refusal = now_is.refusal
+    unreadable = f"correct or delete in the target what cannot be read: {now_is.unreadable}"
+    faults = {
+        RESPONSIVE: ("Slow", "answers take long: pods that can go to other targets do") if now_is.slow else None,
+        ACCEPTS_PODS: (refusal.reason, _refuses(refusal)) if refusal is not None else None,
+        QUOTAS_READABLE: ("InvalidQuota", now_is.ignored) if now_is.ignored else None,
+        OBJECTS_READABLE: ("Unreadable", unreadable) if now_is.unreadable else None,
+        SECURE: ("InsecureKubeconfig", now_is.insecure) if now_is.insecure else None,
+    }
+    for kind, fault in faults.items():
+        if fault is not None:
+            yield kind, "False", *fault
+        elif find_condition(old, kind) is not None:
+            yield kind, "True", *_MENDED[kind]
 
 
 def _refuses(refusal: Refusal) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from agent.clusters.target import Target
+from agent.controllers.target import decide
 from agent.kube import config
 from agent.kube import kubeconfig as documents
 from agent.kube.errors import InvalidConfig
@@ -106,3 +108,16 @@ def connection(place: Reference, data: bytes, *, plugins: bool) -> config.Connec
         return config.parse(data, place.context or None, plugins=plugins)
     except InvalidConfig as error:
         raise Problem("InvalidKubeconfig", f"{place}, key {place.key!r}: {error}") from error
+
+
+def health_of(target: Target) -> decide.Health:
+    """Return the conditions that a connected target means; this cluster itself is reached as its administrator set."""
+    return decide.health(
+        target.record,
+        target.agent,
+        slow=target.slow,
+        refusal=target.refusal_backoff.refusal,
+        ignored=target.ignored,
+        unreadable=target.unreadable,
+        insecure="" if target.is_self else target.cluster.client.session.connection.insecure,
+    )
