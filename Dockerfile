@@ -8,16 +8,16 @@ ARG PYTHON_DIGEST=
 FROM python:3.11-slim${PYTHON_DIGEST:+@$PYTHON_DIGEST} AS build
 WORKDIR /src
 RUN python -m venv --without-pip /venv
-# Dependencies first: they are a layer that changes less often than the code.
-COPY pyproject.toml README.md LICENSE hack/constraints.txt ./
-# What pip installs, and what it builds with, are of these versions; newer pips have a variable of its own for the second.
-ENV PIP_CONSTRAINT=/src/constraints.txt PIP_BUILD_CONSTRAINT=/src/constraints.txt
-RUN mkdir -p agent webhook && touch agent/__init__.py webhook/__init__.py agent/py.typed \
-    && pip --python /venv/bin/python install --no-cache-dir '.[cel,cli,speed]' \
-    && pip --python /venv/bin/python uninstall --yes flotilla
+# Dependencies first: they are a layer that changes less often than the code. pip takes only files whose hashes are
+# written down, and runs no code of theirs.
+COPY hack/image.txt hack/build.txt ./
+RUN pip install --no-cache-dir --require-hashes --only-binary :all: -r build.txt \
+    && pip --python /venv/bin/python install --no-cache-dir --require-hashes --only-binary :all: -r image.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY agent agent
 COPY webhook webhook
-RUN pip --python /venv/bin/python install --no-cache-dir --no-deps . \
+RUN pip wheel --no-cache-dir --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && pip --python /venv/bin/python install --no-cache-dir --no-index --no-deps /wheels/*.whl \
     && python -m compileall -q /venv/lib
 
 FROM python:3.11-slim${PYTHON_DIGEST:+@$PYTHON_DIGEST}

@@ -19,6 +19,8 @@ ELSEWHERE = {
     "demo": "tests/e2e/demo and whoever runs this",
     "helm": "tests/chart/test_documented.py",
     "image": "tests/hack/test_packages.py; building needs Docker",
+    "release": "tests/hack/test_packages.py; audits and scans need services of others",
+    "after": "tests/cli/test_uninstall.py",
     "real": "tests/sandbox/realnode",
     "bench": "below: its arguments",
     "hand": "below: its arguments",

@@ -1,10 +1,12 @@
 """Pins, notices and SBOM of Python packages: what hack/packages writes is what is installed and asked for."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +58,72 @@ def test_whatever_is_asked_for_is_pinned_to_a_version_that_will_do(text: str) ->
     assert PINNED[canonicalize_name(asked.name)] in asked.specifier
 
 
-def test_the_image_is_made_of_the_pinned_versions() -> None:
+def hashed(name: str) -> dict[str, list[str]]:
+    """Requirements of a file and the hashes of each."""
+    text = (REPOSITORY / "hack" / name).read_text().replace(" \\\n", " ")
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return {asked: [each.removeprefix("--hash=sha256:") for each in given] for asked, *given in lines}
+
+
+def test_the_image_is_made_of_files_with_these_hashes_only() -> None:
     text = (REPOSITORY / "Dockerfile").read_text()
-    assert " hack/constraints.txt ./\n" in text
-    assert "ENV PIP_CONSTRAINT=/src/constraints.txt PIP_BUILD_CONSTRAINT=/src/constraints.txt\n" in text
-    assert text.index("ENV PIP_CONSTRAINT") < text.index("pip --python")
-    assert "\n!hack/constraints.txt\n" in (REPOSITORY / ".dockerignore").read_text()
+    for command in re.findall(r"pip (?:--python \S+ )?(?:install|wheel) .*", text):
+        assert "--require-hashes --only-binary :all: " in command or "--no-index --no-deps " in command
+    assert "COPY hack/image.txt hack/build.txt ./\n" in text
+    kept = (REPOSITORY / ".dockerignore").read_text()
+    assert "\n!hack/image.txt\n!hack/build.txt\n" in kept
+    made = {asked.split("==")[0] for asked in hashed("image.txt")}
+    assert made == set(ownimage.distributions())
+    assert {asked.split("==")[0] for asked in hashed("build.txt")} == {"setuptools"}
+    for asked, given in (hashed("image.txt") | hashed("build.txt")).items():
+        name, _, version = asked.partition("==")
+        assert Version(version) == PINNED[canonicalize_name(name)]
+        assert given, asked
+        assert all(re.fullmatch("[0-9a-f]{64}", each) for each in given)
+
+
+@pytest.mark.parametrize("name", ["aiohttp", "yarl"])
+def test_hashes_of_other_versions_than_the_pins_are_reported_without_an_index(name: str, tmp_path: Path) -> None:
+    for kept in ("hack", "docs", "pyproject.toml", "Dockerfile", "agent"):
+        (tmp_path / kept).symlink_to(REPOSITORY / kept)
+    (tmp_path / "hack").unlink()
+    (tmp_path / "hack").mkdir()
+    for file in ("packages", "constraints.txt", "image.txt", "build.txt"):
+        (tmp_path / "hack" / file).write_text((REPOSITORY / "hack" / file).read_text())
+    image = tmp_path / "hack/image.txt"
+    command = [sys.executable, str(tmp_path / "hack/packages"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    image.write_text(re.sub(rf"^{name}==\S+", f"{name}==0.1", image.read_text(), flags=re.MULTILINE))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "hack/image.txt: out of date, run hack/packages --hashes\n")
+
+
+def test_pip_installs_the_files_that_are_known_and_no_other(tmp_path: Path) -> None:
+    """With the wheels that hack/setup keeps: those of this machine, without an index."""
+    kept = Path(os.environ.get("FLOTILLA_CACHE", Path.home() / ".cache/flotilla")) / "packages"
+    wheels = {path.name.partition("-")[0].lower(): path for path in kept.glob("*/*.whl")}
+    if sys.version_info[:2] != (3, 11) or "idna" not in wheels or "six" not in wheels:
+        pytest.skip("hack/setup has kept no wheels for the Python of the image")
+    everything = hashed("image.txt")
+    few = {asked: given for asked, given in everything.items() if asked.partition("==")[0] in ("idna", "six")}
+    lines = [f"{asked} {' '.join(f'--hash=sha256:{each}' for each in given)}\n" for asked, given in few.items()]
+    (tmp_path / "some.txt").write_text("".join(lines))
+    for name in ("idna", "six"):
+        (tmp_path / wheels[name].name).write_bytes(wheels[name].read_bytes())
+    options = ["--dry-run", "--ignore-installed", "--no-index", "--no-cache-dir", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "install", *options, "--require-hashes", "--find-links", str(tmp_path)]
+
+    def install() -> subprocess.CompletedProcess[str]:
+        asked = [*command, "-r", str(tmp_path / "some.txt")]
+        return subprocess.run(asked, capture_output=True, text=True, check=False)
+
+    assert install().returncode == 0
+    with zipfile.ZipFile(tmp_path / wheels["six"].name, "a") as wheel:
+        wheel.writestr("evil.py", "")
+    done = install()
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
 def test_the_documented_command_pins_the_base_image(tmp_path: Path) -> None:
@@ -81,6 +143,18 @@ def test_the_documented_command_pins_the_base_image(tmp_path: Path) -> None:
     text = (REPOSITORY / "Dockerfile").read_text()
     assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == [f"{asked}${{PYTHON_DIGEST:+@$PYTHON_DIGEST}}"] * 2
     assert text.index("\nARG PYTHON_DIGEST=\n") < text.index("\nFROM ")
+
+
+def test_the_steps_of_a_release_name_options_and_files_that_there_are() -> None:
+    commands = "".join(block.text for block in blocks(DOCS / "releases.md", "sh") if block.mark == "release")
+    lines = [line.split() for line in commands.splitlines()]
+    known = packages("--help").stdout
+    for words in lines:
+        if words[0] == "hack/packages":
+            assert all(word in known for word in words[1:] if word.startswith("--"))
+    named = {word for words in lines for word in words if word.startswith("hack/")}
+    assert {"hack/packages", "hack/check", "hack/image.txt", "hack/build.txt"} == named
+    assert all((REPOSITORY / each).exists() for each in named)
 
 
 def test_every_package_of_the_image_brings_its_licence() -> None:
