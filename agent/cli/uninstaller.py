@@ -11,6 +11,7 @@ from agent.api import names
 from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_ROLE_BINDINGS,
+    CLUSTER_SOURCES,
     CLUSTER_SUMMARIES,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
@@ -24,7 +25,9 @@ from agent.api.kinds import (
     ROLE_BINDINGS,
     SCHEDULING_MANIFESTS,
     SECRETS,
+    SERVICE_ACCOUNTS,
     SERVICE_LINKS,
+    SOURCES,
     TARGET_KINDS,
     Kind,
 )
@@ -105,6 +108,7 @@ class Uninstaller:
             await self._gone("delegates of other clusters", lambda: self._left(CHAPERONS, chaperons))
         await self._clean()
         await withdraw(self._client, self._say, copies=self._policy is not Policy.ORPHAN)
+        await self._tell_of_accounts()
 
     async def _chosen(self) -> Policy:
         """The policy that somebody has put on the agent's Deployment: after a refusal Helm upgrades no more."""
@@ -204,6 +208,16 @@ class Uninstaller:
         ):
             with contextlib.suppress(NotFound):
                 await self._client.delete(kind, name, namespace)
+
+    async def _tell_of_accounts(self) -> None:
+        """Accounts go with their Sources, which stay for a later installation; tokens of them are valid until then."""
+        accounts = await self._list(SERVICE_ACCOUNTS, labels=names.LABEL_SOURCE)
+        if accounts:
+            self._say(
+                f"{_count(accounts, 'service account')} of Sources and their tokens stay ({_some(accounts)}): delete"
+                f" the Sources and ClusterSources to void them (kubectl delete {SOURCES.plural}.{SOURCES.group}"
+                f" --all --all-namespaces; kubectl delete {CLUSTER_SOURCES.plural}.{CLUSTER_SOURCES.group} --all)"
+            )
 
     async def _release_all(self, kind: Kind, **which: Any) -> None:
         if not await release_all(self._client, kind, **which):

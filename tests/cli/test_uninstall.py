@@ -46,6 +46,7 @@ from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
 from tests.cli.command import flotilla
 from tests.cli.standin import is_let_go, stand_in
+from tests.docs.pages import DOCS, blocks
 from tests.waiting import unserved, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120), pytest.mark.usefixtures("alone")]
@@ -287,6 +288,21 @@ async def _served(admin: Client, kind: Kind) -> bool:
 
 def head(kind: Kind) -> Raw:
     return {"apiVersion": kind.api_version, "kind": kind.name}
+
+
+async def test_accounts_of_sources_that_stay_are_named_with_what_voids_their_tokens(
+    admin: Client, client: Client, namespace: str
+) -> None:
+    made = {"metadata": {"name": "cd", "labels": {names.LABEL_SOURCE: f"{namespace}.cd"}}}
+    await admin.create(SERVICE_ACCOUNTS, made, namespace)
+    told: list[str] = []
+    await Uninstaller(client, Policy.REFUSE, "kube-system", "flotilla", 30, told.append).run()
+    (line,) = [each for each in told if "service account" in each]
+    assert f"{namespace}/cd" in line
+    (documented,) = [block.text for block in blocks(DOCS / "installation.md", "sh") if block.mark == "after"]
+    assert all(command in line for command in documented.splitlines())
+    assert await exists(admin, SERVICE_ACCOUNTS, "cd", namespace)
+    await admin.delete(SERVICE_ACCOUNTS, "cd", namespace)
 
 
 async def test_pods_of_other_clusters_are_a_reason_too(admin: Client, client: Client, namespace: str) -> None:
