@@ -6,6 +6,7 @@ from typing import Any, Protocol, Self
 import msgspec
 
 from agent.api import names
+from agent.model.delegatepod import check as check_delegate
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_elected, is_proxy, proxy_pod
 from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, patched, refused
@@ -82,6 +83,7 @@ def answer(request: Request, known: Known, *, by_default: bool = False, agent: s
     finalizers = known.finalizers(namespace)
     try:
         proxy = proxy_pod(named, finalizers)
+        check_delegate(proxy)
     except InvalidPod as error:
         return refused(request, [Fault(error.field, error.reason)])
     except RecursionError:

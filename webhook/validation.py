@@ -22,10 +22,11 @@ from agent.api.names import (
     WEIGHT,
 )
 from agent.model import podranges
-from agent.model.pattern import InvalidPattern, compile_pattern
+from agent.model.pattern import InvalidPattern
 from agent.model.quantity import InvalidQuantity, Quantity
 from agent.model.source import flaw, policy_flaws
 from agent.model.standing import flaws
+from agent.model.virtualnode import excluded_labels
 from webhook.review import Fault, Malformed, Request
 
 Raw = Mapping[str, Any]
@@ -121,10 +122,10 @@ def _label_value(obj: Raw, label: str) -> list[Fault]:
 
 
 def _regexp(pattern: Any) -> list[Fault]:
-    if not pattern or not isinstance(pattern, str):
+    if not isinstance(pattern, str):
         return []
     try:
-        compile_pattern(pattern)
+        excluded_labels(pattern)
     except InvalidPattern as error:
         return [Fault("spec.excludedLabelsRegexp", f"{error}; correct it, or remove the field to exclude no labels")]
     return []

@@ -4,7 +4,8 @@ The results share unchanged parts with what was given: treat both as read-only.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -14,13 +15,16 @@ from agent.api.names import fencing, givingup
 from agent.model import admitted, baseline, downward, owner_labels, priorityclass, sourceapi
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
-from agent.model.pattern import InvalidPattern, compile_pattern
+from agent.model.pattern import InvalidPattern, LabelPattern
+from agent.model.proxypod import written_key
 from agent.model.relabel import constraints as relabel_constraints
 from agent.model.relabel import new_key, relabel
 
-__all__ = ["chaperon", "delegate", "delegate_container", "relabel"]
+__all__ = ["chaperon", "check", "delegate", "delegate_containers", "relabel"]
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LISTS = ("initContainers", "containers")
+_NAME_LIMIT = 253
 _OUR_SCHEDULERS = frozenset((names.SCHEDULER_PROXY, names.SCHEDULER_CANDIDATE))
 _OF_CHAPERON = frozenset(
     (
@@ -64,8 +68,11 @@ def chaperon(
     annotations: dict[str, str] = metadata.get("annotations") or {}
     asked = names.annotation(annotations, names.INJECTED)
     travels = admitted.spec(proxy, source, injected=injected if asked is None else asked == names.INJECTED_FOLLOW)
-    labels, regexp = _labels(proxy, source), _regexp(annotations)
-    spec = _spec(proxy, travels, labels, regexp, reserve=reserve)
+    labels = _labels(proxy, source)
+    with _invalid_pattern(annotations):
+        pattern = LabelPattern(names.annotation(annotations, names.NO_PREFIX_REGEXP))
+        spec = _spec(proxy, travels, labels, pattern, reserve=reserve)
+        relabelled = relabel(labels, pattern)
     if source_api and sourceapi.asks(annotations):
         spec = sourceapi.pointed(spec, travels, sourceapi.secret_name(metadata), source_api)
     return {
@@ -75,13 +82,30 @@ def chaperon(
             "name": names.chaperon(metadata["name"], metadata["uid"]),
             "namespace": metadata["namespace"],
             "labels": {
-                **relabel(labels, regexp),
+                **relabelled,
                 **owner_labels.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
             },
             "annotations": _annotations(proxy, source),
         },
         "spec": spec,
     }
+
+
+def check(proxy: dict[str, Any]) -> None:
+    """Check at admission that the agent can make a chaperon of a proxy pod; its name and UID may not exist yet.
+
+    Only pods that use a regular expression or the downward API can be refused for more than the webhook checks anyway.
+
+    :raises InvalidPod: as `chaperon`
+    """
+    metadata = proxy["metadata"]
+    env = (
+        each for field in _LISTS for container in proxy["spec"].get(field) or () for each in container.get("env") or ()
+    )
+    has_pattern = bool(names.annotation(metadata.get("annotations"), names.NO_PREFIX_REGEXP))
+    if has_pattern or any((each.get("valueFrom") or {}).get("fieldRef") for each in env):
+        longest = {"name": metadata.get("name") or "x" * _NAME_LIMIT, "uid": "x" * 36}
+        chaperon({**proxy, "metadata": {**metadata, **longest}}, cluster_name="", cluster_uid="")
 
 
 def _annotations(proxy: dict[str, Any], source: dict[str, Any]) -> dict[str, str]:
@@ -125,9 +149,13 @@ def delegate(chaperon: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def delegate_container(container: dict[str, Any], proxy: dict[str, Any]) -> dict[str, Any]:
-    """A container of the proxy pod as its delegate has it."""
-    return _container(container, proxy, set())
+def delegate_containers(containers: Iterable[dict[str, Any]], proxy: dict[str, Any]) -> list[dict[str, Any]]:
+    """Containers of the proxy pod as its delegate has them.
+
+    :raises InvalidPod: if the values that are written out for them are too long
+    """
+    environment = _environment(proxy)
+    return [_container(container, environment, set()) for container in containers]
 
 
 def _creator(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -135,15 +163,13 @@ def _creator(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {names.ANNOTATION_CREATED_BY: creator} if creator else {}
 
 
-def _regexp(annotations: dict[str, str]) -> str | None:
-    regexp = names.annotation(annotations, names.NO_PREFIX_REGEXP)
-    if not regexp:
-        return None
+@contextmanager
+def _invalid_pattern(annotations: Mapping[str, str]) -> Iterator[None]:
     try:
-        compile_pattern(regexp)
+        yield
     except InvalidPattern as error:
-        raise InvalidPod(f"metadata.annotations[{names.PREFIX}{names.NO_PREFIX_REGEXP}]", str(error)) from error
-    return regexp
+        key = written_key(annotations, names.NO_PREFIX_REGEXP)
+        raise InvalidPod(f"metadata.annotations[{key}]", str(error)) from error
 
 
 def _labels(proxy: dict[str, Any], source: dict[str, Any]) -> dict[str, str]:
@@ -154,10 +180,10 @@ def _labels(proxy: dict[str, Any], source: dict[str, Any]) -> dict[str, str]:
 
 
 def _spec(
-    proxy: dict[str, Any], travels: dict[str, Any], labels: dict[str, str], regexp: str | None, *, reserve: bool
+    proxy: dict[str, Any], travels: dict[str, Any], labels: dict[str, str], pattern: LabelPattern, *, reserve: bool
 ) -> dict[str, Any]:
     """What travels of a pod's spec, as it is in the target."""
-    spec = {**travels, **relabel_constraints(travels, labels, regexp)}
+    spec = {**travels, **relabel_constraints(travels, labels, pattern)}
     if reserve:
         spec["schedulerName"] = names.SCHEDULER_CANDIDATE
     elif spec.get("schedulerName") in _OUR_SCHEDULERS:
@@ -168,14 +194,14 @@ def _spec(
         spec["hostname"] = hostname
     _rewrite_containers(spec, proxy)
     if spec.get("volumes"):
-        rewritten = partial(_label_there, labels, regexp)
+        rewritten = partial(_label_there, labels, pattern)
         spec["volumes"] = [downward.redirect_volume(volume, rewritten) for volume in spec["volumes"]]
     return spec
 
 
-def _label_there(labels: Mapping[str, str], regexp: str | None, key: str) -> str:
+def _label_there(labels: Mapping[str, str], pattern: LabelPattern, key: str) -> str:
     """The key under which a delegate has a label that its files name; those of its node it gets as any pod does."""
-    return key if key in names.LABELS_OF_NODE - labels.keys() else new_key(key, labels.get(key, ""), regexp)
+    return key if key in names.LABELS_OF_NODE - labels.keys() else new_key(key, labels.get(key, ""), pattern)
 
 
 def _hostname(pod_name: str) -> str | None:
@@ -190,21 +216,26 @@ def _hostname(pod_name: str) -> str | None:
 def _rewrite_containers(spec: dict[str, Any], proxy: dict[str, Any]) -> None:
     """Take out the service account token of the source, and resolve the downward API of the environment."""
     tokens: set[str] = set()
-    for field in ("initContainers", "containers"):
+    environment = _environment(proxy)
+    for field in _LISTS:
         if spec.get(field):
-            spec[field] = [_container(container, proxy, tokens) for container in spec[field]]
+            spec[field] = [_container(container, environment, tokens) for container in spec[field]]
     if tokens and spec.get("volumes"):
         # A volume that is mounted elsewhere, too, has to stay.
         used = {
             mount["name"]
-            for field in ("initContainers", "containers")
+            for field in _LISTS
             for container in spec.get(field) or ()
             for mount in container.get("volumeMounts") or ()
         }
         spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] not in tokens - used]
 
 
-def _container(container: dict[str, Any], proxy: dict[str, Any], tokens: set[str]) -> dict[str, Any]:
+def _environment(proxy: dict[str, Any]) -> downward.Environment:
+    return downward.Environment(proxy, baseline.annotations(proxy))
+
+
+def _container(container: dict[str, Any], environment: downward.Environment, tokens: set[str]) -> dict[str, Any]:
     result = dict(container)
     mounts = container.get("volumeMounts") or ()
     token = [mount for mount in mounts if mount.get("mountPath") == names.SERVICE_ACCOUNT_MOUNT]
@@ -212,5 +243,5 @@ def _container(container: dict[str, Any], proxy: dict[str, Any], tokens: set[str
         tokens.update(mount["name"] for mount in token)
         result["volumeMounts"] = [mount for mount in mounts if mount not in token]
     if container.get("env"):
-        result["env"] = downward.resolve_env(container["env"], proxy)
+        result["env"] = environment.resolve(container)
     return result

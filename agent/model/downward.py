@@ -1,7 +1,8 @@
 """Downward API of delegates: what a container asks about its pod is answered about the proxy pod.
 
-Environment variables get the proxy's value written out. Files of downwardAPI volumes are pointed at where the delegate
-carries the same value: its rewritten label, or an annotation or label about its parent.
+Environment variables get the proxy's value written out, except for an annotation that the delegate has, too: there the
+target's kubelet resolves the reference. Files of downwardAPI volumes are pointed at where the delegate carries the same
+value: its rewritten label, or an annotation or label about its parent.
 """
 
 import re
@@ -9,6 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.api import names
+from agent.model.errors import InvalidPod
+
+LIMIT = 1 << 20
+"""Bytes of all values together that are written out for one pod.
+
+A short reference can name a long value, and becomes a copy of it. API servers take 1.5 MiB for a whole object."""
 
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _PLAIN = {"metadata.name": "name", "metadata.namespace": "namespace", "metadata.uid": "uid"}
@@ -18,9 +25,48 @@ _PARENT = {
 }
 
 
-def resolve_env(env: list[dict[str, Any]], proxy: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Environment variables in which references to the pod's metadata are replaced by the proxy's values."""
-    return [_variable(item, proxy["metadata"]) for item in env]
+class Environment:
+    """Environment variables of one pod's delegate. The limit is for all its containers together."""
+
+    def __init__(self, proxy: Mapping[str, Any], travelling: Mapping[str, str]) -> None:
+        """:param travelling: annotations that the delegate has, with the proxy's values"""
+        self._metadata: Mapping[str, Any] = proxy["metadata"]
+        self._travelling = travelling
+        self._left = LIMIT
+
+    def resolve(self, container: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Variables of a container, in which references to the pod's metadata are replaced by the proxy's values.
+
+        :raises InvalidPod: if the values are longer than LIMIT, together with those of the containers before
+        """
+        return [self._variable(item, container) for item in container["env"]]
+
+    def _variable(self, item: dict[str, Any], container: Mapping[str, Any]) -> dict[str, Any]:
+        path = ((item.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+        value = self._value(path) if path else None
+        if value is None:
+            return item
+        # The kubelet expands $(NAME) in values that are written out, and reads $$ as one $.
+        self._left -= len(value) + value.count("$") if value.isascii() else len(value.encode()) + value.count("$")
+        if self._left < 0:
+            raise InvalidPod(
+                f"spec.containers[{container['name']}].env[{item['name']}]",
+                f"the values of all variables that name a field of the pod take more than {LIMIT} bytes, of which this"
+                f" one, {path}, has {len(value)} characters: let fewer variables name it, or read it from a file of a"
+                " downwardAPI volume",
+            )
+        rest = {key: field for key, field in item.items() if key != "valueFrom"}
+        return {**rest, "value": value.replace("$", "$$")}
+
+    def _value(self, path: str) -> str | None:
+        """The proxy's value of a field; None if the reference stays as it is."""
+        keyed = _KEYED.fullmatch(path)
+        if not keyed:
+            return str(self._metadata.get(_PLAIN[path], "")) if path in _PLAIN else None
+        field, key = keyed[1], keyed[2]
+        if _is_of_node(field, key, self._metadata) or (field == "annotations" and key in self._travelling):
+            return None
+        return str((self._metadata.get(field) or {}).get(key, ""))
 
 
 def redirect_volume(volume: dict[str, Any], label_key: Callable[[str], str]) -> dict[str, Any]:
@@ -35,24 +81,6 @@ def redirect_volume(volume: dict[str, Any], label_key: Callable[[str], str]) -> 
         ]
         return {**volume, "projected": {**volume["projected"], "sources": redirected}}
     return volume
-
-
-def _variable(item: dict[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    path = ((item.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
-    if not path:
-        return item
-    keyed = _KEYED.fullmatch(path)
-    if keyed and _is_of_node(keyed[1], keyed[2], metadata):
-        return item
-    if keyed:
-        value = (metadata.get(keyed[1]) or {}).get(keyed[2], "")
-    elif path in _PLAIN:
-        value = metadata.get(_PLAIN[path], "")
-    else:
-        return item
-    # The kubelet expands $(NAME) in values that are written out, and reads $$ as one $.
-    rest = {key: field for key, field in item.items() if key != "valueFrom"}
-    return {**rest, "value": value.replace("$", "$$")}
 
 
 def _is_of_node(field: str, key: str, metadata: Mapping[str, Any]) -> bool:

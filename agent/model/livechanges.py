@@ -14,7 +14,7 @@ import msgspec
 
 from agent.api import names
 from agent.model import admitted, baseline, replacement
-from agent.model.delegatepod import delegate_container
+from agent.model.delegatepod import delegate_containers
 from agent.model.diff import others
 from agent.model.pattern import InvalidPattern
 from agent.model.relabel import relabel
@@ -138,29 +138,28 @@ def ephemeral_patch(changed: Raw, pod: Mapping[str, Any], ended: Collection[str]
 def _ephemeral(proxy: Raw, known: Collection[Raw]) -> list[Raw]:
     """Containers that `kubectl debug` has added, as they are in the target: they never change, and none is removed."""
     said = {container["name"]: container for container in known}
-    return [
-        said.get(container["name"]) or delegate_container(container, proxy)
-        for container in proxy["spec"].get("ephemeralContainers") or ()
-    ]
+    every = proxy["spec"].get("ephemeralContainers") or ()
+    added = delegate_containers((each for each in every if each["name"] not in said), proxy)
+    said |= {container["name"]: container for container in added}
+    return [said[container["name"]] for container in every]
 
 
 def _labels(proxy: Raw, before: Raw, known: Raw) -> Raw:
+    """Labels to set or (None) to remove; those of the last time where the pod's regexp is too much for the labels."""
     regexp = names.annotation(before["annotations"], names.NO_PREFIX_REGEXP)
     labels, withdrawn = baseline.labels(proxy), replacement.withdrawn(proxy["metadata"].get("annotations") or {})
-    now, was = (
-        _arrive(each, regexp)
-        for each in ({key: value for key, value in labels.items() if key not in withdrawn}, before["labels"])
-    )
+    kept = {key: value for key, value in labels.items() if key not in withdrawn}
+    try:
+        now, was = (_arrive(each, regexp) for each in (kept, before["labels"]))
+    except InvalidPattern:
+        return known
     keys = sorted({*now, *was, *known})
     return {key: now.get(key) for key in keys if key in known or now.get(key) != was.get(key)}
 
 
 def _arrive(labels: Mapping[str, str], regexp: str | None) -> dict[str, str]:
     """A pod's labels as they are in the target; those that it may have got from its node do not count."""
-    try:
-        return relabel({key: labels[key] for key in labels.keys() - names.LABELS_OF_NODE}, regexp)
-    except InvalidPattern:
-        return {}
+    return relabel({key: labels[key] for key in labels.keys() - names.LABELS_OF_NODE}, regexp)
 
 
 def _annotations(proxy: Raw, original: Raw, chaperon: Mapping[str, Any], known: Raw) -> Raw:

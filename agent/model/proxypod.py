@@ -12,7 +12,7 @@ from agent.model.annotations import LIMIT
 from agent.model.annotations import size as size_of
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
-from agent.model.pattern import InvalidPattern, compile_pattern
+from agent.model.pattern import InvalidPattern, LabelPattern
 from agent.model.podstate import is_our_finalizer
 
 __all__ = ["InvalidPod", "is_elected", "is_proxy", "proxy_pod", "source_pod"]
@@ -192,7 +192,7 @@ def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict
     """What the proxy pod is scheduled by: the annotation, else the source's spec if asked for, else nothing."""
     text = names.annotation(annotations, names.PROXY_CONSTRAINTS)
     if text is not None:
-        field = f"metadata.annotations[{_written_key(annotations, names.PROXY_CONSTRAINTS)}]"
+        field = f"metadata.annotations[{written_key(annotations, names.PROXY_CONSTRAINTS)}]"
         wanted = constraints.parse(field, text)
     elif names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
         field = "spec"
@@ -214,7 +214,8 @@ def is_limited(toleration: Mapping[str, Any]) -> bool:
     return toleration.get("tolerationSeconds") is not None and toleration.get("key") in NODE_LOST
 
 
-def _written_key(annotations: Mapping[str, str], suffix: str) -> str:
+def written_key(annotations: Mapping[str, str], suffix: str) -> str:
+    """The key of an annotation, with the prefix under which the user has written it."""
     long = names.PREFIX + suffix
     return long if long in annotations else names.SHORT_PREFIX + suffix
 
@@ -231,25 +232,22 @@ def _check_daemon(pod: Mapping[str, Any], annotations: Mapping[str, str]) -> Non
         raise InvalidPod(
             "metadata.ownerReferences",
             "the pods of a DaemonSet belong to the nodes of this cluster: remove the annotation "
-            f"{_written_key(annotations, names.ELECT)} from its template",
+            f"{written_key(annotations, names.ELECT)} from its template",
         )
 
 
 def _check_regexp(annotations: Mapping[str, str]) -> None:
-    pattern = names.annotation(annotations, names.NO_PREFIX_REGEXP)
-    if not pattern:
-        return
     try:
-        compile_pattern(pattern)
+        LabelPattern(names.annotation(annotations, names.NO_PREFIX_REGEXP))
     except InvalidPattern as error:
-        key = _written_key(annotations, names.NO_PREFIX_REGEXP)
+        key = written_key(annotations, names.NO_PREFIX_REGEXP)
         raise InvalidPod(f"metadata.annotations[{key}]", str(error)) from error
 
 
 def _check_choice(annotations: Mapping[str, str], suffix: str, choices: Sequence[str]) -> None:
     value = names.annotation(annotations, suffix)
     if value is not None and value not in choices:
-        key = _written_key(annotations, suffix)
+        key = written_key(annotations, suffix)
         raise InvalidPod(f"metadata.annotations[{key}]", f"must be {' or '.join(choices)}, not {value!r}")
 
 
@@ -260,19 +258,19 @@ def _check_group(annotations: Mapping[str, str], metadata: Mapping[str, Any]) ->
         for suffix in (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY, names.POD_GROUP_ON_FAILURE):
             if names.annotation(annotations, suffix) is not None:
                 raise InvalidPod(
-                    f"metadata.annotations[{_written_key(annotations, suffix)}]",
+                    f"metadata.annotations[{written_key(annotations, suffix)}]",
                     f"is about a group and there is none: write {names.SHORT_PREFIX}{names.POD_GROUP}, or remove this",
                 )
         return
     if not name:
         raise InvalidPod(
-            f"metadata.annotations[{_written_key(annotations, names.POD_GROUP)}]",
+            f"metadata.annotations[{written_key(annotations, names.POD_GROUP)}]",
             "is empty: write the name of the group",
         )
     if size is None or not (size.isascii() and size.isdecimal() and 0 < len(size) < 10 and int(size)):
         told = "is missing" if size is None else f"must be a number from 1, not {size!r}"
         raise InvalidPod(
-            f"metadata.annotations[{_written_key(annotations, names.POD_GROUP_SIZE)}]",
+            f"metadata.annotations[{written_key(annotations, names.POD_GROUP_SIZE)}]",
             f"{told}: write how many pods start together",
         )
     _check_choice(annotations, names.POD_GROUP_POLICY, names.POD_GROUP_POLICIES)
@@ -280,7 +278,7 @@ def _check_group(annotations: Mapping[str, str], metadata: Mapping[str, Any]) ->
     restarts = names.annotation(annotations, names.POD_GROUP_ON_FAILURE) == names.RESTART
     if restarts and not any(owner.get("controller") for owner in metadata.get("ownerReferences") or ()):
         raise InvalidPod(
-            f"metadata.annotations[{_written_key(annotations, names.POD_GROUP_ON_FAILURE)}]",
+            f"metadata.annotations[{written_key(annotations, names.POD_GROUP_ON_FAILURE)}]",
             f"{names.RESTART} deletes the pods of the group for their controllers to make them anew, and this pod has "
             "none: let a Job, StatefulSet or Deployment make it, or write keep",
         )

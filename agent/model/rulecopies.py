@@ -11,6 +11,7 @@ from agent.api import names
 from agent.api.kinds import NETWORK_POLICIES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from agent.api.names.links import ADMIT_GATEWAY
 from agent.model.copies import Raw, copy_of
+from agent.model.pattern import LabelPattern
 from agent.model.relabel import selector as relabelled
 from agent.model.sharedcopies import marked
 
@@ -51,14 +52,14 @@ def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: 
     no delegate): such a peer is there twice, as it was and for delegates. Its annotation admit-gateway has rules that
     let some callers in let in gateways of the target, too.
 
-    :raises InvalidPattern: if its annotation no-prefix-label-regexp is no regular expression
+    :raises InvalidPattern: if its annotation no-prefix-label-regexp is none, or too much for so many selectors
     """
     copy = copy_of(NETWORK_POLICIES, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
-    regexp = names.annotation(original["metadata"].get("annotations"), names.NO_PREFIX_REGEXP)
+    pattern = LabelPattern(names.annotation(original["metadata"].get("annotations"), names.NO_PREFIX_REGEXP))
     ours = {names.LABEL_PARENT_CLUSTER_UID: cluster_uid}
 
     def own(selector: Raw | None) -> Raw:
-        found = relabelled(selector or {}, regexp)
+        found = relabelled(selector or {}, pattern)
         return {**found, "matchLabels": {**(found.get("matchLabels") or {}), **ours}}
 
     def peers(peer: Raw) -> list[Raw]:
@@ -66,7 +67,7 @@ def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: 
             return [peer]
         if "namespaceSelector" not in peer:
             return [{**peer, "podSelector": own(peer["podSelector"])}]
-        elsewhere = {**peer, "podSelector": relabelled(peer["podSelector"], regexp)}
+        elsewhere = {**peer, "podSelector": relabelled(peer["podSelector"], pattern)}
         return [peer, elsewhere] if elsewhere != peer else [peer]
 
     spec = {**original["spec"], "podSelector": own(original["spec"].get("podSelector"))}

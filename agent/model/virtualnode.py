@@ -12,7 +12,7 @@ from agent.api.conditions import Status, set_condition
 from agent.api.labels import HOSTNAME, LABELS_NOT_TAKEN, is_among, is_value
 from agent.api.names.ocm import MANAGED_CLUSTER
 from agent.model.nodeshapes import read_shapes
-from agent.model.pattern import InvalidPattern, matches
+from agent.model.pattern import LENGTH_LIMIT, WORK_LIMIT, InvalidPattern, LabelPattern
 from agent.model.quantity import InvalidQuantity, Quantity
 
 __all__ = [
@@ -103,10 +103,11 @@ def desired_labels(
     :param hostname: value of the label kubernetes.io/hostname where the target has one
     :raises InvalidPattern: if the regexp is none
     """
+    excluded = excluded_labels(excluded_regexp)
     common = {
         key: value
         for key, value in (summary_labels or {}).items()
-        if not _identifies(key) and not is_among(key, LABELS_NOT_TAKEN) and not matches(excluded_regexp, key, value)
+        if not _identifies(key) and not is_among(key, LABELS_NOT_TAKEN) and not excluded.matches(key, value)
     }
     if HOSTNAME in common:
         common[HOSTNAME] = hostname
@@ -121,6 +122,14 @@ def desired_labels(
         ours = {key: value for key, value in ours.items() if key not in users}
     applied = msgspec.json.encode(sorted(ours)).decode()
     return Labels({**users, **ours}, applied)
+
+
+def excluded_labels(regexp: str | None) -> LabelPattern:
+    """A Target's `excludedLabelsRegexp`. It may list many labels, and a target's nodes have many.
+
+    :raises InvalidPattern: if it is no regular expression, or too long
+    """
+    return LabelPattern(regexp, length=4 * LENGTH_LIMIT, work=4 * WORK_LIMIT)
 
 
 def has_several_huge_pages(capacity: Mapping[str, Any] | None) -> bool:

@@ -1,10 +1,12 @@
 import copy
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.api import names
-from agent.model.delegatepod import chaperon, delegate
+from agent.model.delegatepod import chaperon, check, delegate
+from agent.model.downward import LIMIT
 from agent.model.proxypod import InvalidPod, is_delegate, is_elected, is_proxy, proxy_pod
 from tests.model.pods import UID, P, pod
 
@@ -174,14 +176,86 @@ def test_the_service_account_token_goes_from_all_containers_but_a_volume_used_el
         ("metadata.uid", UID),
         ("metadata.labels['app']", "web"),
         ("metadata.labels['none']", ""),
-        ("metadata.annotations['team']", "x"),
-        ("metadata.annotations['money']", "5$$ $$(HOME)"),
+        ("metadata.annotations['none']", ""),
+        ("metadata.annotations['multicluster/money']", "5$$ $$(HOME)"),
     ],
 )
 def test_the_environment_speaks_of_the_proxy(path: str, want: str) -> None:
     containers = [{"name": "main", "env": [{"name": "A", "value": "1"}, {"name": "V", "valueFrom": reference(path)}]}]
-    source = pod({"money": "5$ $(HOME)"}, spec={"containers": containers})
+    source = pod({"multicluster/money": "5$ $(HOME)"}, spec={"containers": containers})
     assert env_of(source) == [{"name": "A", "value": "1"}, {"name": "V", "value": want}]
+
+
+def test_an_annotation_that_the_delegate_has_is_resolved_in_the_target() -> None:
+    env = [{"name": "V", "valueFrom": reference("metadata.annotations['team']")}]
+    told = made(pod(spec={"containers": [{"name": "main", "env": env}]}))
+    assert told["spec"]["containers"][0]["env"] == env
+    told["metadata"]["uid"] = "CHAP"
+    assert delegate(told)["metadata"]["annotations"]["team"] == "x"
+
+
+def bomb(key: str, size: int, variables: int) -> dict[str, Any]:
+    """A pod whose variables all name one long annotation; half of them in an init container."""
+    env = [
+        {"name": f"V{index}", "valueFrom": reference(f"metadata.annotations['{key}']")} for index in range(variables)
+    ]
+    half = variables // 2
+    spec = {
+        "initContainers": [{"name": "init", "env": env[:half]}],
+        "containers": [{"name": "main", "env": env[half:]}],
+    }
+    # A short manifest of the user's own leaves room for more variables.
+    manifest = '{"metadata":{},"spec":{"containers":[{"name":"main"}],"initContainers":[{"name":"init"}]}}'
+    return pod({key: "x" * size, names.ANNOTATION_MANIFEST: manifest}, spec=spec)
+
+
+def test_a_long_annotation_is_not_copied_for_each_variable_that_names_it() -> None:
+    told = made(bomb("b", 60_000, 3000))
+    assert len(msgspec.json.encode(told)) < 1 << 20
+
+
+def test_values_that_are_written_out_have_a_limit_over_all_containers() -> None:
+    proxy = proxied(bomb("multicluster/b", 60_000, 16))
+    assert len(msgspec.json.encode(chaperon(proxy, cluster_name="", cluster_uid=""))) > 16 * 60_000
+    too_long = proxied(bomb("multicluster/b", 60_000, 18))
+    for refuse in (check, lambda proxy: chaperon(proxy, cluster_name="", cluster_uid="")):
+        with pytest.raises(InvalidPod) as refused:
+            refuse(too_long)
+        assert refused.value.field == "spec.containers[main].env[V17]"
+        assert f"more than {LIMIT} bytes" in refused.value.reason
+        assert "downwardAPI volume" in refused.value.reason
+
+
+def test_a_pod_whose_name_is_not_known_yet_is_checked_with_the_longest() -> None:
+    env = [{"name": f"V{index}", "valueFrom": reference("metadata.name")} for index in range(LIMIT // 253 + 1)]
+    proxy = pod(spec={"containers": [{"name": "main", "env": env}]})
+    proxy["metadata"]["annotations"][names.ANNOTATION_MANIFEST] = '{"spec":{"containers":[{"name":"main"}]}}'
+    del proxy["metadata"]["name"], proxy["metadata"]["uid"]
+    with pytest.raises(InvalidPod, match=r"metadata\.name"):
+        check(proxy)
+
+
+def test_a_pattern_that_is_too_much_for_the_labels_is_refused_at_the_key_that_the_user_wrote() -> None:
+    labels = {f"example.com/label-{index}": "x" * 40 for index in range(300)}
+    proxy = proxied(pod({"multicluster/no-prefix-label-regexp": "(?:.{40}x|.{41}x)q"}, labels=labels))
+    with pytest.raises(InvalidPod, match="is too large for so many labels") as refused:
+        check(proxy)
+    assert refused.value.field == "metadata.annotations[multicluster/no-prefix-label-regexp]"
+
+
+def test_the_limit_for_a_pattern_is_for_labels_and_selectors_together() -> None:
+    values = [f"{index:060}" for index in range(150)]
+    term = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}}
+    preferred = [{"weight": 1, "podAffinityTerm": {**term, "topologyKey": "zone"}}]
+    pattern = {"multicluster/no-prefix-label-regexp": "app=[0-9]{61}$|x{100}"}
+
+    def spread(count: int) -> dict[str, Any]:
+        kind = {"preferredDuringSchedulingIgnoredDuringExecution": preferred * count}
+        return pod(pattern, spec={"affinity": {"podAffinity": kind}})
+
+    made(spread(1))
+    with pytest.raises(InvalidPod, match="is too large for so many labels"):
+        made(spread(10))
 
 
 @pytest.mark.parametrize(

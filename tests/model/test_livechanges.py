@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agent.api import names
 from agent.model.delegatepod import chaperon, delegate
+from agent.model.errors import InvalidPod
 from agent.model.livechanges import changes, chaperon_patch, delegate_patch, ephemeral_patch, resize_patch, told
 from agent.model.proxypod import proxy_pod, source_pod
 from tests.examples import examples
@@ -226,6 +227,17 @@ def test_a_container_to_debug_it_with_sees_the_proxy_and_no_token_of_the_source(
     assert ephemeral_patch(told(both.chaperon), both.pod, ()) == {"spec": {"ephemeralContainers": [want]}}
 
 
+def test_containers_to_debug_it_with_have_a_limit_for_the_values_that_are_written_out() -> None:
+    both = Both()
+    long = "multicluster/note"
+    both.proxy["metadata"]["annotations"][long] = "x" * 100_000
+    source = {"fieldRef": {"fieldPath": f"metadata.annotations['{long}']"}}
+    env = [{"name": f"V{index}", "valueFrom": source} for index in range(6)]
+    both.proxy["spec"]["ephemeralContainers"] = [debugger("one", env=env), debugger("two", env=env)]
+    with pytest.raises(InvalidPod, match="more than 1048576 bytes"):
+        both.tell()
+
+
 def test_what_was_said_of_a_container_to_debug_it_with_stays() -> None:
     both = Both()
     env = [{"name": "APP", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}}]
@@ -235,6 +247,21 @@ def test_what_was_said_of_a_container_to_debug_it_with_stays() -> None:
     both.proxy["metadata"]["labels"]["app"] = "another"
     both.tell()
     assert told(both.chaperon)["ephemeralContainers"] == said
+
+
+def test_labels_stay_as_they_are_while_the_pattern_is_too_much_for_them() -> None:
+    both = Both()
+    manifest = both.annotations[names.ANNOTATION_MANIFEST]
+    key = "multicluster/no-prefix-label-regexp"
+    both.annotations[names.ANNOTATION_MANIFEST] = manifest.replace(
+        '"annotations":{', f'"annotations":{{"{key}":"(.{{50}}x)+q",'
+    )
+    both.proxy["metadata"]["labels"]["tier"] = "front"
+    both.tell()
+    known = both.changed()["labels"]
+    assert "front" in known.values()
+    both.proxy["metadata"]["labels"] |= {f"label-{index}": "x" * 60 for index in range(500)}
+    assert both.changed()["labels"] == known
 
 
 def test_a_sooner_deadline_follows() -> None:

@@ -228,6 +228,26 @@ def test_a_bad_annotation_is_refused_with_field_and_remedy() -> None:
     assert status["details"]["name"] == "web"
 
 
+def test_variables_that_would_copy_a_long_annotation_too_often_are_refused() -> None:
+    sent = pod()
+    sent["metadata"]["annotations"]["multicluster/note"] = "x" * 60_000
+    source = {"fieldRef": {"fieldPath": "metadata.annotations['multicluster/note']"}}
+    sent["spec"]["containers"][0]["env"] = [{"name": f"V{index}", "valueFrom": source} for index in range(18)]
+    given = ask(sent)
+    assert given.outcome is Outcome.REFUSED
+    assert given.review["response"]["status"]["details"]["causes"][0]["field"].endswith("env[V17]")
+    sent["spec"]["containers"][0]["env"].pop()
+    assert ask(sent).outcome is Outcome.MUTATED
+
+
+def test_a_pattern_that_is_too_much_for_the_labels_is_refused() -> None:
+    sent = pod(no_prefix_label_regexp="(?:.{40}x|.{41}x)q")
+    sent["metadata"]["labels"] = {f"example.com/label-{index}": "x" * 40 for index in range(300)}
+    given = ask(sent)
+    assert given.outcome is Outcome.REFUSED
+    assert "write a simpler expression" in given.review["response"]["status"]["message"]
+
+
 def test_a_dry_run_gets_the_same_answer() -> None:
     assert ask(pod(), dryRun=True) == ask(pod())
 

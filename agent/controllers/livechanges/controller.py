@@ -60,7 +60,8 @@ class LiveChanges(Controller[Key]):
         try:
             chaperon = placed.chaperon.decode()
             patch = chaperon_patch(changes(manifest, source_pod(manifest), chaperon), chaperon)
-        except InvalidPod:
+        except InvalidPod as error:
+            self._tell(manifest, target, str(error))
             return None
         if patch:
             await self._write(target, placed, patch, manifest)
@@ -80,11 +81,14 @@ class LiveChanges(Controller[Key]):
             return
         except (Forbidden, Invalid) as error:
             # Tried again when anything changes.
-            message = f"{target.title}: what was changed does not reach the delegate: {error.message}"
-            self._deps.recorder.event(proxy, "Warning", "FailedUpdate", message)
+            self._tell(proxy, target, error.message)
         except Unreachable:
             target.probe_now()
             raise
+
+    def _tell(self, proxy: dict[str, Any], target: Target, reason: str) -> None:
+        message = f"{target.title}: what was changed does not reach the delegate: {reason}"
+        self._deps.recorder.event(proxy, "Warning", "FailedUpdate", message)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
         """Most events of a bound pod are about its status: those end here."""

@@ -130,7 +130,7 @@ class VirtualNodeRoom(Controller[Key]):
         told = summary.decode() if summary is not None else None
         manifest = target.decode()
         excluded = (manifest.get("spec") or {}).get("excludedLabelsRegexp")
-        flaw = check_pattern(excluded)
+        flaw = check_pattern(excluded, summary.labels if summary is not None else None)
         if flaw:
             self._deps.recorder.event(manifest, "Warning", "InvalidRegexp", flaw)
         return TargetAndNode(

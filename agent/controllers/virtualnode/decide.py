@@ -1,5 +1,6 @@
 """What a virtual node should look like. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -148,10 +149,13 @@ def _networks(view: TargetAndNode, annotations: Raw) -> dict[str, str]:
     return {links.ANNOTATION_NETWORKS: text} if text else {}
 
 
-def check_pattern(pattern: str | None) -> str | None:
-    """What is wrong with a Target's excludedLabelsRegexp, None when nothing is."""
+def check_pattern(pattern: str | None, labels: Mapping[str, str] | None = None) -> str | None:
+    """Return the flaw of a Target's excludedLabelsRegexp; None if it has none.
+
+    :param labels: labels of the target's summary, which it is searched in
+    """
     try:
-        desired_labels({}, {"a": "b"}, pattern, {}, None)
+        desired_labels({}, labels, pattern, {}, None)
     except InvalidPattern as error:
         return f"spec.excludedLabelsRegexp: {error}; no label is excluded"
     return None

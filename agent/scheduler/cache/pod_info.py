@@ -10,6 +10,7 @@ from agent.api import names
 from agent.clusters.claimfilters import asked_by
 from agent.kube.store import Object
 from agent.model.claimfilter import Level
+from agent.model.delegatepod import check as check_delegate
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.scheduler.failed_targets import failed_targets_of, read_failed_targets
@@ -17,6 +18,8 @@ from agent.scheduling.demand import kept_constraints, template_of
 from agent.scheduling.snapshot import PodInfo, PodTemplate
 
 _ATTEMPTS = names.ANNOTATION_ATTEMPTS.encode()
+_CHECKED = (names.NO_PREFIX_REGEXP.encode(), b"metadata.annotations[")
+"""Text in all pods that can be refused for a regular expression, or for the length of the environment."""
 
 
 class _Container(TypedDict, total=False):
@@ -143,7 +146,7 @@ class PodInfos:
 
     def _read(self, pod: Object) -> _Known:
         known = self._known.get(pod.uid)
-        if known is None or known.labels != pod.labels or not _same_spec(known, pod):
+        if known is None or known.labels != pod.labels or not _same_spec(known, pod) or _may_be_repaired(known, pod):
             known = self._known[pod.uid] = self._parse(pod)
         return known
 
@@ -155,6 +158,8 @@ class PodInfos:
             source = _source(annotations.manifest if annotations else None, pod)
         except InvalidPod as error:
             source, flaw = {}, error
+        else:
+            flaw = _flaw(pod)
         pod_info = PodInfo(
             template=self._shared(pod.namespace, proxy.spec, source),
             name=pod.name,
@@ -179,6 +184,22 @@ def _same_spec(known: _Known, pod: Object) -> bool:
         return known.generation == generation
     # Pods have no generation before Kubernetes 1.34. Once on a node, hardly anything of them changes.
     return bool(pod.node_name) or known.version == pod.version
+
+
+def _flaw(pod: Object) -> InvalidPod | None:
+    """Why a pod without a node can have no delegate. The webhook refuses such pods; they may have come past it."""
+    if pod.node_name or not any(each in pod.raw for each in _CHECKED):
+        return None
+    try:
+        check_delegate(pod.decode())
+    except InvalidPod as error:
+        return error
+    return None
+
+
+def _may_be_repaired(known: _Known, pod: Object) -> bool:
+    """Whether annotations may have changed since a flaw was found: they do not count in the generation."""
+    return known.flaw is not None and known.version != pod.version
 
 
 def pod_info_of(proxy: Mapping[str, Any]) -> PodInfo:

@@ -47,6 +47,20 @@ def test_a_manifest_without_end_is_a_flaw_of_the_pod_and_no_error_of_ours() -> N
         pod_infos.of(obj)
 
 
+def test_a_pod_whose_environment_is_too_long_for_a_delegate_has_a_flaw_until_it_is_repaired() -> None:
+    key = "multicluster/note"
+    source = {"fieldRef": {"fieldPath": f"metadata.annotations['{key}']"}}
+    env = [{"name": f"V{index}", "valueFrom": source} for index in range(18)]
+    sent = proxy_pod(pod({key: "x" * 60_000}, spec={"containers": [{"name": "main", "env": env}]}), [])
+    sent["metadata"] |= {"resourceVersion": "1", "generation": 1}
+    pod_infos = PodInfos()
+    with pytest.raises(InvalidPod, match="more than 1048576 bytes"):
+        pod_infos.of(Object(PODS, msgspec.json.encode(sent)))
+    sent["metadata"]["annotations"][key] = "short"
+    sent["metadata"]["resourceVersion"] = "2"
+    assert pod_infos.of(Object(PODS, msgspec.json.encode(sent))).name == sent["metadata"]["name"]
+
+
 def stored(**changes: Any) -> Object:
     """A proxy pod as the API server tells it."""
     fields: dict[str, Any] = {"name": "web-1", "uid": "u1", "generation": 1, "annotations": {}} | changes
