@@ -18,8 +18,10 @@ LABEL_MEMORY_LIMIT = 32 << 10
 """Bytes for an expression over labels: up to about 1,800 instructions."""
 LENGTH_LIMIT = 256
 """Characters of an expression over labels."""
-WORK_LIMIT = 4_000_000
-"""Instructions times characters for the labels of one object: at most about 20 ms."""
+WORK_LIMIT = 5_000_000
+"""Instructions times characters for the labels of one object: at most about 25 ms."""
+LABEL_WORK = 1000
+"""Added for each label: a search takes 3 us at least."""
 
 _SHOWN = 100
 _CACHED = 8192
@@ -95,12 +97,12 @@ class LabelPattern:
         """
         if not self._text:
             return False
-        self._work -= self._size * (len(key) + 1 + len(value))
+        self._work -= self._size * (len(key) + 1 + len(value)) + LABEL_WORK
         if self._work < 0:
             raise InvalidPattern(
                 f"{_shown(self._text)} is too large for so many labels: its {self._size} instructions (RE2) times the"
-                f" characters of the labels and selectors may be {self._limit}: write a simpler expression without"
-                " counted repetitions, or fewer labels"
+                f" characters of the labels and selectors, and {LABEL_WORK} for each of these, may be {self._limit}:"
+                " write a simpler expression without counted repetitions, or fewer labels"
             )
         return _is_found(self._text, key, value)
 

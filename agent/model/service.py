@@ -22,6 +22,9 @@ _CILIUMS_KEYS = (names.ANNOTATION_CILIUM, names.ANNOTATION_CILIUM_V1)
 GLOBAL_KEYS = (*_OWN_KEYS, *_CILIUMS_KEYS)
 _MARKS = (names.ANNOTATION_GLOBAL, names.ANNOTATION_CILIUM_V1, names.ANNOTATION_CILIUM)
 
+SELECTOR_LIMIT = 1000
+"""Keys of a selector: far more than pods have labels, and the agent reads a Service several times for each change."""
+
 API_SERVER = ("default", "kubernetes")
 """Namespace and name of the Service that every cluster has."""
 
@@ -85,6 +88,7 @@ def parse_selector(text: str) -> Selector:
 
     :raises InvalidService: if it stands for none
     """
+    _check_number(f"annotation {names.ANNOTATION_ORIGINAL_SELECTOR}", text.count(",") + 1)
     pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
     if not pairs or not all(key and separator for key, separator, _ in pairs):
         raise InvalidService(
@@ -100,10 +104,11 @@ def users_selector(service: Mapping[str, Any]) -> Selector:
     What is rewritten stands beside what a user applies again, for tools merge: then the user's keys count, all of them
     and nothing else. A selector that its user wrote for delegates, with our prefix, is nothing to reroute.
 
-    :raises InvalidService: if the annotation that keeps it cannot be read
+    :raises InvalidService: if the annotation that keeps it cannot be read, or it has too many keys
     :raises InvalidPattern: if the regexp of labels that keep their key is none
     """
     live: Selector = (service.get("spec") or {}).get("selector") or {}
+    _check_number("spec.selector", len(live))
     plain = _plain(live)
     annotations = _annotations(service)
     kept = annotations.get(names.ANNOTATION_ORIGINAL_SELECTOR)
@@ -229,6 +234,14 @@ def selector_of_copy(service: Mapping[str, Any]) -> Selector | None:
     if names.ANNOTATION_ORIGINAL_SELECTOR not in annotations:
         return (service.get("spec") or {}).get("selector")
     return relabel(users_selector(service), regexp(annotations))
+
+
+def _check_number(field: str, count: int) -> None:
+    if count > SELECTOR_LIMIT:
+        raise InvalidService(
+            f"{field}: it has {count} keys, and {SELECTOR_LIMIT} are allowed: name fewer labels, of which one is enough"
+            " to select the pods of a workload"
+        )
 
 
 def _plain(selector: Selector) -> Selector:

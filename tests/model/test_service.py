@@ -298,3 +298,13 @@ def test_affinity_that_means_nothing_and_of_what_is_not_shared_is_not_handed_on(
 def _annotated(service: Raw, **annotations: str) -> Raw:
     metadata = service["metadata"]
     return {**service, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}}}
+
+
+def test_a_selector_with_thousands_of_keys_is_refused_with_the_limit() -> None:
+    keys = {f"label-{index}": "x" for index in range(1001)}
+    with pytest.raises(InvalidService, match=r"spec\.selector: it has 1001 keys, and 1000 are allowed"):
+        users_selector(service(keys))
+    kept = service({"app": "web"})
+    kept["metadata"]["annotations"] = {P + "original-selector": ",".join(f"{key}=x" for key in keys)}
+    with pytest.raises(InvalidService, match="original-selector: it has 1001 keys"):
+        users_selector(kept)
