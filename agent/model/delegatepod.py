@@ -4,8 +4,7 @@ The results share unchanged parts with what was given: treat both as read-only.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -68,11 +67,7 @@ def chaperon(
     annotations: dict[str, str] = metadata.get("annotations") or {}
     asked = names.annotation(annotations, names.INJECTED)
     travels = admitted.spec(proxy, source, injected=injected if asked is None else asked == names.INJECTED_FOLLOW)
-    labels = _labels(proxy, source)
-    with _invalid_pattern(annotations):
-        pattern = LabelPattern(names.annotation(annotations, names.NO_PREFIX_REGEXP))
-        spec = _spec(proxy, travels, labels, pattern, reserve=reserve)
-        relabelled = relabel(labels, pattern)
+    spec, labels = _rewritten(proxy, travels, _labels(proxy, source), reserve=reserve)
     if source_api and sourceapi.asks(annotations):
         spec = sourceapi.pointed(spec, travels, sourceapi.secret_name(metadata), source_api)
     return {
@@ -82,7 +77,7 @@ def chaperon(
             "name": names.chaperon(metadata["name"], metadata["uid"]),
             "namespace": metadata["namespace"],
             "labels": {
-                **relabelled,
+                **labels,
                 **owner_labels.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
             },
             "annotations": _annotations(proxy, source),
@@ -163,10 +158,14 @@ def _creator(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {names.ANNOTATION_CREATED_BY: creator} if creator else {}
 
 
-@contextmanager
-def _invalid_pattern(annotations: Mapping[str, str]) -> Iterator[None]:
+def _rewritten(
+    proxy: dict[str, Any], travels: dict[str, Any], labels: dict[str, str], *, reserve: bool
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The spec and the labels as they are in the target; the limit of the pod's regexp is for both together."""
+    annotations = proxy["metadata"].get("annotations") or {}
     try:
-        yield
+        pattern = LabelPattern(names.annotation(annotations, names.NO_PREFIX_REGEXP))
+        return _spec(proxy, travels, labels, pattern, reserve=reserve), relabel(labels, pattern)
     except InvalidPattern as error:
         key = written_key(annotations, names.NO_PREFIX_REGEXP)
         raise InvalidPod(f"metadata.annotations[{key}]", str(error)) from error
@@ -238,10 +237,10 @@ def _environment(proxy: dict[str, Any]) -> downward.Environment:
 def _container(container: dict[str, Any], environment: downward.Environment, tokens: set[str]) -> dict[str, Any]:
     result = dict(container)
     mounts = container.get("volumeMounts") or ()
-    token = [mount for mount in mounts if mount.get("mountPath") == names.SERVICE_ACCOUNT_MOUNT]
-    if token:
-        tokens.update(mount["name"] for mount in token)
-        result["volumeMounts"] = [mount for mount in mounts if mount not in token]
+    kept = [mount for mount in mounts if mount.get("mountPath") != names.SERVICE_ACCOUNT_MOUNT]
+    if len(kept) < len(mounts):
+        tokens.update(mount["name"] for mount in mounts if mount.get("mountPath") == names.SERVICE_ACCOUNT_MOUNT)
+        result["volumeMounts"] = kept
     if container.get("env"):
         result["env"] = environment.resolve(container)
     return result

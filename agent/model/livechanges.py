@@ -105,7 +105,7 @@ def delegate_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
         for name, wanted in _per_list(changed.get("images", {}), pod, "image").items()
     }
     present = pod["spec"].get("tolerations") or []
-    missing = [toleration for toleration in changed.get("tolerations", ()) if toleration not in present]
+    missing = others(changed.get("tolerations", ()), present)
     if missing:
         spec["tolerations"] = [*present, *missing]
     deadline = changed.get("activeDeadlineSeconds")
