@@ -1,31 +1,99 @@
 """What an Ingress names (wire contract, 7.2)."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
 
 from agent.api import names
 
+LIMIT = 1000
+"""Services, and Secrets, that an Ingress may name to be copied: each is a key of an index, at each of its events."""
 
-def services(ingress: Mapping[str, Any]) -> set[str]:
-    """Names of the Services that an Ingress sends traffic to, its default backend included.
+
+class Named(NamedTuple):
+    """Names in the namespace of the Ingress, at most LIMIT of each."""
+
+    services: frozenset[str]
+    secrets: frozenset[str]
+    flaw: str = ""
+    """Why it is not copied; empty if it may be."""
+
+
+class _Service(msgspec.Struct, gc=False):
+    name: str = ""
+
+
+class _Backend(msgspec.Struct, gc=False):
+    service: _Service | None = None
+
+
+class _Path(msgspec.Struct, gc=False):
+    backend: _Backend | None = None
+
+
+class _Http(msgspec.Struct, gc=False):
+    paths: list[_Path] | None = None
+
+
+class _Rule(msgspec.Struct, gc=False):
+    http: _Http | None = None
+
+
+class _Tls(msgspec.Struct, rename="camel", gc=False):
+    secret_name: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel", gc=False):
+    default_backend: _Backend | None = None
+    rules: list[_Rule] | None = None
+    tls: list[_Tls] | None = None
+
+
+class _Ingress(msgspec.Struct):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_decode = msgspec.json.Decoder(_Ingress).decode
+
+
+def named(raw: bytes) -> Named:
+    """Read the Services that an Ingress sends traffic to, its default backend included, and its certificates' Secrets.
 
     Rules without `http`, and backends that are other resources, name none.
+
+    :raises msgspec.DecodeError: if it is no Ingress
     """
-    spec = ingress.get("spec") or {}
-    backends = [spec.get("defaultBackend")]
-    for rule in spec.get("rules") or ():
-        backends += [path.get("backend") for path in (rule.get("http") or {}).get("paths") or ()]
-    found = (((backend or {}).get("service") or {}).get("name") for backend in backends)
-    return {name for name in found if name}
+    spec = _decode(raw).spec
+    services = _some(each.service.name for each in _backends(spec) if each is not None and each.service is not None)
+    secrets = _some(each.secret_name for each in spec.tls or ())
+    for field, found, what in (("spec.rules", services, "Services"), ("spec.tls", secrets, "Secrets")):
+        if len(found) > LIMIT:
+            flaw = f"{field}: it names more than {LIMIT} {what}, and is not copied: split it into several Ingresses"
+            return Named(frozenset(islice(services, LIMIT)), frozenset(islice(secrets, LIMIT)), flaw)
+    return Named(frozenset(services), frozenset(secrets))
+
+
+def _backends(spec: _Spec) -> Iterator[_Backend | None]:
+    yield spec.default_backend
+    for rule in spec.rules or ():
+        for path in (rule.http.paths if rule.http is not None else None) or ():
+            yield path.backend
+
+
+def _some(found: Iterable[str]) -> dict[str, None]:
+    """Different names in their order, without empty ones; those beyond the limit are not read."""
+    some: dict[str, None] = {}
+    for name in found:
+        if name:
+            some[name] = None
+        if len(some) > LIMIT:
+            break
+    return some
 
 
 def unmarked(annotations: Mapping[str, str]) -> dict[str, str | None]:
     """Merge patch of the annotations that takes our marks of sharing away, but not what somebody has changed since."""
     ours = annotations.get(names.ANNOTATION_GLOBAL) == "true"
     return {names.ANNOTATION_MARKS: None, **({names.ANNOTATION_GLOBAL: None} if ours else {})}
-
-
-def secrets(ingress: Mapping[str, Any]) -> set[str]:
-    """Names of the Secrets with its certificates."""
-    found = (each.get("secretName") for each in (ingress.get("spec") or {}).get("tls") or ())
-    return {name for name in found if name}

@@ -12,7 +12,7 @@ from agent.api import names
 from agent.api.kinds import INGRESSES, SERVICES
 from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
-from agent.controllers.ingress.shared import SharedIngresses
+from agent.controllers.ingress.shared import SharedIngresses, named
 from agent.kube.store import Object
 from agent.model import ingress, sharedcopies
 
@@ -39,7 +39,13 @@ class IngressRoom(CopyRoom):
         return self._shared.has(original)
 
     def wanted(self, original: Raw) -> Raw:
-        """What the copy in a target has to be."""
+        """What the copy in a target has to be.
+
+        :raises ValueError: if it names too many Services or Secrets
+        """
+        live = self.originals.store.get((original["metadata"]["namespace"], original["metadata"]["name"]))
+        if live is not None and named(live).flaw:
+            raise ValueError(named(live).flaw)
         return sharedcopies.ingress(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     async def reconcile(self, item: Item) -> float | None:

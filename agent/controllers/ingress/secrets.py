@@ -13,10 +13,10 @@ from agent.api import names
 from agent.api.kinds import INGRESSES, SECRETS, SERVICES
 from agent.clusters.copying import BLOCKED, CopyRoom, Item
 from agent.clusters.deps import Deps
-from agent.controllers.ingress.shared import SharedIngresses
+from agent.controllers.ingress.shared import SharedIngresses, named
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object, metadata_only
-from agent.model import ingress, sharedcopies
+from agent.model import sharedcopies
 
 Raw = dict[str, Any]
 
@@ -27,7 +27,7 @@ TYPE = "kubernetes.io/tls"
 
 def certificates(obj: Object) -> list[str]:
     """Secrets that an Ingress names, as `namespace/name`: an index of them."""
-    return [f"{obj.namespace}/{name}" for name in ingress.secrets(obj.decode())]
+    return [f"{obj.namespace}/{name}" for name in named(obj).secrets]
 
 
 class IngressSecretRoom(CopyRoom):

@@ -1,10 +1,12 @@
 """Ingresses with a shared Service of this cluster as a backend, decided once for each version of an Ingress."""
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from agent.api.kinds import INGRESSES, SERVICES
 from agent.clusters.deps import Deps
+from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.store import Key, Object
 from agent.model import ingress
 from agent.model.service import is_copy, is_left_alone, is_shared, is_shared_by_namespace
@@ -12,9 +14,21 @@ from agent.model.service import is_copy, is_left_alone, is_shared, is_shared_by_
 _SERVICE = "service"
 
 
-def _named(obj: Object) -> list[str]:
+@lru_cache(maxsize=16)
+def named(obj: Object) -> ingress.Named:
+    """What an Ingress names, read once per version for the indexes and for all who ask at its events.
+
+    :raises Unreadable: if it cannot be read
+    """
+    try:
+        return ingress.named(obj.raw)
+    except UNDECODABLE as error:
+        raise Unreadable(f"Ingress {obj.name} cannot be read: {error}") from error
+
+
+def _services(obj: Object) -> list[str]:
     """Services that an Ingress names, as `namespace/name`: an index of them."""
-    return [f"{obj.namespace}/{name}" for name in ingress.services(obj.decode())]
+    return [f"{obj.namespace}/{name}" for name in named(obj).services]
 
 
 class _Known(NamedTuple):
@@ -30,7 +44,7 @@ class SharedIngresses:
         self._ingresses = deps.local.informer(INGRESSES)
         self._services = deps.local.informer(SERVICES)
         self._known: dict[Key, _Known] = {}
-        self._ingresses.store.index(_SERVICE, _named)
+        self._ingresses.store.index(_SERVICE, _services)
         self._turned: Callable[[Iterable[Object]], None] = lambda ingresses: None
 
     def subscribe(self, turned: Callable[[Iterable[Object]], None]) -> None:
@@ -50,11 +64,11 @@ class SharedIngresses:
     def _of(self, obj: Object) -> _Known:
         known = self._known.get(obj.key)
         if known is None or known.version != obj.version:
-            raw, annotations = obj.decode(), obj.annotations
+            annotations = obj.annotations
             mine = not (obj.deleting or is_copy(annotations) or is_left_alone(annotations))
-            named = (self._services.store.get((obj.namespace, name)) for name in ingress.services(raw))
-            shared = mine and any(map(_is_shared, named))
-            known = self._known[obj.key] = _Known(obj.version, shared, frozenset(ingress.secrets(raw)))
+            services = (self._services.store.get((obj.namespace, name)) for name in named(obj).services)
+            shared = mine and any(map(_is_shared, services))
+            known = self._known[obj.key] = _Known(obj.version, shared, named(obj).secrets)
         return known
 
     def _ingress_changed(self, old: Object | None, new: Object | None) -> None:
