@@ -1,6 +1,5 @@
 """The paths API servers call: body in, answer out, counted and timed."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -19,6 +18,7 @@ from agent.api.kinds import (
     SCHEDULING_MANIFESTS,
 )
 from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
+from agent.base.offloop import off_loop
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_proxy
 from agent.model.reapplied import restored
@@ -62,7 +62,6 @@ class Handlers:
     def __init__(self, targets: Targets, validator: Validator, agent: str) -> None:
         self._targets = targets
         self._validator = validator
-        self._long = asyncio.Lock()
         self._agent = agent
 
     async def elected(self, request: Request) -> Answer:
@@ -77,8 +76,7 @@ class Handlers:
         """A proxy pod whose scheduling constraints, or the like, somebody changes."""
         if not takes_long(request):
             return answer_to_change(request)
-        async with self._long:
-            return await asyncio.to_thread(answer_to_change, request)
+        return await off_loop(_tenant(request), answer_to_change, request)
 
     async def workload(self, request: Request) -> Answer:
         """What makes pods that may ask for election."""
@@ -94,8 +92,7 @@ class Handlers:
 
     async def application(self, request: Request) -> Answer:
         """A whole application, which may have hundreds of manifests."""
-        async with self._long:
-            return await asyncio.to_thread(applications.of_application, request)
+        return await off_loop(_tenant(request), applications.of_application, request)
 
     async def validated(self, request: Request) -> Answer:
         """A Target, ClusterTarget, Source or ClusterSource."""
@@ -116,9 +113,8 @@ class Handlers:
         if not pods.takes_long(request):
             return pods.answer(request, self._targets, by_default=by_default, agent=self._agent)
         noted = pods.Noted.of(request, self._targets)
-        # One after the other, for threads share the interpreter with those who are answered at once.
-        async with self._long:
-            return await asyncio.to_thread(pods.answer, request, noted, by_default=by_default, agent=self._agent)
+        tenant = _tenant(request)
+        return await off_loop(tenant, pods.answer, request, noted, by_default=by_default, agent=self._agent)
 
 
 def application(
@@ -149,6 +145,11 @@ def application(
     for entry in ENTRIES:
         app.router.add_post(entry.path, _served(judges[entry.kind], bodies))
     return app
+
+
+def _tenant(request: Request) -> str:
+    """Namespace whose long requests are answered one after the other."""
+    return str(request.get("namespace") or "")
 
 
 def _at_once(answer: Callable[[Request], Answer]) -> Callable[[Request], Awaitable[Answer]]:
