@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +20,9 @@ MEMORY_BYTES = 256 << 20
 
 _TICK_SECONDS = 0.005
 _SAMPLE_SECONDS = 0.02
-_LINES = 12
+_LINES = 8
+"""Innermost frames of a stack that are shown."""
+_SHOWN = 4
 _KIB = 1024
 
 
@@ -29,12 +32,13 @@ class StallWatch:
     def __init__(self) -> None:
         self.longest = 0.0
         """CPU seconds of the longest stall."""
-        self.stack = ""
-        """Stack of the loop's thread, sampled in the longest stall beyond the limit; empty if there was none."""
+        self.stacks = ""
+        """Stacks of the loop's thread, sampled in the longest stall, each with the number of samples."""
         self.memory = 0
         """Bytes by which the peak of the resident memory exceeds the memory at the beginning."""
         self._ticked = 0.0
-        self._sampled = 0.0
+        self._samples: list[str] = []
+        """Stacks since the last tick."""
         self._done = threading.Event()
 
     async def __aenter__(self) -> Self:
@@ -60,7 +64,7 @@ class StallWatch:
     def flaw(self) -> str:
         """Message about the limits that were exceeded; empty if none was."""
         if self.longest > STALL_SECONDS:
-            return f"the event loop stood still for {self.longest:.2f} s of CPU time:\n{self.stack}"
+            return f"the event loop stood still for {self.longest:.2f} s of CPU time:\n{self.stacks}"
         if self.memory > MEMORY_BYTES:
             return f"memory grew by {self.memory >> 20} MiB, beyond {MEMORY_BYTES >> 20} MiB"
         return ""
@@ -71,16 +75,18 @@ class StallWatch:
 
     def _note(self) -> None:
         now = time.process_time()
-        self.longest = max(self.longest, now - self._ticked)
+        samples, self._samples = self._samples, []
+        if now - self._ticked > self.longest:
+            self.longest = now - self._ticked
+            common = Counter(samples).most_common(_SHOWN)
+            self.stacks = "\n".join(f"{count} of {len(samples)} samples:\n{stack}" for stack, count in common)
         self._ticked = now
 
     def _sample(self) -> None:
         while not self._done.wait(_SAMPLE_SECONDS):
-            stalled = time.process_time() - self._ticked
             frame = sys._current_frames().get(self._thread_id)
-            if stalled > max(STALL_SECONDS, self._sampled, self.longest) and frame is not None:
-                self._sampled = stalled
-                self.stack = "".join(traceback.format_stack(frame)[-_LINES:])
+            if frame is not None and time.process_time() - self._ticked > _SAMPLE_SECONDS:
+                self._samples.append("".join(traceback.format_stack(frame)[-_LINES:]))
 
 
 def _reset_peak() -> None:

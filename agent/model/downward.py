@@ -17,6 +17,9 @@ LIMIT = 1 << 20
 
 A short reference can name a long value, and becomes a copy of it. API servers take 1.5 MiB for a whole object."""
 
+_SHOWN = 100
+"""Characters of names in messages; names of variables have no limit."""
+
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _PLAIN = {"metadata.name": "name", "metadata.namespace": "namespace", "metadata.uid": "uid"}
 _PARENT = {
@@ -44,16 +47,16 @@ class Environment:
     def _variable(self, item: dict[str, Any], container: Mapping[str, Any]) -> dict[str, Any]:
         path = ((item.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
         value = self._value(path) if path else None
-        if value is None:
+        if path is None or value is None:
             return item
         # The kubelet expands $(NAME) in values that are written out, and reads $$ as one $.
         self._left -= len(value) + value.count("$") if value.isascii() else len(value.encode()) + value.count("$")
         if self._left < 0:
             raise InvalidPod(
-                f"spec.containers[{container['name']}].env[{item['name']}]",
+                f"spec.containers[{container['name']}].env[{item['name'][:_SHOWN]}]",
                 f"the values of all variables that name a field of the pod take more than {LIMIT} bytes, of which this"
-                f" one, {path}, has {len(value)} characters: let fewer variables name it, or read it from a file of a"
-                " downwardAPI volume",
+                f" one, {path[:_SHOWN]}, has {len(value)} characters: let fewer variables name it, or read it from a"
+                " file of a downwardAPI volume",
             )
         rest = {key: field for key, field in item.items() if key != "valueFrom"}
         return {**rest, "value": value.replace("$", "$$")}

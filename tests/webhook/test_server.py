@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import datetime
 import ssl
 import threading
@@ -50,8 +51,9 @@ def trusting(ca: Pair) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=ca.certificate.decode())
 
 
-@pytest.fixture
-async def running() -> AsyncIterator[Running]:
+@contextlib.asynccontextmanager
+async def serving(limit: int = LIMIT) -> AsyncIterator[Running]:
+    """A webhook in this process that knows one target; `limit` is the longest body in bytes."""
     ca = certificates.authority("test", NOW, DAY)
     tls = Tls()
     tls.load(certificates.issue(ca, ["127.0.0.1"], NOW, DAY))
@@ -60,13 +62,19 @@ async def running() -> AsyncIterator[Running]:
         for informer in targets.informers:
             informer.synced.set()
         targets.informers[0].store.put(target("c2", "default"))
-        app = application(targets, Validator(Client(session)), SetGuard(Client(session)), LIMIT)
+        app = application(targets, Validator(Client(session)), SetGuard(Client(session)), limit)
         server = Server(app, tls, "127.0.0.1", 0)
         await server.start()
         try:
             yield Running(app, server, tls, targets, ca)
         finally:
             await server.stop()
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[Running]:
+    async with serving() as running:
+        yield running
 
 
 @pytest.fixture
