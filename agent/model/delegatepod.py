@@ -11,7 +11,7 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import CHAPERONS
 from agent.api.names import fencing, givingup
-from agent.model import admitted, baseline, downward, owner_labels, priorityclass, sourceapi
+from agent.model import admitted, baseline, downward, owner_labels, priorityclass, references, sourceapi
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.model.pattern import InvalidPattern, LabelPattern
@@ -89,10 +89,11 @@ def chaperon(
 def check(proxy: dict[str, Any]) -> None:
     """Check at admission that the agent can make a chaperon of a proxy pod; its name and UID may not exist yet.
 
-    Only pods that use a regular expression or the downward API can be refused for more than the webhook checks anyway.
+    Of the rest of `chaperon`, only a regular expression and the downward API can be too much for a pod.
 
-    :raises InvalidPod: as `chaperon`
+    :raises InvalidPod: as `chaperon`, or if the pod names too many ConfigMaps, Secrets and claims
     """
+    references.check(proxy)
     metadata = proxy["metadata"]
     env = (
         each for field in _LISTS for container in proxy["spec"].get(field) or () for each in container.get("env") or ()

@@ -13,9 +13,13 @@ from msgspec import field
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, Kind
 from agent.api.names import ANNOTATION_MANIFEST, SERVICE_ACCOUNT_MOUNT
 from agent.model import manifest
+from agent.model.errors import InvalidPod
 
 ROOT_CA = "kube-root-ca.crt"
 """Config map with the cluster's own certificate authority, which every namespace of every cluster has."""
+
+LIMIT = 1000
+"""ConfigMaps, Secrets and claims that a pod may name: the agent reads each of them for each target of the pod."""
 
 References = dict[Kind, dict[str, bool]]
 """Names by kind, and whether all who name it can do without it."""
@@ -131,6 +135,23 @@ def references(pod: Mapping[str, Any] | bytes) -> References:
     """
     spec = _decoder.decode(pod).spec if isinstance(pod, bytes) else msgspec.convert({"spec": pod["spec"]}, _Pod).spec
     return _collected(spec)
+
+
+def check(pod: Mapping[str, Any]) -> None:
+    """Check that a pod names no more objects than can follow it.
+
+    :raises InvalidPod: if it names more
+    """
+    try:
+        count = sum(len(found) for found in references(pod).values())
+    except msgspec.ValidationError:
+        return  # The API server refuses it in its own words.
+    if count > LIMIT:
+        raise InvalidPod(
+            "spec",
+            f"it names {count} ConfigMaps, Secrets and claims, which follow the pod to its target, and {LIMIT} are"
+            " allowed: put the content of several into one",
+        )
 
 
 def own_and_added(pod: bytes) -> tuple[References, References]:

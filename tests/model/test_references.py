@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, Kind
+from agent.model.errors import InvalidPod
 from agent.model.proxypod import proxy_pod
-from agent.model.references import own_and_added, references
+from agent.model.references import LIMIT, check, own_and_added, references
 from tests.model.pods import pod
 from tests.model.podspecs import TOKEN_MOUNT
 
@@ -139,3 +140,14 @@ def test_what_later_webhooks_added_to_a_proxy_pod_names_things_for_itself() -> N
     for text in ("", "{}", '{"spec": {"containers": 5}}', "spec: {containers: []}", "[" * 5000):
         proxy["metadata"]["annotations"]["multicluster.admiralty.io/sourcepod-manifest"] = text
         assert own_and_added(json.dumps(proxy).encode()) == (references(proxy), {})
+
+
+def test_a_pod_names_no_more_than_a_thousand_objects() -> None:
+    def naming(count: int) -> dict[str, Any]:
+        env_from = [{"configMapRef": {"name": f"c{index}"}} for index in range(count)]
+        volumes = [{"name": "v", "secret": {"secretName": "s"}}]
+        return {"spec": {"containers": [{"name": "main", "envFrom": env_from}], "volumes": volumes}}
+
+    check(naming(LIMIT - 1))
+    with pytest.raises(InvalidPod, match="it names 1001 ConfigMaps, Secrets and claims"):
+        check(naming(LIMIT))

@@ -20,6 +20,8 @@ from agent.scheduling.snapshot import PodInfo, PodTemplate
 _ATTEMPTS = names.ANNOTATION_ATTEMPTS.encode()
 _CHECKED = (names.NO_PREFIX_REGEXP.encode(), b"metadata.annotations[")
 """Text in all pods that can be refused for a regular expression, or for the length of the environment."""
+_SHORT = 20_000
+"""Bytes of a pod that cannot name too many objects."""
 
 
 class _Container(TypedDict, total=False):
@@ -188,7 +190,8 @@ def _same_spec(known: _Known, pod: Object) -> bool:
 
 def _flaw(pod: Object) -> InvalidPod | None:
     """Why a pod without a node can have no delegate. The webhook refuses such pods; they may have come past it."""
-    if pod.node_name or not any(each in pod.raw for each in _CHECKED):
+    raw = pod.raw
+    if pod.node_name or not (len(raw) > _SHORT or any(each in raw for each in _CHECKED)):
         return None
     try:
         check_delegate(pod.decode())
