@@ -148,3 +148,15 @@ async def test_a_source_hands_on_no_rights_that_it_does_not_hold_and_says_so(pai
         message = await told(pair, "Role", "writer", "not currently held")
         assert "grant its account these rights, or the verbs escalate and bind on roles" in message
         assert await pair.no_copy(ROLES, "writer")
+
+
+async def test_a_network_policy_that_is_very_long_is_not_copied_and_an_event_says_so(pair: Pair) -> None:
+    await asks(pair, follow_network_policies="true")
+    rules = [{"ports": [{"port": index + 1}]} for index in range(20_000)]
+    async with pair.at_work(NetworkPolicyRoom):
+        await pair.create(NETWORK_POLICIES, "long", spec={"podSelector": {}, "ingress": rules})
+        await pair.create(NETWORK_POLICIES, "short", spec={"podSelector": {}, "ingress": rules[:10]})
+        message = await told(pair, "NetworkPolicy", "long", "is not copied")
+        assert "524288 are allowed: split it into several" in message
+        await pair.copy(NETWORK_POLICIES, "short")
+        assert await pair.no_copy(NETWORK_POLICIES, "long")

@@ -145,6 +145,10 @@ def _role_of(binding: Object) -> list[str]:
     return [f"{binding.namespace}/{rulecopies.role_of(binding.decode())}"]
 
 
+POLICY_BYTES = 512 << 10
+"""JSON of a NetworkPolicy that is copied. Reading and rewriting 1.4 MiB of rules takes the event loop 250 ms."""
+
+
 class NetworkPolicyRoom(OptInRoom):
     """Copies each where its namespace, or a pod that it selects, asks for it."""
 
@@ -157,6 +161,18 @@ class NetworkPolicyRoom(OptInRoom):
         found = selector(original.decode()["spec"].get("podSelector") or {})
         # A policy may list as many values as fit into it: a set finds one in no time.
         return Selector(tuple(each._replace(values=frozenset(each.values)) for each in found.requirements))
+
+    async def content(self, original: Object) -> Raw | None:
+        """Return the policy.
+
+        :raises ValueError: if it is too long to be copied
+        """
+        if (size := len(original.raw)) > POLICY_BYTES:
+            raise ValueError(
+                f"NetworkPolicy {original.name} is not copied: it has {size} bytes, and {POLICY_BYTES} are allowed:"
+                " split it into several"
+            )
+        return await super().content(original)
 
     def wanted(self, original: Raw) -> Raw:
         """What the copy in a target has to be."""
