@@ -526,7 +526,8 @@ OTHERS: dict[str, tuple[Kind, Build]] = {
             spec={
                 "uid": "u",
                 "ca": "none",
-                "services": many(lambda index: {"name": f"s{index}", "ports": [80]}),
+                # API servers compare each with each.
+                "services": many(lambda index: {"name": f"s{index}", "ports": [80]}, 100_000),
             },
         ),
     ),

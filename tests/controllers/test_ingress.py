@@ -9,7 +9,7 @@ from agent.api import names
 from agent.api.kinds import EVENTS, INGRESSES, NAMESPACES, SECRETS, SERVICES
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.ingress import IngressRoom, IngressSecretRoom
-from agent.model import sharedcopies
+from agent.model import ingress, sharedcopies
 from tests.controllers.pair import Pair
 from tests.waiting import until
 
@@ -79,3 +79,14 @@ async def test_what_an_agent_before_has_copied_of_another_type_is_taken_away(pai
 
 async def _said(pair: Pair, ingress: str, count: int) -> bool:
     return len(await told(pair, ingress)) == count
+
+
+async def test_an_ingress_that_names_thousands_of_secrets_is_not_copied_and_an_event_says_so(pair: Pair) -> None:
+    await service(pair)
+    async with pair.at_work(*ROOMS):
+        await shared_ingress(pair, *(f"s{index}" for index in range(ingress.LIMIT + 1)), name="long")
+        await shared_ingress(pair, name="short")
+        await pair.copy(INGRESSES, "short")
+        await until(lambda: _said(pair, "long", 1))
+        assert "it names more than 1000 Secrets, and is not copied: split it" in (await told(pair, "long"))[0]
+        assert await pair.no_copy(INGRESSES, "long")

@@ -118,18 +118,15 @@ async def lives(client: Client, kind: Kind, obj: Raw) -> str:
 
 
 async def stalls(client: Client, rows: Sequence[Row], at_once: int = 1) -> list[str]:
-    """What the watchdog has seen while the agents were at work with the rows' objects."""
+    """Flaws that the watchdog has seen while the agents worked with the rows; an object that is refused is one, too."""
     found = []
     for batch in (rows[index : index + at_once] for index in range(0, len(rows), at_once)):
         async with StallWatch() as watch:
             refused = await asyncio.gather(*(lives(client, kind, obj) for _, kind, obj in batch))
         fields = [field for field, *_ in batch]
-        print(
-            f"{watch.longest:.3f} s, {watch.memory >> 20} MiB: {fields}", [each for each in refused if each], flush=True
-        )
-        if watch.flaw():
-            print(watch.flaw(), flush=True)
-            found.append(f"{fields}: {watch.flaw()}")
+        # pytest shows it if the test fails.
+        print(f"{watch.longest:.3f} s, {watch.memory >> 20} MiB: {fields}", flush=True)
+        found += [f"{fields}: {flaw}" for flaw in (watch.flaw(), *refused) if flaw]
     return found
 
 
