@@ -140,6 +140,7 @@ async def test_pods_of_the_largest_size_leave_the_loop_free(pair: Pair) -> None:
         assert await stalls(client, [(field, PODS, pod) for field, pod in made.items() if pod], AT_ONCE) == []
 
 
+@pytest.mark.full("It takes a minute of CPU time, and tests without agents send the largest pods already.")
 async def test_other_objects_of_the_largest_size_leave_the_loop_free(pair: Pair) -> None:
     rows = [
         (field, kind, build(pair.namespace, f"large-{index}"))
