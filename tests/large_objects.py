@@ -527,7 +527,7 @@ OTHERS: dict[str, tuple[Kind, Build]] = {
                 "uid": "u",
                 "ca": "none",
                 # API servers compare each with each.
-                "services": many(lambda index: {"name": f"s{index}", "ports": [80]}, 100_000),
+                "services": many(lambda index: {"name": f"s{index}", "ports": [{"port": 80}]}, 15_000),
             },
         ),
     ),
