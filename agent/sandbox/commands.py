@@ -29,20 +29,7 @@ async def run(
     :param line: called with each line of its standard error
     :param env: variables to set in addition to those of this process
     """
-    # Without it, a compiler whose starter was killed would go on beside the next one.
-    setpriv = shutil.which("setpriv")
-    dying = [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
-    quiet = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        *dying,
-        *argv,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        stdin=quiet,
-        stdout=quiet,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
+    process = await _start(argv, cwd, env or {})
     assert process.stderr is not None
     last: deque[str] = deque(maxlen=_LAST_LINES)
     full = ""
@@ -63,6 +50,17 @@ async def run(
     if process.returncode:
         words = "\n".join(f"    {text[:300]}" for text in last)
         raise BuildError(f"`{' '.join(argv[:2])} ...` failed ({process.returncode}):\n{words}")
+
+
+async def _start(argv: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+    # Without setpriv, a compiler whose starter was killed would continue next to that of the next attempt.
+    setpriv = shutil.which("setpriv")
+    dying = [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
+    pipe, quiet = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    environment = {**os.environ, **env}
+    return await asyncio.create_subprocess_exec(
+        *dying, *argv, cwd=cwd, env=environment, stdin=quiet, stdout=quiet, stderr=pipe, start_new_session=True
+    )
 
 
 def _disk_full(text: str) -> str:
