@@ -18,6 +18,7 @@ from agent.model.localports import SOURCE_LIMIT
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.namespaces import clear
+from tests.stalls import StallWatch
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -133,3 +134,16 @@ async def test_services_for_many_hosts_are_created_one_turn_after_the_other(
     async with running(cluster, GatewaySlicesRoom, gateway_headless=True):
         await until(all_have_ports, what="every host has a Service and a local port")
         await programmed(client, namespace, "Programmed")
+
+
+async def test_a_large_gateway_peer_does_not_hold_up_the_agent(
+    client: Client, cluster: Cluster, namespace: str
+) -> None:
+    # For much larger ones an API server itself takes longer than a request may last.
+    ports = [{"port": 10_000 + number} for number in range(10)]
+    ghosts = [{"name": f"g{number}", "ports": ports, "ready": 512} for number in range(2_000)]
+    async with running(cluster, GatewaySlicesRoom):
+        async with StallWatch() as watch:
+            await peer(client, namespace, ghosts, TENANT)
+            await programmed(client, namespace, "NoService")
+        assert watch.flaw() == ""

@@ -21,6 +21,7 @@ from agent.model.envoycounters import PeerHealth
 from agent.model.envoyparts import Place
 from agent.model.gatewaysize import Limits
 from tests.namespaces import end
+from tests.stalls import StallWatch
 from tests.waiting import until
 
 Raw = dict[str, Any]
@@ -142,6 +143,26 @@ async def test_a_tenant_that_asks_for_all_of_the_memory_leaves_others_theirs(
         assert len(offered(path, namespace)) in (len(served), len(served) - 1)
         await client.delete(GATEWAY_PEERS, "mine", other)
     await end(client, other)
+
+
+@pytest.mark.cluster
+async def test_a_large_gateway_peer_neither_holds_up_a_gateway_nor_fills_its_memory(
+    client: Client, namespace: str, tmp_path: Path
+) -> None:
+    hosts, ports = [{"name": f"h{number}"} for number in range(100)], [{"port": 1 + number} for number in range(100)]
+    headless = [{"name": f"s{number}", "hosts": hosts, "ports": ports} for number in range(200)]
+    many = [{"name": f"g{number}", "ports": ports[:10]} for number in range(2_000)]
+    spec = {"uid": "uid-of-its-own", "ca": "CA", "offered": many, "offeredHeadless": headless}
+    head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name}
+    labels = {names.LABEL_PARENT_CLUSTER_UID: TENANT}
+    async with gateway(client, tmp_path, [namespace]) as path, StallWatch() as watch:
+        await until(path.exists, what="the input file is there")
+        await client.create(
+            GATEWAY_PEERS, {**head, "metadata": {"name": "mine", "labels": labels}, "spec": spec}, namespace
+        )
+        await until(lambda: namespace.encode() in path.read_bytes(), what="the GatewayPeer is in the file")
+    assert watch.flaw() == ""
+    assert offered(path, namespace) == set()
 
 
 def offered(path: Path, namespace: str) -> set[str]:

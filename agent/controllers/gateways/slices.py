@@ -19,6 +19,7 @@ from agent.api import names
 from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
+from agent.base.turns import in_turns
 from agent.clusters.deps import Deps
 from agent.controllers.gateways.hosts import HostServices
 from agent.controllers.gateways.localports import GONE_SECONDS, LocalPorts
@@ -83,7 +84,7 @@ class GatewaySlicesRoom(Controller[Key]):
         pods = self._pods()
         most = max(map(len, pods.values()), default=0)
         peer = obj.decode()
-        services, left_out = self._usable(peer)
+        services, left_out = await self._usable(peer)
         hosts = await self._hosts.make(peer)
         # A GatewayPeer may be 1.5 MiB long: the event loop has other work in between.
         await asyncio.sleep(0)
@@ -152,10 +153,10 @@ class GatewaySlicesRoom(Controller[Key]):
             return Finding("False", "NoService", f"Services that cannot be called: {abridged(left_out, _SHOWN)}")
         return Finding("True", PROGRAMMED, of_hosts)
 
-    def _usable(self, peer: Raw) -> tuple[Ports, list[str]]:
+    async def _usable(self, peer: Raw) -> tuple[Ports, list[str]]:
         """Return ports of Services whose callers may be sent to the peer, and why others may not."""
         found, left_out = dict[str, Collection[Port]](), list[str]()
-        for name, named in peerports.named(peer).items():
+        async for name, named in in_turns(tuple(peerports.named(peer).items())):
             problem, ports = self._not_meant(peer, name), frozenset[Port]()
             if not problem:
                 service = self._services.store.get((peer["metadata"]["namespace"], name))
