@@ -491,6 +491,19 @@ def test_a_feature_that_a_source_does_not_allow_is_said_and_half_of_one_is_warne
         ),
         (
             target(
+                conditions=(
+                    {
+                        "type": "Secure",
+                        "status": "False",
+                        "reason": "InsecureKubeconfig",
+                        "message": "remove the field",
+                    },
+                )
+            ),
+            "WARN  target default/us: Secure is False (InsecureKubeconfig). Remedy: remove the field",
+        ),
+        (
+            target(
                 node={
                     "status": {
                         "allocatable": {"cpu": "1"},

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import yaml
 
 from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, EVENTS, PODS, SECRETS, SERVICE_ACCOUNTS, TARGETS
 from agent.api.names import (
@@ -63,6 +64,24 @@ async def test_a_target_is_connected_and_kept_until_it_is_removed(
         await until(lambda: unheld(client, namespace, "c1"))
         await until(lambda: disconnected(deps, (namespace, "c1")))
         assert await events(client, namespace, "c1") == []
+
+
+async def test_a_kubeconfig_that_verifies_nothing_is_used_and_reported_until_it_does(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    verified = kubeconfig(cluster)
+    document = yaml.safe_load(verified)
+    entry = document["clusters"][0]["cluster"]
+    del entry["certificate-authority-data"]
+    entry["insecure-skip-tls-verify"] = True
+    async with running(cluster, *ROOMS):
+        await add(client, namespace, "c1", yaml.safe_dump(document))
+        await condition(client, namespace, "c1", "Ready", "True", "Connected")
+        told = await condition(client, namespace, "c1", "Secure", "False", "InsecureKubeconfig")
+        assert "insecure-skip-tls-verify is true" in told["message"]
+        await rewrite(client, namespace, "c1", verified)
+        await condition(client, namespace, "c1", "Secure", "True", "Verified")
+        await condition(client, namespace, "c1", "Ready", "True", "Connected")
 
 
 async def unheld(client: Client, namespace: str, name: str) -> bool:

@@ -84,6 +84,7 @@ async def test_a_source_gives_signs_of_life_with_the_rights_that_it_has(fleet: F
     found = await fleet.until("there is a sign", sign, about=namespace)
     assert found is not None
     assert found.name == "cd"
+    assert found.account.startswith("system:serviceaccount:"), "the key is its own"
 
 
 @pytest.mark.seldom
