@@ -1,6 +1,6 @@
 """Policy by which API servers let each source write only its own signs of life, and few of them (CEL).
 
-The signs of all sources are annotations of one Lease. RBAC cannot tell annotations apart.
+The signs of all sources are annotations of one Lease, and RBAC rules are about whole objects.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def specs(home: str) -> dict[str, Raw]:
 
 
 def _signs(home: str) -> Raw:
-    """All but those who may delete the Lease write keys of their own account, and those that any source may write."""
+    """Let users write keys of their own account and shared keys only, unless they may delete the Lease."""
     shared, before, after = names.sign(""), "variables.before", "variables.after"
     return {
         "failurePolicy": "Fail",
@@ -92,7 +92,7 @@ def _validations(shared: str) -> list[Raw]:
 
 
 def _may_delete() -> str:
-    """No role of a source lets it delete Leases, not even those that let it fence pods."""
+    """Return CEL: the user may delete the Lease. No role of a source allows that, the roles for fences included."""
     lease = f"group('{LEASES.group}').resource('{LEASES.plural}')"
     asked = f"{lease}.namespace(request.namespace).name('{names.LEASE_SOURCES}')"
     return f"authorizer.{asked}.check('delete').allowed()"
@@ -109,7 +109,7 @@ def _annotations(name: str, lease: str) -> Raw:
 
 
 def _is_kept(path: str) -> str:
-    """CEL: a new Lease does not have the field, one that there is has it as before."""
+    """Return CEL: a new Lease does not have the field, and an update leaves it as it was."""
     had = f"(oldObject != null && has(oldObject.{path}))"
     return f"(has(object.{path}) ? ({had} && object.{path} == oldObject.{path}) : !{had})"
 

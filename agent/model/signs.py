@@ -2,7 +2,7 @@
 
 A source records once a minute, with its own UID, that it lives: under a key of its ServiceAccount, which no other
 account may write (`agent.api.signpolicies`), and under one that any source may write, which older releases read. One
-Lease for all sources: rights on a name that is known beforehand suffice, and nobody holds it as a lock.
+Lease for all sources needs rights on one name only, which roles can list.
 """
 
 import re
@@ -17,6 +17,8 @@ from agent.api.signpolicies import SHARED_AT_MOST
 
 _ACCOUNT = "system:serviceaccount:"
 _ACCOUNT_UID = re.compile(r"[0-9a-f]([-0-9a-f]{0,61}[0-9a-f])?")
+_NAME_LIMIT = 350
+"""Characters of a user name; those of a ServiceAccount with the longest names of namespace and account are fewer."""
 _NAME_SHOWN = 63
 
 
@@ -36,9 +38,26 @@ class Account(NamedTuple):
 NOBODY = Account()
 
 
-def account_of(username: str, uid: str) -> Account:
-    """Return the account of an authenticated user; an empty one if no key of an account can be made of it."""
-    known = username.startswith(_ACCOUNT) and _ACCOUNT_UID.fullmatch(uid)
+class _User(msgspec.Struct):
+    username: str = ""
+    uid: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    user_info: _User = msgspec.field(default_factory=_User)
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+def account_of(review: object) -> Account:
+    """Return the account that a SelfSubjectReview names; an empty one if it names none, or cannot be read."""
+    try:
+        username, uid = msgspec.structs.astuple(msgspec.convert(review, _Review).status.user_info)
+    except msgspec.ValidationError:
+        return NOBODY
+    known = username.startswith(_ACCOUNT) and len(username) <= _NAME_LIMIT and _ACCOUNT_UID.fullmatch(uid)
     return Account(username, uid) if known else NOBODY
 
 

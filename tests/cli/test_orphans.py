@@ -17,7 +17,7 @@ from agent.cli.orphans import check, chosen
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model import signs
-from agent.model.signs import Sign
+from agent.model.signs import Account, Sign
 from agent.sandbox import Cluster
 from tests.cli.command import flotilla
 from tests.waiting import gone
@@ -31,6 +31,10 @@ KINDS = {"claims": "PersistentVolumeClaim", "chaperons": "PodChaperon"}
 
 def owned(source: str, kind: str = "PodChaperon", minutes: float = 10, namespace: str = "a") -> Owned:
     return Owned(kind, namespace, "x", source, f"name of {source}", NOW - timedelta(minutes=minutes))
+
+
+def account(username: str, uid: Any) -> Account:
+    return signs.account_of({"status": {"userInfo": {"username": username, "uid": uid, "groups": []}}})
 
 
 def sign(minutes: float) -> Sign:
@@ -112,7 +116,7 @@ def test_signs_that_cannot_be_read_are_none() -> None:
 
 def test_a_sign_under_the_key_of_an_account_counts_before_one_that_any_source_may_write() -> None:
     """Such a key is its account's alone: an API server refuses all others to write it."""
-    mine = signs.account_of("system:serviceaccount:team:cd", "0a1b-2c")
+    mine = account("system:serviceaccount:team:cd", "0a1b-2c")
     forged = Sign(NOW + timedelta(hours=1), "evil", "evil", account=mine.name)
     body: Any = signs.patch("good", Sign(NOW, "h", "cd"), "7", mine)
     annotations = body["metadata"]["annotations"] | {names.sign("good"): msgspec.json.encode(forged).decode()}
@@ -128,25 +132,44 @@ def test_a_sign_under_the_key_of_an_account_counts_before_one_that_any_source_ma
 
 
 def test_a_shared_key_is_left_out_where_there_are_as_many_as_may_be() -> None:
-    mine = signs.account_of("system:serviceaccount:team:cd", "0a1b-2c")
+    mine = account("system:serviceaccount:team:cd", "0a1b-2c")
     full = {names.sign(f"u{i}"): "x" for i in range(SHARED_AT_MOST)}
-    for account, others, keys in (
+    for writer, others, keys in (
         (mine, full, {names.sign("good", mine.uid)}),
         (mine, full | {SHARED: "x"}, {names.sign("good", mine.uid), SHARED}),
         (mine, {}, {names.sign("good", mine.uid), SHARED}),
         (signs.NOBODY, full, {SHARED}),
     ):
-        body: Any = signs.patch("good", Sign(NOW, "h", "cd" * 200), "7", account, others)
+        body: Any = signs.patch("good", Sign(NOW, "h", "cd" * 200), "7", writer, others)
         assert body["metadata"]["annotations"].keys() == keys
         assert all(len(text) <= LONGEST for text in body["metadata"]["annotations"].values())
 
 
 @pytest.mark.parametrize(
     ("user", "uid"),
-    [("admin", ""), ("admin", "0a1b"), ("system:serviceaccount:a:b", ""), ("system:serviceaccount:a:b", "aws:1/2")],
+    [
+        ("admin", ""),
+        ("admin", "0a1b"),
+        ("system:serviceaccount:a:b", ""),
+        ("system:serviceaccount:a:b", "aws:1/2"),
+        ("system:serviceaccount:a:" + "b" * 400, "0a1b"),
+        ("system:serviceaccount:a:b", 5),
+    ],
 )
-def test_a_user_of_whom_no_key_can_be_made_has_none(user: str, uid: str) -> None:
-    assert signs.account_of(user, uid) == signs.NOBODY
+def test_a_user_of_whom_no_key_can_be_made_has_none(user: str, uid: Any) -> None:
+    assert account(user, uid) == signs.NOBODY
+
+
+@pytest.mark.parametrize("review", [{}, {"status": "x"}, {"status": {"userInfo": []}}, [], "x", None])
+def test_an_answer_that_names_no_user_names_no_account(review: object) -> None:
+    assert signs.account_of(review) == signs.NOBODY
+
+
+def test_the_longest_sign_is_as_long_as_the_policy_lets_it_be() -> None:
+    longest = account(f"system:serviceaccount:{'n' * 63}:{'a' * 253}", "0" * 36)
+    body: Any = signs.patch("u" * 36, Sign(NOW.replace(microsecond=123456), "f" * 16, "c" * 300), "7", longest)
+    assert max(map(len, body["metadata"]["annotations"].values())) <= LONGEST
+    assert len(signs.read(body["metadata"]["annotations"])) == 1
 
 
 async def make(client: Client, namespace: str, kind: Kind, source: str, **more: Any) -> None:
@@ -172,12 +195,12 @@ async def test_what_a_source_that_is_gone_has_left_is_shown_and_deleted(
     labels = {names.LABEL_TOKEN_OF: dead}
     await client.create(SECRETS, {"metadata": {"name": "token", "labels": labels}}, namespace)
     now = datetime.now(UTC)
-    account = signs.account_of("system:serviceaccount:team:cd", "0a1b")
+    writer = account("system:serviceaccount:team:cd", "0a1b")
     given = {alive: Sign(now, "h", "living"), dead: Sign(now - timedelta(hours=3), "h", "old")}
     texts = {
         key: text
         for uid, each in given.items()
-        for key, text in signs.patch(uid, each, "", account)["metadata"]["annotations"].items()  # type: ignore[index]
+        for key, text in signs.patch(uid, each, "", writer)["metadata"]["annotations"].items()  # type: ignore[index]
     }
     await client.create(LEASES, {"metadata": {"name": names.LEASE_SOURCES, "annotations": texts}}, namespace)
     options = ("--kubeconfig", str(cluster.kubeconfig))

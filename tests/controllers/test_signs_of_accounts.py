@@ -77,9 +77,7 @@ async def accounts(pair: Pair, *keys: tuple[str, str]) -> AsyncIterator[list[str
 
 
 async def account_of(client: Client) -> Account:
-    told = await client.create(SELF_SUBJECT_REVIEWS, {"metadata": {}})
-    user = told["status"]["userInfo"]
-    return signs.account_of(user["username"], user["uid"])
+    return signs.account_of(await client.create(SELF_SUBJECT_REVIEWS, {"metadata": {}}))
 
 
 @contextlib.asynccontextmanager

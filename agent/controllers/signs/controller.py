@@ -37,7 +37,7 @@ _CALM = 3
 
 
 class _Twin(NamedTuple):
-    """Another's sign with our UID, and when it was noticed."""
+    """Sign of another agent with our UID, and the monotonic time at which it was noticed."""
 
     at: float
     sign: Sign
@@ -103,7 +103,7 @@ class SignsRoom(Controller[Key]):
         return True
 
     async def _account(self, target: Target) -> Account:
-        """The account as whom we are known there; an empty one if the API server does not tell."""
+        """Return our account in the target; an empty one if its API server has no SelfSubjectReviews."""
         found = self._accounts.get(target)
         if found is None:
             try:
@@ -111,16 +111,15 @@ class SignsRoom(Controller[Key]):
             except (Forbidden, NotFound):
                 # Served from Kubernetes 1.28 on.
                 told = {}
-            user = (told.get("status") or {}).get("userInfo") or {}
-            found = self._accounts[target] = signs.account_of(user.get("username", ""), user.get("uid", ""))
+            found = self._accounts[target] = signs.account_of(told)
         return found
 
     def _learn(self, target: Target, home: str, found: Mapping[str, Sign], own: str, account: Account) -> None:
-        """Whoever writes after us with our UID leads, too: in another cluster, for here no other can.
+        """Find signs with our UID that another agent writes after ours: the leader of a copy of this cluster.
 
-        Signs under the key of our own account hold our orphans, and those of accounts of the same namespace. Others are
-        reported only: any source of the target may write them, and would hold up what is none of its business. Keys
-        that any source may write do not count where we have a key of our own.
+        Signs under the key of our own account, and of accounts of the same namespace, hold our orphans. Signs of other
+        accounts are only reported: any source of the target may write one. Shared keys count only if this source has no
+        key of its own.
         """
         seen = self._seen.setdefault(target, {})
         for key, sign in found.items():
@@ -139,7 +138,7 @@ class SignsRoom(Controller[Key]):
             del seen[place]
 
     def _ask_absences(self, target: Target, sign: Sign) -> None:
-        """A sign that was given while nobody led here is another's, or we have forgotten it."""
+        """Hold orphans if this cluster had no leader at the time of the sign: a copy gave it, or etcd was restored."""
         if last_of(self._deps.brake.absences, [sign.seen]) is not None:
             self._deps.brake.doubt(target, _CALM * self._interval)
 

@@ -33,7 +33,7 @@ QUOTAS_READABLE = "QuotasReadable"
 OBJECTS_READABLE = "ObjectsReadable"
 """Whether every object that is watched in the target can be read; told once one could not."""
 SECURE = "Secure"
-"""Whether others on the way to the target can neither read requests nor pass for its API server; told once not."""
+"""Whether requests are encrypted and the certificate of the API server is verified; reported once they were not."""
 
 _MENDED = {
     RESPONSIVE: ("Prompt", "answers promptly"),
@@ -126,7 +126,7 @@ def conditions(old: Conditions | None, now_is: Health, generation: int | None, n
 
 
 def _told_once(old: Conditions | None, now_is: Health) -> Iterator[tuple[str, Status, str, str]]:
-    """Yield conditions that are False, and those that are True again; one that never was False is left out."""
+    """Yield conditions with a fault as False, and earlier ones without a fault as True."""
     refusal = now_is.refusal
     unreadable = f"correct or delete in the target what cannot be read: {now_is.unreadable}"
     faults = {
