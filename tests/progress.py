@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from xdist.workermanage import WorkerController
 
-from agent.sandbox import binaries
+from agent.sandbox import cache
 from tests.tiers import tier_of
 
 _TERMINAL_SECONDS, _LOG_SECONDS = 1.0, 15.0
@@ -130,7 +130,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Only the process that prints shows progress."""
     if config.getoption("--progress") and not hasattr(config, "workerinput"):
         whole = bool(config.option.numprocesses) and config.args == [_EVERYTHING]
-        config.pluginmanager.register(Progress(binaries.cache() / f"seconds-{tier_of(config)}.json", whole))
+        config.pluginmanager.register(Progress(cache.folder() / f"seconds-{tier_of(config)}.json", whole))
 
 
 def _read(memory: Path) -> list[float]:
