@@ -62,7 +62,7 @@ class Environment:
         return {**rest, "value": value.replace("$", "$$")}
 
     def _value(self, path: str) -> str | None:
-        """The proxy's value of a field; None if the reference stays as it is."""
+        """Return the proxy's value of a field, or None if the target's kubelet resolves the reference."""
         keyed = _KEYED.fullmatch(path)
         if not keyed:
             return str(self._metadata.get(_PLAIN[path], "")) if path in _PLAIN else None

@@ -22,7 +22,7 @@ BODY_BYTES = 4 << 20
 
 
 async def answered(webhook: Running, path: str, obj: Raw, **request: Any) -> StallWatch:
-    """What the watchdog has seen while the webhook answered one request."""
+    """Post one request to the webhook, and return the watchdog that ran meanwhile."""
     body = msgspec.json.encode(review(obj, **request))
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting(webhook.ca))) as http,

@@ -16,7 +16,7 @@ _SERVICE = "service"
 
 @lru_cache(maxsize=16)
 def named(obj: Object) -> ingress.Named:
-    """What an Ingress names, read once per version for the indexes and for all who ask at its events.
+    """Return the names in an Ingress. The cache serves indexes and listeners, which ask several times per event.
 
     :raises Unreadable: if it cannot be read
     """
