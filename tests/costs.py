@@ -103,7 +103,7 @@ class Costs:
             self.programs += spent
         if now - self._paced > _PACE_SECONDS:
             self._paced = now
-            self.paces.append(_pace())
+            self.paces.append(pace())
         return result
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -161,8 +161,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Bill(costs))
 
 
-def _pace() -> float:
-    """How many times the usual CPU time a core takes: some machines share theirs with others."""
+def pace() -> float:
+    """Return how many times the usual CPU time a core takes now; a virtual machine may share its cores with others."""
     began = time.thread_time()
     zlib.compress(_TEXT)
     return (time.thread_time() - began) / _USUAL_SECONDS

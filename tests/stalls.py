@@ -2,7 +2,9 @@
 
 Stalls are measured in CPU time of the process, not in wall-clock time. Test machines run other programs: there a loop
 that computes nothing wakes up late as well, and no code is to blame. The CPU time of the whole process counts, and not
-that of the loop's thread alone, because a thread that holds the interpreter lock stops the loop, too.
+that of the loop's thread alone, because a thread that holds the interpreter lock stops the loop, too. A core that is
+shared with other programs takes more CPU time for the same work, up to twice: the limit grows by the pace of the core,
+which is measured before and after the code under test.
 """
 
 import asyncio
@@ -14,6 +16,8 @@ from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from tests.costs import pace
 
 STALL_SECONDS = 0.25
 MEMORY_BYTES = 256 << 20
@@ -36,6 +40,7 @@ class StallWatch:
         """Stacks of the loop's thread, sampled in the longest stall, each with the number of samples."""
         self.memory = 0
         """Bytes by which the peak of the resident memory exceeds the memory at the beginning."""
+        self._pace = 1.0
         self._ticked = 0.0
         self._samples: list[str] = []
         """Stacks since the last tick."""
@@ -46,6 +51,7 @@ class StallWatch:
         self._thread_id = threading.get_ident()
         self._before = _resident("VmRSS")
         _reset_peak()
+        self._pace = max(1.0, pace())
         self._ticked = time.process_time()
         self._handle = self._loop.call_later(_TICK_SECONDS, self._tick)
         self._sampler = threading.Thread(target=self._sample, daemon=True)
@@ -59,11 +65,12 @@ class StallWatch:
         self._note()
         self._done.set()
         self._sampler.join()
+        self._pace = max(self._pace, pace())
         self.memory = max(0, _resident("VmHWM") - self._before)
 
     def flaw(self) -> str:
         """Message about the limits that were exceeded; empty if none was."""
-        if self.longest > STALL_SECONDS:
+        if self.longest > STALL_SECONDS * self._pace:
             return f"the event loop stood still for {self.longest:.2f} s of CPU time:\n{self.stacks}"
         if self.memory > MEMORY_BYTES:
             return f"memory grew by {self.memory >> 20} MiB, beyond {MEMORY_BYTES >> 20} MiB"

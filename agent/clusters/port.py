@@ -30,6 +30,11 @@ class Port(Protocol):
         """By how many seconds the cluster's clock was ahead of ours at its last answer."""
         ...
 
+    @property
+    def insecure(self) -> str:
+        """What leaves the cluster's server unverified, with the remedy; empty if its certificate is verified."""
+        ...
+
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Raw:
         """Read one object."""
         ...

@@ -57,6 +57,11 @@ class Push:
         """By how many seconds its clock was ahead of ours at its last answer."""
         return self._session.skew
 
+    @property
+    def insecure(self) -> str:
+        """What leaves the server unverified, with the remedy; empty if its certificate is verified."""
+        return self._session.connection.insecure
+
     async def groups(self) -> frozenset[str]:
         """The API groups that are served."""
         answer = await self._session.request("GET", "/apis", resource="apis")

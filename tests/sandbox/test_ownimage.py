@@ -107,4 +107,7 @@ def test_the_dockerfile_says_the_same() -> None:
     assert f"USER {ownimage.USER}\n" in text
     assert 'ENTRYPOINT ["python", "-m"]\nCMD ["agent"]\n' in text
     assert text.count(f"FROM python:{sys.version_info.major}.") == 2
-    assert "'.[cel,cli,speed]'" in text
+    assert "--require-hashes --only-binary :all: -r image.txt" in text
+    pins = (REPOSITORY / "hack/image.txt").read_text().splitlines()
+    pinned = {line.partition("==")[0] for line in pins if "==" in line}
+    assert set(ownimage.distributions()) <= pinned

@@ -20,7 +20,6 @@ PARSE = ("agent.model.quantity", "parse")
 PROGRAM = f"""
 import asyncio
 import sys
-from types import SimpleNamespace
 
 from agent.api.kinds import PODS
 from agent.base.log import context
@@ -58,11 +57,13 @@ async def other():
         await asyncio.sleep(0)
 
 
-async def request():
-    async def read():
+class Bodies:
+    def read(self, request):
         raise handlers.NotReady
 
-    await handlers._served(None)(SimpleNamespace(read=read))
+
+async def request():
+    await handlers._served(None, Bodies())(None)
     parse("4")
 
 

@@ -144,13 +144,14 @@ class Needs:
         if not expected or pod is None or pod.node_name or pod.deleting:
             del self._expected[key]
 
-    def _items(self, key: Key, pod: Object | None, placed: Iterable[Placed], record: _Pod) -> Iterable[Item]:
+    def _items(self, key: Key, pod: Object | None, placed: Collection[Placed], record: _Pod) -> Iterable[Item]:
         nodes: set[str] = set()
-        if pod is not None:
-            self._read(pod, record)
         if pod is not None and not pod.deleting and pod.phase not in ENDED:
             home = kept_home_node(pod) if self._deps.namespaces.is_enabled(key[0]) else ""
             nodes = {home, *self._expected.get(key, ())} - {""}
+        if pod is not None and (nodes or placed):
+            # A pod that goes to no target, such as one that names too much, is not searched for names.
+            self._read(pod, record)
         for each in placed:
             if each.chaperon.phase in ENDED:
                 continue

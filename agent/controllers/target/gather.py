@@ -111,7 +111,7 @@ def connection(place: Reference, data: bytes, *, plugins: bool) -> config.Connec
 
 
 def health_of(target: Target) -> decide.Health:
-    """Return the conditions that a connected target means; this cluster itself is reached as its administrator set."""
+    """Return the conditions of a connected target."""
     return decide.health(
         target.record,
         target.agent,
@@ -119,5 +119,5 @@ def health_of(target: Target) -> decide.Health:
         refusal=target.refusal_backoff.refusal,
         ignored=target.ignored,
         unreadable=target.unreadable,
-        insecure="" if target.is_self else target.cluster.client.session.connection.insecure,
+        insecure="" if target.is_self else target.port.insecure,
     )
