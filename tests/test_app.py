@@ -110,6 +110,7 @@ async def health(address: str) -> tuple[int, str]:
     return 0, ""
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this file keep the rule.")
 @pytest.mark.cluster
 async def test_a_leader_that_cannot_watch_its_own_cluster_stands_down_and_is_restarted_if_that_does_not_help(
     cluster: Cluster, client: Client, namespace: str, tmp_path: Path

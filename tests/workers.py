@@ -25,7 +25,8 @@ are for `--all`, and take twenty minutes."""
 _DEAREST = (
     *(f"{USUAL}: {part}" for part in _PARTS),
     f"{USUAL}: the rest",
-    "tests/controllers: two clusters",
+    "tests/controllers: two clusters, first half",
+    "tests/controllers: two clusters, second half",
     "reserving",
     "same name",
     "tests/chart/test_on_a_real_node.py",
@@ -56,6 +57,8 @@ _PAIRED = frozenset(
     if "pair: Pair" in file.read_text()
 )
 """Files whose tests need a source and a target of their own, which the others of that folder do not."""
+_MIDDLE = "tests/controllers/test_m"
+"""First file of the second half: each half takes as long, and starts two clusters."""
 
 
 class _ByClusters(LoadScopeScheduling):
@@ -72,7 +75,7 @@ def scope_of(nodeid: str) -> str:
     if fleet == USUAL:
         return f"{USUAL}: {next((part for part, names in _PARTS.items() if nodeid.startswith(names)), 'the rest')}"
     if file in _PAIRED:
-        return "tests/controllers: two clusters"
+        return f"tests/controllers: two clusters, {'first' if file < _MIDDLE else 'second'} half"
     return fleet or (file if file in _SEPARATE else "/".join(file.split("/")[:2]))
 
 

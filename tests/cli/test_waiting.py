@@ -93,6 +93,7 @@ async def test_the_pod_that_is_made_in_its_place_is_waited_for(trial: Trial) -> 
     assert await waiting == "1 of 1 pods are where they should be"
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.parametrize("successor", ["web-2", "web-1"])
 async def test_a_pod_that_goes_between_two_looks_at_it_is_followed(
     trial: Trial, client: Client, monkeypatch: pytest.MonkeyPatch, successor: str

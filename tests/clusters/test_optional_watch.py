@@ -157,6 +157,7 @@ async def test_what_is_forbidden_for_a_moment_is_believed_all_the_same(monkeypat
             await cluster.close()
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_is_forbidden_for_longer_is_asked_for_again_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LOOK_SECONDS", "_NO_ANSWER_SECONDS"):
         monkeypatch.setattr(optional_watch, name, 0.05)

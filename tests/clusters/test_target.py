@@ -129,6 +129,7 @@ async def test_a_target_that_answers_late_is_slow_and_prompt_again_afterwards(
         assert told == [True, False]
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.cluster
 async def test_that_a_slow_target_is_prompt_again_is_found_out_before_the_next_probe_of_a_prompt_one(
     connection: Connection, namespace: str

@@ -39,6 +39,7 @@ async def forever() -> None:
     await until(lambda: False, 3600)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_lease_that_was_read_spares_a_probe_but_not_two_in_a_row(
     connection: Connection, client: Client, namespace: str
 ) -> None:

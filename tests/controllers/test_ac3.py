@@ -313,6 +313,7 @@ async def test_what_was_left_while_nobody_looked_is_taken_away(pair: Pair, netwo
         assert (await pair.here.get(SERVICE_LINKS, "mine", pair.namespace))["spec"] == {"service": "backend"}
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_cluster_that_is_cut_off_delays_no_network_of_others(pair: Pair, networks: Networks) -> None:
     other = f"{pair.namespace}-callers"
     await pair.here.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})

@@ -314,6 +314,7 @@ async def within_policy(client: Client, namespace: str, name: str) -> str:
     return found.get("PodScheduled", "") if "multicluster/WithinPolicy" in found else ""
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_a_policy_has_refused_stays_refused_without_its_source_and_runs_once_that_allows_it(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ async def test_one_that_was_refused_is_not_recorded_and_made_once_it_is_allowed_
         assert names.ANNOTATION_POD_MADE in await notes(client, namespace)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_one_that_goes_on_being_refused_costs_no_write(cluster: Cluster, client: Client, namespace: str) -> None:
     manifest = chaperon("web", restartPolicy="Never", serviceAccountName="nobodys")
     async with running(cluster, Chaperon):

@@ -169,6 +169,7 @@ async def test_flotillas_own_accounts_are_refused_in_its_own_namespace(
         await status(client, namespace, "web", phase="Running")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_pods_that_ran_as_the_account_before_the_source_came_keep_it_from_its_rights(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

@@ -137,6 +137,7 @@ async def test_a_pod_whose_chaperon_somebody_deletes_in_the_target_goes_after_th
         await at.waits_for(name)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_an_agent_that_has_seen_no_chaperon_going_asks_for_the_delegate_too(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

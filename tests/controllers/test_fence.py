@@ -173,6 +173,7 @@ def now() -> str:
     return micro_stamp(SystemClock().now())
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_another_leader_stops_what_should_have_been_and_a_late_renewal_starts_nothing(pair: Pair) -> None:
     name = f"{fencing.LEASE_PREFIX}by-hand"
     there, namespace = pair.there, pair.namespace

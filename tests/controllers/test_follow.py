@@ -275,6 +275,7 @@ async def test_a_token_of_the_sources_service_account_stays_at_home(pair: Pair) 
         assert [each for each in events if names.SOURCE_API not in each["message"]] == []
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_namespace_that_the_target_does_not_have_is_named(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={})
     await pair.there.delete(NAMESPACES, pair.namespace)

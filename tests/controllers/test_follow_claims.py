@@ -109,6 +109,7 @@ async def test_a_claim_without_a_volume_goes_with_its_last_pod(pair: Pair) -> No
         await marked(pair, None)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_claim_that_was_bound_without_our_seeing_it_keeps_its_volume(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
     async with Relay.started(pair.connection) as relay, pair.at_work(FollowRoom, connection=relay.connection):
@@ -276,6 +277,7 @@ async def test_a_claim_whose_volume_is_here_does_not_begin_empty_there(pair: Pai
         assert "volumeName" not in copy["spec"]
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_storage_classes_are_those_of_the_target_and_a_volume_does_not_hold_its_target(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec={**SPEC, "storageClassName": "fast"})
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))

@@ -89,6 +89,7 @@ async def test_a_verb_that_is_missing_is_told_and_the_other_kind_follows(pair: P
         await pair.copy(SECRETS, "token")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_kind_that_may_not_be_listed_is_named_on_the_target_until_it_may(pair: Pair) -> None:
     await restricted(pair, ("secrets", "list"))
     token = await token_of(pair.there, "default", pair.namespace)

@@ -51,6 +51,7 @@ async def names_of(pair: Pair, kind: Kind) -> set[str]:
     return {each["metadata"]["name"] for each in await pair.there.list(kind, pair.namespace)}
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_rights_of_service_accounts_follow_where_the_namespace_asks_and_go_when_it_does_not(pair: Pair) -> None:
     await rights(pair)
     async with pair.at_work(*ROOMS) as target:
@@ -114,6 +115,7 @@ async def test_a_policy_lets_in_gateways_where_it_follows_for_as_long_as_it_says
         await lets_in(None, some)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_copies_of_a_time_when_somebody_asked_are_found_and_taken_away(pair: Pair) -> None:
     await pair.create(NETWORK_POLICIES, "web", spec={"podSelector": {}})
     await asks(pair, follow_network_policies="true")

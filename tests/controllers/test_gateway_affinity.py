@@ -218,6 +218,7 @@ async def older(client: Client, namespace: str) -> AsyncIterator[None]:
         await until(keeps)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_an_older_crd_drops_all_of_it_and_is_not_asked_again_and_again(
     gateways: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

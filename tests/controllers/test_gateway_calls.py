@@ -59,6 +59,7 @@ async def heard(client: Client, pair: Pair) -> tuple[dict[str, Verdict], list[st
     return {call.peer: call.heard.verdict for call in made}, [what for what, _ in calls.unread]
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_peers_and_own_gateways_are_called_as_far_as_the_user_may_read(
     pair: Pair, own: str, tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ async def none(client: Client, kind: Any, namespace: str, labels: str) -> bool:
 MADE = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_each_host_is_called_by_its_own_address_through_both_gateways(joined: Pair) -> None:
     pair, mine, theirs = joined, address(), address()
     async with contextlib.AsyncExitStack() as stack:

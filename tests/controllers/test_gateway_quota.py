@@ -136,6 +136,7 @@ async def test_services_for_many_hosts_are_created_one_turn_after_the_other(
         await programmed(client, namespace, "Programmed")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_large_gateway_peer_does_not_hold_up_the_agent(
     client: Client, cluster: Cluster, namespace: str
 ) -> None:

@@ -308,6 +308,7 @@ def reconciled(room: str) -> float:
     return sum(each.value for each in samples if each.labels["controller"] == room)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_target_that_has_gateways_and_does_not_allow_them_is_not_asked_again_and_again(
     shared: Pair, tmp_path: Path
 ) -> None:
@@ -384,6 +385,7 @@ async def always_led(client: Client, namespace: str) -> AsyncIterator[None]:
     assert len(seen) > 10
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_from_addresses_to_gateways_and_back_there_is_always_a_way(
     shared: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -444,6 +446,7 @@ async def test_gateways_that_do_not_lead_anywhere_keep_addresses_only_for_a_whil
         await until(lambda: _none(pair.here, ENDPOINT_SLICES, pair.namespace), what="addresses are told no more")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_gateways_make_way_for_a_driver_that_tells_nothing_in_two_steps_and_for_none_at_once(
     shared: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -568,6 +571,7 @@ async def runs_at(client: Client, namespace: str, host: str) -> None:
     await client.patch(PODS, "hello", {"status": status}, namespace, sub="status")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_a_cluster_exports_is_called_through_both_gateways(joined: Pair, tmp_path: Path) -> None:
     """By our implementation of the Multi-Cluster Services API, which knows nothing of gateways."""
     pair, mine, theirs = joined, address(), address()
@@ -590,6 +594,7 @@ async def test_what_a_cluster_exports_is_called_through_both_gateways(joined: Pa
         await until(lambda: _refused(mine, local), what="its port is closed")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_gateways_lead_to_the_ports_that_a_cluster_exports_and_to_no_others(joined: Pair, tmp_path: Path) -> None:
     """Nobody would answer at others, also where a port of that name has another number in that cluster."""
     pair, hello = joined, Exported(joined)

@@ -96,6 +96,7 @@ async def peers(pair: Pair) -> list[Raw]:
     return [each["spec"] for made in found for each in made]
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_udp_ports_are_called_as_tcp_ports_are_where_that_is_asked_for(joined: Pair) -> None:
     pair, mine, theirs = joined, address(), address()
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": [HTTP, DNS]})

@@ -20,6 +20,7 @@ def is_review(method: str, path: str) -> bool:
     return path in (SELF_ACCESS_REVIEWS.path(), SELF_RULES_REVIEWS.path())
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_is_there_is_published_though_the_target_does_not_say_what_may_be_brought(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

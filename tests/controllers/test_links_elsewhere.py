@@ -77,6 +77,7 @@ async def elsewhere(pair: Pair) -> AsyncIterator[Elsewhere]:
             await client.delete(NAMESPACES, f"{pair.namespace}-b")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_callers_in_another_namespace_have_a_service_of_their_own(pair: Pair) -> None:
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS, "selector": {"app": "web"}})
     async with elsewhere(pair) as found:

@@ -75,6 +75,7 @@ def test_the_controller_that_is_shown_is_short() -> None:
     assert len([line for line in controller().splitlines() if line.strip()]) <= 55
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_another_controller_programs_a_link_and_says_so(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +126,7 @@ async def test_another_controller_programs_a_link_and_says_so(
             await routed(pair, pair.here, [])
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_callers_in_another_namespace_are_led_to_the_routers_there(pair: Pair, tmp_path: Path) -> None:
     config = tmp_path / "clusters.json"
     here, there = (str(cluster.kubeconfig) for cluster in pair.clusters)

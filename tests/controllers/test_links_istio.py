@@ -28,6 +28,7 @@ async def remote_secret(client: Client, namespace: str, cluster: str, **labels: 
     await client.create(SECRETS, {"metadata": metadata, "stringData": {cluster: "kubeconfig"}}, namespace)
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_istio_is_chosen_where_istiod_has_a_remote_secret_for_the_target(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

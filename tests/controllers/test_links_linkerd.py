@@ -53,6 +53,7 @@ async def labelled(pair: Pair, client: Client, member: str | None, ours: str | N
     await until(probe)
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_services_are_members_of_linkerds_federated_services(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     writes = counting_writes(monkeypatch)
     network = Linkerd(pair.namespace, home=pair.here, eu=pair.there)

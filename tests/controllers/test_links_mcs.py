@@ -56,6 +56,7 @@ def ask_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "SILENT_SECONDS", 0.5)
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_what_became_of_an_export_is_told(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     ask_often(monkeypatch)
     mcs = Implementation(pair)
@@ -89,6 +90,7 @@ async def test_what_became_of_an_export_is_told(pair: Pair, monkeypatch: pytest.
         await links.once(lambda link: link["status"]["host"] == "web")
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_a_target_that_lets_nobody_look_at_imports_is_told_of_all_the_same(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def of_exports(method: str, path: str) -> bool:
     return SERVICE_EXPORTS.group in path
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_target_that_answers_nothing_delays_no_other_link(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "ANSWER_SECONDS", 120.0)
     monkeypatch.setattr(findings, "FRESH_SECONDS", 0.1)

@@ -112,6 +112,7 @@ async def led_by_addresses(pair: Pair) -> bool:
     return not by_routers
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_services_reach_other_clusters_by_skupper(pair: Pair) -> None:
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
     network.refusals = [LATE]
@@ -231,6 +232,7 @@ async def test_what_keeps_a_cluster_out_is_told_in_skuppers_words(pair: Pair) ->
         await links.once(reached)
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_a_headless_service_is_not_led_to_routers(pair: Pair) -> None:
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
     async with chosen(pair, network) as links:
@@ -254,6 +256,7 @@ async def test_a_headless_service_is_not_led_to_routers(pair: Pair) -> None:
             assert await client.list(ENDPOINT_SLICES, pair.namespace, labels=labels) == []
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_another_source_of_a_target_has_a_link_of_its_own(pair: Pair) -> None:
     """And one that was made by an earlier version, which did not tell sources apart, stays the only one."""
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
@@ -274,6 +277,7 @@ async def test_another_source_of_a_target_has_a_link_of_its_own(pair: Pair) -> N
         assert [each["metadata"]["name"] for each in await listed(pair, pair.there, SKUPPER_LINKS, 1)] == [mine]
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_a_link_of_an_earlier_version_stays_the_only_one(pair: Pair) -> None:
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
     name = grant_name(node_of(pair))
@@ -298,6 +302,7 @@ async def test_a_link_of_an_earlier_version_stays_the_only_one(pair: Pair) -> No
         assert network.codes == ["code-0"]
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_a_source_that_may_not_look_at_links_is_told_by_listeners(pair: Pair, tmp_path: Path) -> None:
     """As those that joined before the role had that right."""
     few = [each for each in EVERYTHING if each.kind != SKUPPER_LINKS]
@@ -316,6 +321,7 @@ async def test_a_source_that_may_not_look_at_links_is_told_by_listeners(pair: Pa
         await links.says("Connected", "False", "PeerUnreachable")
 
 
+@pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_what_is_in_line_is_not_written_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     writes = counting_writes(monkeypatch)
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)

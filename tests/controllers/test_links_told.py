@@ -104,6 +104,7 @@ async def test_a_status_is_written_once_in_half_a_second_with_all_that_is_known_
         await wrote()
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_link_names_the_rights_that_a_target_does_not_grant(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

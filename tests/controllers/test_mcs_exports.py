@@ -56,6 +56,7 @@ async def by_hand(client: Client, namespace: str, name: str, kind: Kind = SERVIC
     )
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_somebody_deletes_of_an_export_or_changes_comes_back_and_a_look_at_the_rest_writes_nothing(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ async def test_exports_of_an_agent_before_this_one_go_at_once_with_the_driver_an
                 assert all(each in theirs for each in left)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_driver_that_a_target_cannot_have_leaves_nothing_of_the_one_before(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +169,7 @@ async def test_a_driver_that_a_target_cannot_have_leaves_nothing_of_the_one_befo
         await links.once(lambda link: remedy in condition(link, "Programmed")[2])
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_the_newest_version_that_is_served_is_used_and_where_there_is_none_the_target_says_what_to_do(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

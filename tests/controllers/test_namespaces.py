@@ -97,6 +97,7 @@ async def test_what_handwritten_pods_name_stays_here_until_their_namespace_is_en
             await pair.copy(kind, name)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_a_pod_in_a_target_needs_stays_right_until_it_ends(pair: Pair) -> None:
     token = await handwritten(pair)
     async with pair.at_work(*ROOMS, share_linger=0.5):
@@ -119,6 +120,7 @@ async def test_what_a_pod_in_a_target_needs_stays_right_until_it_ends(pair: Pair
         await until(lambda: _has(pair, {"services/api"}))
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_no_target_gets_what_pods_of_a_namespace_need_that_it_does_not_serve(pair: Pair) -> None:
     other = f"{pair.namespace}-b"
     for client in (pair.here, pair.there):

@@ -47,6 +47,7 @@ async def parents(pair: Pair) -> set[str]:
     return {metadata["annotations"][names.ANNOTATION_PARENT_NAME] for metadata in live}
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_a_restored_source_has_forgotten_is_held_until_a_person_says_so(
     two_clusters: Sandbox, pair: Pair
 ) -> None:

@@ -509,6 +509,7 @@ async def elsewhere(stage: Stage) -> tuple[str, str]:
     return other, target
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_namespace_that_goes_with_what_was_applied_there_holds_nothing_up(pair: Pair, stage: Stage) -> None:
     """Its roles go first: nobody may look any more whether the rest of it is gone."""
     client = stage.client
@@ -600,6 +601,7 @@ async def test_what_somebody_deletes_or_changes_is_put_right_soon(pair: Pair, st
         await stage.become("SchedulingSuccessful", web="eu")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_somebody_writes_into_a_workload_is_put_right_soon_once_but_not_because_it_was_scaled(
     pair: Pair, stage: Stage, touched_seconds: float
 ) -> None:

@@ -137,6 +137,7 @@ async def test_nothing_is_asked_where_there_are_no_placements(cluster: Cluster, 
         assert queries("failed") == before
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_scores_follow_what_prometheus_says(
     cluster: Cluster, client: Client, clusters: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -198,6 +199,7 @@ async def test_what_goes_wrong_is_told_and_disturbs_no_other_score(
         await until(says(client, eu, {}, "QueryFailed"))
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_prometheus_of_its_own_authority_asks_for_the_token_of_a_secret(
     cluster: Cluster, client: Client, namespace: str, clusters: tuple[str, str], tmp_path: Path
 ) -> None:

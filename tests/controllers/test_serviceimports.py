@@ -303,6 +303,7 @@ async def test_what_is_not_exported_is_nowhere_and_what_is_missing_is_told(hello
     await hello.gone(pair.here)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_service_that_is_not_exported_has_nothing_to_answer_with_anywhere(hello: Exported, pair: Pair) -> None:
     """Neither an address nor an import, of which names under `clusterset.local` would be made."""
     for client in hello.clients:
@@ -317,6 +318,7 @@ async def test_a_service_that_is_not_exported_has_nothing_to_answer_with_anywher
         assert found == {NAME, "other", mcs.derived("other")}
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_the_import_of_another_implementation_stays(hello: Exported, pair: Pair) -> None:
     head = {"apiVersion": SERVICE_IMPORTS.api_version, "kind": SERVICE_IMPORTS.name}
     spec = {"type": "Headless", "ports": [{"port": 1}]}
@@ -333,6 +335,7 @@ async def test_the_import_of_another_implementation_stays(hello: Exported, pair:
     await hello.told(pair.here, "Ready", "True", "Exported")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_cluster_that_two_targets_lead_to_exports_once(hello: Exported, pair: Pair) -> None:
     await pair.here.create(TARGETS, target("us", pair.namespace))
     try:
@@ -354,6 +357,7 @@ async def test_a_cluster_that_two_targets_lead_to_exports_once(hello: Exported, 
         await pair.here.delete(TARGETS, "us", pair.namespace)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_cluster_that_is_but_a_target_leaves_it_to_its_source(kinds: None, pair: Pair) -> None:
     """Two agents with this flag would be in each other's way."""
     hello, asks = Exported(pair), {"spec": {"userName": "somebody", "allow": ["services", "mcs"]}}
@@ -373,6 +377,7 @@ async def test_a_cluster_that_is_but_a_target_leaves_it_to_its_source(kinds: Non
     await pair.here.delete(SOURCES, "cd", pair.namespace)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_look_at_what_is_in_line_writes_nothing(
     kinds: None, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,6 +401,7 @@ async def test_a_look_at_what_is_in_line_writes_nothing(
         assert sorted(writes) == sorted(2 * [("patch_raw", kind.name) for kind in (SERVICE_EXPORTS, SERVICES)])
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_a_target_exported_stays_until_it_is_heard_again(kinds: None, pair: Pair) -> None:
     """After a start of the agent it is not known what a target that is away exports: nothing is withdrawn for that."""
     async with implemented(pair) as hello:

@@ -68,6 +68,7 @@ async def test_the_agent_of_a_target_makes_the_place_for_signs_beside_its_own_le
         await until(lambda: pair.here.get(LEASES, names.LEASE_SOURCES, pair.namespace))
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_two_clusters_with_one_uid_are_told_and_neither_deletes_what_is_the_others(pair: Pair) -> None:
     await an_agent(pair)
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))

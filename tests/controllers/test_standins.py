@@ -105,6 +105,7 @@ async def test_a_claim_is_bound_here_once_it_is_bound_there_and_what_stands_for_
         await pair.gone(CLAIMS, "data")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_class_that_waits_for_the_first_consumer_and_one_of_an_annotation_do_not_keep_it_pending(
     pair: Pair,
 ) -> None:
@@ -142,6 +143,7 @@ async def test_what_stands_for_a_volume_goes_although_nobody_saw_its_claim_going
         assert [claim_uid(volume) for volume in await standing(pair)] in ([], [again])
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_pod_of_this_cluster_has_the_first_word_and_is_kept_off_afterwards(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +207,7 @@ async def test_data_that_begin_in_another_target_are_stood_for_as_well(pair: Pai
         await claim(pair, is_bound)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_was_taken_away_by_force_comes_back_and_the_claim_is_bound_again(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
     async with pair.at_work(*ROOMS):
@@ -216,6 +219,7 @@ async def test_what_was_taken_away_by_force_comes_back_and_the_claim_is_bound_ag
         await claim(pair, is_bound)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_claim_that_grows_has_grown_once_its_volume_has(pair: Pair) -> None:
     async with storage_class(pair) as name:
         await pair.create(CLAIMS, "data", spec={**SPEC, "storageClassName": name})

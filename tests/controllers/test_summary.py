@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from agent.api.kinds import CLUSTER_CLAIMS, CLUSTER_PROPERTIES, CLUSTER_SUMMARIES, CRDS, EVENTS, NODES, Kind
 from agent.base.metrics import REGISTRY
 from agent.controllers.summary import SummaryRoom
@@ -149,6 +151,7 @@ async def without(client: Client, key: str) -> bool:
     return await property_label(client, key) is None
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_cluster_properties_of_every_version_and_claims_are_told_while_they_are_served(
     cluster: Cluster, client: Client
 ) -> None:

@@ -123,6 +123,7 @@ async def test_a_token_that_cannot_be_renewed_says_so_until_it_can(
         await condition(client, namespace, "us", "TokenRenewed", "True")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_token_that_is_revoked_shows_in_the_conditions_of_the_target(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

@@ -108,6 +108,7 @@ async def hold(pair: Pair, relay: Relay) -> None:
     await condition(pair.here, pair.namespace, "there", "FailoverHeld", "True", "MostTargetsLost")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_when_all_are_away_nothing_is_lost_unless_a_person_says_so(pair: Pair) -> None:
     async with at_work(pair, failover_after=1.0) as relay:
         await hold(pair, relay)
@@ -120,6 +121,7 @@ async def test_when_all_are_away_nothing_is_lost_unless_a_person_says_so(pair: P
         await until(lambda: is_taken_away(pair))
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_the_time_in_which_failover_was_held_does_not_count(pair: Pair) -> None:
     async with at_work(pair, failover_after=4.0) as relay:
         # It is told after five seconds, when the term would be over.
@@ -161,6 +163,7 @@ async def test_a_target_says_how_far_it_is_with_being_emptied(pair: Pair) -> Non
         await condition(pair.here, pair.namespace, "there", "Retired", "False", "InUse")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_lower_limits_evict_nothing_and_it_is_told_what_goes_beyond_them(pair: Pair) -> None:
     async with at_work(pair, OverLimitRoom):
         node = virtual_node(pair.namespace, "there")

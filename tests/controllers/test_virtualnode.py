@@ -322,6 +322,7 @@ async def test_what_a_daemon_sets_pod_requests_needs_no_room(cluster: Cluster, c
         await until(rolled_out)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_of_two_replicas_one_renews_a_lease_and_the_other_takes_over(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

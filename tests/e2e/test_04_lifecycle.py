@@ -125,6 +125,7 @@ async def test_pods_of_a_daemon_set_on_virtual_nodes_end(fleet: Fleet, namespace
     assert await fleet.source.list(PODS, namespace) == []
 
 
+@pytest.mark.full("Controller tests cover the end of a namespace.")
 async def test_a_namespace_goes_with_its_targets_and_pods(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 6), namespace)
     await fleet.running(namespace, "web", 6)
@@ -135,6 +136,7 @@ async def test_a_namespace_goes_with_its_targets_and_pods(fleet: Fleet, namespac
     await fleet.gone(NODES, virtual_node(namespace, "eu"))
 
 
+@pytest.mark.full("Controller tests cover the end of a namespace.")
 @pytest.mark.seldom
 async def test_a_namespace_goes_with_its_pods_in_a_cluster_target(fleet: Fleet) -> None:
     async with fleet.namespace(targets=()) as home, fleet.namespace(targets=()) as namespace:

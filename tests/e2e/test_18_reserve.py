@@ -131,6 +131,7 @@ async def test_pod_and_namespace_say_how_they_are_scheduled_and_the_setting_says
     fleet.census.check(namespace, at_most=4 + late)
 
 
+@pytest.mark.full("The protocol's model kills the source at every step.")
 @pytest.mark.parametrize(
     ("step", "lost"),
     [

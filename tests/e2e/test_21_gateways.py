@@ -47,6 +47,7 @@ async def peers(fleet: Fleet, namespace: str) -> dict[str, list[Raw]]:
     return {each: await fleet.clients[each].list(GATEWAY_PEERS, namespace) for each in CLUSTERS}
 
 
+@pytest.mark.full("Controller tests cover gateways between two clusters.")
 @pytest.mark.usefixtures("soon")
 async def test_gateways_of_every_cluster_are_told_of_the_others(fleet: Fleet, namespace: str, gateways: None) -> None:
     await shared.web(fleet, namespace, 4)

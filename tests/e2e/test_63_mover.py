@@ -181,6 +181,7 @@ async def test_a_deployment_moves_with_no_pod_less_and_its_replica_set_stays(fle
     await fleet.agree(namespace)
 
 
+@pytest.mark.full("The mover's model and controller tests cover a replacement without room.")
 async def test_nothing_is_deleted_for_a_replacement_that_has_no_room(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 2)
     node = virtual_node(namespace, "us")

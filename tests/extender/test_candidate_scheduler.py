@@ -140,6 +140,7 @@ async def test_four_are_reserved_at_once_three_are_allowed_and_run_and_one_is_re
     assert "nodeName" not in (await t.get(PODS, every[3], room))["spec"]
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_lost_source_gives_its_place_to_another_and_gets_one_when_it_asks_again(t: Client, room: str) -> None:
     await t.create(CHAPERONS, chaperon("lost", **FULL), room)
     await reserved(t, room, "lost")
@@ -162,6 +163,7 @@ async def test_a_lost_source_gives_its_place_to_another_and_gets_one_when_it_ask
     await runs(t, room, "lost")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_candidate_of_admiraltys_is_reserved_again_after_each_hold(t: Client, room: str) -> None:
     await t.create(CHAPERONS, chaperon("web", rounds=False), room)
     first = await reserved(t, room, "web")
@@ -225,6 +227,7 @@ async def attempts(one: Sandbox) -> int:
     return (await asyncio.to_thread(log.read_text)).count("waiting for its source to ask again")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_leave_that_comes_while_the_agent_is_away_counts_when_it_is_back(
     one: Sandbox, t: Client, room: str
 ) -> None:
@@ -235,6 +238,7 @@ async def test_leave_that_comes_while_the_agent_is_away_counts_when_it_is_back(
     await runs(t, room, "web")
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_without_agent_and_scheduler_a_reservation_is_none_once_its_time_is_up(
     one: Sandbox, t: Client, room: str
 ) -> None:

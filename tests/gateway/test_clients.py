@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from tests.e2e import requester
 from tests.gateway import conntrack, keeper, streamer
 from tests.gateway.lab import serving
@@ -44,6 +46,7 @@ async def told(client: Process) -> Any:
     return json.loads(output.splitlines()[-1])
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_is_lost_of_connections_that_are_kept_is_told() -> None:
     async with answering(keeper, "one") as (server, port):
         client = await started(keeper, "ask", HOST, port, "4")

@@ -36,6 +36,7 @@ async def change(client: Client, namespace: str, writer: int, count: int) -> Non
             await client.patch_raw(CONFIGMAPS, name, {"data": {"n": str(number)}}, namespace)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_nothing_is_lost(relay: Relay, relayed: Client, client: Client, namespace: str) -> None:
     informers = [Informer(relayed, CONFIGMAPS, namespace) for _ in range(INFORMERS)]
     chance = random.Random(7)

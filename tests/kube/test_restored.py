@@ -64,6 +64,7 @@ async def test_what_a_restored_api_server_has_is_known_within_seconds_and_withou
         await until(lambda: empty.store.get((namespace, "later")))
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_an_api_server_that_merely_restarts_never_shows_an_earlier_version(
     sandbox: Sandbox, cluster: Cluster, client: Client, namespace: str
 ) -> None:

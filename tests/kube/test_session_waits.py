@@ -124,6 +124,7 @@ async def test_a_list_that_stops_coming_or_never_ends_is_given_up(monkeypatch: p
             await Client(session).list(CONFIGMAPS)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.cluster
 async def test_a_watch_whose_api_server_is_gone_without_a_word_ends_by_itself(
     cluster: Cluster, sandbox: Sandbox

@@ -79,6 +79,7 @@ async def empty(fleet: Fleet, namespace: str) -> None:
     await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
 
 
+@pytest.mark.full("The tests of a target of Admiralty keep the protocol.")
 async def test_without_reservation_pods_run_and_statuses_are_right(
     fleet: Fleet, namespace: str, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ async def adopted(fleet: Fleet, namespace: str) -> bool:
     return bool(found) and all(each["metadata"]["labels"].get(LABEL_PARENT_CLUSTER_UID) == uid for each in found)
 
 
+@pytest.mark.full("The tests of a target of Admiralty keep the protocol.")
 @pytest.mark.parametrize(
     "cluster_name",
     [

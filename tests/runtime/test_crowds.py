@@ -183,6 +183,7 @@ async def test_probes_are_answered_while_a_peer_holds_a_thousand_connections(add
 HEAD, SLOW = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /healthz HTTP/1.1\r\nX-Slow: "
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_peer_that_is_slow_to_ask_is_cut_off_and_one_that_has_not_begun_is_not(address: str) -> None:
     loop = asyncio.get_running_loop()
     later, again, slow = [await idle(address, CROWD, sent) for sent in (b"", HEAD, SLOW)]
@@ -200,6 +201,7 @@ async def test_a_peer_that_is_slow_to_ask_is_cut_off_and_one_that_has_not_begun_
             made.close()
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_client_that_goes_on_asking_keeps_its_connection(address: str) -> None:
     kept = await idle(address, KUBELET)
     loop = asyncio.get_running_loop()

@@ -111,6 +111,7 @@ async def test_a_leader_cut_off_stops_before_another_takes_over(
     assert (cut_off.terms, other.terms) == (1, 1)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_leader_whose_api_server_takes_long_for_each_answer_goes_on_leading(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

@@ -13,6 +13,7 @@ from agent.sandbox.backup import back_up, restore
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_restored_cluster_has_what_it_had_and_nothing_else(
     sandbox: Sandbox, cluster: Cluster, client: Client, namespace: str
 ) -> None:

@@ -265,6 +265,7 @@ async def test_what_died_is_started_again_by_another_up(two: Sandbox) -> None:
     assert await second.up() == []
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_processes_can_be_stopped_started_and_restarted(two: Sandbox) -> None:
     before = two["us"].pid("kube-apiserver")
     await two.restart("us", "kube-apiserver")

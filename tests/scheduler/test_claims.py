@@ -71,6 +71,7 @@ async def claim(client: Client, name: str, value: str) -> None:
     await until(said)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.parametrize("mode", [pytest.param("ranked", marks=pytest.mark.seldom), "reserve"])
 async def test_a_pod_goes_where_the_cluster_has_the_claims_that_it_and_its_namespace_ask_for(
     opened: Open, mode: str
@@ -98,6 +99,7 @@ async def test_a_pod_goes_where_the_cluster_has_the_claims_that_it_and_its_names
         assert await runs(stage, "both") == "us"
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.parametrize("mode", ["ranked", pytest.param("reserve", marks=pytest.mark.seldom)])
 async def test_a_claim_that_changes_moves_what_is_not_bound_and_nothing_else(opened: Open, mode: str) -> None:
     async with told(opened, scheduling=mode) as stage:

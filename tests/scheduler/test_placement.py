@@ -170,6 +170,7 @@ async def test_candidates_outside_of_a_decision_go_and_the_pod_takes_one_within(
         assert await runs(stage, "other") == "us"
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.usefixtures("placement_kinds")
 async def test_a_reserve_claim_that_is_not_allowed_yet_is_withdrawn_when_the_decision_changes(opened: Open) -> None:
     async with opened(**CONSUME) as stage:
@@ -207,6 +208,7 @@ async def test_all_members_of_a_group_go_where_its_placement_decides(opened: Ope
             assert [await runs(stage, each) for each in members] == [where, where]
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.usefixtures("placement_kinds")
 @pytest.mark.parametrize("grace", [600.0, 2.0], ids=["it decides in time", "it does not"])
 async def test_a_pod_keeps_a_target_that_comes_back_until_its_placement_may_have_decided_again(

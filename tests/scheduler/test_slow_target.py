@@ -57,6 +57,7 @@ def pinned(name: str, namespace: str, link: str) -> dict[str, Any]:
     return pod
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_target_known_to_be_slow_gets_no_pod_that_can_go_elsewhere_until_it_is_prompt(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
@@ -84,6 +85,7 @@ async def test_a_target_known_to_be_slow_gets_no_pod_that_can_go_elsewhere_until
     assert gauge(far) is None
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_pods_that_wait_for_a_target_that_went_silent_leave_workers_to_the_others(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

@@ -166,6 +166,7 @@ async def test_a_body_that_does_not_come_is_answered_with_408(
         writer.transport.abort()
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_body_with_one_byte_a_second_is_ended_too(running: Running) -> None:
     async with flood(running, 1) as (writer,):
         await unfinished(writer, 1000, 0)
@@ -210,6 +211,7 @@ async def test_many_connections_of_one_peer_leave_room_for_an_api_server(
             made.close()
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_head_that_does_not_end_is_cut_off(running: Running) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", running.server.port, ssl=trusting(running.ca))
     try:

@@ -52,6 +52,7 @@ async def test_a_pod_of_the_largest_size_leaves_the_loop_free(field: str) -> Non
         assert (await answered(webhook, PATH_WORKLOADS, workload)).flaw() == ""
 
 
+@pytest.mark.full("The test of a new pod sends the same large objects.")
 @pytest.mark.parametrize("field", large_objects.PODS)
 async def test_a_change_of_a_pod_of_the_largest_size_leaves_the_loop_free(field: str) -> None:
     pod = large_objects.PODS[field]("default", "large")

@@ -80,6 +80,7 @@ async def test_the_process_is_small_serves_and_ends_when_asked(place: Place, tmp
         assert "Traceback" not in webhook.log.read_text()
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.cluster
 async def test_a_stopping_process_drains_before_it_ends(place: Place, tmp_path: Path) -> None:
     async with running(place, tmp_path / "log", "--drain=5s") as webhook:

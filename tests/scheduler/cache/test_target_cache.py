@@ -130,6 +130,7 @@ async def scores(client: Client) -> AsyncIterator[None]:
     await unserved(client, SCORES)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_score_of_others_counts_until_it_expires(
     cluster: Cluster, client: Client, namespace: str, scores: None
 ) -> None:

@@ -56,6 +56,7 @@ async def test_none_gets_leave_before_all_are_claimed(opened: Open) -> None:
         await at.settled(3)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_claims_are_given_back_when_the_last_one_cannot_be_had(opened: Open) -> None:
     async with opened(group_timeout=4.0) as at:
         at.near.freeze(lambda asked, path: asked == "PATCH" and path.endswith("/pods/team-2"))
@@ -173,6 +174,7 @@ async def form_of(at: Stage, owner: str, *named: str) -> dict[str, str]:
     return made
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_group_is_taken_back_as_a_whole_though_not_all_can_be_deleted_at_once(opened: Open) -> None:
     async with opened() as at:
         job = await at.client.create(CONFIGMAPS, {"metadata": {"name": "job"}}, at.namespace)

@@ -36,6 +36,7 @@ async def test_a_pod_that_every_target_refuses_says_why_and_is_offered_again_by_
         await at.far["eu"].delete(NAMESPACES, at.namespace)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_chaperon_of_another_pod_is_left_alone_and_named(opened: Open) -> None:
     async with opened() as at:
         for relay in at.relays.values():
@@ -62,6 +63,7 @@ async def test_a_chaperon_of_another_pod_is_left_alone_and_named(opened: Open) -
         await until(only_foreign)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_loser_in_a_target_that_is_away_goes_when_it_is_back(opened: Open) -> None:
     async with opened() as at:
         # The claim does not get through.
@@ -85,6 +87,7 @@ async def finalizers(at: Stage, *held: str) -> None:
             await client.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": held}}, at.namespace)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_loser_is_gone_before_its_pod_which_never_starts(opened: Open) -> None:
     async with opened() as at:
         # The claim does not get through.
@@ -106,6 +109,7 @@ async def test_a_loser_is_gone_before_its_pod_which_never_starts(opened: Open) -
         await at.settled(1)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_candidates_that_wait_for_a_silent_target_are_not_looked_at_before_it_is_their_turn(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

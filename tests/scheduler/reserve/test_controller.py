@@ -56,6 +56,7 @@ async def test_replies_of_both_targets_that_are_lost_change_nothing(opened: Open
         assert lost
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.parametrize(
     ("method", "part"),
     [
@@ -111,6 +112,7 @@ async def test_a_black_hole_costs_pods_that_can_go_elsewhere_nothing(opened: Ope
         await at.settled(len(PODS_AT_ONCE))
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_target_that_takes_long_for_each_answer_gets_none_of_the_pods_once_that_is_known(
     opened: Open,
 ) -> None:
