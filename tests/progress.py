@@ -9,13 +9,11 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from agent.sandbox import cache
-from tests.tiers import tier_of
+from tests.tiers import EVERYTHING, tier_of
 
 _TERMINAL_SECONDS, _LOG_SECONDS = 1.0, 15.0
 """Interval between two lines of progress on a terminal, which rewrites one line, and in a log."""
 _POINTS = 50
-_EVERYTHING = "tests/"
-"""Argument of a run of a whole tier."""
 _SHOWN_LINES = 40
 _PASSED = {"passed", "skipped"}
 
@@ -55,7 +53,7 @@ class Progress:
 
     def __init__(self, memory: Path, whole: bool) -> None:
         self._memory, self._whole = memory, whole
-        self._before = _read(memory)
+        self._before = _read(memory) if whole else []
         self._began = self._shown = time.monotonic()
         self._total = self._done = 0
         self._failed: dict[str, None] = {}
@@ -129,7 +127,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Only the process that prints shows progress."""
     if config.getoption("--progress") and not hasattr(config, "workerinput"):
-        whole = bool(config.option.numprocesses) and config.args == [_EVERYTHING]
+        whole = bool(config.option.numprocesses) and config.args == [EVERYTHING]
         config.pluginmanager.register(Progress(cache.folder() / f"seconds-{tier_of(config)}.json", whole))
 
 

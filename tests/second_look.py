@@ -23,6 +23,12 @@ class Looks:
             file = report.nodeid.partition("::")[0]
             self._again[file if "story" in report.keywords else report.nodeid] = None
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keep a file that cannot be imported: workers end with the same status as for a failed test."""
+        if report.failed:
+            self._failed.setdefault(report.nodeid, report.longreprtext)
+            self._again[report.nodeid] = None
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Tell what is flaky."""
         # There is none under `-p no:cacheprovider`.

@@ -64,3 +64,10 @@ def test_where_nothing_has_failed_nothing_is_run(tmp_path: Path) -> None:
     folder = written(tmp_path, alone=ALONE)
     assert "3 passed" in look(folder, ".", LATER="1")
     assert "no tests ran" in look(folder, "--second-look", ".")
+
+
+def test_a_file_that_cannot_be_imported_fails_in_the_second_look_too(tmp_path: Path) -> None:
+    folder = written(tmp_path, alone=ALONE, broken="import does_not_exist")
+    assert "2 failed, 1 passed, 1 error" in look(folder, "-n1", "-p", "xdist", ".")
+    again = look(folder, "--second-look", ".", LATER="1")
+    assert "1 error" in again

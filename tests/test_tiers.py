@@ -45,9 +45,12 @@ def test_all_runs_everything(marks: tuple[str, ...]) -> None:
         (("--full", "."), 2),
         (("--all", "."), 4),
         (("test_a.py",), 3),
+        (("./test_a.py",), 3),
+        (("--full", "test_a.py"), 3),
         (("test_a.py::test_rare",), 1),
+        (("test_b.py", "test_a.py::test_rare"), 4),
     ],
-    ids=["first", "full", "all", "a file by its name", "a test by its name"],
+    ids=["first", "full", "all", "a file", "a file by a path", "a file in another tier", "a test", "a file and a test"],
 )
 def test_a_run_selects_the_tests_of_its_tier(tmp_path: Path, arguments: tuple[str, ...], passed: int) -> None:
     assert f"{passed} passed" in _run(tmp_path, TESTS, *arguments)
@@ -62,6 +65,8 @@ def test_a_test_that_is_left_out_without_a_reason_ends_the_run(tmp_path: Path, m
 def _run(folder: Path, text: str, *arguments: str) -> str:
     (folder / "pyproject.toml").write_text(CONFIG)
     (folder / "test_a.py").write_text(text)
+    if arguments[0] == "test_b.py":
+        (folder / "test_b.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.tiers", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -1,10 +1,15 @@
 """The tiers of tests: which tests `hack/test`, `hack/test --full` and `hack/test --all` run."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 import pytest
 
 FIRST, FULL, ALL = "first", "full", "all"
+EVERYTHING = "tests/"
+"""The argument of a run of a whole tier."""
 SELDOM = frozenset({"seldom"})
 """Marks of tests that only the tier `all` runs."""
 LATER = frozenset({"full", "realnodes"})
@@ -15,7 +20,7 @@ def runs(marks: Iterable[str], tier: str) -> bool:
     """Return True if a tier runs a test with these marks. Pure.
 
     :param tier: `first` runs what bears no mark of a later tier; `full` runs only what `first` leaves out, so that
-        both together run every test once; `all` runs everything
+        both together run once every test that is not `seldom`; `all` runs everything
     """
     found = set(marks)
     if tier == ALL:
@@ -38,20 +43,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the tier; a test or file that the command line names runs in any tier.
+    """Keep the tests of the tier, and those that the command line names: a test always, a file but for `seldom`.
 
-    A named file leaves out tests that are marked `seldom`. Workers leave out what is marked `alone`.
+    Workers leave out what is marked `alone`.
     """
     _check_reasons(items)
-    if any("::" in each for each in config.args):
-        return
-    tier, named = tier_of(config), {each for each in config.args if each.endswith(".py")}
+    names = _Names.of(config)
     beside_others = hasattr(config, "workerinput")
     left_out = [
         item
         for item in items
-        if not (_is_named(item, named) if named and tier == FIRST else runs(_marks(item), tier))
-        or (beside_others and item.get_closest_marker("alone"))
+        if not names.select(item) or (beside_others and not names.name(item) and item.get_closest_marker("alone"))
     ]
     dropped = set(map(id, left_out))
     items[:] = [item for item in items if id(item) not in dropped]
@@ -59,9 +61,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
 
 
-def _is_named(item: pytest.Item, named: set[str]) -> bool:
-    file = item.nodeid.partition("::")[0]
-    return not SELDOM & _marks(item) and (any(map(file.endswith, named)) or runs(_marks(item), FIRST))
+@dataclass(frozen=True)
+class _Names:
+    """What the command line names, and the tier for all other tests."""
+
+    tier: str
+    files: frozenset[Path]
+    tests: tuple[tuple[Path, str], ...]
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Self:
+        """Read the arguments. The second look names files of the tier, and no others."""
+        folder = config.invocation_params.dir
+        parts = [(folder / argument.partition("::")[0], argument.partition("::")[2]) for argument in config.args]
+        again = config.getoption("--second-look", default=False)
+        files = frozenset(path.resolve() for path, test in parts if path.suffix == ".py" and not test and not again)
+        return cls(tier_of(config), files, tuple((path.resolve(), test) for path, test in parts if test))
+
+    def name(self, item: pytest.Item) -> bool:
+        """Return True if the command line names the test itself."""
+        rest = item.nodeid.partition("::")[2]
+        return any(
+            path == item.path and (rest == test or rest.startswith((f"{test}[", f"{test}::")))
+            for path, test in self.tests
+        )
+
+    def select(self, item: pytest.Item) -> bool:
+        """Return True if this run includes the test."""
+        marks = _marks(item)
+        in_file = item.path in self.files and not SELDOM & marks
+        return self.name(item) or in_file or runs(marks, self.tier)
 
 
 def _marks(item: pytest.Item) -> set[str]:

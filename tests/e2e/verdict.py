@@ -7,7 +7,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from tests.e2e.rights import LEDGER
-from tests.tiers import FIRST, FULL, tier_of
+from tests.tiers import EVERYTHING, FIRST, FULL, tier_of
 
 FOLDER = "tests/e2e"
 OPTIONAL = {
@@ -79,6 +79,7 @@ Uninstalling has a role of its own, with which it runs in tests/chart.
 """
 
 _KEY = "flotilla/rights"
+_OUTPUT = "unused rights"
 _FIRST_TIER = "flotilla/rights-of-the-first-tier"
 """Kept in pytest's cache for `hack/test --full`: neither tier alone needs every verb."""
 _IN_VAIN = 6
@@ -92,6 +93,8 @@ class Verdict:
         self._chosen = any("::" in each for each in config.args) or config.option.keyword or config.option.markexpr
         self._outcomes: defaultdict[str, set[str]] = defaultdict(set)
         self._unused: set[str] | None = None
+        self._incomplete = False
+        """A worker broke down: what its fleets have needed is unknown."""
         self._said = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -101,8 +104,12 @@ class Verdict:
             self._outcomes[file].add(report.outcome)
 
     def pytest_testnodedown(self, node: WorkerController) -> None:
-        """One worker has ended; one that broke down tells nothing."""
-        self.add(getattr(node, "workeroutput", {}).get("unused rights", ()))
+        """Add what the fleets of a worker have not needed."""
+        output = getattr(node, "workeroutput", {})
+        if _OUTPUT in output:
+            self.add(output[_OUTPUT])
+        else:
+            self._incomplete = True
 
     def add(self, unused: list[str]) -> None:
         """What one process' fleets have not needed."""
@@ -112,6 +119,7 @@ class Verdict:
         """Judge, if all files have passed; the second look repeats what was said after the first."""
         cache = getattr(session.config, "cache", None)
         if session.config.getoption("--second-look"):
+            self._correct(cache)
             self._said = cache.get(_KEY, "") if cache is not None else ""
             return
         if not session.config.option.numprocesses:
@@ -123,15 +131,24 @@ class Verdict:
         if cache is not None:
             cache.set(_KEY, self._said)
 
+    def _correct(self, cache: pytest.Cache | None) -> None:
+        """Count what passes in the second look as passed, in the record that `hack/test --full` reads."""
+        record = cache.get(_FIRST_TIER, None) if cache is not None else None
+        if cache is not None and record:
+            passed = {file: ["passed"] for file, found in self._outcomes.items() if found == {"passed"}}
+            cache.set(_FIRST_TIER, {**record, "outcomes": record["outcomes"] | passed})
+
     def _join_tiers(self, config: pytest.Config) -> None:
         """Keep what the first tier has needed for `hack/test --full`, which adds it to its own."""
         cache, tier = getattr(config, "cache", None), tier_of(config)
         if cache is None:
             return
         if tier == FIRST:
+            self._said = "judged by hack/test --full, together with what a whole run of hack/test has needed"
+            if self._incomplete or config.args != [EVERYTHING] or config.getoption("--installed-by") != "sandbox":
+                return
             outcomes = {file: sorted(found) for file, found in self._outcomes.items()}
             cache.set(_FIRST_TIER, {"outcomes": outcomes, "unused": sorted(self._unused or ())})
-            self._said = "judged by hack/test --full, together with what this run has needed"
         elif tier == FULL and (earlier := cache.get(_FIRST_TIER, None)):
             self.add(earlier["unused"])
             for file, found in earlier["outcomes"].items():
@@ -141,7 +158,9 @@ class Verdict:
         files = {path.name for path in (session.config.rootpath / FOLDER).glob("test_*.py")} - OPTIONAL
         left_out = sorted(file for file in files if self._outcomes[file] - {"skipped"} != {"passed"})
         in_vain = sorted((self._unused or set()) - NEEDED_ELSEWHERE.keys())
-        if self._chosen or left_out:
+        if self._incomplete:
+            self._said = "not judged, since a worker broke down"
+        elif self._chosen or left_out:
             self._said = f"not judged, since only the whole suite needs every verb: {', '.join(left_out)}"
         elif in_vain:
             self._said = f"granted, and needed by no test: {', '.join(in_vain)}"
@@ -167,4 +186,4 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the process that judges."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["unused rights"] = LEDGER.unused()
+        session.config.workeroutput[_OUTPUT] = LEDGER.unused()
