@@ -32,7 +32,7 @@ class Port(Protocol):
 
     @property
     def insecure(self) -> str:
-        """What leaves the cluster's server unverified, with the remedy; empty if its certificate is verified."""
+        """The kubeconfig field that leaves the API server unverified, with the remedy; empty if it is verified."""
         ...
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Raw:

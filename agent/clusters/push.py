@@ -59,7 +59,7 @@ class Push:
 
     @property
     def insecure(self) -> str:
-        """What leaves the server unverified, with the remedy; empty if its certificate is verified."""
+        """The kubeconfig field that leaves the API server unverified, with the remedy; empty if it is verified."""
         return self._session.connection.insecure
 
     async def groups(self) -> frozenset[str]:
