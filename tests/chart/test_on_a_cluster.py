@@ -126,6 +126,7 @@ async def test_installed_upgraded_and_uninstalled_it_leaves_the_crds_and_nothing
 async def test_the_webhooks_certificate_outlives_upgrades_whoever_created_its_secret(
     cluster: Cluster, client: Client
 ) -> None:
+    no_crds_after = ("--set", "crds.keep=false")
     data = {"ca.crt": "Q0E=", "tls.key": "S0VZ"}
 
     async def found() -> dict[str, Any]:
@@ -136,17 +137,17 @@ async def test_the_webhooks_certificate_outlives_upgrades_whoever_created_its_se
     earlier["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "flotilla-webhook"}
     await client.create(SECRETS, earlier, NAMESPACE)
     before = (await found())["metadata"]["resourceVersion"]
-    await call(cluster, "install", "flotilla", *FLAGS)
-    await call(cluster, "upgrade", "flotilla", *FLAGS, "--set", "uninstall.policy=orphan")
+    await call(cluster, "install", "flotilla", *FLAGS, *no_crds_after)
+    await call(cluster, "upgrade", "flotilla", *FLAGS, *no_crds_after, "--set", "uninstall.policy=orphan")
     assert (await found())["metadata"]["resourceVersion"] == before
     await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait")
     await client.delete(SECRETS, WEBHOOK_SECRET, NAMESPACE)
 
-    await call(cluster, "install", "flotilla", *FLAGS)
+    await call(cluster, "install", "flotilla", *FLAGS, *no_crds_after)
     assert not (await found()).get("data")
     await client.patch(SECRETS, WEBHOOK_SECRET, {"data": data}, NAMESPACE)
     for orphan in ("orphan", "refuse", "orphan"):
-        await call(cluster, "upgrade", "flotilla", *FLAGS, "--set", f"uninstall.policy={orphan}")
+        await call(cluster, "upgrade", "flotilla", *FLAGS, *no_crds_after, "--set", f"uninstall.policy={orphan}")
         assert (await found())["data"] == data
     await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait")
     with pytest.raises(NotFound):

@@ -169,7 +169,6 @@ async def test_joined_clusters_run_pods_and_joining_again_changes_nothing(lab: L
     assert shorter.seconds == 5400
 
 
-@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_target_that_has_come_to_stand_for_another_cluster_is_joined_with_that(lab: Lab) -> None:
     uid = (await lab.us.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
@@ -187,7 +186,6 @@ async def test_a_target_that_has_come_to_stand_for_another_cluster_is_joined_wit
         assert annotations[names.ANNOTATION_CLUSTER_UID] == uid
 
 
-@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_what_was_broken_by_hand_is_mended(lab: Lab) -> None:
     document = await config_of(lab.cd)
@@ -243,7 +241,6 @@ async def test_no_account_with_rights_everywhere_is_made_where_pods_are_elected(
     assert code == 0, errors
 
 
-@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_many_targets_are_joined_and_left_at_once_also_one_cluster_under_several_names(lab: Lab) -> None:
     document = yaml.safe_load(json.dumps(lab.document))
@@ -291,7 +288,6 @@ async def test_an_exported_secret_joins_clusters_of_which_nobody_has_both_contex
     assert await exists(lab.us, SOURCES, "north")
 
 
-@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_addresses_are_tried_before_anything_is_written(lab: Lab) -> None:
     base = ("join", "--context", "cd", "--target-context", "us", "--target-name", "other", "-n", NAMESPACE)
