@@ -103,6 +103,24 @@ async def test_copies_are_brought_in_line_where_an_answer_has_changed_and_nowher
         assert looked[2:] == [("", "team", "db")]
 
 
+async def test_the_copies_of_a_deleted_policy_are_deleted_also_if_its_namespace_changes_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    enqueued: list[str] = []
+    monkeypatch.setattr(NetworkPolicyRoom, "_copies_of", lambda room, namespace, name: enqueued.append(name) or ())
+    async with offline(NetworkPolicyRoom) as (cluster, room):
+        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
+        for name in ("web", "db"):
+            cluster.put(room.originals, NETWORK_POLICIES, name, "team", spec={"podSelector": {}})
+        put_pod(cluster, "pod", names.FOLLOW_POLICIES, "web")
+        await quiet(room)
+        enqueued.clear()
+        cluster.delete(room.originals, "db", "team")
+        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team")
+        await quiet(room)
+        assert sorted(enqueued) == ["db", "web"]
+
+
 async def test_a_role_is_shared_while_a_binding_gives_it_to_the_account_of_a_pod_that_asks() -> None:
     async with offline(RoleRoom) as (cluster, room):
         bindings = room.deps.local.informer(ROLE_BINDINGS)

@@ -116,7 +116,9 @@ class OptInRoom(CopyRoom):
         names_changed = known.changed()
         if namespace in self._again:
             self._again.discard(namespace)
-            names_changed = [each.name for each in originals.by_index("namespace", namespace)]
+            # The store no longer has the originals that have been deleted: `names_changed` has these.
+            present = (each.name for each in originals.by_index("namespace", namespace))
+            names_changed = list(dict.fromkeys((*names_changed, *present)))
         for name in names_changed:
             for item in self._copies_of(namespace, name):
                 self.queue.add(item)
