@@ -1,5 +1,6 @@
 """Lanes of controllers: a silent target, or a namespace with much to do, leaves workers for all others."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ from agent.api.kinds import CONFIGMAPS
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.follow import FollowRoom
 from agent.controllers.follow.needs import Item
+from agent.controllers.followrules import NetworkPolicyRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.ingress import IngressRoom
 from agent.controllers.livechanges.controller import LiveChanges
@@ -42,6 +44,19 @@ async def test_applications_of_a_namespace_leave_workers_for_those_of_others() -
     taken = [await queue.get() for _ in range(P2CodeRoom.lane_width + 1)]
     assert taken[-1] == KEY[1:]
     assert len(taken) < P2CodeRoom.workers
+
+
+async def test_namespaces_whose_policies_are_counted_leave_a_turn_for_another_namespace() -> None:
+    room: Any = object.__new__(NetworkPolicyRoom)
+    assert room.lane(KEY) == "node"
+    queue = WorkQueue[Any](lane=room.lane, lane_width=NetworkPolicyRoom.lane_width)
+    for number in range(NetworkPolicyRoom.lane_width + 1):
+        queue.add(("", f"team-{number}", ""))
+    for _ in range(NetworkPolicyRoom.lane_width):
+        await queue.get()
+    assert queue.statistics().waiting == 1
+    async with asyncio.timeout(1):
+        assert await queue.get() == ("", f"team-{NetworkPolicyRoom.lane_width}", "")
 
 
 async def test_changes_of_pods_have_the_lane_of_the_target_that_they_are_in() -> None:

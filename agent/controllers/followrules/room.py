@@ -86,6 +86,10 @@ class OptInRoom(CopyRoom):
             return ""
         return f"; let the target's administrator bind ClusterRole {SOURCE_RULES_ROLE} to this cluster's account there"
 
+    def lane(self, item: Item) -> str:
+        """Return the virtual node, or the namespace of a key without one: a large namespace delays no other."""
+        return item[0] or f"/{item[1]}"
+
     async def reconcile(self, item: Item) -> float | None:
         """Bring one copy in line, find out whether there are any in a target, or which originals are shared."""
         node, namespace, name = item
