@@ -25,7 +25,7 @@ CALLED: dict[Protocol, str] = {TCP: "services", UDP: "udpServices"}
 """Fields of spec and status of what is called, by protocol. UDP has its own: a CRD of before drops the whole of it."""
 OFFERED: dict[Protocol, str] = {TCP: "offered", UDP: "udpOffered"}
 NO_PORT = "NoPort"
-"""Reason of a GatewayPeer's condition Programmed: Services of the peer have no local ports."""
+"""Reason of a GatewayPeer's condition Programmed: Services of the peer lack local ports."""
 _VIRTUAL = names.virtual_node("", "")
 """What names of virtual nodes begin with."""
 
@@ -139,15 +139,24 @@ def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int, Protocol], tuple[
 
 
 def leads_to(peer: Mapping[str, Any], name: str) -> bool:
-    """Whether a gateway has said that it listens at the ports of a Service of a peer, and that the peer answers it."""
-    ports = [found for (service, *_), found in locals_of(peer).items() if service == name]
-    return bool(ports) and all(ports) and is_listened_at(peer, {each for found in ports for each in found})
+    """Return whether callers reach every port of a Service of a peer: a gateway listens, and the peer answers it.
+
+    The status lists no port that the Service lacks in the callers' cluster: the spec lists all of them.
+    """
+    found = locals_of(peer)
+    ports = [
+        found.get((name, port["port"], protocol), ())
+        for protocol, each in called(peer)
+        if each["name"] == name
+        for port in each["ports"]
+    ]
+    return bool(ports) and all(ports) and is_listened_at(peer, {each for some in ports for each in some})
 
 
 def is_listened_at(peer: Mapping[str, Any], ports: Collection[int]) -> bool:
     """Return whether callers may be sent to these local ports: a gateway listens at all of them, and its peer answers.
 
-    With the reason NoPort some Services of the peer have no local ports; the others are served.
+    With the reason NoPort some Services of the peer lack local ports; the others are served.
     """
     status = peer.get("status") or {}
     programmed = find_condition(status.get("conditions"), PROGRAMMED) or {}

@@ -5,21 +5,36 @@ and it has that port. The writer of a GatewayPeer may name anything.
 """
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.model import gatewaylink, localports
+from agent.model.abridged import abridged
 from agent.model.gatewayhosts import HEADLESS, locals_of
-from agent.model.gatewaylink import CALLED
+from agent.model.gatewaylink import CALLED, NO_PORT
 from agent.model.gatewaypeer import Protocol
 from agent.model.gatewayslices import weight
 from agent.model.hostservices import HostService
 from agent.model.localports import NAMESPACE_LIMIT, Held, Want
+from agent.model.servicelinks import PROGRAMMED, Finding
 
 Raw = dict[str, Any]
 Port = tuple[int, Protocol]
 Ports = Mapping[str, Collection[Port]]
 """Ports that may be called, by Service."""
 NOTHING_HELD = Held()
+LACKING = "Services that lack ports"
+"""Beginning of the message if the Services of a peer exist, but not with all of their ports."""
+_SHOWN = 5
+
+
+class Usable(NamedTuple):
+    """Services of a peer, as the cluster has them."""
+
+    ports: Ports
+    left_out: list[str]
+    """Services without any port that may be called, and why."""
+    lacking: list[str]
+    """Services with some of their ports, and which one they lack."""
 
 
 def ports_of(service: Mapping[str, Any]) -> frozenset[Port]:
@@ -42,6 +57,22 @@ def missing(ports: Collection[Port]) -> str:
     number, protocol = min(ports)
     more = f" and {len(ports) - 1} more" if len(ports) > 1 else ""
     return f"it has no port {number}/{protocol}{more}"
+
+
+def programmed(problem: str, services: Usable, of_hosts: str) -> Finding:
+    """Return the condition Programmed. With the reason NoPort, the other Services of the peer are served.
+
+    :param problem: which Services exceed a quota; empty if none
+    :param of_hosts: which hosts of headless Services are left out; empty if none
+    """
+    if problem:
+        return Finding("False", NO_PORT, problem)
+    if services.left_out:
+        every = abridged([*services.left_out, *services.lacking], _SHOWN)
+        return Finding("False", "NoService", f"Services that cannot be called: {every}")
+    if services.lacking:
+        return Finding("False", NO_PORT, f"{LACKING}: {abridged(services.lacking, _SHOWN)}")
+    return Finding("True", PROGRAMMED, of_hosts)
 
 
 def allot(

@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api import names
-from agent.api.kinds import GATEWAY_PEERS
+from agent.api.kinds import GATEWAY_PEERS, SERVICES
+from agent.controllers.gateways import GatewaySlicesRoom
 from agent.controllers.gateways.localports import LocalPorts
 from agent.kube.client import encode
 from agent.kube.store import Object, Store
 from agent.model import peerports
-from agent.model.gatewaypeer import FIRST_PORT
+from agent.model.gatewaypeer import FIRST_PORT, TCP
 from agent.model.localports import Held
+from tests.controllers.offline import offline
 
 Raw = dict[str, Any]
 
@@ -81,3 +83,23 @@ def test_a_namespace_and_a_source_are_counted_by_all_of_their_peers() -> None:
     assert last is not None
     taken, held = found.others(last.decode())
     assert (len(taken), held) == (6, Held(namespace=4, source=2))
+
+
+async def test_a_service_that_lacks_a_port_is_told_apart_from_one_that_does_not_exist() -> None:
+    async with offline(GatewaySlicesRoom) as (cluster, room):
+        labels = {names.LABEL_GLOBAL: "true"}
+        cluster.put(
+            cluster.deps.local.informer(SERVICES),
+            SERVICES,
+            "web",
+            "shop",
+            metadata={"labels": labels},
+            spec={"ports": [{"port": 80}]},
+        )
+        raw = peer("eu", {"web": (1, []), "ghost": (1, [])})
+        raw["metadata"]["labels"] = {names.LABEL_PARENT_CLUSTER_UID: cluster.deps.cluster_uid}
+        raw["spec"]["services"][0]["ports"].append({"name": "metrics", "port": 9090})
+        found = await room._usable(raw)
+        assert found.ports == {"web": {(80, TCP)}}
+        assert found.lacking == ["web (it has no port 9090/TCP)"]
+        assert found.left_out == ["ghost (there is none of that name)"]

@@ -238,3 +238,15 @@ def test_a_service_is_led_to_while_others_of_the_peer_get_no_local_ports() -> No
     given = peer(services=[Shared("web", HTTP, 1), Shared("db", HTTP, 1)], status=status)
     assert leads_to(given, "web")
     assert not leads_to(given, "db")
+
+
+def test_a_service_is_not_led_to_while_one_of_its_ports_has_no_local_port() -> None:
+    status = {
+        "services": [{"name": "web", "ports": [{"port": 80, "locals": [20000]}]}],
+        "conditions": [{"type": "Programmed", "status": "False", "reason": "NoPort", "message": ""}],
+        "gateways": {"gw-1": LISTENS},
+    }
+    web = Shared("web", (("http", 80), ("metrics", 9090)), 1)
+    assert not leads_to(peer(services=[web], status=status), "web")
+    status["services"][0]["ports"].append({"port": 9090, "locals": [20001]})
+    assert leads_to(peer(services=[web], status=status), "web")

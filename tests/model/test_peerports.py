@@ -11,7 +11,7 @@ from agent.model.gatewaylink import Shared
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT, TCP, UDP, Protocol
 from agent.model.hostservices import host_services
 from agent.model.localports import NAMESPACE_LIMIT, RESERVED, SMALL, SOURCE_LIMIT, Held, Want
-from agent.model.peerports import allot, missing, named, ports_of
+from agent.model.peerports import Usable, allot, missing, named, ports_of, programmed
 from tests.model.test_gatewayhosts import DB, telling
 from tests.model.test_gatewayhosts import TCP as DB_PORTS
 from tests.model.test_gatewayhosts import allotted as of_host
@@ -112,6 +112,29 @@ def test_only_services_that_exist_here_and_have_the_port_get_local_ports() -> No
     assert missing(named(given)["web"] - web) == "it has no port 81/TCP"
     assert missing({(81, TCP), (82, TCP)}) == "it has no port 81/TCP and 1 more"
     assert missing(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("problem", "left_out", "lacking", "reason", "message"),
+    [
+        ("", [], [], "Programmed", "hosts"),
+        ("quota", ["db (absent)"], ["web (no port)"], "NoPort", "quota"),
+        ("", [], ["web (no port)"], "NoPort", "Services that lack ports: web (no port)"),
+        (
+            "",
+            ["db (absent)"],
+            ["web (no port)"],
+            "NoService",
+            "Services that cannot be called: db (absent), web (no port)",
+        ),
+    ],
+)
+def test_a_service_that_lacks_a_port_leaves_the_other_services_of_the_peer_served(
+    problem: str, left_out: list[str], lacking: list[str], reason: str, message: str
+) -> None:
+    found = programmed(problem, Usable({}, left_out, lacking), "hosts")
+    assert (found.reason, found.message) == (reason, message)
+    assert (found.status == "True") is (reason == "Programmed")
 
 
 def many(count: int, ports_each: int = 1, ready: int = 1, **more: Any) -> Raw:

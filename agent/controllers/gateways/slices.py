@@ -27,12 +27,11 @@ from agent.controllers.gateways.ownfirst import OwnFirst
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
 from agent.model import hostservices, peerports
-from agent.model.abridged import abridged
 from agent.model.diff import merge_patch, same
 from agent.model.gatewayhosts import EVERY_CALLED
 from agent.model.gatewaylink import NO_PORT, is_shared_by, writer
 from agent.model.gatewayslices import Pod, connected, slices
-from agent.model.peerports import Port, Ports
+from agent.model.peerports import LACKING, Port, Usable
 from agent.model.service import is_headless
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 from agent.runtime.controller import Controller
@@ -41,7 +40,6 @@ Raw = dict[str, Any]
 
 _UNKNOWN_SECONDS, _AT_ONCE = 0.5, 0.01
 _NAMESPACE, _PEER = "namespace", "peer"
-_SHOWN = 5
 
 
 class GatewaySlicesRoom(Controller[Key]):
@@ -84,23 +82,23 @@ class GatewaySlicesRoom(Controller[Key]):
         pods = self._pods()
         most = max(map(len, pods.values()), default=0)
         peer = obj.decode()
-        services, left_out = await self._usable(peer)
+        usable = await self._usable(peer)
         hosts = await self._hosts.make(peer)
         # A GatewayPeer may be 1.5 MiB long: the event loop has other work in between.
         await asyncio.sleep(0)
-        allotted, problem = self._ports.allot(peer, services, hosts.services, most)
+        allotted, problem = self._ports.allot(peer, usable.ports, hosts.services, most)
         peer["status"] = {**(peer.get("status") or {}), **allotted}
         await asyncio.sleep(0)
         wanted = {
             each["metadata"]["name"]: each
             for family, found in pods.items()
             for each in (
-                *slices(peer, found, family, services),
+                *slices(peer, found, family, usable.ports),
                 *hostservices.slices(peer, hosts.services, found, family, hosts.addresses),
             )
         }
         every = [pod for found in pods.values() for pod in found]
-        again = await self._status(obj, peer, every, self._programmed(problem, left_out, hosts.message))
+        again = await self._status(obj, peer, every, peerports.programmed(problem, usable, hosts.message))
         if (held := self._own_first.held_back(peer, wanted)) is None:
             return _UNKNOWN_SECONDS
         await self._make(key, held)
@@ -127,13 +125,21 @@ class GatewaySlicesRoom(Controller[Key]):
         return again
 
     def _tell_limits(self, obj: Object, conditions: list[Raw]) -> None:
-        """Emit an event if Services get no local ports, or gateways that work leave something out."""
+        """Emit an event if Services exceed a quota of local ports, or gateways that work leave something out.
+
+        A Service may lack a port for a moment: its copy and the GatewayPeer are written one after the other.
+        """
         peer = obj.decode()
         before = (peer.get("status") or {}).get("conditions")
         for type, partly in ((PROGRAMMED, ("False", NO_PORT)), (CONNECTED, ("True", CONNECTED))):
             had, said = (find_condition(each, type) or {} for each in (before, conditions))
-            message = said.get("message")
-            if message and (said["status"], said["reason"]) == partly and message != had.get("message"):
+            message = said.get("message") or ""
+            if (
+                message
+                and not message.startswith(LACKING)
+                and (said["status"], said["reason"]) == partly
+                and message != had.get("message")
+            ):
                 self._deps.recorder.event(peer, "Warning", NO_PORT if type == PROGRAMMED else "LeftOut", message)
 
     def _over(self, key: Key, missing: set[str]) -> tuple[list[str], float | None]:
@@ -146,16 +152,9 @@ class GatewaySlicesRoom(Controller[Key]):
             (each for each in left.values() if each > 0), default=None
         )
 
-    def _programmed(self, problem: str, left_out: list[str], of_hosts: str) -> Finding:
-        if problem:
-            return Finding("False", NO_PORT, problem)
-        if left_out:
-            return Finding("False", "NoService", f"Services that cannot be called: {abridged(left_out, _SHOWN)}")
-        return Finding("True", PROGRAMMED, of_hosts)
-
-    async def _usable(self, peer: Raw) -> tuple[Ports, list[str]]:
+    async def _usable(self, peer: Raw) -> Usable:
         """Return ports of Services whose callers may be sent to the peer, and why others may not."""
-        found, left_out = dict[str, Collection[Port]](), list[str]()
+        found, left_out, lacking = dict[str, Collection[Port]](), list[str](), list[str]()
         async for name, named in in_turns(tuple(peerports.named(peer).items())):
             problem, ports = self._not_meant(peer, name), frozenset[Port]()
             if not problem:
@@ -165,10 +164,10 @@ class GatewaySlicesRoom(Controller[Key]):
                 ports = frozenset() if problem else named & peerports.ports_of(spec)
                 problem = problem or peerports.missing(named - ports)
             if problem:
-                left_out.append(f"{name} ({problem})")
+                (lacking if ports else left_out).append(f"{name} ({problem})")
             if ports:
                 found[name] = ports
-        return found, left_out
+        return Usable(found, left_out, lacking)
 
     def _not_meant(self, peer: Raw, name: str) -> str:
         """Why a Service is none that a GatewayPeer is about, empty where it is one."""
