@@ -65,6 +65,8 @@ class FromCluster:
         self._pods = Pods(client, self._pods_changed)
         self._namespaces = frozenset[str]()
         """Namespaces with a GatewayPeer."""
+        self._pods_problem = ""
+        """Why pods could not be watched when the input file was last computed."""
         self._warnings: dict[str, str] = {}
         """Messages about dropped Services and endpoints, by GatewayPeer."""
         self._limit = limit or limits(0)
@@ -93,7 +95,7 @@ class FromCluster:
         written = b""
         while True:
             self._news.clear()
-            if self._outdated:
+            if self._outdated or self._pods.problem != self._pods_problem:
                 self._outdated = False
                 told = self._document(uid)
                 if told != written:
@@ -122,6 +124,7 @@ class FromCluster:
         peers = [obj.decode() for obj in self._peers.store if not obj.deleting]
         self._namespaces = frozenset(each["metadata"]["namespace"] for each in peers)
         every = [obj.decode() for obj in slices.values() if obj.namespace in self._namespaces]
+        self._pods_problem = self._pods.problem
         foreign = left_out(every, self._pods.addresses)
         found = of_pods(every, self._pods.addresses)
         fitted = fit(uid, peers, found, self._limit, self._served)
@@ -134,7 +137,7 @@ class FromCluster:
         for each in peers:
             namespace, name = each["metadata"]["namespace"], each["metadata"]["name"]
             too_much = self._limit.problem(left_out.get((namespace, name), 0), namespace)
-            told[f"{namespace}/{name}"] = too_much or warning(each, foreign, EVERY_OFFERED)
+            told[f"{namespace}/{name}"] = too_much or warning(each, foreign, EVERY_OFFERED, self._pods_problem)
         for key in sorted(told):
             if told[key] and told[key] != self._warnings.get(key):
                 _log.warning("GatewayPeer %s: %s", key, told[key])

@@ -51,6 +51,11 @@ class Pods:
         """Addresses of running pods by namespace."""
         return self._found.by_namespace
 
+    @property
+    def problem(self) -> str:
+        """Why the addresses may be out of date; empty if they are not. Addresses of known pods stay."""
+        return str(self.informer.error or "")
+
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         namespace = (new or old).namespace  # type: ignore[union-attr]
         had, has = (addresses_of(each.decode()) if each is not None else frozenset[str]() for each in (old, new))

@@ -85,20 +85,30 @@ def left_out(slices: Iterable[Mapping[str, Any]], pods: Addresses) -> dict[tuple
     return found
 
 
-def warning(peer: Mapping[str, Any], found: Mapping[tuple[str, str], Iterable[str]], fields: Iterable[str]) -> str:
+def warning(
+    peer: Mapping[str, Any], found: Mapping[tuple[str, str], Iterable[str]], fields: Iterable[str], error: str = ""
+) -> str:
     """Return which endpoints of a peer's Services the gateway does not call, and the remedy; empty if none.
 
     :param found: result of `left_out`
     :param fields: fields of the spec that name the Services that the peer may call
+    :param error: why the gateway cannot watch pods at the moment; empty if it can
     """
     namespace = peer["metadata"]["namespace"]
     names = {each["name"] for field in fields for each in peer["spec"].get(field) or ()} if found else ()
     wrong = [f"{ip} of Service {name}" for name in sorted(names) for ip in found.get((namespace, name), ())]
     if not wrong:
         return ""
+    shown = abridged(wrong, _SHOWN)
+    if error:
+        return (
+            f"gateways cannot watch pods ({error}), and do not call addresses that may belong to new pods of namespace"
+            f" {namespace}: {shown}: let the service account of the gateways list and watch pods, or see that the API"
+            " server answers"
+        )
     return (
         f"gateways do not call endpoints whose addresses belong to no running pod of namespace {namespace}:"
-        f" {abridged(wrong, _SHOWN)}: have the Service select pods"
+        f" {shown}: have the Service select pods"
     )
 
 

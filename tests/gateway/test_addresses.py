@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,11 @@ from agent.gateway.cluster import FromCluster
 from agent.gateway.loop import Loop
 from agent.gateway.pods import PodAddresses
 from agent.kube.client import Client
+from agent.kube.config import Connection
+from agent.kube.errors import Forbidden
+from agent.kube.informer import Informer
+from agent.kube.session import Session
+from agent.kube.store import Object
 from agent.model import gatewaypeer
 from agent.model.envoycounters import PeerHealth
 from agent.model.envoyparts import Place
@@ -103,6 +109,44 @@ def test_addresses_go_with_the_last_pod_that_has_them() -> None:
     assert set(found.by_namespace["shop"]) == {"10.1.0.5"}
     assert found.replace("shop", {"10.1.0.5"}, frozenset())
     assert found.by_namespace.get("shop", ()) == ()
+
+
+async def test_a_gateway_that_cannot_watch_pods_keeps_calling_those_it_has_seen_and_names_the_error(
+    tmp_path: Path,
+) -> None:
+    async with Session(Connection("http://127.0.0.1:1"), name="local") as session:
+        loop = Loop(Place(str(tmp_path), 15443), tmp_path / "in", tmp_path, Admin(str(tmp_path / "admin")))
+        found = FromCluster(Client(session), "gw-1", tmp_path / "gateway.json", loop)
+        put = itertools.count(1)
+
+        def see(informer: Informer, name: str, **fields: Any) -> None:
+            metadata = {"name": name, "namespace": "shop", "resourceVersion": str(version := next(put))}
+            raw = msgspec.json.encode({**fields, "metadata": {**metadata, **fields.pop("metadata", {})}})
+            informer._contents.put(Object(informer.kind, raw), version)
+
+        def endpoints() -> tuple[str, ...]:
+            (service,) = msgspec.json.decode(found._document("own"), type=gatewaypeer.Gateway).services
+            return service.endpoints
+
+        source = {names.LABEL_PARENT_CLUSTER_UID: TENANT}
+        offers = [{"name": "web", "ports": [{"name": "http", "port": 80}]}]
+        spec = {"uid": "uid", "ca": "CA", "offered": offers}
+        see(found._peers, "eu", metadata={"labels": source, "creationTimestamp": "2026-01-01T00:00:00Z"}, spec=spec)
+        see(found._pods.informer, "old", spec={"nodeName": "n"}, status={"podIPs": [{"ip": "10.1.0.5"}]})
+        see(
+            found._slices[1],
+            "web-x",
+            metadata={"labels": {names.LABEL_SERVICE_NAME: "web", **source}},
+            addressType="IPv4",
+            ports=[{"name": "http", "port": 8080}],
+            endpoints=[{"addresses": ["10.1.0.5"]}, {"addresses": ["10.1.0.6"]}],
+        )
+        assert endpoints() == ("10.1.0.5:8080",)
+        assert "have the Service select pods" in found._warnings["shop/eu"]
+        found._pods.informer.error = Forbidden(403, "Forbidden", "pods is forbidden")
+        assert endpoints() == ("10.1.0.5:8080",)
+        assert "gateways cannot watch pods" in found._warnings["shop/eu"]
+        assert "pods is forbidden" in found._warnings["shop/eu"]
 
 
 @pytest.mark.cluster

@@ -55,6 +55,10 @@ def test_the_gatewaypeer_names_what_is_left_out_and_the_remedy() -> None:
         " 10.1.0.9 of Service web: have the Service select pods"
     )
     assert warning(peer(offered=[Shared("db", HTTP)]), found, EVERY_OFFERED) == ""
+    unread = warning(given, found, EVERY_OFFERED, "pods is forbidden")
+    assert unread.startswith("gateways cannot watch pods (pods is forbidden)")
+    assert "10.1.0.9 of Service web: let the service account of the gateways list and watch pods" in unread
+    assert warning(peer(offered=[Shared("db", HTTP)]), found, EVERY_OFFERED, "pods is forbidden") == ""
     mirror = {names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER}
     assert left_out([offered("10.7.0.1", labels=mirror)], PODS) == {}
 
