@@ -20,8 +20,11 @@ class SelectingServices:
     def __init__(self, local: Cluster) -> None:
         self.informer = local.informer(SERVICES)
         self.informer.store.index(_NAMESPACE, lambda service: (service.namespace,))
-        self._selectors: dict[Key, Selector] = {}
-        """Of Services that have been asked for; empty for one that selects no pods."""
+        self._selectors: dict[Key, tuple[str, Selector]] = {}
+        """Version and selector of Services that have been asked for; the selector is empty if it selects no pods.
+
+        The version shows whether the selector is current: a list changes the store before it calls subscribers.
+        """
         self.informer.subscribe(self._changed)
 
     def of(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
@@ -31,8 +34,10 @@ class SelectingServices:
     def _selects(self, service: Object, labels: Mapping[str, str]) -> bool:
         if service.deleting:
             return False
-        if (selector := self._selectors.get(service.key)) is None:
-            selector = self._selectors[service.key] = _selector(service)
+        version, selector = self._selectors.get(service.key, ("", {}))
+        if version != service.version:
+            selector = _selector(service)
+            self._selectors[service.key] = (service.version, selector)
         return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
 
     def _changed(self, old: Object | None, new: Object | None) -> None:

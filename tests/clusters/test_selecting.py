@@ -63,3 +63,14 @@ async def test_those_without_a_selector_or_one_that_cannot_be_read_select_nothin
     assert services.of(app="web") == ["web"]
     assert services.of() == []
     await services.close()
+
+
+async def test_a_service_that_a_list_has_changed_selects_by_its_new_selector_at_once() -> None:
+    services = Services()
+    services.put("web", {"selector": WEB})
+    assert services.of(app="web") == ["web"]
+    with services.selecting.informer._subscribers:
+        services.put("web", {"selector": {"app": "db"}})
+    assert services.of(app="db") == ["web"]
+    assert services.of(app="web") == []
+    await services.close()
