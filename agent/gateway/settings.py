@@ -39,8 +39,8 @@ class Settings:
     memory: int = flag(
         whole(0),
         "0",
-        "bytes of memory that Envoy has: what GatewayPeers ask for beyond that is left out. 0: not known. The chart"
-        " sets the limit of Envoy's container",
+        "memory limit of Envoy in bytes. The gateway leaves out Services that would exceed it. 0: no limit is known."
+        " The chart sets the limit of Envoy's container",
     )
     loopback: bool = flag(SWITCH, "false", "let endpoints be at 127.0.0.1 or ::1, for gateways that are in no pod")
     health_address: str = flag(ADDRESS, "0.0.0.0:8080", "/healthz, /readyz and /metrics (HTTP)")
