@@ -26,7 +26,8 @@ from agent.kube.store import Key, Object
 from agent.model.gatewayaddresses import left_out, of_pods, warning
 from agent.model.gatewayhosts import EVERY_OFFERED, with_hosts
 from agent.model.gatewaylink import document
-from agent.model.gatewaysize import Limits, Served, fit, limits, served
+from agent.model.gatewaypeer import Gateway
+from agent.model.gatewaysize import Limits, Served, fit, limits, served, served_by
 
 INTERVAL_SECONDS = 0.25
 _LOOK_SECONDS = 1.0
@@ -70,8 +71,8 @@ class FromCluster:
         self._warnings: dict[str, str] = {}
         """Messages about dropped Services and endpoints, by GatewayPeer."""
         self._limit = limit or limits(0)
-        self._served: Served = {}
-        """GatewayPeers and their Services in the input file."""
+        self._served = _served_in(path)
+        """GatewayPeers and their Services in the input file, which outlives a restart of the container."""
         self._problem = ""
         self._known: dict[Key, Said] = {}
         """GatewayPeers whose status has what this pod says: they are not decoded again every second."""
@@ -185,3 +186,11 @@ class FromCluster:
         # Whoever is not answered needs the remedy for that first.
         message = self._loop.trouble(peer) or (self._warnings.get(peer, "") if health.healthy else "")
         return {"reason": health.reason, "message": message, **known}
+
+
+def _served_in(path: Path) -> Served:
+    """Return GatewayPeers and their Services in an input file; empty if no such file can be read."""
+    try:
+        return served_by(msgspec.json.decode(path.read_bytes(), type=Gateway))
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return {}

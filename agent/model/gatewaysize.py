@@ -15,6 +15,7 @@ from agent.model.gatewayhosts import EVERY_CALLED, EVERY_OFFERED, HEADLESS
 from agent.model.gatewayhosts import OFFERED as OFFERED_HEADLESS
 from agent.model.gatewayhosts import locals_of as locals_of_hosts
 from agent.model.gatewaylink import CALLED, OFFERED, are_shared_by, by_service, is_ready, locals_of, writer
+from agent.model.gatewaypeer import Gateway
 
 Raw = dict[str, Any]
 Key = tuple[str, str]
@@ -131,6 +132,20 @@ def served(peers: Iterable[Raw]) -> Served:
         }
         for peer in peers
     }
+
+
+def served_by(gateway: Gateway) -> Served:
+    """Return the names of all Services in an input file of a gateway."""
+    found = dict[Key, Mapping[str, tuple[str, ...]]]()
+    for peer in gateway.peers:
+        fields = defaultdict[str, dict[str, None]](dict)
+        for called in peer.services:
+            fields[HEADLESS if called.host is not None else CALLED[called.protocol]][called.name] = None
+        for offered in peer.offered:
+            field = OFFERED_HEADLESS if offered.host is not None else OFFERED[offered.protocol]
+            fields[field][offered.name] = None
+        found[peer.namespace, peer.name] = {field: tuple(names) for field, names in fields.items()}
+    return found
 
 
 class _Known:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from agent.kube.store import Object
 from agent.model import gatewaypeer
 from agent.model.envoycounters import PeerHealth
 from agent.model.envoyparts import Place
-from agent.model.gatewaysize import Limits
+from agent.model.gatewaysize import CLUSTER, PEER, Limits
 from tests.namespaces import end
 from tests.stalls import StallWatch
 from tests.waiting import until
@@ -111,42 +110,74 @@ def test_addresses_go_with_the_last_pod_that_has_them() -> None:
     assert found.by_namespace.get("shop", ()) == ()
 
 
+def see(informer: Informer, name: str, version: int = 1, **fields: Any) -> None:
+    """Put an object into an informer, as a watch does."""
+    metadata = {"name": name, "namespace": "shop", "resourceVersion": str(version), **fields.pop("metadata", {})}
+    informer._contents.put(Object(informer.kind, msgspec.json.encode({**fields, "metadata": metadata})), version)
+
+
+def see_offered(found: FromCluster, *services: str, addresses: Iterable[str] = ("10.1.0.5",)) -> None:
+    """Put a GatewayPeer that offers Services into the informers, with a pod at 10.1.0.5."""
+    source = {names.LABEL_PARENT_CLUSTER_UID: TENANT}
+    offered = [{"name": name, "ports": [{"name": "http", "port": 80}]} for name in services]
+    spec = {"uid": "uid", "ca": "CA", "offered": offered}
+    see(found._peers, "eu", metadata={"labels": source, "creationTimestamp": "2026-01-01T00:00:00Z"}, spec=spec)
+    see(found._pods.informer, "old", spec={"nodeName": "n"}, status={"podIPs": [{"ip": "10.1.0.5"}]})
+    for name in services:
+        see(
+            found._slices[1],
+            name,
+            metadata={"labels": {names.LABEL_SERVICE_NAME: name, **source}},
+            addressType="IPv4",
+            ports=[{"name": "http", "port": 8080}],
+            endpoints=[{"addresses": [each]} for each in addresses],
+        )
+
+
+@contextlib.asynccontextmanager
+async def unconnected(directory: Path, limit: Limits | None = None) -> AsyncIterator[FromCluster]:
+    """The view of a gateway pod without an API server."""
+    async with Session(Connection("http://127.0.0.1:1"), name="local") as session:
+        path = directory / "gateway.json"
+        loop = Loop(Place(str(directory), 15443), path, directory, Admin(str(directory / "admin")))
+        yield FromCluster(Client(session), "gw-1", path, loop, limit)
+
+
 async def test_a_gateway_that_cannot_watch_pods_keeps_calling_those_it_has_seen_and_names_the_error(
     tmp_path: Path,
 ) -> None:
-    async with Session(Connection("http://127.0.0.1:1"), name="local") as session:
-        loop = Loop(Place(str(tmp_path), 15443), tmp_path / "in", tmp_path, Admin(str(tmp_path / "admin")))
-        found = FromCluster(Client(session), "gw-1", tmp_path / "gateway.json", loop)
-        put = itertools.count(1)
-
-        def see(informer: Informer, name: str, **fields: Any) -> None:
-            metadata = {"name": name, "namespace": "shop", "resourceVersion": str(version := next(put))}
-            raw = msgspec.json.encode({**fields, "metadata": {**metadata, **fields.pop("metadata", {})}})
-            informer._contents.put(Object(informer.kind, raw), version)
+    async with unconnected(tmp_path) as found:
 
         def endpoints() -> tuple[str, ...]:
             (service,) = msgspec.json.decode(found._document("own"), type=gatewaypeer.Gateway).services
             return service.endpoints
 
-        source = {names.LABEL_PARENT_CLUSTER_UID: TENANT}
-        offers = [{"name": "web", "ports": [{"name": "http", "port": 80}]}]
-        spec = {"uid": "uid", "ca": "CA", "offered": offers}
-        see(found._peers, "eu", metadata={"labels": source, "creationTimestamp": "2026-01-01T00:00:00Z"}, spec=spec)
-        see(found._pods.informer, "old", spec={"nodeName": "n"}, status={"podIPs": [{"ip": "10.1.0.5"}]})
-        see(
-            found._slices[1],
-            "web-x",
-            metadata={"labels": {names.LABEL_SERVICE_NAME: "web", **source}},
-            addressType="IPv4",
-            ports=[{"name": "http", "port": 8080}],
-            endpoints=[{"addresses": ["10.1.0.5"]}, {"addresses": ["10.1.0.6"]}],
-        )
+        see_offered(found, "web", addresses=("10.1.0.5", "10.1.0.6"))
         assert endpoints() == ("10.1.0.5:8080",)
         assert "have the Service select pods" in found._warnings["shop/eu"]
         found._pods.informer.error = Forbidden(403, "Forbidden", "pods is forbidden")
         assert endpoints() == ("10.1.0.5:8080",)
-        assert "gateways cannot watch pods" in found._warnings["shop/eu"]
-        assert "pods is forbidden" in found._warnings["shop/eu"]
+        assert "gateways cannot watch pods (pods is forbidden)" in found._warnings["shop/eu"]
+
+
+async def test_a_gateway_that_restarts_goes_on_serving_what_its_input_file_has(tmp_path: Path) -> None:
+    def serving(document: bytes) -> list[str]:
+        (peer,) = msgspec.json.decode(document, type=gatewaypeer.Gateway).peers
+        return [each.name for each in peer.offered]
+
+    room_for_one = Limits(PEER.memory + CLUSTER.memory + 10_000)
+    async with unconnected(tmp_path, room_for_one) as first:
+        see_offered(first, "web")
+        document = first._document("own")
+        assert serving(document) == ["web"]
+    (tmp_path / "gateway.json").write_bytes(document)
+    async with unconnected(tmp_path, room_for_one) as restarted:
+        see_offered(restarted, "another", "web")
+        assert serving(restarted._document("own")) == ["web"]
+    (tmp_path / "gateway.json").write_bytes(b"{")
+    async with unconnected(tmp_path, room_for_one) as anew:
+        see_offered(anew, "another", "web")
+        assert serving(anew._document("own")) == ["another"]
 
 
 @pytest.mark.cluster

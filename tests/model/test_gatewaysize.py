@@ -6,9 +6,9 @@ import pytest
 
 from agent.model.envoy import file, resources
 from agent.model.envoyparts import Place
-from agent.model.gatewayhosts import Headless, Host
+from agent.model.gatewayhosts import Headless, Host, with_hosts
 from agent.model.gatewaylink import Shared, document
-from agent.model.gatewaysize import CLUSTER, FILES_LIMIT, LISTENER, Cost, Fitted, Limits, fit, limits
+from agent.model.gatewaysize import CLUSTER, FILES_LIMIT, LISTENER, Cost, Fitted, Limits, fit, limits, served_by
 from agent.model.gatewaysize import served as names_in
 from tests.model.test_gatewayhosts import telling
 from tests.model.test_gatewaylink import HTTP, OWN, peer, slice
@@ -61,6 +61,28 @@ def test_what_is_served_stays_when_others_come_and_these_get_a_part_in_any_case(
     assert 8 <= served(found).get("bank", 0) <= 20
     again = fit(OWN, more, [], room(160, 2), names_in(found.peers))
     assert (again.peers, again.left_out) == (found.peers, found.left_out)
+
+
+def test_the_input_file_has_the_names_of_what_is_served() -> None:
+    dns = (("dns", 53),)
+    local = [{"name": "dns", "ports": [{"port": 53, "locals": [20000]}]}]
+    of_host = {"name": "db", "host": "db-1", "ports": [{"port": 5432, "locals": [20002]}]}
+    udp = [{"name": "dns", "ports": [{"port": 53, "locals": [20001]}]}]
+    given = telling(
+        Headless("db", (("tcp", 5432),), (Host("db-1", 1),)),
+        status={"services": local, "udpServices": udp, "headless": [of_host]},
+    )
+    both = peer(services=[Shared("dns", dns, 1, dns)], offered=[Shared("web", HTTP, 0, dns)])["spec"]
+    given["spec"] |= {field: both[field] for field in ("services", "udpServices", "offered", "udpOffered")}
+    slices = [slice("web"), slice("db")]
+    found = fit(OWN, [given], slices, LARGE)
+    file = with_hosts(document(OWN, found.peers, slices), found.peers, slices)
+    assert served_by(file) == names_in(found.peers)
+    assert {field for fields in served_by(file).values() for field in fields} > {
+        "udpServices",
+        "udpOffered",
+        "headless",
+    }
 
 
 def test_of_a_namespace_what_is_served_comes_before_what_is_new() -> None:
