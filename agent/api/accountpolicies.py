@@ -2,6 +2,9 @@
 
 They are about pods that the agent creates. The agent refuses such a pod first, with a better message; a mistake of it,
 or a webhook that changes the pod's account, meets the API server. Which accounts Sources name they read as parameters.
+
+A policy with parameters refuses nothing if it cannot be evaluated. Without its CRD, or before it has read the Sources,
+the API server fails before it evaluates any match condition, and would refuse the pods of all users.
 """
 
 from typing import Any, NamedTuple
@@ -40,7 +43,7 @@ def specs(agent: str, home: str, own: str) -> dict[str, Policy]:
     """
     is_own = f"request.namespace == '{home}' && variables.account in '{own}'.split(',')"
     return {
-        OWN: Policy(_about(agent, f"!({is_own})", "Flotilla itself"), {}),
+        OWN: Policy({"failurePolicy": "Fail", **_about(agent, f"!({is_own})", "Flotilla itself")}, {}),
         SOURCE: _of(agent, SOURCES, "params.spec.serviceAccountName", "request.namespace"),
         CLUSTER_SOURCE: _of(
             agent, CLUSTER_SOURCES, "params.spec.serviceAccount.name", "params.spec.serviceAccount.namespace"
@@ -63,15 +66,15 @@ def _of(agent: str, kind: Kind, name: str, namespace: str) -> Policy:
     # Pods that name no account run as `default`. No new Source names it, and an old one does not stop them all.
     unless = f"variables.account == '{_DEFAULT}' || !({named}) && !({is_user})"
     whose = f"the source of {kind.name} ' + params.metadata.name + '"
-    spec = {"paramKind": {"apiVersion": kind.api_version, "kind": kind.name}, **_about(agent, unless, whose)}
-    return Policy(spec, {"paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"}})
+    source = {"paramKind": {"apiVersion": kind.api_version, "kind": kind.name}, "failurePolicy": "Ignore"}
+    binding = {"paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"}}
+    return Policy({**source, **_about(agent, unless, whose)}, binding)
 
 
 def _about(agent: str, unless: str, whose: str) -> Raw:
     has = "has(object.spec.serviceAccountName) && object.spec.serviceAccountName != ''"
     proxy = f"has(object.spec.schedulerName) && object.spec.schedulerName == '{names.SCHEDULER_PROXY}'"
     return {
-        "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [cel.rule("", ["CREATE"], [PODS.plural], version="v1")]},
         "matchConditions": [
             {"name": "is-the-agent", "expression": f"request.userInfo.username == '{agent}'"},

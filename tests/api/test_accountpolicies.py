@@ -14,9 +14,8 @@ FOUND = specs(AGENT, "home", "agent,webhook")
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_each_concerns_pods_that_the_agent_creates_and_refuses_what_it_cannot_judge(name: str) -> None:
+def test_each_concerns_only_pods_that_the_agent_creates(name: str) -> None:
     spec = FOUND[name].spec
-    assert spec["failurePolicy"] == "Fail"
     assert spec["matchConditions"][0]["expression"] == f"request.userInfo.username == '{AGENT}'"
     (rule,) = spec["matchConstraints"]["resourceRules"]
     assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
@@ -27,6 +26,16 @@ def test_each_concerns_pods_that_the_agent_creates_and_refuses_what_it_cannot_ju
     for text in (validation["expression"], validation["messageExpression"]):
         assert text.count("'") % 2 == 0
         assert text.count("(") == text.count(")")
+
+
+def test_no_policy_with_parameters_refuses_pods_while_its_crd_is_missing() -> None:
+    # The API server looks for the parameters first, and reports an error for the pods of all users.
+    every = [each for each in policies(AGENT, "home", "webhook") if "Binding" not in each["kind"]]
+    by_name = {each["metadata"]["name"]: each["spec"] for each in every}
+    parametrised = {name: spec["failurePolicy"] for name, spec in by_name.items() if "paramKind" in spec}
+    assert {SOURCE, CLUSTER_SOURCE} <= set(parametrised)
+    assert set(parametrised.values()) == {"Ignore"}
+    assert by_name[OWN]["failurePolicy"] == "Fail"
 
 
 def test_accounts_of_sources_are_parameters_and_a_cluster_without_sources_has_none() -> None:
