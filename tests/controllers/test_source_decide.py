@@ -13,6 +13,7 @@ from agent.controllers.source.decide import (
     decide,
     flaw,
     granted,
+    granted_accounts,
     service_account_key,
     subjects,
     wanted_bindings,
@@ -177,3 +178,13 @@ def test_a_service_account_of_a_cluster_source_needs_name_and_namespace() -> Non
     whole = source(serviceAccount={"name": "cd", "namespace": "team"})
     assert service_account_key(CLUSTER_KEY, whole) == ("team", "cd")
     assert flaw(CLUSTER_KEY, whole) is None
+
+
+def test_an_account_is_granted_rights_by_any_binding_that_is_left() -> None:
+    user = "system:serviceaccount:other:web"
+    bindings = everything(KEY, source(serviceAccountName="cd", userName=user))
+    both = {("default", "cd"), ("other", "web")}
+    assert granted_accounts(view(KEY, None, *bindings)) == both
+    for binding in bindings:
+        assert granted_accounts(view(KEY, None, binding)) == both
+    assert granted_accounts(view(KEY, None)) == frozenset()

@@ -183,9 +183,9 @@ def account_of(subject: Raw) -> Key | None:
 
 
 def granted_accounts(view: SourceAndBindings) -> frozenset[Key]:
-    """Service accounts that a Source has been bound to."""
-    kind, name = binding_names(view.key)[0]
-    found = view.bindings.get(kind, {}).get(name, {}).get("subjects") or ()
+    """Service accounts that a Source has been bound to, by any of its bindings: one may have been deleted by hand."""
+    bindings = (binding for by_name in view.bindings.values() for binding in by_name.values())
+    found = (subject for binding in bindings for subject in binding.get("subjects") or ())
     return frozenset(account for each in found if (account := account_of(each)) is not None)
 
 
