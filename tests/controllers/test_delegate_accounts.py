@@ -179,7 +179,9 @@ async def test_pods_that_ran_as_the_account_before_the_source_came_keep_it_from_
         await status(client, namespace, "early", phase="Running")
         await source(client, namespace)
         message = await told(client, namespace, "cd", "Ready", "AccountInUse")
-        assert f"ServiceAccount {namespace}/cd gets no rights while pods of other clusters run as it" in message
+        assert (
+            f"ServiceAccount {namespace}/cd gets no rights while pods of other clusters, or of the account" in message
+        )
         assert "pod early" in message
         with pytest.raises(NotFound):
             await client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace)
@@ -285,6 +287,8 @@ async def test_pods_of_others_are_named_and_keep_their_account_from_being_create
                 await client.get(SERVICE_ACCOUNTS, "cd", namespace)
             assert "deletionTimestamp" not in (await client.get(PODS, name, namespace))["metadata"]
             await client.delete(PODS, name, namespace, grace=0)
+        # No watch reports such pods: the agent lists them once a minute, and when the Source changes.
+        await client.patch(SOURCES, "cd", {"metadata": {"annotations": {"team/again": "1"}}}, namespace)
         await until(lambda: client.get(SERVICE_ACCOUNTS, "cd", namespace))
         await told(client, namespace, "cd", "Ready", "Bound")
 
@@ -308,6 +312,46 @@ async def test_delegates_that_outlived_an_account_that_somebody_else_created_aga
         await again()
         await gone(lambda: client.get(PODS, "spy", namespace))
         await told(client, namespace, "cd", "Ready", "Bound")
+
+
+async def test_a_pod_that_outlived_an_account_that_its_source_created_again_has_no_rights(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    # The source orphans the pod first, so that the agent takes it for one of the cluster's users.
+    await bound_before(cluster, client, namespace, "spy")
+    await client.delete(CHAPERONS, "spy", namespace, propagation="Orphan")
+    await gone(lambda: client.get(CHAPERONS, "spy", namespace))
+    await asyncio.sleep(1.1)
+    async with running(cluster, SourceRoom):
+        await told(client, namespace, "cd", "Ready", "Bound")
+        await client.delete(SERVICE_ACCOUNTS, "cd", namespace)
+        await account(client, namespace, "cd")
+        message = await told(client, namespace, "cd", "Ready", "AccountInUse")
+        assert "pod spy" in message
+        await gone(lambda: client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace))
+        await client.delete(PODS, "spy", namespace, grace=0)
+        await client.patch(SOURCES, "cd", {"metadata": {"annotations": {"team/again": "1"}}}, namespace)
+        await told(client, namespace, "cd", "Ready", "Bound")
+        assert await client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace)
+
+
+async def test_a_source_deletes_and_names_no_pods_of_another_namespace(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    other = f"{namespace}-other"
+    await client.create(NAMESPACES, {"metadata": {"name": other}})
+    await account(client, other, "cd")
+    async with running(cluster, Chaperon, namespace=other):
+        await client.create(CHAPERONS, chaperon("web", serviceAccountName="cd"), other)
+        await status(client, other, "web", phase="Running")
+    await client.delete(SERVICE_ACCOUNTS, "cd", other)
+    async with running(cluster, SourceRoom):
+        await source(client, namespace, userName=f"system:serviceaccount:{other}:cd")
+        message = await told(client, namespace, "cd", "Ready", "AccountInUse")
+        assert f"ServiceAccount {other}/cd does not exist" in message
+        assert ": 1 pod; delete these" in message
+        assert "web" not in message
+    assert "deletionTimestamp" not in (await client.get(PODS, "web", other))["metadata"]
 
 
 AGENT = "system:serviceaccount:flotilla:agent-of-this-test"

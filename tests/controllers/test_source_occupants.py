@@ -10,7 +10,16 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.base.clock import stamp
 from agent.controllers.source.decide import exclusive
-from agent.controllers.source.occupants import Account, Occupant, Occupation, obstacle, occupant, shared_with
+from agent.controllers.source.occupants import (
+    Account,
+    Occupant,
+    Occupation,
+    is_ending,
+    obstacle,
+    occupant,
+    pause,
+    shared_with,
+)
 from agent.kube.store import Object
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -24,8 +33,14 @@ def pod(name: str = "web", *, created: datetime = OLD, ends: float | None = None
     return Occupant(name, name, created, None if ends is None else NOW + timedelta(seconds=ends), delegate)
 
 
-def occupied(*pods: Occupant, since: datetime | None = None, another: bool = False, granted: bool = True) -> Occupation:
-    return Occupation(Account(ACCOUNT, since, another), granted, pods)
+def occupied(
+    *pods: Occupant,
+    since: datetime | None = None,
+    another: bool = False,
+    granted: bool = True,
+    foreign: bool = False,
+) -> Occupation:
+    return Occupation(Account(ACCOUNT, since, another, foreign), granted, pods)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +60,9 @@ def occupied(*pods: Occupant, since: datetime | None = None, another: bool = Fal
         (occupied(pod(created=SINCE), since=SINCE, another=True), [], False),
         # An agent that has just been started cannot tell when the account was deleted: an upgrade keeps pods.
         (occupied(pod(), since=SINCE), [], False),
+        # A Source deletes no pods of another namespace, whose account its `userName` names.
+        (occupied(pod(), foreign=True), [], True),
+        (occupied(pod(), since=SINCE, another=True, foreign=True), [], False),
     ],
 )
 def test_delegates_that_have_outlived_their_account_go_before_it_comes(
@@ -62,9 +80,15 @@ def test_delegates_that_have_outlived_their_account_go_before_it_comes(
         (occupied(pod(created=YOUNG, delegate=False), since=SINCE, granted=False), False),
         (occupied(pod(created=YOUNG, ends=-121), since=SINCE, granted=False), False),
         (occupied(since=SINCE, granted=False), False),
+        # A source orphaned its delegate, deleted the account and created it again: the pod gets its tokens.
+        (occupied(pod(delegate=False), since=SINCE, another=True), True),
+        (occupied(pod(), since=SINCE, another=True), True),
+        (occupied(pod(delegate=False, ends=-121), since=SINCE, another=True), False),
+        (occupied(pod(created=YOUNG, delegate=False), since=SINCE, another=True), False),
+        (occupied(pod(delegate=False), since=SINCE), False),
     ],
 )
-def test_an_account_that_delegates_run_as_already_is_granted_nothing_new(found: Occupation, withheld: bool) -> None:
+def test_an_account_that_pods_of_others_would_share_gets_no_rights(found: Occupation, withheld: bool) -> None:
     assert found.is_withheld(NOW) == withheld
     assert bool(obstacle([found], NOW)) == withheld
 
@@ -78,7 +102,38 @@ def test_messages_name_a_few_pods_and_count_the_others() -> None:
     assert shared_with([occupied()]) == ""
 
 
-def test_a_pod_is_a_delegate_by_its_controller_and_its_label() -> None:
+def test_pods_of_other_namespaces_are_counted_and_not_named() -> None:
+    for found in (occupied(pod("web"), foreign=True), occupied(pod("web"), since=SINCE, another=True, foreign=True)):
+        assert ": 1 pod; delete these" in obstacle([found], NOW)
+        assert "is also that of 1 pod," in shared_with([found])
+        assert "web" not in obstacle([found], NOW) + shared_with([found])
+
+
+@pytest.mark.parametrize(
+    ("found", "ending"),
+    [
+        (occupied(pod()), True),
+        (occupied(pod(delegate=False, ends=10)), True),
+        (occupied(pod(created=YOUNG), since=SINCE, granted=False), True),
+        # Users' pods may stay for years.
+        (occupied(pod(delegate=False)), False),
+        (occupied(pod(delegate=False), since=SINCE, another=True), False),
+        (occupied(pod(), foreign=True), False),
+        # Not in the way.
+        (occupied(pod(created=YOUNG, ends=10), since=SINCE), False),
+    ],
+)
+def test_pods_are_listed_often_only_while_some_are_ending(found: Occupation, ending: bool) -> None:
+    assert is_ending([found], NOW) == ending
+    assert pause([found]) == 60
+
+
+def test_pods_are_listed_again_while_none_runs_as_the_account() -> None:
+    assert pause([occupied(since=SINCE)]) == 600
+    assert pause([]) is None
+
+
+def test_a_pod_is_a_delegate_by_its_controller_alone() -> None:
     owner: dict[str, Any] = {
         "apiVersion": CHAPERONS.api_version,
         "kind": CHAPERONS.name,
@@ -100,7 +155,8 @@ def test_a_pod_is_a_delegate_by_its_controller_and_its_label() -> None:
     assert read() == pod("web", ends=0)._replace(uid="U")
     for other in ({**owner, "controller": False}, {**owner, "kind": "Job"}, {**owner, "apiVersion": "team.example/v1"}):
         assert not read(ownerReferences=[other]).is_delegate
-    assert not read(labels={}).is_delegate
+    # A source may take off labels of its delegates by live changes.
+    assert read(labels={}).is_delegate
     assert not read(ownerReferences=[]).is_delegate
 
 

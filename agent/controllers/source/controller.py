@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 _UNSYNCED_SECONDS = 0.1
 OCCUPIED_SECONDS = 3.0
-"""Pause between looks at pods that keep an account from being created, or from its rights."""
-_SHARED_SECONDS = 60.0
-"""Pause between looks at pods that have the rights of a source."""
+"""Pause between lists of pods while those that keep an account from being created, or from its rights, are ending."""
 
 BINDINGS = (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
@@ -95,26 +93,26 @@ class SourceRoom(Controller[Key]):
             await self._tell(key, source, [("Ready", "False", *why)])
             raise
         await self._tell(key, source, self._told(key, source, found))
-        if occupants.obstacle(found, self._deps.clock.now()):
+        if occupants.is_ending(found, self._deps.clock.now()):
             return OCCUPIED_SECONDS
-        again = _SHARED_SECONDS if occupants.shared_with(found) else None
-        return self._foreign_is_coming(key, followed=followed) or again
+        return self._foreign_is_coming(key, followed=followed) or occupants.pause(found)
 
     async def _accounts(self, key: Key, source: Raw) -> list[Account]:
         """The accounts of a Source, and when each was created."""
         found, seen = [], self._seen.setdefault(key, {})
         for account in model.accounts(source.get("spec") or {}, key[0]):
             cached = self._informers[SERVICE_ACCOUNTS].store.get(account)
+            is_foreign = key[0] not in ("", account[0])
             try:
                 obj = cached or Object(
                     SERVICE_ACCOUNTS, await self._client.get_raw(SERVICE_ACCOUNTS, account[1], account[0])
                 )
             except NotFound:
                 seen.setdefault(account, "")
-                found.append(Account(account, None))
+                found.append(Account(account, None, is_foreign=is_foreign))
                 continue
             is_another = seen.setdefault(account, obj.uid) != obj.uid
-            found.append(Account(account, parse(obj.head.metadata.creation_timestamp or ""), is_another))
+            found.append(Account(account, parse(obj.head.metadata.creation_timestamp or ""), is_another, is_foreign))
             if cached is None and account == decide.service_account_key(key, source):
                 self._follow_foreign(key, account)
         return found

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from agent.api import names
 from agent.api.kinds import CHAPERONS
 from agent.base.clock import parse
 from agent.kube.store import Key, Object
@@ -17,6 +16,10 @@ GRACE_SECONDS = 30
 """The longest time in which a pod of a revoked account may end: a source could ask for years."""
 _VOID_SECONDS = 120.0
 """Tokens of a pod are refused a minute after its grace period, also if its node never answers. Twice that: clocks."""
+_SHARED_SECONDS = 60.0
+"""Pause between lists of pods while some run as the account."""
+_EXCLUSIVE_SECONDS = 600.0
+"""Pause between lists of pods while none runs as the account. No watch reports one that is created."""
 _NAMED = 5
 """The most pods that a message names."""
 
@@ -49,6 +52,8 @@ class Account(NamedTuple):
     """When it was created; None if it does not exist."""
     is_another: bool = False
     """Whether it is another one than this process saw first. Before an upgrade, accounts were deleted without pods."""
+    is_foreign: bool = False
+    """Whether it is in another namespace than the Source, which then neither deletes nor names pods of it."""
 
 
 class Occupation(NamedTuple):
@@ -66,16 +71,32 @@ class Occupation(NamedTuple):
         return [pod for pod in old if not pod.is_void(now)]
 
     def to_delete(self, now: datetime) -> list[Occupant]:
-        """Delegates among them. Other pods belong to users of this cluster."""
+        """Delegates among them, in the namespace of the Source. Other pods belong to users of this cluster."""
+        if self.account.is_foreign:
+            return []
         return [pod for pod in self.outlived(now) if pod.is_delegate and pod.may_run_on(now)]
 
     def must_wait(self, now: datetime) -> bool:
         """Whether the account may not be created yet."""
         return self.account.since is None and bool(self.outlived(now))
 
+    def withheld_for(self, now: datetime) -> list[Occupant]:
+        """Pods that keep the account from its rights, since they would have these at once.
+
+        A source may orphan a delegate, delete the account and create it again. Any pod that has outlived an account
+        counts for the next one, whatever controls it.
+        """
+        if self.account.since is not None and self.account.is_another and (old := self.outlived(now)):
+            return old
+        return [] if self.is_granted else [pod for pod in self.pods if pod.is_delegate and not pod.is_void(now)]
+
     def is_withheld(self, now: datetime) -> bool:
-        """Whether the account may not be granted the rights yet, which pods of other clusters would have at once."""
-        return not self.is_granted and any(pod.is_delegate and not pod.is_void(now) for pod in self.pods)
+        """Whether the account may not have the rights for now."""
+        return bool(self.withheld_for(now))
+
+    def in_the_way(self, now: datetime) -> list[Occupant]:
+        """Pods that keep the account from being created, or from its rights."""
+        return self.outlived(now) if self.must_wait(now) else self.withheld_for(now)
 
 
 def occupant(pod: Object) -> Occupant:
@@ -91,45 +112,64 @@ def occupant(pod: Object) -> Occupant:
 
 
 def is_delegate(pod: Object) -> bool:
-    """Whether a PodChaperon controls a pod."""
+    """Whether a PodChaperon controls a pod. Labels do not count: a source may change those of its delegates."""
     owner = pod.controller
-    return (
-        owner is not None
-        and (owner.kind, owner.group) == (CHAPERONS.name, CHAPERONS.group)
-        and names.LABEL_PARENT_UID in pod.labels
-    )
+    return owner is not None and (owner.kind, owner.group) == (CHAPERONS.name, CHAPERONS.group)
 
 
 def obstacle(found: Iterable[Occupation], now: datetime) -> str:
     """Message: why accounts are not created or get no rights, and the remedy; empty if nothing is in the way."""
     told = []
     for each in found:
-        title = f"ServiceAccount {'/'.join(each.account.key)}"
+        title, pods = f"ServiceAccount {'/'.join(each.account.key)}", _pods(each, each.in_the_way(now))
         if each.must_wait(now):
+            remedy = (
+                "delete these"
+                if each.account.is_foreign
+                else "those of PodChaperons are being deleted, delete the others"
+            )
             told.append(
                 f"{title} does not exist, and is created once no pod names it, since such a pod would get a token of"
-                f" the new one: {_pods(each.outlived(now))}; those of PodChaperons are being deleted, delete the others"
+                f" the new one: {pods}; {remedy}"
             )
         elif each.is_withheld(now):
-            pods = [pod for pod in each.pods if pod.is_delegate and not pod.is_void(now)]
             told.append(
-                f"{title} gets no rights while pods of other clusters run as it, which would have them too:"
-                f" {_pods(pods)}; delete these, or name another account"
+                f"{title} gets no rights while pods of other clusters, or of the account before it, run as it, which"
+                f" would have them too: {pods}; delete these, or name another account"
             )
     return "; ".join(told)
+
+
+def is_ending(found: Iterable[Occupation], now: datetime) -> bool:
+    """Whether a pod that is in the way is being deleted, or is a delegate, which its source may delete at any time."""
+    return any(
+        pod.ends is not None or (pod.is_delegate and not each.account.is_foreign)
+        for each in found
+        for pod in each.in_the_way(now)
+    )
 
 
 def shared_with(found: Iterable[Occupation]) -> str:
     """Message: the pods that run as accounts of a Source, and the remedy; empty if none does."""
     return "; ".join(
-        f"ServiceAccount {'/'.join(each.account.key)} is also that of {_pods(each.pods)}, with the source's rights:"
-        " have what makes such pods name another account, and delete them"
+        f"ServiceAccount {'/'.join(each.account.key)} is also that of {_pods(each, each.pods)}, with the source's"
+        " rights: have what makes such pods name another account, and delete them"
         for each in found
         if each.pods
     )
 
 
-def _pods(pods: Collection[Occupant]) -> str:
+def pause(found: Sequence[Occupation]) -> float | None:
+    """Seconds until the next list of pods if none is ending; None if there is no account whose pods count."""
+    if not found:
+        return None
+    return _SHARED_SECONDS if any(each.pods for each in found) else _EXCLUSIVE_SECONDS
+
+
+def _pods(found: Occupation, pods: Collection[Occupant]) -> str:
+    """The number of pods, and the names of the first if they are in the namespace of the Source."""
+    if found.account.is_foreign:
+        return f"{len(pods)} pod{'s' if len(pods) > 1 else ''}"
     listed = ", ".join(sorted(pod.name for pod in pods)[:_NAMED])
     more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
     return f"pod{'s' if len(pods) > 1 else ''} {listed}{more}"
