@@ -34,7 +34,7 @@ from agent.model.signs import Account, Sign
 from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.targets import add, condition, kubeconfig, rewrite
 from tests.controllers.test_orphans import chaperon
 from tests.controllers.test_signs import OFTEN, an_agent
 from tests.e2e.fleet import token_of
@@ -243,3 +243,30 @@ async def _seen_again(pair: Pair, uid: str) -> bool:
         return signs.read(lease["metadata"]["annotations"])[uid].seen > now
 
     return bool(await until(newer))
+
+
+async def test_an_account_that_was_created_again_gives_signs_under_its_new_uid(pair: Pair) -> None:
+    await an_agent(pair)
+    home = pair.namespace
+    async with contextlib.AsyncExitStack() as stack:
+        (config,) = await stack.enter_async_context(accounts(pair, (home, "cd")))
+        await stack.enter_async_context(guarded(pair))
+        await add(pair.here, home, "eu", config)
+        deps = await stack.enter_async_context(running(pair.clusters[0], TargetRoom, SignsRoom, **OFTEN))
+
+        async def key() -> str:
+            made = await pair.there.get(SERVICE_ACCOUNTS, "cd", home)
+            return names.sign(deps.cluster_uid, made["metadata"]["uid"])
+
+        async def signed(key: str) -> bool:
+            lease = await pair.there.get(LEASES, names.LEASE_SOURCES, home)
+            return key in (lease["metadata"].get("annotations") or {})
+
+        before = await key()
+        await until(lambda: signed(before))
+        await pair.there.delete(SERVICE_ACCOUNTS, "cd", home)
+        await pair.there.create(SERVICE_ACCOUNTS, {"metadata": {"name": "cd"}}, home)
+        token = await token_of(pair.there, "cd", home)
+        await rewrite(pair.here, home, "eu", kubeconfig(pair.clusters[1], user={"token": token}))
+        after = await key()
+        await until(lambda: signed(after))

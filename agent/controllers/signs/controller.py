@@ -72,10 +72,13 @@ class SignsRoom(Controller[Key]):
             return None
         if not target.homes:
             return _UNKNOWN_SECONDS
+        was_cached = target in self._accounts
         try:
             given = [await self._give(target, home) for home in target.homes]
         except Forbidden:
-            return _REFUSED_SECONDS
+            # An account that was deleted and created again has another UID, and may not write keys of the one before.
+            self._accounts.pop(target, None)
+            return self._interval if was_cached else _REFUSED_SECONDS
         if any(given):
             twin = self._twin(target)
             if twin is not None and twin.holds:
