@@ -87,7 +87,10 @@ def _certificates(settings: Settings, client: Client, clock: Clock) -> Certifica
     namespace, secret, name = settings.home, settings.certificate_secret, settings.certificate_name
     if settings.certificates == "given":
         return ExternalCertificate(client, namespace, secret, name)
-    remedy = "delete it, or name another with --certificate-secret"
+    remedy = (
+        "delete it and run helm upgrade, which creates an empty one; without the chart, create that yourself, or name"
+        " another with --certificate-secret"
+    )
     return Rotation(
         client, namespace, secret, (name,), settings.lifetimes, clock, keeper="flotilla-webhook", remedy=remedy
     )
