@@ -7,6 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import EVENTS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, SOURCES, Kind
+from agent.clusters import source_accounts
 from agent.controllers.follow import FollowRoom
 from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
 from agent.kube.client import Client
@@ -123,7 +124,8 @@ async def permit(pair: Pair, accounts: str | None) -> None:
     await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": {"annotations": annotations}})
 
 
-async def test_the_account_of_a_source_has_no_tokens_in_targets(pair: Pair) -> None:
+async def test_the_account_of_a_source_has_no_tokens_in_targets(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_accounts, "LINGER_SECONDS", 2.0)
     await pair.create(SERVICE_ACCOUNTS, "cd")
     async with pair.at_work(SourceApiRoom, FollowRoom) as target:
         assert pair.deps is not None
@@ -138,6 +140,9 @@ async def test_the_account_of_a_source_has_no_tokens_in_targets(pair: Pair) -> N
         assert "have the pod name another service account" in events[0]["message"]
         await pair.deps.prerequisites.ensure(asks, target)
         assert await pair.no_copy(SECRETS, name)
+        # The account counts for a while after its Source.
+        await pair.here.delete(SOURCES, "other", pair.namespace)
+        await pair.copy(SECRETS, name)
         await pair.end("web")
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS
+from agent.clusters import source_accounts
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS, PASSING, Blocked, not_copied, reporting_refusals
 from agent.clusters.source_accounts import SourceAccounts
@@ -49,6 +50,11 @@ class _Token(msgspec.Struct):
 
 class NotPermitted(Blocked):
     """Tokens of the account may not go to targets."""
+
+    def __init__(self, message: str, again: float | None = None) -> None:
+        """:param again: seconds until the account is checked again; None if an event reports that it is permitted"""
+        super().__init__(message)
+        self.again = again
 
 
 class SourceApiRoom(Controller[Item]):
@@ -122,7 +128,7 @@ class SourceApiRoom(Controller[Item]):
             for secret in informer.store.by_index(_OF_POD, "/".join(key)):
                 if secret.labels.get(names.LABEL_PARENT_UID) == needed:
                     await self._delete(target, informer, secret)
-            return None
+            return error.again
         except Blocked as error:
             self._tell(manifest["metadata"], str(error))
             return _BLOCKED_SECONDS
@@ -135,7 +141,8 @@ class SourceApiRoom(Controller[Item]):
         title = f"a token of ServiceAccount {name}/{account}"
         if source := self._accounts.source_of(name, account):
             why = f"the source of {source} acts by it in this cluster: have the pod name another service account"
-            raise NotPermitted(not_copied(title, target, why))
+            # The account counts for a while after the Source was deleted, and no event reports its end.
+            raise NotPermitted(not_copied(title, target, why), source_accounts.LINGER_SECONDS)
         accounts = names.annotation(self._deps.namespaces.annotations(name), names.SOURCE_API_ACCOUNTS)
         if sourceapi.permits(accounts, account, otherwise=self._deps.settings.source_api_any_account):
             return account
