@@ -77,7 +77,12 @@ class SourceAccounts(AccountIndex):
     """That index, kept up to date by watches of Sources and ClusterSources."""
 
     def __init__(self, local: Cluster, changed: Callable[[str], None]) -> None:
-        super().__init__(changed)
+        def changed_later(namespace: str) -> None:
+            # Nothing is decided before all Sources have been read, so the first list changes no decision.
+            if self.synced:
+                changed(namespace)
+
+        super().__init__(changed_later)
         self._scope = local.either(SOURCE_KINDS)
         for informer in self._scope.informers:
             informer.subscribe(self.update)

@@ -3,9 +3,16 @@
 import json
 from typing import Any
 
+import pytest
+
 from agent.api.kinds import CLUSTER_SOURCES, SOURCES, Kind
-from agent.clusters.source_accounts import LINGER_SECONDS, AccountIndex
+from agent.clusters.cluster import Cluster
+from agent.clusters.source_accounts import LINGER_SECONDS, AccountIndex, SourceAccounts
+from agent.kube.client import Client
+from agent.kube.config import load
 from agent.kube.store import Object
+from agent.sandbox import Cluster as SandboxCluster
+from tests.waiting import until
 
 
 def source(name: str, namespace: str = "team", kind: Kind = SOURCES, **spec: Any) -> Object:
@@ -51,3 +58,26 @@ def test_the_account_of_all_pods_is_nobodys() -> None:
     accounts.update(None, source("one", serviceAccountName="default", userName="system:serviceaccount:other:web"))
     assert accounts.source_of("team", "default") == ""
     assert accounts.source_of("other", "web") == "Source team/one"
+
+
+@pytest.mark.cluster
+async def test_only_changes_after_all_sources_were_read_are_reported(
+    cluster: SandboxCluster, client: Client, namespace: str
+) -> None:
+    def made(name: str) -> dict[str, Any]:
+        head = {"apiVersion": SOURCES.api_version, "kind": SOURCES.name, "metadata": {"name": name}}
+        return {**head, "spec": {"serviceAccountName": name}}
+
+    for name in ("one", "two"):
+        await client.create(SOURCES, made(name), namespace)
+    changed = list[str]()
+    local = Cluster(load(str(cluster.kubeconfig)), "local")
+    try:
+        accounts = SourceAccounts(local, changed.append)
+        await accounts.wait()
+        assert accounts.source_of(namespace, "two") == f"Source {namespace}/two"
+        assert namespace not in changed
+        await client.create(SOURCES, made("three"), namespace)
+        await until(lambda: changed.count(namespace) == 1)
+    finally:
+        await local.close()
