@@ -6,7 +6,7 @@ from typing import Any
 from agent.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Kind
 from agent.api.webhookpolicies import REGISTERS_ITSELF
 from agent.kube.client import Client, Style
-from agent.kube.errors import AlreadyExists, NotFound
+from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from webhook.configurations import Raw, Reach, mutating, trust_patch, validating
 
 _MARK = {"annotations": {REGISTERS_ITSELF: "true"}}
@@ -99,16 +99,23 @@ class Registration:
         return made
 
     async def _repair(self, kind: Kind, found: Raw, want: Raw, ca_bundle: bytes) -> None:
-        style: Style = "strategic"
-        patch = trust_patch(found, ca_bundle)
         if self._create and kind not in self._adopted:
-            style = "merge"
             wanted = {"webhooks": want["webhooks"], "metadata": _MARK}
-            patch = {} if _covers(found, wanted) else wanted
-        if patch:
-            metadata = {**patch.get("metadata", {}), "resourceVersion": found["metadata"]["resourceVersion"]}
-            await self._client.patch(kind, self._name, {**patch, "metadata": metadata}, style=style)
-            _log.info("updated %s %s", kind.name, self._name)
+            try:
+                await self._patch(kind, found, {} if _covers(found, wanted) else wanted, "merge")
+                return
+            except Forbidden as error:
+                remedy = f"kubectl annotate {kind.plural} {self._name} {REGISTERS_ITSELF}=true"
+                _log.warning("only caBundle of %s %s is kept: %s; %s", kind.name, self._name, error, remedy)
+        await self._patch(kind, found, trust_patch(found, ca_bundle), "strategic")
+
+    async def _patch(self, kind: Kind, found: Raw, patch: Raw, style: Style) -> None:
+        """Write a patch over the version that was read; an empty one is not written."""
+        if not patch:
+            return
+        metadata = {**patch.get("metadata", {}), "resourceVersion": found["metadata"]["resourceVersion"]}
+        await self._client.patch(kind, self._name, {**patch, "metadata": metadata}, style=style)
+        _log.info("updated %s %s", kind.name, self._name)
 
 
 def _covers(found: Any, want: Any) -> bool:

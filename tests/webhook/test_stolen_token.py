@@ -37,6 +37,7 @@ from tests.waiting import until
 from tests.webhook.replica import Place, elected
 from tests.webhook.test_rights import WITHOUT_REGISTERING, account_with, rules_of
 from webhook.configurations import by_url, mutating, validating
+from webhook.registration import Registration
 
 Raw = dict[str, Any]
 
@@ -231,3 +232,19 @@ async def _has_another_ca(place: Place, before: bytes) -> bool:
     secret = await place.client.get(SECRETS, WEBHOOK_SECRET, place.namespace)
     key = (secret.get("data") or {}).get("ca.key")
     return key is not None and base64.b64decode(key) != before
+
+
+@pytest.mark.cluster
+async def test_a_webhook_that_may_not_adopt_a_configuration_still_keeps_its_ca_bundle(
+    guarded: Place, thieves: dict[str, Client], caplog: pytest.LogCaptureFixture
+) -> None:
+    # As a webhook with --register of an earlier version made it, without the annotation that exempts it.
+    name, kind = guarded.namespace, MUTATING_WEBHOOKS
+    await guarded.client.create(kind, _harmless(kind, name))
+    ca = certificates_of_nobody()
+    for _ in range(2):
+        await Registration(thieves["hook"], name, by_url("https://127.0.0.1:2"), create=True).ensure(ca)
+    (entry, *_) = (await guarded.client.get(kind, name))["webhooks"]
+    assert base64.b64decode(entry["clientConfig"]["caBundle"]) == ca
+    remedy = f"kubectl annotate {kind.plural} {name} {REGISTERS_ITSELF}=true"
+    assert remedy in caplog.text
