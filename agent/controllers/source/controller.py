@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _UNSYNCED_SECONDS = 0.1
 OCCUPIED_SECONDS = 3.0
-"""Pause between lists of pods while those that keep an account from being created, or from its rights, are ending."""
+"""Pause between lists of pods while pods are ending that keep an account from being created, or from its rights."""
 
 BINDINGS = (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
