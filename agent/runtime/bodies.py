@@ -19,7 +19,7 @@ from agent.base.sparse_log import SparseLog
 SECONDS = 5.0
 """Time to read a body, and again to wait for the turn: API servers wait 10 s for the answer."""
 MOST_BYTES = 32 * 1024 * 1024
-"""Bodies that are read, or have been read and are not answered yet."""
+"""Bodies that are read, or have been read and wait for their turn."""
 MOST_DECODED = 64 * 1024 * 1024
 """Estimated memory of the decoded requests that are answered at once."""
 MOST_DECODED_OF_PEER = 48 * 1024 * 1024
@@ -73,11 +73,6 @@ class Bodies:
         self._refusals = defaultdict[int, SparseLog](lambda: SparseLog(log))
         """By status of the answer, so that many of one kind hide none of another."""
 
-    @property
-    def held(self) -> int:
-        """Bytes that are in memory now."""
-        return self._held.total
-
     @contextlib.asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes]:
         """Read a body and wait for the turn, which lasts as long as this context.
@@ -99,6 +94,8 @@ class Bodies:
                 await self._collect(request, body)
             async with asyncio.timeout(SECONDS) as body.deadline:
                 await self._turn(body, decoded_size(body.data))
+            # A request that is answered cannot be ended for another one. `_answered` counts its body from now on.
+            self._held.release(body.peer, body)
             data, body.data = bytes(body.data), bytearray()
             return data
         except (TimeoutError, web.HTTPException) as error:
@@ -120,18 +117,16 @@ class Bodies:
                 raise _too_large(f"the body has more than the {limit} bytes that are served")
             body.data += chunk
             self._held.take(body.peer, body, len(chunk))
-            self._make_room(body)
+            self._make_room()
             if body.evicted:
                 raise TimeoutError
         body.is_read = True
 
-    def _make_room(self, newest: _Body) -> None:
+    def _make_room(self) -> None:
         """End requests of the heaviest peer: first unfinished bodies, the oldest first."""
         while self._held.total > MOST_BYTES:
             _, held = self._held.heaviest()
-            may_end = [each for each in held if each.deadline is not None]
-            read = [each for each in may_end if each.is_read]
-            ended = next((each for each in may_end if not each.is_read), read[-1] if read else newest)
+            ended = next((each for each in held if not each.is_read), list(held)[-1])
             self._held.release(ended.peer, ended)
             ended.evict()
 

@@ -1,14 +1,23 @@
 """Bodies of requests: the estimate of their memory, and the order in which they are answered."""
 
+import asyncio
+import contextlib
+import socket
 import tracemalloc
+from collections.abc import AsyncIterator
 
+import aiohttp
 import msgspec
 import pytest
+from aiohttp import web
 
 from agent.runtime import bodies
-from agent.runtime.bodies import decoded_size
+from agent.runtime.bodies import Bodies, decoded_size
+from agent.runtime.httpserver import HttpServer
+from tests.waiting import until
 
 LENGTH = 300_000
+KIB = 1024
 
 
 def repeated(value: bytes) -> bytes:
@@ -63,3 +72,91 @@ def test_two_pods_of_the_largest_size_fit_into_a_request() -> None:
     body = msgspec.json.encode({"request": {"object": pod, "oldObject": pod}})
     assert len(body) > 2_500_000
     assert decoded_size(body) < bodies.MOST_DECODED_OF_PEER
+
+
+class Server:
+    """A listener whose answers wait until the test lets them go."""
+
+    def __init__(self) -> None:
+        self._bodies = Bodies("test")
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._sent: set[asyncio.Task[int]] = set()
+        self.begun: list[str] = []
+        """Names of the requests whose turn has begun, in this order."""
+        self.may_end: dict[str, asyncio.Event] = {}
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Answer a request as soon as the test permits it."""
+        name = request.match_info["name"]
+        async with self._bodies.read(request):
+            self.begun.append(name)
+            await self.may_end[name].wait()
+        return web.Response()
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Serve until the end of this context."""
+        app = web.Application(client_max_size=4 * KIB * KIB)
+        app.router.add_post("/{name}", self.answer)
+        server = HttpServer(app, "test", connections=100, keepalive=5.0)
+        await server.start([self._listening])
+        try:
+            yield
+        finally:
+            for event in self.may_end.values():
+                event.set()
+            await asyncio.gather(*self._sent)
+            await server.stop()
+
+    def send(self, name: str, length: int, peer: str) -> asyncio.Task[int]:
+        """Send a request; its result is the status of the answer."""
+        self.may_end[name] = asyncio.Event()
+        task = asyncio.create_task(self._status(name, length, peer))
+        self._sent.add(task)
+        return task
+
+    async def _status(self, name: str, length: int, peer: str) -> int:
+        port = self._listening.getsockname()[1]
+        connector = aiohttp.TCPConnector(local_addr=(peer, 0), force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector) as http,
+            http.post(f"http://127.0.0.1:{port}/{name}", data=b" " * length) as response,
+        ):
+            return response.status
+
+    async def begins(self, *names: str) -> None:
+        """Wait until the turns of these requests have begun, and no others since the last call."""
+        await until(lambda: len(self.begun) >= len(names), what=f"requests {names} answered")
+        assert sorted(self.begun) == sorted(names)
+        self.begun.clear()
+
+    async def waits(self, count: int) -> None:
+        """Wait until so many requests wait for their turn."""
+        await until(lambda: sum(map(len, self._bodies._waiting.values())) == count, what=f"{count} requests waiting")
+
+
+CROWD, API_SERVER = "127.0.0.2", "127.0.0.3"
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    """A server with a thousandth of the memory of ours."""
+    for name in ("MOST_BYTES", "MOST_DECODED", "MOST_DECODED_OF_PEER"):
+        monkeypatch.setattr(bodies, name, getattr(bodies, name) // KIB)
+    monkeypatch.setattr(bodies, "SECONDS", 60.0)
+    server = Server()
+    async with server.serving():
+        yield server
+
+
+async def test_bodies_under_answer_do_not_keep_another_peer_out(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "MOST_BYTES", 24 * KIB)
+    names = [f"large-{i}" for i in range(6)]
+    sent = [server.send(name, 4 * KIB, CROWD) for name in names]
+    await server.begins(*names)
+    small = server.send("small", 512, API_SERVER)
+    server.may_end["small"].set()
+    assert await small == 200
+    assert not any(task.done() for task in sent)
