@@ -1,7 +1,7 @@
 """Bodies of requests: time to read them, memory for all of them together, and turns to answer them.
 
 Peers need no right to send a body. If memory is short, the peer (IP address) with the most loses a body. Turns go round
-between peers.
+between peers. Small requests do not wait for large ones: all requests of an API server come from one peer.
 """
 
 import asyncio
@@ -24,6 +24,12 @@ MOST_DECODED = 64 * 1024 * 1024
 """Estimated memory of the decoded requests that are answered at once."""
 MOST_DECODED_OF_PEER = 48 * 1024 * 1024
 """Part of that for one peer, and for one request. A request of 3 MiB with strings of ten bytes takes 25 MiB."""
+SMALL = 1024 * 1024
+"""Largest estimated memory of a request that overtakes larger ones of its peer."""
+RESERVED = 8 * 1024 * 1024
+"""Estimated memory of such requests that are answered in addition to `MOST_DECODED`."""
+RESERVED_OF_PEER = 4 * 1024 * 1024
+"""Part of that for one peer."""
 _BYTES_PER = {b",": 80, b"[": 80, b"{": 112, b":": 40}
 """Estimated memory in bytes of a value, a list, a dict and an entry of a dict, by the token before it."""
 
@@ -68,8 +74,11 @@ class Bodies:
         self._name = name
         self._held: Shares[_Body] = Shares()
         self._answered: Shares[_Body] = Shares()
+        """Requests that are answered in `MOST_DECODED`."""
+        self._reserve: Shares[_Body] = Shares()
+        """Requests that are answered in `RESERVED`."""
         self._waiting: dict[str, deque[tuple[asyncio.Future[None], _Body, int]]] = {}
-        """Requests that wait for their turn, by peer; the peer whose turn is next comes first."""
+        """Requests that wait for their turn, small ones first, by peer; the peer whose turn is next comes first."""
         self._refusals = defaultdict[int, SparseLog](lambda: SparseLog(log))
         """By status of the answer, so that many of one kind hide none of another."""
 
@@ -86,6 +95,7 @@ class Bodies:
             body.data = bytearray()
             self._held.release(body.peer, body)
             self._answered.release(body.peer, body)
+            self._reserve.release(body.peer, body)
             self._grant()
 
     async def _bounded(self, request: web.Request, body: _Body) -> bytes:
@@ -133,15 +143,23 @@ class Bodies:
     async def _turn(self, body: _Body, size: int) -> None:
         if size > MOST_DECODED_OF_PEER:
             raise _too_large(f"the body takes about {size} bytes decoded, of {MOST_DECODED_OF_PEER} that are served")
-        if body.peer not in self._waiting and self._fits(body.peer, size):
-            self._answered.take(body.peer, body, size)
+        if (size <= SMALL or body.peer not in self._waiting) and self._begin(body, size):
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(body.peer, deque()).append((turn, body, size))
+        waiting = self._waiting.setdefault(body.peer, deque())
+        ahead = sum(each <= SMALL for _, _, each in waiting) if size <= SMALL else len(waiting)
+        waiting.insert(ahead, (turn, body, size))
         await turn
 
-    def _fits(self, peer: str, size: int) -> bool:
-        return self._answered.total + size <= MOST_DECODED and self._answered.of(peer) + size <= MOST_DECODED_OF_PEER
+    def _begin(self, body: _Body, size: int) -> bool:
+        """Take the memory to answer a request. Return False if it does not fit now."""
+        if size <= SMALL and _fits(self._reserve, body.peer, size, RESERVED, RESERVED_OF_PEER):
+            self._reserve.take(body.peer, body, size)
+        elif _fits(self._answered, body.peer, size, MOST_DECODED, MOST_DECODED_OF_PEER):
+            self._answered.take(body.peer, body, size)
+        else:
+            return False
+        return True
 
     def _grant(self) -> None:
         """Let requests be answered that fit now, one of each peer after the other."""
@@ -153,17 +171,19 @@ class Bodies:
         # Those whose time is up have been cancelled.
         while waiting and waiting[0][0].done():
             waiting.popleft()
-        granted = bool(waiting) and self._fits(peer, waiting[0][2])
+        granted = bool(waiting) and self._begin(*waiting[0][1:])
         if granted:
-            turn, body, size = waiting.popleft()
-            self._answered.take(peer, body, size)
-            turn.set_result(None)
+            waiting.popleft()[0].set_result(None)
         if granted or not waiting:
             del self._waiting[peer]
             if waiting:
                 # Behind the other peers.
                 self._waiting[peer] = waiting
         return granted
+
+
+def _fits(shares: Shares[_Body], peer: str, size: int, most: int, most_of_peer: int) -> bool:
+    return shares.total + size <= most and shares.of(peer) + size <= most_of_peer
 
 
 async def _next(request: web.Request) -> bytes:

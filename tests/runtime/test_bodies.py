@@ -141,7 +141,7 @@ CROWD, API_SERVER = "127.0.0.2", "127.0.0.3"
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
     """A server with a thousandth of the memory of ours."""
-    for name in ("MOST_BYTES", "MOST_DECODED", "MOST_DECODED_OF_PEER"):
+    for name in ("MOST_BYTES", "MOST_DECODED", "MOST_DECODED_OF_PEER", "SMALL", "RESERVED", "RESERVED_OF_PEER"):
         monkeypatch.setattr(bodies, name, getattr(bodies, name) // KIB)
     monkeypatch.setattr(bodies, "SECONDS", 60.0)
     server = Server()
@@ -160,3 +160,54 @@ async def test_bodies_under_answer_do_not_keep_another_peer_out(
     server.may_end["small"].set()
     assert await small == 200
     assert not any(task.done() for task in sent)
+
+
+async def test_a_small_request_does_not_wait_for_large_ones_of_its_peer(server: Server) -> None:
+    for name in ("large-1", "large-2", "large-3", "large-4"):
+        server.send(name, 4 * KIB, API_SERVER)
+    await server.begins("large-1", "large-2", "large-3", "large-4")
+    for count in (1, 2, 3):
+        server.send(f"late-{count}", 6 * KIB, API_SERVER)
+    await server.begins("late-1")
+    await server.waits(2)
+    small = server.send("small", 500, API_SERVER)
+    server.may_end["small"].set()
+    assert await small == 200
+    await server.begins("small")
+    await server.waits(2)
+
+
+async def test_small_requests_beyond_the_reserve_come_before_large_ones_that_wait(server: Server) -> None:
+    large = [f"large-{i}" for i in range(6)]
+    for name in large:
+        server.send(name, 4 * KIB, API_SERVER)
+    await server.begins(*large)
+    server.send("late", 4 * KIB, API_SERVER)
+    await server.waits(1)
+    small = [f"small-{i}" for i in range(4)]
+    for name in small:
+        server.send(name, 500, API_SERVER)
+    await server.begins(*small)
+    server.send("small-4", 500, API_SERVER)
+    await server.waits(2)
+    server.may_end["small-0"].set()
+    await server.begins("small-4")
+    await server.waits(1)
+    server.may_end["large-0"].set()
+    await server.begins("late")
+
+
+async def test_small_requests_of_one_peer_leave_reserved_memory_to_another(server: Server) -> None:
+    full = {CROWD: 12, "127.0.0.4": 4}
+    large = [(f"{peer}-{i}", peer) for peer, count in full.items() for i in range(count)]
+    for name, peer in large:
+        server.send(name, 2 * KIB, peer)
+    await server.begins(*(name for name, _ in large))
+    small = [f"small-{i}" for i in range(4)]
+    for name in small:
+        server.send(name, 500, CROWD)
+    await server.begins(*small)
+    server.send("one too many", 500, CROWD)
+    await server.waits(1)
+    server.send("small", 500, API_SERVER)
+    await server.begins("small")
