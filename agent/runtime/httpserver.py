@@ -52,8 +52,8 @@ class _Connection(asyncio.Protocol):
         self.since = asyncio.get_running_loop().time()
         """When it began to wait for a request, to read its head or to answer it; in seconds of the event loop."""
         self.protocol = protocol
-        self._head: bytearray | None = bytearray()
-        """Head of the request that comes next; None from its end until the request is answered."""
+        self.head: bytearray | None = bytearray()
+        """Head of the request that comes next; None from its end until the request has been read and answered."""
         self._server = server
         self._transport: asyncio.Transport | None = None
         self.handshake: asyncio.Task[None] | None = None
@@ -74,20 +74,19 @@ class _Connection(asyncio.Protocol):
 
         Go's clients open connections ahead of need, and reuse a connection for up to 90 s.
         """
-        return self.served if self._head is None else not self._head
+        return self.served if self.head is None else not self.head
 
     def begin(self) -> None:
         """A request has come."""
         self.busy += 1
         self.since = asyncio.get_running_loop().time()
 
-    def end(self, *, is_read: bool) -> None:
-        """A request is answered; unless its body has been read, aiohttp reads no other request."""
+    def end(self, request: web.Request) -> None:
+        """A request is answered; unless its body has been read, the connection is closed after the answer."""
         self.busy -= 1
         self.served = True
         self.since = asyncio.get_running_loop().time()
-        if is_read:
-            self._head = bytearray()
+        self.head = bytearray() if request.content.is_eof() else None
 
     def close(self) -> None:
         """Close an idle connection; abort it if it is closing already."""
@@ -112,14 +111,14 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Of the event loop."""
-        if self._head is not None:
-            if not self._head:
+        if self.head is not None:
+            if not self.head:
                 self.since = asyncio.get_running_loop().time()
-            searched = max(0, len(self._head) - len(_HEAD_END) + 1)
-            self._head += data[: HEAD_BYTES + 1]
-            if self._head.find(_HEAD_END, searched) >= 0:
-                self._head = None
-            elif len(self._head) > HEAD_BYTES:
+            searched = max(0, len(self.head) - len(_HEAD_END) + 1)
+            self.head += data[: HEAD_BYTES + 1]
+            if self.head.find(_HEAD_END, searched) >= 0:
+                self.head = None
+            elif len(self.head) > HEAD_BYTES:
                 self.abort()
                 return
         self.protocol.data_received(data)
@@ -163,6 +162,7 @@ class HttpServer:
         :param shutdown: seconds for which requests may go on after `stop`
         """
         app.middlewares.insert(0, self._noted)
+        app.on_response_prepare.append(self._answered)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -174,8 +174,7 @@ class HttpServer:
             lingering_time=_LINGER_SECONDS,
             read_bufsize=_READ_BYTES,
         )
-        self._name = name
-        self._limit = connections
+        self._name, self._limit = name, connections
         self._keepalive = keepalive
         self._tls = tls
         self._known = tls is not None and tls.verify_mode == ssl.CERT_REQUIRED
@@ -223,10 +222,9 @@ class HttpServer:
         return task
 
     async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                made, address = await loop.sock_accept(listening)
+                made, address = await asyncio.get_running_loop().sock_accept(listening)
             except OSError as error:
                 self._refusals.warning("%s: no connection can be accepted: %s", self._name, error)
                 await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
@@ -272,10 +270,9 @@ class HttpServer:
 
     async def _sweep(self) -> None:
         """Close connections that wait too long for a request, or for the rest of one."""
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            now = loop.time()
+            now = asyncio.get_running_loop().time()
             for connection in list(self._connections.values()):
                 patience = self._keepalive + _GRACE_SECONDS if connection.is_idle else HEAD_SECONDS
                 if not connection.busy and now - connection.since > patience:
@@ -289,9 +286,14 @@ class HttpServer:
             return await handler(request)
         connection.begin()
         try:
-            response = await handler(request)
+            return await handler(request)
         finally:
-            connection.end(is_read=request.content.is_eof())
-        if self._shares.total > _CROWDED * self._limit:
+            connection.end(request)
+
+    async def _answered(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Signal before the head of an answer, also where aiohttp calls no middleware (`Expect`)."""
+        found = self._connections.get(request.protocol)
+        is_read = found is None or found.head is not None or (found.busy > 0 and request.content.is_eof())
+        if not is_read or self._shares.total > _CROWDED * self._limit:
             response.force_close()
-        return response
+            response.headers["Connection"] = "close"

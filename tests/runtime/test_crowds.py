@@ -201,6 +201,41 @@ async def test_a_peer_that_is_slow_to_ask_is_cut_off_and_one_that_has_not_begun_
             made.close()
 
 
+UNREAD = {
+    "body": (b"POST /none HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n", b"HTTP/1.1 404", b"abc"),
+    "expectation": (b"GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: nothing\r\n\r\n", b"HTTP/1.1 417", b""),
+}
+
+
+@pytest.mark.parametrize("what", UNREAD)
+async def test_no_request_follows_one_that_was_answered_before_it_was_read(address: str, what: str) -> None:
+    request, answer, rest = UNREAD[what]
+    reader, writer = await asyncio.open_connection(*address.split(":"))
+    try:
+        writer.write(request)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        assert head.startswith(answer)
+        assert b"\r\nConnection: close\r\n" in head
+        with contextlib.suppress(OSError):
+            writer.write(rest + HEAD)
+            assert b"HTTP/1.1" not in await asyncio.wait_for(reader.read(), 3)
+    finally:
+        writer.transport.abort()
+
+
+async def test_an_answer_keeps_the_connection_if_the_request_was_read(address: str) -> None:
+    reader, writer = await asyncio.open_connection(*address.split(":"))
+    try:
+        for _ in range(2):
+            writer.write(b"POST /none HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            assert head.startswith(b"HTTP/1.1 404")
+            assert b"Connection: close" not in head
+            assert await reader.readexactly(len(b"404: Not Found")) == b"404: Not Found"
+    finally:
+        writer.transport.abort()
+
+
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_client_that_goes_on_asking_keeps_its_connection(address: str) -> None:
     kept = await idle(address, KUBELET)
