@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -25,6 +26,17 @@ Refusal = Callable[[], Awaitable[web.Response | None]]
 """Returns the answer for a reader without the right to read metrics, None for others."""
 
 
+@dataclass(eq=False)
+class _Reader:
+    """A request for metrics."""
+
+    peer: str
+    """IP address of the reader."""
+    transport: asyncio.Transport | None
+    may_abort: bool = False
+    """Whether the text is being sent: ending the request before would not end the check of the reader."""
+
+
 class Exposition:
     """The metrics of a registry in the format of Prometheus."""
 
@@ -33,25 +45,52 @@ class Exposition:
         self._text = b""
         self._rendered = float("-inf")
         self._rendering: asyncio.Task[None] | None = None
-        self._reading: Counter[str] = Counter()
-        """Requests under way, by IP address of the reader."""
+        self._readers: list[_Reader] = []
+        """Requests under way, oldest first."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Send the metrics; 503 if too many requests are under way."""
         return await self.answer_unless(request, None)
 
     async def answer_unless(self, request: web.Request, refusal: Refusal | None) -> web.StreamResponse:
-        """Send the metrics unless the reader is refused, which is asked for few readers at once, too."""
+        """Send the metrics unless the reader is refused.
+
+        The check of the reader counts as one of the requests at once.
+        """
         peer = request.remote or ""
-        if self._reading.total() >= AT_ONCE or self._reading[peer] >= PER_PEER:
+        if not self._make_room(peer):
             text = f"more than {AT_ONCE} requests for metrics at once, or more than {PER_PEER} of {peer}: try again\n"
             return web.Response(status=503, text=text, headers={"Retry-After": f"{FRESH_SECONDS:.0f}"})
-        self._reading[peer] += 1
+        reader = _Reader(peer, request.transport)
+        self._readers.append(reader)
         try:
-            refused = await refusal() if refusal is not None else None
-            return refused or await self._send(request, await self._fresh())
+            if refusal is not None and (refused := await refusal()) is not None:
+                return refused
+            fresh = await self._fresh()
+            reader.may_abort = True
+            return await self._send(request, fresh)
         finally:
-            self._reading -= Counter((peer,))
+            # Else it has made room for another peer.
+            if reader in self._readers:
+                self._readers.remove(reader)
+
+    def _make_room(self, peer: str) -> bool:
+        """Return whether a request of a peer may be answered now.
+
+        If there are too many, abort the oldest request of the peer with the most, unless this peer would then have as
+        many.
+        """
+        counts = Counter(each.peer for each in self._readers)
+        if counts[peer] >= PER_PEER or len(self._readers) < AT_ONCE:
+            return counts[peer] < PER_PEER
+        most = max(counts.values())
+        aborted = next((each for each in self._readers if each.may_abort and counts[each.peer] == most), None)
+        if aborted is None or counts[peer] + 1 >= most:
+            return False
+        self._readers.remove(aborted)
+        if aborted.transport is not None:
+            aborted.transport.abort()
+        return True
 
     async def _send(self, request: web.Request, text: bytes) -> web.StreamResponse:
         """Send the text, and abort the connection if the reader is too slow."""

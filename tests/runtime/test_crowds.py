@@ -137,6 +137,37 @@ async def test_a_reader_that_takes_nothing_gives_its_turn_back(
             reader.close()
 
 
+async def test_two_peers_that_take_nothing_leave_a_turn_to_a_third(
+    address: str, monkeypatch: pytest.MonkeyPatch, slow: SlowCollector
+) -> None:
+    monkeypatch.setattr(exposition, "_SEND_SECONDS", 100)
+    text = f"# {'x' * 8_000_000}\n".encode()
+    monkeypatch.setattr(exposition, "generate_latest", lambda registry: text)
+    scrape = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with caller(CROWD) as crowd, caller(KUBELET) as prometheus:
+        peers = [CROWD, "127.0.0.4"] * exposition.PER_PEER
+        readers = [await idle(address, peer, scrape) for peer in peers]
+        try:
+            await until(lambda: _answers(crowd, address, 503), 10, what="503 from /metrics")
+            assert await status(prometheus, address, "/metrics") == 200
+            assert sum(map(is_ended, readers)) == 1
+        finally:
+            for reader in readers:
+                reader.close()
+
+
+def is_ended(reader: socket.socket) -> bool:
+    """Return whether the server has ended a connection. Reads all that the server has sent."""
+    with contextlib.suppress(BlockingIOError):
+        try:
+            while reader.recv(65536):
+                pass
+        except ConnectionError:
+            pass
+        return True
+    return False
+
+
 async def _answers(http: aiohttp.ClientSession, address: str, expected: int) -> bool:
     return await status(http, address, "/metrics") == expected
 
