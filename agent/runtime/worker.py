@@ -54,27 +54,40 @@ class Worker:
     async def ask(self, request: bytes, share: str = "") -> bytes:
         """Return the answer to one request; requests are answered one after the other.
 
+        If the caller is cancelled once the process has the request, the next request waits for the end of this one.
+
         :param share: whose request it is: shares get equal parts of the worker's time
         :raises WorkerFailed: when the function fails, takes too long, or ends its process
         """
         async with self._turns.turn(share):
+            exchange = asyncio.create_task(self._answered(request))
             try:
-                async with asyncio.timeout(_PATIENCE_SECONDS):
-                    good, answer = await self._exchange(request)
-            except TimeoutError:
-                await self._end()
-                raise WorkerFailed(f"no answer within {_PATIENCE_SECONDS:.0f} s") from None
-            except BaseException:
-                await self._end()
+                good, answer = await asyncio.shield(exchange)
+            except asyncio.CancelledError:
+                # Starting a process costs more than most requests, and a user cancels one with each edit of an object.
+                await _ended(exchange)
                 raise
         if not good:
             raise WorkerFailed(answer.decode(errors="replace"))
         return answer
 
     async def close(self) -> None:
-        """End the process; the next request starts another."""
+        """End the process, and so the request that it answers; the next request starts another."""
+        await self._end()
+        # A process that was being started answers its request before.
         async with self._turns.turn(""):
             await self._end()
+
+    async def _answered(self, request: bytes) -> tuple[bool, bytes]:
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                return await self._exchange(request)
+        except TimeoutError:
+            await self._end()
+            raise WorkerFailed(f"no answer within {_PATIENCE_SECONDS:.0f} s") from None
+        except BaseException:
+            await self._end()
+            raise
 
     async def _exchange(self, request: bytes) -> tuple[bool, bytes]:
         alive = self._process is not None and self._process.returncode is None
@@ -89,7 +102,8 @@ class Worker:
             return good, await process.stdout.readexactly(length)
         except (OSError, asyncio.IncompleteReadError):
             why = self._why(await process.wait())
-            log.warning("the worker of %s has ended: %s", self._serves, why)
+            if self._process is process:
+                log.warning("the worker of %s has ended: %s", self._serves, why)
             raise WorkerFailed(why) from None
 
     async def _start(self) -> Process:
@@ -115,6 +129,16 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+
+async def _ended(exchange: asyncio.Task[tuple[bool, bytes]]) -> None:
+    """Wait until an exchange has ended. Cancel it if the caller is cancelled again."""
+    try:
+        await asyncio.wait((exchange,))
+    finally:
+        if not exchange.cancel():
+            # Read, so that asyncio does not log it.
+            exchange.exception()
 
 
 def serve(function: Callable[[bytes], bytes], cpu_seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import msgspec
 
@@ -20,6 +21,8 @@ def obey(request: bytes) -> bytes:
         case b"spin":
             while True:
                 pass
+        case b"pause":
+            time.sleep(float(request.partition(b" ")[2]))
         case b"fill":
             return b"x" * (4 << 30)
         case b"print":

@@ -84,6 +84,24 @@ async def test_a_request_without_an_answer_says_why_and_the_next_has_one(
     assert await worker.ask(b"next") == b"next"
 
 
+async def test_a_request_that_is_cancelled_does_not_end_the_process(worker: Worker) -> None:
+    pid = await worker.ask(b"pid")
+    asked = asyncio.create_task(worker.ask(b"pause 0.3"))
+    await asyncio.sleep(0.1)
+    asked.cancel()
+    assert await worker.ask(b"pid") == pid
+    assert asked.cancelled()
+
+
+async def test_a_worker_that_is_closed_ends_its_request(worker: Worker) -> None:
+    await worker.ask(b"pid")
+    asked = asyncio.create_task(worker.ask(b"pause 60"))
+    await asyncio.sleep(0.1)
+    await asyncio.wait_for(worker.close(), 10)
+    with pytest.raises(WorkerFailed, match="SIGKILL"):
+        await asked
+
+
 async def test_what_is_printed_is_no_answer(worker: Worker) -> None:
     assert await worker.ask(b"print") == b"print"
 

@@ -1,5 +1,6 @@
 """CEL expressions of Placements: asked of the worker by a task for each Placement, so that no reconciliation waits."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -74,5 +75,5 @@ class Expressions:
 
     async def close(self) -> None:
         """Cancel all evaluations and end the worker."""
-        await self._beside.close()
-        await self._cel.close()
+        # At once: a computation that is cancelled waits until the worker's request has ended.
+        await asyncio.gather(self._beside.close(), self._cel.close())
