@@ -22,8 +22,8 @@ Raw = Mapping[str, Any]
 
 _SHOWN = 3
 _REMEDY = (
-    "the application has too much in all; mount large ConfigMaps and Secrets as volumes, or name the Services in the "
-    "annotation multicluster/depends-on of the workload"
+    "the application has too much text, or too many variables, hosts or calls; mount large ConfigMaps and Secrets as "
+    "volumes, or name the Services in the annotation multicluster/depends-on of the workload"
 )
 
 
