@@ -9,7 +9,7 @@ from agent.base.clock import Clock
 from agent.controllers.placement.cel import CelEvaluator
 from agent.controllers.placement.interests import Key
 from agent.controllers.placement.surroundings import Surroundings
-from agent.runtime.beside import Beside
+from agent.runtime.background_tasks import BackgroundTasks
 from agent.scheduling.placing.evaluate import candidates, cel_expressions
 from agent.scheduling.placing.inputs import CelVerdicts, PlacementInputs
 
@@ -37,7 +37,7 @@ class Expressions:
     def __init__(self, clock: Clock, ready: Callable[[Key], None]) -> None:
         self._clock = clock
         self._cel = CelEvaluator()
-        self._beside: Beside[Key, tuple[PlacementInputs, CelVerdicts]] = Beside(ready)
+        self._tasks: BackgroundTasks[Key, tuple[PlacementInputs, CelVerdicts]] = BackgroundTasks(ready)
         self._asked: dict[Key, _Asked] = {}
 
     def of(self, key: Key, placement: Mapping[str, Any], around: Surroundings) -> Found | None:
@@ -58,22 +58,22 @@ class Expressions:
             )
 
         about = (generation, expressions)
-        found = self._beside.take(key, about, ask)
+        found = self._tasks.result_or_start(key, about, ask)
         if found is None:
             return None
         asked.turns += 1
         if (current := found[0] is around.fleet) or asked.turns >= _TURNS:
             asked.turns = 0
             return Found(found[1], current)
-        self._beside.take(key, about, ask)
+        self._tasks.result_or_start(key, about, ask)
         return None
 
     def drop(self, key: Key) -> None:
         """Ask no more for a Placement."""
-        self._beside.drop(key)
+        self._tasks.drop(key)
         self._asked.pop(key, None)
 
     async def close(self) -> None:
         """Cancel all evaluations and end the worker."""
         # At once: a computation that is cancelled waits until the worker's request has ended.
-        await asyncio.gather(self._beside.close(), self._cel.close())
+        await asyncio.gather(self._tasks.close(), self._cel.close())

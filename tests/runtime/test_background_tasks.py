@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent.runtime.beside import Beside
+from agent.runtime.background_tasks import BackgroundTasks
 from tests.waiting import until
 
 
@@ -13,11 +13,11 @@ class Asked:
 
     def __init__(self) -> None:
         self.ready: list[str] = []
-        self.beside: Beside[str, int] = Beside(self.ready.append)
+        self.tasks: BackgroundTasks[str, int] = BackgroundTasks(self.ready.append)
         self.results: list[asyncio.Future[int]] = []
 
     def take(self, about: object = None) -> int | None:
-        return self.beside.take("key", about, self.compute)
+        return self.tasks.result_or_start("key", about, self.compute)
 
     async def compute(self) -> int:
         self.results.append(asyncio.get_running_loop().create_future())
@@ -34,7 +34,7 @@ async def test_a_result_is_there_once_and_its_key_is_told() -> None:
     assert asked.ready == ["key"]
     assert asked.take() == 7
     assert asked.take() is None
-    await asked.beside.close()
+    await asked.tasks.close()
 
 
 async def test_a_new_question_cancels_the_old_one() -> None:
@@ -61,7 +61,7 @@ async def test_an_error_is_raised_where_the_result_is_taken_and_then_it_is_compu
     assert asked.take() is None
     await asyncio.sleep(0)
     assert len(asked.results) == 2
-    await asked.beside.close()
+    await asked.tasks.close()
     assert asked.results[1].cancelled()
 
 
@@ -69,7 +69,7 @@ async def test_what_is_dropped_is_told_no_more() -> None:
     asked = Asked()
     asked.take()
     await asyncio.sleep(0)
-    asked.beside.drop("key")
+    asked.tasks.drop("key")
     await until(asked.results[0].cancelled)
     await asyncio.sleep(0)
     assert not asked.ready

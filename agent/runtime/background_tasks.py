@@ -8,7 +8,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-class Beside(Generic[K, T]):
+class BackgroundTasks(Generic[K, T]):
     """`ready` is called with a key whose result can be taken."""
 
     def __init__(self, ready: Callable[[K], None]) -> None:
@@ -16,7 +16,7 @@ class Beside(Generic[K, T]):
         self._tasks: dict[K, tuple[object, asyncio.Task[T]]] = {}
         """By key: the question and the task that answers it."""
 
-    def take(self, key: K, about: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+    def result_or_start(self, key: K, about: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
         """Return the result, once; None while it is being computed. Starts the computation if there is none.
 
         A computation about something else is cancelled. Raises what the computation has raised.
@@ -29,7 +29,7 @@ class Beside(Generic[K, T]):
             if not found[1].cancelled():
                 return found[1].result()
         self.drop(key)
-        task = asyncio.create_task(compute(), name=f"beside {key}")
+        task = asyncio.create_task(compute(), name=f"background task {key}")
         self._tasks[key] = (about, task)
         task.add_done_callback(lambda done: self._done(key, done))
         return None
