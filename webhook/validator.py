@@ -16,7 +16,7 @@ from agent.api.kinds import PLACEMENTS, SECRETS
 from agent.api.names.ocm import PLACEMENT
 from agent.kube import config
 from agent.kube.client import Client
-from agent.kube.errors import InvalidConfig, KubeError, NotFound
+from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound
 from agent.kube.reviews import is_allowed
 from agent.model import placementref
 from webhook.review import Answer, Outcome, Request, allowed, refused, user_of
@@ -83,6 +83,10 @@ class Validator:
                 secret = await self._client.get(SECRETS, reference.name, reference.namespace)
         except NotFound:
             return [f"{where} does not exist: the target is connected once it does"]
+        except Forbidden as error:
+            # Without webhook.checkSecrets the chart grants no right to read Secrets: nothing is wrong.
+            _log.debug("%s is not checked: %s", where, error)
+            return []
         except (KubeError, TimeoutError) as error:
             _log.info("%s is not checked: %s", where, error)
             return []

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,14 @@ from agent.api.roles import Grant, rules
 from agent.kube.errors import NotFound
 from agent.model.proxypod import is_proxy
 from agent.sandbox.manifests import empty_secret
+from agent.sandbox.objects import connect
 from tests.controllers.targets import kubeconfig
 from tests.e2e.fleet import token_of
 from tests.waiting import until
 from tests.webhook.replica import Place, elected
+from tests.webhook.reviews import review
+from webhook.review import Outcome
+from webhook.validator import Validator
 
 pytestmark = pytest.mark.cluster
 
@@ -83,6 +88,25 @@ async def test_these_rights_are_enough(place: Place, tmp_path: Path) -> None:
 
         await until(warned, what="a warning about the Secret")
         assert webhook.certificate_loop.registration_problem() is None
+
+
+async def test_without_the_right_to_read_secrets_a_target_is_allowed_and_nothing_is_logged(
+    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    spec = {"kubeconfigSecret": {"name": "c2"}}
+    target = {
+        "apiVersion": TARGETS.api_version,
+        "kind": "Target",
+        "metadata": {"name": "c2", "namespace": place.namespace},
+        "spec": spec,
+    }
+    async with account_with(place, rules_of(WITHOUT_REGISTERING), tmp_path / "config"):
+        client = connect(tmp_path / "config")
+        async with client.session:
+            request = review(target)["request"]
+            assert (await Validator(client).answer(request)).outcome is Outcome.VALID
+    assert "is not checked" not in caplog.text
 
 
 async def test_without_rights_to_validate_pods_are_mutated_all_the_same(place: Place, tmp_path: Path) -> None:
