@@ -150,7 +150,7 @@ async def test_two_peers_that_take_nothing_leave_a_turn_to_a_third(
         try:
             await until(lambda: _answers(crowd, address, 503), 10, what="503 from /metrics")
             assert await status(prometheus, address, "/metrics") == 200
-            assert sum(map(is_ended, readers)) == 1
+            await until(lambda: sum(map(is_ended, readers)) == 1, 10, what="one reader has lost its turn")
         finally:
             for reader in readers:
                 reader.close()
