@@ -1,4 +1,4 @@
-"""CPU-bound work in threads, so that the event loop goes on meanwhile.
+"""CPU-bound work in threads. The event loop continues while they run.
 
 Python's threads share one interpreter lock: the loop waits for a few milliseconds at a time, and the work takes as much
 CPU time as it would on the loop. The caller bounds the work itself, because a thread cannot be cancelled.
@@ -23,7 +23,7 @@ _queues: "WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Hashable], asynci
 
 
 async def off_loop(tenant: Hashable, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a thread and return its result; raise what it raises.
+    """Call a function in a thread, and return its result or raise its error.
 
     Each tenant has one piece of work in the threads at a time, so that a tenant with many pieces delays only itself.
     After a cancellation the function runs to its end, and the tenant's next piece waits for that end.

@@ -87,7 +87,7 @@ class RoleRoom(_RightsRoom):
         return _any_of(frozenset[str]().union(*(self._accounts.get(each.key, ()) for each in bindings)))
 
     def wanted(self, original: Raw) -> Raw:
-        """What the copy in a target has to be."""
+        """Return the copy that a target should have."""
         return rulecopies.role(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     def _decode(self, old: Object | None, new: Object | None) -> None:
@@ -113,7 +113,7 @@ class RoleBindingRoom(_RightsRoom):
         return _any_of(accounts) if accounts else None
 
     def wanted(self, original: Raw) -> Raw:
-        """What the copy in a target has to be."""
+        """Return the copy that a target should have."""
         return rulecopies.binding(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     async def reconcile(self, item: Item) -> float | None:
@@ -175,5 +175,5 @@ class NetworkPolicyRoom(OptInRoom):
         return await super().content(original)
 
     def wanted(self, original: Raw) -> Raw:
-        """What the copy in a target has to be."""
+        """Return the copy that a target should have."""
         return rulecopies.network_policy(original, self.deps.settings.cluster_name, self.deps.cluster_uid)

@@ -48,7 +48,7 @@ class GlobalServices(CopyRoom):
         return serviceimports.seen_from(original, node)
 
     def wanted(self, original: Raw) -> Raw:
-        """What the copy in a target has to be."""
+        """Return the copy that a target should have."""
         return sharedcopies.service(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     async def reconcile(self, item: Item) -> float | None:

@@ -39,7 +39,7 @@ class IngressRoom(CopyRoom):
         return self._shared.has(original)
 
     def wanted(self, original: Raw) -> Raw:
-        """What the copy in a target has to be.
+        """Return the copy that a target should have.
 
         :raises ValueError: if it names too many Services or Secrets
         """

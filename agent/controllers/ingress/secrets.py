@@ -64,7 +64,7 @@ class IngressSecretRoom(CopyRoom):
         return again
 
     def wanted(self, original: Raw) -> Raw:
-        """What the copy in a target has to be."""
+        """Return the copy that a target should have."""
         return sharedcopies.secret(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     def serves(self, found: Raw) -> bool:

@@ -39,7 +39,7 @@ class _Selecting:
 
 
 class Index:
-    """The objects of an application by what they are looked up by."""
+    """Index of an application's objects by kind, name and labels."""
 
     def __init__(self, manifests: Iterable[Manifest]) -> None:
         self._named: dict[tuple[str, str, str], Manifest] = {}
@@ -131,7 +131,7 @@ class Index:
         return found
 
     def scaling(self, workload: Manifest) -> Sequence[Manifest]:
-        """What changes the number of a workload's pods."""
+        """Return the autoscalers that change the number of a workload's pods."""
         version = text(workload.raw, "apiVersion")
         return self._scaled.get((version, workload.kind, workload.name, workload.namespace), ())
 
