@@ -9,6 +9,7 @@ EACH = len(KINDS) + 3
 """One row more for pods that differ, one for pods that follow a Placement, and one for pods that name their targets."""
 
 
+@pytest.mark.full("Measures for ten seconds what no promise depends on.")
 def test_the_ranking_of_every_kind_of_pods_is_measured_over_100_and_1000_targets() -> None:
     lines, figures = place(2)
     assert [row["targets"] for row in figures["rankings"]] == [100] * EACH + [1000] * EACH

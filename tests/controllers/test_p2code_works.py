@@ -5,6 +5,7 @@ import functools
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from agent.api.conditions import find_condition
@@ -135,6 +136,7 @@ async def test_bundles_are_manifest_works_which_move_once_they_are_ready_elsewhe
         await have(stage)
 
 
+@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
 async def test_what_must_not_run_twice_waits_until_it_is_gone_elsewhere(
     pair: Pair, stage: Stage, agents: WorkAgents
 ) -> None:
@@ -157,6 +159,7 @@ async def test_what_must_not_run_twice_waits_until_it_is_gone_elsewhere(
         await stage.told("CannotMove")
 
 
+@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
 async def test_what_a_work_agent_and_what_the_api_server_refuses_is_told(
     pair: Pair, stage: Stage, agents: WorkAgents
 ) -> None:

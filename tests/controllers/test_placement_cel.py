@@ -99,6 +99,7 @@ async def test_many_clusters_are_asked_in_parts(cel: CelEvaluator) -> None:
     assert (await cel.verdicts([PROD], {"c1": clusters["c1"]}, {}, NOW)).matches == {(PROD, "c1")}
 
 
+@pytest.mark.full("Waits for expressions that take too long.")
 async def test_what_takes_too_much_memory_and_time_harms_nothing_else_and_is_tried_again_later(
     cel: CelEvaluator,
 ) -> None:
@@ -115,6 +116,7 @@ async def test_what_takes_too_much_memory_and_time_harms_nothing_else_and_is_tri
     assert clusters["eu"].reads == reads + 1
 
 
+@pytest.mark.full("Waits for expressions that take too long.")
 async def test_an_expression_that_fails_again_waits_longer_each_time_and_is_tried_at_once_after_a_change(
     cel: CelEvaluator,
 ) -> None:

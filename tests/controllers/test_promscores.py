@@ -170,6 +170,7 @@ async def told(client: Client, name: str, reason: str) -> bool:
     return any(each["involvedObject"]["name"] == name for each in events)
 
 
+@pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_goes_wrong_is_told_and_disturbs_no_other_score(
     cluster: Cluster, client: Client, clusters: tuple[str, str], tmp_path: Path
 ) -> None:

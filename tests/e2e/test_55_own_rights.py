@@ -184,7 +184,14 @@ async def test_no_namespaces_but_those_of_managed_clusters(fleet: Fleet, agent: 
     await agent.try_to("POST", NAMESPACES, (None, None, ""), {"metadata": {"name": "e2e-made", **added}})
 
 
-@pytest.mark.parametrize("kind", ["kubernetes.io/tls", "kubernetes.io/service-account-token", "helm.sh/release.v1"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "kubernetes.io/tls",
+        pytest.param("kubernetes.io/service-account-token", marks=pytest.mark.full("Another type of Secrets.")),
+        pytest.param("helm.sh/release.v1", marks=pytest.mark.full("Another type of Secrets.")),
+    ],
+)
 async def test_no_content_of_secrets_of_others_types(fleet: Fleet, namespace: str, agent: Taken, kind: str) -> None:
     # As much as a Secret may hold is not too much for the policy.
     data = {"tls.crt": encoded("clusters: []"), "tls.key": encoded("x" * 1024 * 1000)}

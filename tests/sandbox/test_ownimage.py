@@ -34,12 +34,14 @@ def test_packages_for_development_stay_outside() -> None:
     assert not {"pytest", "mypy", "ruff", "hypothesis", "pip", "flotilla"} & set(names)
 
 
+@pytest.mark.full("Builds the image that only real nodes run.")
 def test_nothing_of_this_machine_is_in_it(tree: Path) -> None:
     links = [path for path in tree.rglob("*") if path.is_symlink()]
     assert [link for link in links if not link.exists() or link.readlink().is_absolute()] == []
     assert str(REPOSITORY) not in "".join(path.read_text() for path in (tree / "usr/local/bin").glob("flotilla"))
 
 
+@pytest.mark.full("Builds the image that only real nodes run.")
 def test_what_processes_load_is_compiled_whatever_the_times_of_files_are(tree: Path) -> None:
     (file,) = tree.rglob("agent/__pycache__/app.*.pyc")
     content = file.read_bytes()
@@ -47,6 +49,7 @@ def test_what_processes_load_is_compiled_whatever_the_times_of_files_are(tree: P
     assert marshal.loads(content[16:]).co_filename == f"/{file.parents[1].relative_to(tree)}/app.py"
 
 
+@pytest.mark.full("Builds the image that only real nodes run.")
 def test_another_checkout_in_the_same_tree_is_what_it_would_be_in_one_of_its_own(tree: Path, tmp_path: Path) -> None:
     def files() -> dict[str, bytes]:
         return {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("site-packages/agent/**/*.*")}
@@ -61,6 +64,7 @@ def test_another_checkout_in_the_same_tree_is_what_it_would_be_in_one_of_its_own
     assert files() == before
 
 
+@pytest.mark.full("Builds the image that only real nodes run.")
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
 @pytest.mark.parametrize(
     ("command", "expected"),
