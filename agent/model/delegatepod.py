@@ -36,6 +36,7 @@ _OF_CHAPERON = frozenset(
         givingup.ANNOTATION_GIVE_UP,
         names.ANNOTATION_ATTEMPTS,
         names.ANNOTATION_LIVE_CHANGES,
+        names.ANNOTATION_NEW_LABELS,
         names.ANNOTATION_RESTARTS,
         fencing.ANNOTATION_LEASE,
         fencing.ANNOTATION_KEPT_BY,
@@ -79,6 +80,7 @@ def chaperon(
             "labels": {
                 **labels,
                 **owner_labels.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
+                names.LABEL_SERVING: "true",
             },
             "annotations": _annotations(proxy, source),
         },

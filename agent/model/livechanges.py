@@ -3,6 +3,7 @@ of a running pod's spec that Kubernetes lets change (images, resources, more tol
 to debug it).
 
 Labels of a pod that is withdrawn from Services count as removed: the delegate loses them, the proxy pod keeps them.
+`multicluster/serving`, which only chaperons and delegates have, can be withdrawn, too.
 The source writes the changes to the chaperon, as one annotation that says what is meant and as the fields themselves.
 The target's agent changes only what is named there, so what others changed on the delegate stays.
 """
@@ -80,8 +81,48 @@ def told(chaperon: Mapping[str, Any]) -> Raw:
     return found if named else {}
 
 
+def new_labels(changed: Raw, chaperon: Mapping[str, Any]) -> dict[str, str]:
+    """Return labels of ours that a chaperon of an earlier version lacks; empty for one of this version.
+
+    They are no live changes: an agent of an earlier version, after a downgrade, would take live changes back.
+
+    :param changed: what `changes` returned
+    """
+    told = changed.get("labels", {})
+    has = chaperon["metadata"].get("labels") or {}
+    wanted = {names.LABEL_SERVING: "true"}
+    return {key: value for key, value in wanted.items() if key not in told and has.get(key) != value}
+
+
 def chaperon_patch(changed: Raw, chaperon: Mapping[str, Any]) -> Raw:
-    """Merge patch that tells a chaperon of the changes; {} when it knows them."""
+    """Merge patch that tells a chaperon of the changes and gives it labels that it lacks; {} when it has them all."""
+    added = new_labels(changed, chaperon)
+    patch = _told_patch(changed, chaperon)
+    if not added:
+        return patch
+    metadata = patch.get("metadata") or {"uid": chaperon["metadata"]["uid"]}
+    labels = {**metadata.get("labels", {}), **added}
+    annotations = {**metadata.get("annotations", {}), names.ANNOTATION_NEW_LABELS: ""}
+    return {"metadata": {**metadata, "labels": labels, "annotations": annotations}}
+
+
+def missing_labels(changed: Raw, chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return labels of ours that a delegate still lacks, None if its chaperon does not say that it lacks any.
+
+    :param changed: what the chaperon is told of live changes, which count more
+    """
+    metadata = chaperon["metadata"]
+    if names.ANNOTATION_NEW_LABELS not in (metadata.get("annotations") or {}):
+        return None
+    told, has = changed.get("labels", {}), pod["metadata"].get("labels") or {}
+    return {
+        key: value
+        for key, value in (metadata.get("labels") or {}).items()
+        if key.startswith(names.SHORT_PREFIX) and key not in told and has.get(key) != value
+    }
+
+
+def _told_patch(changed: Raw, chaperon: Mapping[str, Any]) -> Raw:
     if changed == told(chaperon):
         return {}
     text = msgspec.json.encode(changed, order="deterministic").decode() if changed else None
@@ -153,6 +194,9 @@ def _labels(proxy: Raw, before: Raw, known: Raw) -> Raw:
         now, was = (_arrive(each, regexp) for each in (kept, before["labels"]))
     except InvalidPattern:
         return known
+    was[names.LABEL_SERVING] = "true"
+    if names.LABEL_SERVING not in withdrawn:
+        now[names.LABEL_SERVING] = "true"
     keys = sorted({*now, *was, *known})
     return {key: now.get(key) for key in keys if key in known or now.get(key) != was.get(key)}
 

@@ -197,6 +197,16 @@ def test_a_container_to_debug_it_with_is_put_into_the_pod_unless_it_ran_in_one_b
     assert outcome(chaperon(RUNNING | {"ephemeralContainerStatuses": [ended]}, meant), fresh) == []
 
 
+def test_a_pod_of_an_earlier_version_gets_the_labels_of_ours_that_it_lacks() -> None:
+    owner = chaperon(RUNNING, {names.ANNOTATION_NEW_LABELS: ""})
+    owner["metadata"]["labels"] = {names.LABEL_SERVING: "true", "a": "b"}
+    patch = PatchPod({"metadata": {"labels": {names.LABEL_SERVING: "true"}}})
+    found = pod(RUNNING) | {"spec": {}}
+    assert outcome(owner, found) == [patch]
+    found["metadata"]["labels"] = {names.LABEL_SERVING: "true"}
+    assert outcome(owner, found) == [PatchChaperon({"metadata": {"annotations": {names.ANNOTATION_NEW_LABELS: None}}})]
+
+
 def test_the_pods_status_is_told_whole() -> None:
     before = RUNNING | {"reason": "old"}
     now = RUNNING | {"podIP": "10.0.0.2"}

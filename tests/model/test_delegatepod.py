@@ -50,6 +50,7 @@ def test_appendix_a_the_worked_example_of_the_contract_comes_out() -> None:
                 P + "parent-uid": UID,
                 P + "parent-cluster-name": "c1",
                 "multicluster/parent-cluster-uid": "CU",
+                "multicluster/serving": "true",
             },
             "annotations": {"team": "x", P + "parent-namespace": "default", P + "parent-name": "web-abc12"},
         },

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.model.delegatepod import chaperon, delegate
 from agent.model.errors import InvalidPod
-from agent.model.livechanges import changes, chaperon_patch, delegate_patch, ephemeral_patch, resize_patch, told
+from agent.model.livechanges import (
+    changes,
+    chaperon_patch,
+    delegate_patch,
+    ephemeral_patch,
+    missing_labels,
+    resize_patch,
+    told,
+)
 from agent.model.proxypod import proxy_pod, source_pod
 from tests.examples import examples
 
@@ -75,6 +83,51 @@ def merge(into: Raw, values: Raw) -> None:
             into.pop(key, None)
         else:
             into[key] = value
+
+
+def test_a_delegate_serves_from_its_creation() -> None:
+    both = Both()
+    assert names.LABEL_SERVING not in both.proxy["metadata"]["labels"]
+    assert both.pod["metadata"]["labels"][names.LABEL_SERVING] == "true"
+    assert both.tell() == {}, "pods of this version cost no write"
+
+
+def test_a_delegate_that_is_withdrawn_by_our_label_alone_keeps_its_own_labels() -> None:
+    both = Both()
+    both.annotations["multicluster/withdrawn"] = '["multicluster/serving"]'
+    both.tell()
+    assert both.follow()[0] == {"metadata": {"labels": {names.LABEL_SERVING: None}}}
+    assert names.LABEL_SERVING not in both.chaperon["metadata"]["labels"]
+    del both.annotations["multicluster/withdrawn"], both.pod["metadata"]["labels"][names.LABEL_SERVING]
+    both.tell()
+    assert both.follow()[0] == {"metadata": {"labels": {names.LABEL_SERVING: "true"}}}, "it serves again"
+
+
+def test_a_delegate_of_an_earlier_version_gets_our_labels_without_a_live_change() -> None:
+    both = Both()
+    ours = {key: value for key, value in both.pod["metadata"]["labels"].items() if key.startswith("multicluster/")}
+    for each in (both.chaperon, both.pod):
+        del each["metadata"]["labels"][names.LABEL_SERVING]
+    assert missing_labels({}, both.chaperon, both.pod) is None
+    both.tell()
+    assert told(both.chaperon) == {}, "an earlier version would take a live change back"
+    lacking = missing_labels({}, both.chaperon, both.pod)
+    assert lacking == {names.LABEL_SERVING: "true"}
+    merge(both.pod["metadata"]["labels"], lacking)
+    assert both.pod["metadata"]["labels"].items() >= ours.items()
+    assert missing_labels({}, both.chaperon, both.pod) == {}
+    assert both.tell() == {}
+    assert names.ANNOTATION_NEW_LABELS not in delegate(both.chaperon)["metadata"]["annotations"]
+
+
+def test_a_withdrawn_delegate_of_an_earlier_version_does_not_serve() -> None:
+    both = Both()
+    del both.chaperon["metadata"]["labels"][names.LABEL_SERVING]
+    both.tell()
+    both.annotations["multicluster/withdrawn"] = '["multicluster/serving"]'
+    both.tell()
+    assert missing_labels(told(both.chaperon), both.chaperon, both.pod) == {}
+    assert both.follow()[0] == {"metadata": {"labels": {names.LABEL_SERVING: None}}}
 
 
 def test_a_pod_that_nobody_changed_has_nothing_to_tell() -> None:

@@ -28,7 +28,7 @@ from agent.controllers.chaperon.refusals import NO_SCHEDULER, unscheduled, unsch
 from agent.controllers.chaperon.telling import status_of, worth_telling
 from agent.model.annotations import fitting, message
 from agent.model.diff import equivalent, merge_patch
-from agent.model.livechanges import delegate_patch, ephemeral_patch, resize_patch, told
+from agent.model.livechanges import delegate_patch, ephemeral_patch, missing_labels, resize_patch, told
 from agent.model.podpolicy import Rule, refusal, refusal_of_change
 from agent.model.podstate import has_ended, is_refused, left_behind
 from agent.model.status import ended_before, restarts_always, restarts_left_behind
@@ -212,8 +212,13 @@ def _with_pod(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[
     if names.ANNOTATION_POD_MISSING_SINCE in theirs:
         changed[names.ANNOTATION_POD_MISSING_SINCE] = None
     meant = told(chaperon)
-    if meant and not pod["metadata"].get("deletionTimestamp"):
-        actions += _follow(meant, pod, before)
+    if not pod["metadata"].get("deletionTimestamp"):
+        actions += _follow(meant, pod, before) if meant else []
+        lacking = missing_labels(meant, chaperon, pod)
+        if lacking:
+            actions.append(PatchPod({"metadata": {"labels": lacking}}))
+        elif lacking is not None:
+            changed[names.ANNOTATION_NEW_LABELS] = None
     ours = meant.get("annotations", {})
     upwards = merge_patch(_travelling(theirs), _travelling(pod["metadata"].get("annotations") or {}))
     changed |= {key: value for key, value in upwards.items() if key not in ours}
