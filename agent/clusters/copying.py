@@ -78,6 +78,10 @@ class CopyRoom(Controller[Item]):
     def wanted(self, original: Raw) -> Raw:
         """The copy. Raises ValueError with what the user can do about it."""
 
+    def wanted_there(self, target: Target, original: Raw, copy: Object | None) -> Raw:
+        """Return the copy that a target should have instead of the one that it has."""
+        return self.wanted(original)
+
     def seen_from(self, node: str, original: Raw) -> Raw:
         """The original as the target behind a virtual node is to have it, where it is another one for each."""
         return original
@@ -186,7 +190,7 @@ class CopyRoom(Controller[Item]):
         return None if self._copier.agreed[item][1] else self.borrowed
 
     async def _write(self, place: Place[Item], original: Raw, copy: Object | None) -> float:
-        wanted = self.wanted(self.seen_from(place.item[0], original))
+        wanted = self.wanted_there(place.target, self.seen_from(place.item[0], original), copy)
         if copy is None:
             await self._copier.put(place, original, wanted)
             return 0.0
@@ -241,6 +245,13 @@ class CopyRoom(Controller[Item]):
     def _is_leaving(self, target: Target) -> bool:
         obj = self._targets.get(target.key)
         return obj is not None and obj.deleting
+
+    def again_in(self, node: str, namespace: str = "") -> None:
+        """Check copies in one or (empty) all namespaces of a target again, although nothing about them has changed."""
+        for item in self._left(node):
+            if namespace in ("", item[1]):
+                self._copier.agreed.pop(item, None)
+                self.queue.add(item)
 
     def _items(self, original: Object) -> Iterable[Item]:
         held = original.deleting and podstate.is_held(original.finalizers)

@@ -21,6 +21,7 @@ from agent.clusters.sending import Sending
 from agent.clusters.servicelinks import ServiceLinks
 from agent.clusters.target_status import TargetStatus
 from agent.clusters.targetchoices import TargetChoices
+from agent.clusters.unlabelled import Unlabelled
 from agent.kube.events import Recorder
 from agent.kube.store import Object
 from agent.runtime.lease import LeaderLease
@@ -72,6 +73,11 @@ class Deps:
     def proxies(self) -> ProxyPods:
         """The proxy pods of this cluster."""
         return ProxyPods(self.local)
+
+    @cached_property
+    def unlabelled(self) -> Unlabelled:
+        """Chaperons whose delegates lack labels of this version."""
+        return Unlabelled(self.targets, self.chaperons, self.proxies)
 
     @cached_property
     def choices(self) -> TargetChoices:

@@ -5,7 +5,6 @@ The results share unchanged parts with what was given: treat both as read-only.
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 from agent.api import names
@@ -17,9 +16,9 @@ from agent.model.manifest import source_pod
 from agent.model.pattern import InvalidPattern, LabelPattern
 from agent.model.proxypod import written_key
 from agent.model.relabel import constraints as relabel_constraints
-from agent.model.relabel import new_key, relabel
+from agent.model.relabel import labels_there
 
-__all__ = ["chaperon", "check", "delegate", "delegate_containers", "relabel"]
+__all__ = ["chaperon", "check", "delegate", "delegate_containers"]
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LISTS = ("initContainers", "containers")
@@ -54,6 +53,7 @@ def chaperon(
     reserve: bool = False,
     source_api: str = "",
     injected: bool = False,
+    exact: bool = True,
 ) -> dict[str, Any]:
     """The PodChaperon to create in a target for a proxy pod; the same at every attempt.
 
@@ -62,13 +62,16 @@ def chaperon(
     :param source_api: HOST:PORT of the source's API for a pod that asks for it, empty if there is none
     :param reserve: let the candidate scheduler place the delegate, rather than the scheduler that the pod names
     :param injected: the pod's namespace asks for containers that other webhooks added to go along
+    :param exact: every delegate of the namespace in the target has exact labels, so that constraints may select by them
     :raises InvalidPod: if the manifest or an annotation of the proxy pod is unusable
     """
     metadata, source = proxy["metadata"], source_pod(proxy)
     annotations: dict[str, str] = metadata.get("annotations") or {}
     asked = names.annotation(annotations, names.INJECTED)
     travels = admitted.spec(proxy, source, injected=injected if asked is None else asked == names.INJECTED_FOLLOW)
-    spec, labels = _rewritten(proxy, travels, _labels(proxy, source), reserve=reserve)
+    own = _labels(proxy, source)
+    files = downward.Files(own, baseline.annotations(proxy))
+    spec, labels = _rewritten(proxy, travels, own, files, reserve=reserve, exact=exact)
     if source_api and sourceapi.asks(annotations):
         spec = sourceapi.pointed(spec, travels, sourceapi.secret_name(metadata), source_api)
     return {
@@ -82,7 +85,7 @@ def chaperon(
                 **owner_labels.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
                 names.LABEL_SERVING: "true",
             },
-            "annotations": _annotations(proxy, source),
+            "annotations": {**_annotations(proxy, source), **files.annotations},
         },
         "spec": spec,
     }
@@ -162,13 +165,20 @@ def _creator(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _rewritten(
-    proxy: dict[str, Any], travels: dict[str, Any], labels: dict[str, str], *, reserve: bool
+    proxy: dict[str, Any],
+    travels: dict[str, Any],
+    labels: dict[str, str],
+    files: downward.Files,
+    *,
+    reserve: bool,
+    exact: bool,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The spec and the labels as they are in the target; the limit of the pod's regexp is for both together."""
     annotations = proxy["metadata"].get("annotations") or {}
     try:
         pattern = LabelPattern(names.annotation(annotations, names.NO_PREFIX_REGEXP))
-        return _spec(proxy, travels, labels, pattern, reserve=reserve), relabel(labels, pattern)
+        selectors = relabel_constraints(travels, labels, pattern, exact=exact)
+        return _spec(proxy, {**travels, **selectors}, files, reserve=reserve), labels_there(labels, pattern)
     except InvalidPattern as error:
         key = written_key(annotations, names.NO_PREFIX_REGEXP)
         raise InvalidPod(f"metadata.annotations[{key}]", str(error)) from error
@@ -181,11 +191,9 @@ def _labels(proxy: dict[str, Any], source: dict[str, Any]) -> dict[str, str]:
     return {key: value for key, value in found.items() if key not in of_node}
 
 
-def _spec(
-    proxy: dict[str, Any], travels: dict[str, Any], labels: dict[str, str], pattern: LabelPattern, *, reserve: bool
-) -> dict[str, Any]:
+def _spec(proxy: dict[str, Any], travels: dict[str, Any], files: downward.Files, *, reserve: bool) -> dict[str, Any]:
     """What travels of a pod's spec, as it is in the target."""
-    spec = {**travels, **relabel_constraints(travels, labels, pattern)}
+    spec = dict(travels)
     if reserve:
         spec["schedulerName"] = names.SCHEDULER_CANDIDATE
     elif spec.get("schedulerName") in _OUR_SCHEDULERS:
@@ -196,14 +204,8 @@ def _spec(
         spec["hostname"] = hostname
     _rewrite_containers(spec, proxy)
     if spec.get("volumes"):
-        rewritten = partial(_label_there, labels, pattern)
-        spec["volumes"] = [downward.redirect_volume(volume, rewritten) for volume in spec["volumes"]]
+        spec["volumes"] = [files.redirect(volume) for volume in spec["volumes"]]
     return spec
-
-
-def _label_there(labels: Mapping[str, str], pattern: LabelPattern, key: str) -> str:
-    """The key under which a delegate has a label that its files name; those of its node it gets as any pod does."""
-    return key if key in names.LABELS_OF_NODE - labels.keys() else new_key(key, labels.get(key, ""), pattern)
 
 
 def _hostname(pod_name: str) -> str | None:

@@ -2,15 +2,18 @@
 
 Environment variables get the proxy's value written out, except for an annotation that the delegate has, too: there the
 target's kubelet resolves the reference. Files of downwardAPI volumes are pointed at where the delegate carries the same
-value: its rewritten label, or an annotation or label about its parent.
+value: its exact label, or an annotation or label about its parent. Files of all labels or annotations show the proxy
+pod's own and none of ours: their text is an annotation of the delegate, of which kubelets update files as of any other.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
+from agent.model import annotations as sizes
 from agent.model.errors import InvalidPod
+from agent.model.relabel import exact_key
 
 LIMIT = 1 << 20
 """Bytes of all values together that are written out for one pod.
@@ -26,6 +29,14 @@ _PARENT = {
     "metadata.name": f"metadata.annotations['{names.ANNOTATION_PARENT_NAME}']",
     "metadata.uid": f"metadata.labels['{names.LABEL_PARENT_UID}']",
 }
+
+_WHOLE = {
+    "metadata.labels": names.ANNOTATION_LABELS_FILE,
+    "metadata.annotations": names.ANNOTATION_ANNOTATIONS_FILE,
+}
+"""Annotations with the text of files that list all labels or annotations."""
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r"}
+_ESCAPES |= {"\t": "\\t", "\v": "\\v"}
 
 
 class Environment:
@@ -72,18 +83,87 @@ class Environment:
         return str((self._metadata.get(field) or {}).get(key, ""))
 
 
-def redirect_volume(volume: dict[str, Any], label_key: Callable[[str], str]) -> dict[str, Any]:
-    """A volume whose downward API files name what the delegate has instead; `label_key` rewrites a label's key."""
-    if volume.get("downwardAPI"):
-        return {**volume, "downwardAPI": _files(volume["downwardAPI"], label_key)}
-    sources = (volume.get("projected") or {}).get("sources")
-    if sources and any(source.get("downwardAPI") for source in sources):
-        redirected = [
-            {**source, "downwardAPI": _files(source["downwardAPI"], label_key)} if source.get("downwardAPI") else source
-            for source in sources
-        ]
-        return {**volume, "projected": {**volume["projected"], "sources": redirected}}
-    return volume
+class Files:
+    """Files of one pod's downwardAPI volumes. `annotations` are those that its delegate needs for them."""
+
+    def __init__(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
+        """:param labels: those of the proxy pod that travel
+        :param annotations: the same
+        """
+        self._labels = labels
+        self._left = sizes.LIMIT - sizes.RESERVED - sizes.size(annotations)
+        self._texts = dict(zip(_WHOLE, (labels, annotations), strict=True))
+        self.annotations: dict[str, str] = {}
+
+    def redirect(self, volume: dict[str, Any]) -> dict[str, Any]:
+        """Return a volume whose files name what the delegate has instead."""
+        if volume.get("downwardAPI"):
+            return {**volume, "downwardAPI": self._items(volume["downwardAPI"])}
+        sources = (volume.get("projected") or {}).get("sources")
+        if sources and any(source.get("downwardAPI") for source in sources):
+            redirected = [
+                {**source, "downwardAPI": self._items(source["downwardAPI"])} if source.get("downwardAPI") else source
+                for source in sources
+            ]
+            return {**volume, "projected": {**volume["projected"], "sources": redirected}}
+        return volume
+
+    def _items(self, source: dict[str, Any]) -> dict[str, Any]:
+        if not source.get("items"):
+            return source
+        return {**source, "items": [self._file(item) for item in source["items"]]}
+
+    def _file(self, item: dict[str, Any]) -> dict[str, Any]:
+        reference = item.get("fieldRef") or {}
+        path = reference.get("fieldPath", "")
+        keyed = _KEYED.fullmatch(path)
+        if keyed and keyed[1] == "labels":
+            new = f"metadata.labels['{self._label(keyed[2])}']"
+        elif path in _PARENT:
+            new = _PARENT[path]
+        elif path in _WHOLE and self._writes(path):
+            new = f"metadata.annotations['{_WHOLE[path]}']"
+        else:
+            return item
+        return {**item, "fieldRef": {**reference, "fieldPath": new}}
+
+    def _label(self, key: str) -> str:
+        """Return the key under which a delegate has a label; those of its node it gets as any pod does."""
+        return key if key in names.LABELS_OF_NODE - self._labels.keys() else exact_key(key)
+
+    def _writes(self, path: str) -> bool:
+        """Whether the text of a file is an annotation: a pod with too many annotations keeps the reference."""
+        key = _WHOLE[path]
+        if key not in self.annotations:
+            text = listing(self._texts[path])
+            self._left -= len(key) + len(text.encode())
+            if self._left < 0:
+                return False
+            self.annotations[key] = text
+        return True
+
+
+def listing(pairs: Mapping[str, str]) -> str:
+    """Return labels or annotations as kubelets write all of them into a file, without those of ours."""
+    return "\n".join(f"{key}={_quoted(value)}" for key, value in sorted(pairs.items()) if not names.is_ours(key))
+
+
+def changed_files(
+    delegate: Mapping[str, str], labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the texts of files that have changed.
+
+    :param delegate: annotations of the chaperon, which show whether the pod has such files
+    :param labels: those of the proxy pod that travel
+    :param annotations: the same
+    """
+    found = {
+        key: listing(pairs)
+        for key, pairs in zip(_WHOLE.values(), (labels, annotations), strict=True)
+        if key in delegate
+    }
+    room = sizes.LIMIT - sizes.RESERVED - sizes.size({**delegate, **found})
+    return {key: text for key, text in found.items() if delegate[key] != text} if room >= 0 else {}
 
 
 def _is_of_node(field: str, key: str, metadata: Mapping[str, Any]) -> bool:
@@ -91,20 +171,15 @@ def _is_of_node(field: str, key: str, metadata: Mapping[str, Any]) -> bool:
     return field == "labels" and key in names.LABELS_OF_NODE and key not in (metadata.get("labels") or {})
 
 
-def _files(source: dict[str, Any], label_key: Callable[[str], str]) -> dict[str, Any]:
-    if not source.get("items"):
-        return source
-    return {**source, "items": [_file(item, label_key) for item in source["items"]]}
+def _quoted(text: str) -> str:
+    """Return a string as Go's `%q` writes it."""
+    return '"' + "".join(each if each.isprintable() and each not in '"\\' else _escaped(each) for each in text) + '"'
 
 
-def _file(item: dict[str, Any], label_key: Callable[[str], str]) -> dict[str, Any]:
-    reference = item.get("fieldRef") or {}
-    path = reference.get("fieldPath", "")
-    keyed = _KEYED.fullmatch(path)
-    if keyed and keyed[1] == "labels":
-        new = f"metadata.labels['{label_key(keyed[2])}']"
-    elif path in _PARENT:
-        new = _PARENT[path]
-    else:
-        return item
-    return {**item, "fieldRef": {**reference, "fieldPath": new}}
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -17,8 +17,9 @@ from agent.api import names
 from agent.model import admitted, baseline, replacement
 from agent.model.delegatepod import delegate_containers
 from agent.model.diff import others
+from agent.model.downward import changed_files
 from agent.model.pattern import InvalidPattern
-from agent.model.relabel import relabel
+from agent.model.relabel import exact_labels, labels_there
 
 Raw = dict[str, Any]
 
@@ -53,10 +54,11 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
     """
     spec, was, known = proxy["spec"], chaperon.get("spec") or {}, told(chaperon)
     before = baseline.of(source, known)
+    annotations = _annotations(proxy, before["annotations"], chaperon, known.get("annotations", {}))
     tolerated = was.get("tolerations") or ()
     found = {
         "labels": _labels(proxy, before, known.get("labels", {})),
-        "annotations": _annotations(proxy, before["annotations"], chaperon, known.get("annotations", {})),
+        "annotations": {**annotations, **_files(proxy, before, annotations, chaperon, known)},
         "images": _by_container(spec, was, "image", known.get("images", {})),
         "resources": _by_container(spec, was, "resources", known.get("resources", {})),
         "tolerations": others(admitted.added_tolerations(proxy, source), tolerated),
@@ -81,22 +83,29 @@ def told(chaperon: Mapping[str, Any]) -> Raw:
     return found if named else {}
 
 
-def new_labels(changed: Raw, chaperon: Mapping[str, Any]) -> dict[str, str]:
-    """Return labels of ours that a chaperon of an earlier version lacks; empty for one of this version.
+def new_labels(proxy: Raw, changed: Raw, chaperon: Mapping[str, Any], cluster_uid: str) -> dict[str, str]:
+    """Return labels of ours that a chaperon of an earlier version, or of Admiralty, lacks; empty for other chaperons.
 
     They are no live changes: an agent of an earlier version, after a downgrade, would take live changes back.
 
     :param changed: what `changes` returned
+    :param cluster_uid: UID of this cluster, which chaperons of Admiralty lack
     """
     told = changed.get("labels", {})
     has = chaperon["metadata"].get("labels") or {}
-    wanted = {names.LABEL_SERVING: "true"}
+    if has.get(names.LABEL_SERVING) == "true":
+        return {}
+    labels = baseline.labels(proxy)
+    wanted = exact_labels({key: labels[key] for key in labels.keys() - names.LABELS_OF_NODE})
+    wanted |= {names.LABEL_SERVING: "true", names.LABEL_PARENT_CLUSTER_UID: cluster_uid}
     return {key: value for key, value in wanted.items() if key not in told and has.get(key) != value}
 
 
-def chaperon_patch(changed: Raw, chaperon: Mapping[str, Any]) -> Raw:
-    """Merge patch that tells a chaperon of the changes and gives it labels that it lacks; {} when it has them all."""
-    added = new_labels(changed, chaperon)
+def chaperon_patch(changed: Raw, chaperon: Mapping[str, Any], added: Mapping[str, str] | None = None) -> Raw:
+    """Merge patch that tells a chaperon of the changes; {} when it knows them.
+
+    :param added: labels that it lacks, of `new_labels`
+    """
     patch = _told_patch(changed, chaperon)
     if not added:
         return patch
@@ -203,7 +212,7 @@ def _labels(proxy: Raw, before: Raw, known: Raw) -> Raw:
 
 def _arrive(labels: Mapping[str, str], regexp: str | None) -> dict[str, str]:
     """A pod's labels as they are in the target; those that it may have got from its node do not count."""
-    return relabel({key: labels[key] for key in labels.keys() - names.LABELS_OF_NODE}, regexp)
+    return labels_there({key: labels[key] for key in labels.keys() - names.LABELS_OF_NODE}, regexp)
 
 
 def _annotations(proxy: Raw, original: Raw, chaperon: Mapping[str, Any], known: Raw) -> Raw:
@@ -214,6 +223,19 @@ def _annotations(proxy: Raw, original: Raw, chaperon: Mapping[str, Any], known: 
         for key in sorted({*mine, *original, *known})
         if not names.is_ours(key) and (key in known or (mine.get(key) != original.get(key) == there.get(key)))
     }
+
+
+def _files(proxy: Raw, before: Raw, changed: Raw, chaperon: Mapping[str, Any], known: Raw) -> dict[str, str]:
+    """Texts of files of all labels or annotations: what came home from the delegate is not in them."""
+    had: dict[str, str] = chaperon["metadata"].get("annotations") or {}
+    if names.ANNOTATION_LABELS_FILE not in had and names.ANNOTATION_ANNOTATIONS_FILE not in had:
+        return {}
+    labels = baseline.labels(proxy)
+    labels = {key: labels[key] for key in labels.keys() - (names.LABELS_OF_NODE - before["labels"].keys())}
+    now = {key: value for key, value in {**before["annotations"], **changed}.items() if value is not None}
+    said = known.get("annotations", {})
+    kept = {key: said[key] for key in (names.ANNOTATION_LABELS_FILE, names.ANNOTATION_ANNOTATIONS_FILE) if key in said}
+    return {**kept, **changed_files(had, labels, now)}
 
 
 def _by_container(spec: Raw, was: Raw, field: str, known: Raw) -> Raw:

@@ -1,13 +1,18 @@
 """How labels, and what selects by them, are rewritten on their way to a target (wire contract, 4.1).
 
-`app` and `foo.com/app` become `multicluster.admiralty.io/app`, so that controllers of the target do not adopt
-delegates. Labels in whose `key=value` the pod's no-prefix regexp is found keep their key.
+By the contract `app` and `foo.com/app` become `multicluster.admiralty.io/app`, so that controllers of the target do not
+adopt delegates. Labels in whose `key=value` the pod's no-prefix regexp is found keep their key. Two labels may end in
+the same key. Then the same one wins every time: one that keeps its key before one that was rewritten, a key without a
+slash before one with, else the first in alphabetical order.
 
-Two labels may end in the same key. Then the same one wins every time: one that keeps its key before one that was
-rewritten, a key without a slash before one with, else the first in alphabetical order.
+So delegates also have an *exact* label for each: `multicluster/foo.com_app`, `multicluster/U_app`. No two keys have the
+same, and no user's label travels under `multicluster/`. Selectors of ours use exact keys, and select a delegate exactly
+if they selected its pod.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from agent.api import names
@@ -16,6 +21,10 @@ from agent.model.pattern import LabelPattern
 Labels = Mapping[str, str]
 Regexp = LabelPattern | str | None
 """Expression of the labels that keep their key; a LabelPattern where several calls are about one object."""
+
+
+EXACT_LIMIT = 1000
+"""Number of labels of one pod that have an exact one: more than pods of any use have, and at most 140 KB."""
 
 
 def new_key(key: str, value: str, regexp: Regexp) -> str:
@@ -42,40 +51,86 @@ def relabel(labels: Labels | None, regexp: Regexp = None) -> dict[str, str]:
     return {**moved, **result}
 
 
-def constraints(spec: dict[str, Any], labels: Labels, regexp: Regexp) -> dict[str, Any]:
-    """Affinity and spread of a delegate, so that they select other delegates as they selected other pods.
-
-    Only the fields that need a change are in the result. `labels` are those of the pod itself, before rewriting.
+def labels_there(labels: Labels, regexp: Regexp = None) -> dict[str, str]:
+    """Return all labels of a delegate that stand for its pod's: the contract's and the exact ones.
 
     :raises InvalidPattern: if the regexp is none, or too much for the object's labels
     """
+    return {**relabel(labels, regexp), **exact_labels(labels)}
+
+
+def exact_labels(labels: Labels) -> dict[str, str]:
+    """Return the exact labels of a delegate. Labels with a prefix of ours have none: they are reserved.
+
+    Of more than `EXACT_LIMIT` labels the first in alphabetical order have one.
+    """
+    users = [key for key in labels if not names.is_ours(key)]
+    if len(users) > EXACT_LIMIT:
+        users = sorted(users)[:EXACT_LIMIT]
+    return {exact_key(key): labels[key] for key in users}
+
+
+@lru_cache(maxsize=8192)
+def exact_key(key: str) -> str:
+    """Return the exact key of a label; the contract's for one with our long prefix.
+
+    The part before the slash is a DNS name: without underscore and capital letters. So the first underscore ends it,
+    and `U` and `H` begin none.
+    """
+    prefix, _, name = key.rpartition("/")
+    if prefix == names.GROUP:
+        return key
+    text = f"{prefix or 'U'}_{name}"
+    if len(text) > names.SHORT_LIMIT:
+        digest = hashlib.sha256(key.encode()).hexdigest()[:_HASH_LENGTH]
+        text = f"H{digest}_{name}"[: names.SHORT_LIMIT].rstrip("-_.")
+    return names.SHORT_PREFIX + text
+
+
+_HASH_LENGTH = 20
+
+
+def exact_selector(selector: Mapping[str, str], regexp: Regexp = None) -> dict[str, str]:
+    """Return a selector of a Service by exact labels. What the regexp finds keeps its key: other pods may have it.
+
+    :raises InvalidPattern: if the regexp is none, or too much for the selector
+    """
     pattern = _pattern(regexp)
+    return {_exact(key, (value,), pattern): value for key, value in selector.items()}
+
+
+def constraints(spec: dict[str, Any], labels: Labels, regexp: Regexp, *, exact: bool = False) -> dict[str, Any]:
+    """Affinity and spread of a delegate, so that they select other delegates as they selected other pods.
+
+    Only the fields that need a change are in the result.
+
+    :param labels: those of the pod itself, before rewriting
+    :param exact: every delegate that they may select has exact labels
+    :raises InvalidPattern: if the regexp is none, or too much for the object's labels
+    """
+    rewrite = _Rewriting(labels, _pattern(regexp), exact)
     result: dict[str, Any] = {}
     affinity = spec.get("affinity")
     if affinity:
-        kinds = {kind: _pod_affinity(affinity[kind], labels, pattern) for kind in _POD_KINDS if affinity.get(kind)}
+        kinds = {kind: rewrite.pod_affinity(affinity[kind]) for kind in _POD_KINDS if affinity.get(kind)}
         if kinds:
             result["affinity"] = {**affinity, **kinds}
     spread = spec.get("topologySpreadConstraints")
     if spread:
-        result["topologySpreadConstraints"] = [_term(item, labels, pattern) for item in spread]
+        result["topologySpreadConstraints"] = [rewrite.term(item) for item in spread]
     return result
 
 
-def selector(selector: dict[str, Any], regexp: Regexp) -> dict[str, Any]:
+def selector(selector: dict[str, Any], regexp: Regexp, *, exact: bool = False) -> dict[str, Any]:
     """A LabelSelector as it is in the target.
 
-    A requirement keeps its key when the regexp is found for any of its values (without values, in `key=`).
+    By the contract a requirement keeps its key when the regexp is found for any of its values, with exact keys when it
+    is found for all of them; without values, when it is found in `key=`.
 
+    :param exact: every delegate that it may select has exact labels
     :raises InvalidPattern: if the regexp is none, or too much for the object's labels
     """
-    pattern = _pattern(regexp)
-    result = dict(selector)
-    if selector.get("matchLabels"):
-        result["matchLabels"] = relabel(selector["matchLabels"], pattern)
-    if selector.get("matchExpressions"):
-        result["matchExpressions"] = [_requirement(item, pattern) for item in selector["matchExpressions"]]
-    return result
+    return _Rewriting({}, _pattern(regexp), exact).selector(selector)
 
 
 def _pattern(regexp: Regexp) -> LabelPattern:
@@ -91,30 +146,54 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def _requirement(item: dict[str, Any], pattern: LabelPattern) -> dict[str, Any]:
-    key = item["key"]
-    keeps = any(pattern.matches(key, value) for value in item.get("values") or ("",))
-    return item if keeps else {**item, "key": _prefixed(key)}
+def _exact(key: str, values: Sequence[str], pattern: LabelPattern) -> str:
+    return key if all(pattern.matches(key, value) for value in values) else exact_key(key)
 
 
-def _pod_affinity(affinity: dict[str, Any], labels: Labels, pattern: LabelPattern) -> dict[str, Any]:
-    result = dict(affinity)
-    if affinity.get(_REQUIRED):
-        result[_REQUIRED] = [_term(term, labels, pattern) for term in affinity[_REQUIRED]]
-    if affinity.get(_PREFERRED):
-        result[_PREFERRED] = [
-            {**weighted, "podAffinityTerm": _term(weighted["podAffinityTerm"], labels, pattern)}
-            for weighted in affinity[_PREFERRED]
-        ]
-    return result
+class _Rewriting:
+    """Selectors of one object on their way to a target."""
 
+    def __init__(self, labels: Labels, pattern: LabelPattern, exact: bool) -> None:
+        self._labels = labels
+        self._pattern = pattern
+        self._exact = exact
 
-def _term(term: dict[str, Any], labels: Labels, pattern: LabelPattern) -> dict[str, Any]:
-    """A pod affinity term or a spread constraint: both have a labelSelector and keys taken from the pod itself."""
-    result = dict(term)
-    if term.get("labelSelector"):
-        result["labelSelector"] = selector(term["labelSelector"], pattern)
-    for field in ("matchLabelKeys", "mismatchLabelKeys"):
-        if term.get(field):
-            result[field] = list(dict.fromkeys(new_key(key, labels.get(key, ""), pattern) for key in term[field]))
-    return result
+    def selector(self, selector: dict[str, Any]) -> dict[str, Any]:
+        result = dict(selector)
+        if found := selector.get("matchLabels"):
+            result["matchLabels"] = (exact_selector if self._exact else relabel)(found, self._pattern)
+        if selector.get("matchExpressions"):
+            result["matchExpressions"] = [self._requirement(item) for item in selector["matchExpressions"]]
+        return result
+
+    def _requirement(self, item: dict[str, Any]) -> dict[str, Any]:
+        key, values = item["key"], item.get("values") or ("",)
+        if self._exact:
+            return {**item, "key": _exact(key, values, self._pattern)}
+        keeps = any(self._pattern.matches(key, value) for value in values)
+        return item if keeps else {**item, "key": _prefixed(key)}
+
+    def pod_affinity(self, affinity: dict[str, Any]) -> dict[str, Any]:
+        result = dict(affinity)
+        if affinity.get(_REQUIRED):
+            result[_REQUIRED] = [self.term(term) for term in affinity[_REQUIRED]]
+        if affinity.get(_PREFERRED):
+            result[_PREFERRED] = [
+                {**weighted, "podAffinityTerm": self.term(weighted["podAffinityTerm"])}
+                for weighted in affinity[_PREFERRED]
+            ]
+        return result
+
+    def term(self, term: dict[str, Any]) -> dict[str, Any]:
+        """A pod affinity term or a spread constraint: both have a labelSelector and keys taken from the pod itself."""
+        result = dict(term)
+        if term.get("labelSelector"):
+            result["labelSelector"] = self.selector(term["labelSelector"])
+        for field in ("matchLabelKeys", "mismatchLabelKeys"):
+            if term.get(field):
+                result[field] = list(dict.fromkeys(map(self._own_key, term[field])))
+        return result
+
+    def _own_key(self, key: str) -> str:
+        value = self._labels.get(key, "")
+        return _exact(key, (value,), self._pattern) if self._exact else new_key(key, value, self._pattern)

@@ -45,13 +45,14 @@ def role_of(binding: Mapping[str, Any]) -> str:
     return str(reference.get("name", "")) if reference.get("kind") == ROLES.name else ""
 
 
-def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
+def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: str, *, exact: bool = True) -> Raw:
     """The copy of a NetworkPolicy, whose selectors select delegates as they selected other pods.
 
     Pods of its own namespace are delegates of this source. Of other namespaces nobody knows (a cluster's DNS, say, is
     no delegate): such a peer is there twice, as it was and for delegates. Its annotation admit-gateway has rules that
     let some callers in let in gateways of the target, too.
 
+    :param exact: every delegate in the target has exact labels
     :raises InvalidPattern: if its annotation no-prefix-label-regexp is none, or too much for so many selectors
     """
     copy = copy_of(NETWORK_POLICIES, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
@@ -59,7 +60,7 @@ def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: 
     ours = {names.LABEL_PARENT_CLUSTER_UID: cluster_uid}
 
     def own(selector: Raw | None) -> Raw:
-        found = relabelled(selector or {}, pattern)
+        found = relabelled(selector or {}, pattern, exact=exact)
         return {**found, "matchLabels": {**(found.get("matchLabels") or {}), **ours}}
 
     def peers(peer: Raw) -> list[Raw]:
@@ -67,6 +68,13 @@ def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: 
             return [peer]
         if "namespaceSelector" not in peer:
             return [{**peer, "podSelector": own(peer["podSelector"])}]
+        if not peer["podSelector"]:
+            return [peer]
+        if exact:
+            return [
+                {**peer, "podSelector": _no_delegates(peer["podSelector"])},
+                {**peer, "podSelector": own(peer["podSelector"])},
+            ]
         elsewhere = {**peer, "podSelector": relabelled(peer["podSelector"], pattern)}
         return [peer, elsewhere] if elsewhere != peer else [peer]
 
@@ -80,6 +88,14 @@ def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: 
     if spec.get("ingress") and names.annotation(original["metadata"].get("annotations"), ADMIT_GATEWAY) == "true":
         spec["ingress"] = [_with_gateways(rule) for rule in spec["ingress"]]
     return _marked({**copy, "spec": spec})
+
+
+def _no_delegates(selector: Raw) -> Raw:
+    """Return a selector of pods that are no delegates: these have rewritten labels, which a negation would match."""
+    expressions = selector.get("matchExpressions") or []
+    if all(each["operator"] in ("In", "Exists") for each in expressions):
+        return selector
+    return {**selector, "matchExpressions": [*expressions, {"key": names.LABEL_PARENT_UID, "operator": "DoesNotExist"}]}
 
 
 def _with_gateways(rule: Raw) -> Raw:

@@ -12,7 +12,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.names.links import AFFINITIES, AFFINITY, ANNOTATION_CILIUM_AFFINITY, LABEL_HEADLESS_OF
-from agent.model.relabel import relabel
+from agent.model.relabel import exact_selector, relabel
 
 Raw = dict[str, Any]
 Selector = dict[str, str]
@@ -225,15 +225,21 @@ def with_cilium_affinity(service: Raw) -> Raw:
     return {**service, "metadata": {**metadata, "annotations": kept}}
 
 
-def selector_of_copy(service: Mapping[str, Any]) -> Selector | None:
+def selector_of_copy(service: Mapping[str, Any], cluster_uid: str = "") -> Selector | None:
     """What the copies of a shared Service select: delegates, if it is rerouted.
 
+    :param cluster_uid: UID of the source, whose delegates that serve are selected by exact labels; empty to select
+        delegates of all sources by the wire contract's labels
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
     annotations = _annotations(service)
     if names.ANNOTATION_ORIGINAL_SELECTOR not in annotations:
         return (service.get("spec") or {}).get("selector")
-    return relabel(users_selector(service), regexp(annotations))
+    original = users_selector(service)
+    if not cluster_uid or not original:
+        return relabel(original, regexp(annotations))
+    ours = {names.LABEL_PARENT_CLUSTER_UID: cluster_uid, names.LABEL_SERVING: "true"}
+    return {**exact_selector(original, regexp(annotations)), **ours}
 
 
 def _check_number(field: str, count: int) -> None:

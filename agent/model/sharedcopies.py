@@ -47,12 +47,13 @@ class Labelled(Protocol):
         """Its annotations."""
 
 
-def service(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
+def service(original: Mapping[str, Any], cluster_name: str, cluster_uid: str, *, exact: bool = True) -> Raw:
     """The copy of a Service.
 
     It selects what is behind the original; it has an address, and with type NodePort ports, of its own. Type
     LoadBalancer becomes ClusterIP unless the annotation copy-load-balancer is `true`.
 
+    :param exact: every delegate of the namespace in the target has the labels of this version
     :raises InvalidService, InvalidPattern: if what it selects cannot be told
     """
     annotations = original["metadata"].get("annotations") or {}
@@ -71,7 +72,7 @@ def service(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) ->
         spec["ipFamilyPolicy"] = "PreferDualStack"
     if spec.get("ports"):
         spec["ports"] = [{key: value for key, value in port.items() if key != "nodePort"} for port in spec["ports"]]
-    spec["selector"] = selector_of_copy(original)
+    spec["selector"] = selector_of_copy(original, cluster_uid if exact else "")
     return marked({**copy, "spec": spec}, marks)
 
 

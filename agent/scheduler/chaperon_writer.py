@@ -59,7 +59,10 @@ class ChaperonWriter:
         self._cache = cache
         self._proxies = proxies
         self._services = SelectingServices(deps.local)
-        self._made: tuple[tuple[str, str, bool, str, bool], dict[str, Any]] = (("", "", False, "", False), {})
+        self._made: tuple[tuple[str, str, bool, str, bool, bool], dict[str, Any]] = (
+            ("", "", False, "", False, True),
+            {},
+        )
         """The chaperon made last, and of what."""
 
     async def create(self, proxy: dict[str, Any], target: Target, *, reserve: bool = False) -> None:
@@ -103,7 +106,8 @@ class ChaperonWriter:
         metadata, settings = proxy["metadata"], self._deps.settings
         source_api = "" if target.is_self else settings.source_api
         injected = self._cache.injected_follow(metadata["namespace"])
-        made_of = (metadata["uid"], metadata["resourceVersion"], reserve, source_api, injected)
+        exact = not self._deps.unlabelled.any(target, metadata["namespace"])
+        made_of = (metadata["uid"], metadata["resourceVersion"], reserve, source_api, injected, exact)
         if self._made[0] != made_of:
             made = make_chaperon(
                 proxy,
@@ -112,6 +116,7 @@ class ChaperonWriter:
                 reserve=reserve,
                 source_api=source_api,
                 injected=injected,
+                exact=exact,
             )
             self._made = (made_of, made)
         return self._made[1]

@@ -47,6 +47,8 @@ def test_appendix_a_the_worked_example_of_the_contract_comes_out() -> None:
             "labels": {
                 P + "app": "web",
                 P + "pod-template-hash": "7d",
+                "multicluster/U_app": "web",
+                "multicluster/U_pod-template-hash": "7d",
                 P + "parent-uid": UID,
                 P + "parent-cluster-name": "c1",
                 "multicluster/parent-cluster-uid": "CU",
@@ -139,7 +141,10 @@ def test_selectors_in_the_delegates_own_affinity_are_rewritten() -> None:
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     spec = made(pod(spec={"affinity": affinity}))["spec"]
     (rewritten,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert rewritten["labelSelector"] == {"matchLabels": {P + "app": "web"}}
+    assert rewritten["labelSelector"] == {"matchLabels": {"multicluster/U_app": "web"}}
+    spec = made(pod(spec={"affinity": affinity}), exact=False)["spec"]
+    (rewritten,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert rewritten["labelSelector"] == {"matchLabels": {P + "app": "web"}}, "older delegates have no other label"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +253,7 @@ def test_the_limit_for_a_pattern_is_for_labels_and_selectors_together() -> None:
     values = [f"{index:060}" for index in range(150)]
     term = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}}
     preferred = [{"weight": 1, "podAffinityTerm": {**term, "topologyKey": "zone"}}]
-    pattern = {"multicluster/no-prefix-label-regexp": "app=[0-9]{61}$|x{100}"}
+    pattern = {"multicluster/no-prefix-label-regexp": "app=[0-9]{60}$|x{100}"}
 
     def spread(count: int) -> dict[str, Any]:
         kind = {"preferredDuringSchedulingIgnoredDuringExecution": preferred * count}
@@ -280,10 +285,11 @@ def test_what_only_the_target_knows_is_left_to_it(source: dict[str, Any]) -> Non
         ("metadata.name", f"metadata.annotations['{P}parent-name']"),
         ("metadata.uid", f"metadata.labels['{P}parent-uid']"),
         ("metadata.namespace", "metadata.namespace"),
-        ("metadata.labels['app']", f"metadata.labels['{P}app']"),
-        ("metadata.labels['kept']", "metadata.labels['kept']"),
+        ("metadata.labels['app']", "metadata.labels['multicluster/U_app']"),
+        ("metadata.labels['kept']", "metadata.labels['multicluster/U_kept']"),
         ("metadata.annotations['team']", "metadata.annotations['team']"),
-        ("metadata.labels", "metadata.labels"),
+        ("metadata.labels", "metadata.annotations['multicluster/labels-file']"),
+        ("metadata.annotations", "metadata.annotations['multicluster/annotations-file']"),
         ("metadata.labels['topology.kubernetes.io/zone']", "metadata.labels['topology.kubernetes.io/zone']"),
     ],
 )
@@ -314,7 +320,9 @@ def test_a_topology_label_that_the_user_set_is_the_users() -> None:
     source = pod(labels={"topology.kubernetes.io/zone": "z"}, spec={"containers": containers, "volumes": [volume]})
     assert env_of(source) == [{"name": "V", "value": "z"}]
     (there,) = made(source)["spec"]["volumes"]
-    assert there["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"] == f"metadata.labels['{P}zone']"
+    assert there["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"] == (
+        "metadata.labels['multicluster/topology.kubernetes.io_zone']"
+    )
 
 
 def test_fields_that_nobody_here_knows_survive() -> None:

@@ -17,6 +17,7 @@ from agent.model.livechanges import (
     delegate_patch,
     ephemeral_patch,
     missing_labels,
+    new_labels,
     resize_patch,
     told,
 )
@@ -65,8 +66,18 @@ class Both:
     def changed(self) -> Raw:
         return changes(self.proxy, source_pod(self.proxy), self.chaperon)
 
+    def of_an_earlier_version(self) -> dict[str, str]:
+        """Take away the labels under our short prefix; returns them."""
+        labels = self.pod["metadata"]["labels"]
+        ours = {key: value for key, value in labels.items() if key.startswith(names.SHORT_PREFIX)}
+        for each in (self.chaperon, self.pod):
+            merge(each["metadata"]["labels"], dict.fromkeys(ours))
+        return ours
+
     def tell(self) -> Raw:
-        patch = chaperon_patch(self.changed(), self.chaperon)
+        changed = self.changed()
+        added = new_labels(self.proxy, changed, self.chaperon, "k")
+        patch = chaperon_patch(changed, self.chaperon, added)
         for field, values in patch.get("metadata", {}).items():
             if isinstance(values, dict):
                 merge(self.chaperon["metadata"].setdefault(field, {}), values)
@@ -105,16 +116,13 @@ def test_a_delegate_that_is_withdrawn_by_our_label_alone_keeps_its_own_labels() 
 
 def test_a_delegate_of_an_earlier_version_gets_our_labels_without_a_live_change() -> None:
     both = Both()
-    ours = {key: value for key, value in both.pod["metadata"]["labels"].items() if key.startswith("multicluster/")}
-    for each in (both.chaperon, both.pod):
-        del each["metadata"]["labels"][names.LABEL_SERVING]
+    ours = both.of_an_earlier_version()
     assert missing_labels({}, both.chaperon, both.pod) is None
     both.tell()
     assert told(both.chaperon) == {}, "an earlier version would take a live change back"
     lacking = missing_labels({}, both.chaperon, both.pod)
-    assert lacking == {names.LABEL_SERVING: "true"}
+    assert lacking == ours
     merge(both.pod["metadata"]["labels"], lacking)
-    assert both.pod["metadata"]["labels"].items() >= ours.items()
     assert missing_labels({}, both.chaperon, both.pod) == {}
     assert both.tell() == {}
     assert names.ANNOTATION_NEW_LABELS not in delegate(both.chaperon)["metadata"]["annotations"]
@@ -122,12 +130,14 @@ def test_a_delegate_of_an_earlier_version_gets_our_labels_without_a_live_change(
 
 def test_a_withdrawn_delegate_of_an_earlier_version_does_not_serve() -> None:
     both = Both()
-    del both.chaperon["metadata"]["labels"][names.LABEL_SERVING]
+    both.of_an_earlier_version()
     both.tell()
     both.annotations["multicluster/withdrawn"] = '["multicluster/serving"]'
     both.tell()
-    assert missing_labels(told(both.chaperon), both.chaperon, both.pod) == {}
-    assert both.follow()[0] == {"metadata": {"labels": {names.LABEL_SERVING: None}}}
+    lacking = missing_labels(told(both.chaperon), both.chaperon, both.pod) or {}
+    assert lacking
+    assert names.LABEL_SERVING not in lacking
+    assert both.follow()[0] == {}
 
 
 def test_a_pod_that_nobody_changed_has_nothing_to_tell() -> None:
@@ -141,7 +151,7 @@ def test_a_new_label_arrives_under_our_prefix_on_chaperon_and_delegate() -> None
     both = Both()
     both.proxy["metadata"]["labels"]["tier"] = "front"
     both.tell()
-    want = {names.PREFIX + "tier": "front"}
+    want = {names.PREFIX + "tier": "front", "multicluster/U_tier": "front"}
     assert want.items() <= both.chaperon["metadata"]["labels"].items()
     assert both.follow()[0] == {"metadata": {"labels": want}}
 
@@ -151,7 +161,7 @@ def test_a_removed_label_is_removed() -> None:
     del both.proxy["metadata"]["labels"]["app"]
     both.tell()
     assert names.PREFIX + "app" not in both.chaperon["metadata"]["labels"]
-    assert both.follow()[0] == {"metadata": {"labels": {names.PREFIX + "app": None}}}
+    assert both.follow()[0] == {"metadata": {"labels": {names.PREFIX + "app": None, "multicluster/U_app": None}}}
 
 
 def test_labels_that_name_the_parent_never_change() -> None:

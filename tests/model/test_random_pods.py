@@ -39,6 +39,14 @@ def moved(key: str) -> str:
     return P + key.rpartition("/")[2]
 
 
+def exact(key: str) -> str:
+    """The key of the second label that a delegate has for each."""
+    prefix, _, name = key.rpartition("/")
+    if prefix == "multicluster":
+        return key  # random pods share parts, which are rewritten twice then
+    return f"multicluster/{prefix or 'U'}_{name}"
+
+
 def winners(labels: dict[str, str]) -> dict[str, str]:
     """Of labels that end in the same key, one without a slash wins, else the first in alphabetical order."""
     found: dict[str, str] = {}
@@ -67,7 +75,7 @@ def expected(source: Raw, namespace: str) -> Raw:
             for item in volume.get("downwardAPI", {}).get("items", ()):
                 reference = item["fieldRef"]
                 reference["fieldPath"] = _LABEL.sub(
-                    lambda m: f"metadata.labels['{moved(m[1])}']", reference["fieldPath"]
+                    lambda m: f"metadata.labels['{exact(m[1])}']", reference["fieldPath"]
                 )
     affinity = spec.get("affinity", {})
     terms = list(spec.get("topologySpreadConstraints", ()))
@@ -79,9 +87,9 @@ def expected(source: Raw, namespace: str) -> Raw:
     for term in terms:
         selector = term.get("labelSelector", {})
         if "matchLabels" in selector:
-            selector["matchLabels"] = winners(selector["matchLabels"])
+            selector["matchLabels"] = {exact(key): value for key, value in selector["matchLabels"].items()}
         for expression in selector.get("matchExpressions", ()):
-            expression["key"] = moved(expression["key"])
+            expression["key"] = exact(expression["key"])
     return spec
 
 
@@ -126,6 +134,7 @@ def test_a_pod_arrives_as_it_was_written_but_for_what_the_contract_lists(pod: Ra
     assert child["spec"] == made["spec"]
     metadata = child["metadata"]
     own = {P + "parent-uid": UID, P + "parent-cluster-name": "c", "multicluster/parent-cluster-uid": "k"}
+    own |= {"multicluster/serving": "true"} | {exact(key): value for key, value in source["metadata"]["labels"].items()}
     assert metadata["labels"] == winners(source["metadata"]["labels"]) | own
     assert metadata["annotations"] == {
         **{key: value for key, value in source["metadata"]["annotations"].items() if key != P + "elect"},

@@ -1,10 +1,25 @@
+import re
+from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from agent.api import names
+from agent.api.names import SHORT_LIMIT
 from agent.model.pattern import InvalidPattern
-from agent.model.relabel import constraints, relabel, selector
+from agent.model.relabel import (
+    EXACT_LIMIT,
+    constraints,
+    exact_key,
+    exact_selector,
+    labels_there,
+    relabel,
+    selector,
+)
+from tests.examples import examples
 from tests.model.pods import P
 
 MIXED = {"foo.com/bar": "a", "baz.com/foo": "b", P + "baz": "c", "a": "d"}
@@ -106,3 +121,101 @@ def test_affinity_and_spread_select_rewritten_labels_and_nothing_else_changes() 
 def test_a_spec_without_constraints_has_nothing_to_change() -> None:
     assert constraints({"containers": []}, {}, None) == {}
     assert constraints({"affinity": {"nodeAffinity": {"x": 1}}}, {}, None) == {}
+
+
+PREFIXES = ["app.kubernetes.io", "strimzi.io", "a.b", "u", "h", "multicluster.io", "x" * 60 + "." + "y" * 60]
+NAMES = ["name", "app", "Name", "na.me", "a.b_name", "U_name", "h" * 63, "name_" + "x" * 58]
+keys = st.one_of(st.sampled_from(NAMES), st.builds("{}/{}".format, st.sampled_from(PREFIXES), st.sampled_from(NAMES)))
+values = st.sampled_from(["", "web", "db", "keep"])
+label_sets = st.dictionaries(keys, values, max_size=6)
+requirements = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "key": keys,
+            "operator": st.sampled_from(["In", "NotIn"]),
+            "values": st.lists(values, min_size=1, max_size=3, unique=True),
+        }
+    ),
+    st.fixed_dictionaries({"key": keys, "operator": st.sampled_from(["Exists", "DoesNotExist"])}),
+)
+selectors = st.fixed_dictionaries(
+    {"matchLabels": st.dictionaries(keys, values, max_size=3), "matchExpressions": st.lists(requirements, max_size=3)}
+)
+regexps = st.sampled_from([None, "", "^app.kubernetes.io/name=", "=(web|keep)$", "/name=", "^name="])
+
+
+def selects(found: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """As Kubernetes has it (apimachinery, labels.Requirement)."""
+    if not found.get("matchLabels", {}).items() <= labels.items():
+        return False
+    for each in found.get("matchExpressions", ()):
+        key, among = each["key"], labels.get(each["key"]) in each.get("values", ())
+        if not {
+            "In": key in labels and among,
+            "NotIn": key not in labels or not among,
+            "Exists": key in labels,
+            "DoesNotExist": key not in labels,
+        }[each["operator"]]:
+            return False
+    return True
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(selectors, label_sets, regexps)
+def test_a_selector_selects_a_delegate_exactly_if_it_selected_its_pod(
+    found: dict[str, Any], labels: dict[str, str], regexp: str | None
+) -> None:
+    there = labels_there(labels, regexp)
+    assert selects(selector(found, regexp, exact=True), there) == selects(found, labels)
+    service = found["matchLabels"]
+    chosen = {**service, **{key: labels[key] for key in labels.keys() & service.keys()}}
+    for wanted in (service, chosen):
+        rewritten = {"matchLabels": exact_selector(wanted, regexp)}
+        assert selects(rewritten, there) == selects({"matchLabels": wanted}, labels)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(label_sets, regexps)
+def test_delegates_have_the_contracts_labels_and_valid_keys(labels: dict[str, str], regexp: str | None) -> None:
+    there = labels_there(labels, regexp)
+    assert relabel(labels, regexp).items() <= there.items()
+    ours = {key for key in there if key.startswith("multicluster/")}
+    assert len(ours) == len(labels), "no two keys have the same exact key"
+    assert all(re.fullmatch(r"multicluster/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", key) for key in ours)
+
+
+def test_exact_keys_can_be_read() -> None:
+    assert exact_key("app.kubernetes.io/name") == "multicluster/app.kubernetes.io_name"
+    assert exact_key("app") == "multicluster/U_app"
+    assert exact_key(P + "app") == P + "app", "a user who selects by the contract's key means it"
+    long = exact_key("x" * 60 + ".io/name")
+    assert re.fullmatch("multicluster/H[0-9a-f]{20}_name", long)
+    assert len(exact_key("x" * 253 + "/" + "y" * 63)) <= len("multicluster/") + SHORT_LIMIT
+
+
+def test_no_label_of_ours_looks_like_an_exact_one() -> None:
+    own = [value for name, value in vars(names).items() if name.startswith("LABEL_") and isinstance(value, str)]
+    assert names.LABEL_SERVING in own
+    assert not [key for key in own if key.startswith(names.SHORT_PREFIX) and re.search("[A-Z_]", key)]
+
+
+def test_two_pods_whose_labels_end_alike_are_told_apart_although_one_has_no_such_key() -> None:
+    alone = labels_there({"strimzi.io/name": "shop"})
+    assert not selects({"matchLabels": exact_selector({"app.kubernetes.io/name": "shop"})}, alone)
+    assert not selects({"matchLabels": exact_selector({"name": "shop"})}, alone)
+    assert selects({"matchLabels": relabel({"name": "shop"})}, alone), "which is what the contract's labels do"
+
+
+def test_a_pod_of_very_many_labels_has_a_bounded_number_of_exact_ones() -> None:
+    there = labels_there({f"a.io/{number:04}": "x" for number in range(EXACT_LIMIT + 5)})
+    assert sum(key.startswith("multicluster/") for key in there) == EXACT_LIMIT
+
+
+def test_keys_that_terms_take_from_the_pod_itself_are_exact_keys() -> None:
+    spread = [{"maxSkew": 1, "matchLabelKeys": ["pod-template-hash", "a.io/rev", "b.io/rev", "kept"]}]
+    labels = {"pod-template-hash": "1", "a.io/rev": "1", "b.io/rev": "2", "kept": "2"}
+    (found,) = constraints({"topologySpreadConstraints": spread}, labels, "^kept=", exact=True)[
+        "topologySpreadConstraints"
+    ]
+    want = ["multicluster/U_pod-template-hash", "multicluster/a.io_rev", "multicluster/b.io_rev", "kept"]
+    assert found["matchLabelKeys"] == want

@@ -6,7 +6,7 @@ from agent.model import rulecopies, sharedcopies
 
 Raw = dict[str, Any]
 OURS = {names.LABEL_PARENT_CLUSTER_UID: "uid-cd"}
-APP = names.PREFIX + "app"
+APP = "multicluster/U_app"
 
 
 def original(kind: str, **fields: Any) -> Raw:
@@ -40,10 +40,31 @@ def test_peers_of_the_namespace_are_delegates_and_those_of_others_may_be_either(
         ingress=[{"from": [own]}],
     )
     rewritten = {"podSelector": {"matchLabels": {APP: "db", **OURS}}}
-    there = {"namespaceSelector": namespaces, "podSelector": {"matchLabels": {names.PREFIX + "k8s-app": "kube-dns"}}}
+    delegates = {"matchLabels": {"multicluster/U_k8s-app": "kube-dns", **OURS}}
+    there = {"namespaceSelector": namespaces, "podSelector": delegates}
     assert found["egress"] == [{"to": [rewritten, block, dns, there, whole, everybody], "ports": ports}, {}]
     assert found["ingress"] == [{"from": [rewritten]}]
     assert found["policyTypes"] == ["Egress", "Ingress"]
+
+
+def test_a_negation_over_pods_of_other_namespaces_matches_no_delegate_by_its_rewritten_labels() -> None:
+    expression = {"key": "role", "operator": "NotIn", "values": ["guest"]}
+    peer = {"namespaceSelector": {}, "podSelector": {"matchExpressions": [expression]}}
+    (rule,) = policy(podSelector={}, ingress=[{"from": [peer]}])["ingress"]
+    no_delegate = {"key": names.LABEL_PARENT_UID, "operator": "DoesNotExist"}
+    assert rule["from"] == [
+        {**peer, "podSelector": {"matchExpressions": [expression, no_delegate]}},
+        {
+            **peer,
+            "podSelector": {"matchExpressions": [{**expression, "key": "multicluster/U_role"}], "matchLabels": OURS},
+        },
+    ]
+
+
+def test_while_older_delegates_are_in_a_target_policies_select_by_the_contracts_labels() -> None:
+    spec = {"podSelector": {"matchLabels": {"app": "web"}}}
+    found = rulecopies.network_policy(original("NetworkPolicy", spec=spec), "cd", "uid-cd", exact=False)["spec"]
+    assert found["podSelector"] == {"matchLabels": {names.PREFIX + "app": "web", **OURS}}
 
 
 def test_labels_that_keep_their_key_on_delegates_keep_it_in_selectors() -> None:

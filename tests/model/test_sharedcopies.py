@@ -59,7 +59,13 @@ def test_a_copy_says_whose_it_is_and_has_no_address_of_the_source() -> None:
     assert annotations[P + "global"] == annotations["service.cilium.io/global"] == "true"
     assert annotations[P + "original-selector"] == "app=web"
     assert annotations["note"] == "mine"
-    assert made["spec"]["selector"] == {P + "app": "web"}
+    assert made["spec"]["selector"] == {
+        "multicluster/U_app": "web",
+        "multicluster/parent-cluster-uid": "cluster-uid",
+        "multicluster/serving": "true",
+    }
+    contract = sharedcopies.service(rerouted(original({}), switch=True), "cd", "cluster-uid", exact=False)
+    assert contract["spec"]["selector"] == {P + "app": "web"}, "while older delegates are there"
     assert not {"clusterIP", "clusterIPs", "ipFamilies"} & made["spec"].keys()
 
 

@@ -156,6 +156,10 @@ class NetworkPolicyRoom(OptInRoom):
     kind = NETWORK_POLICIES
     asked_by = names.FOLLOW_POLICIES
 
+    def __init__(self, deps: Deps) -> None:
+        super().__init__(deps)
+        deps.unlabelled.on_last(self._labelled)
+
     def selector(self, original: Object) -> Selector:
         """Return the selector of its pods."""
         found = selector(original.decode()["spec"].get("podSelector") or {})
@@ -177,3 +181,13 @@ class NetworkPolicyRoom(OptInRoom):
     def wanted(self, original: Raw) -> Raw:
         """Return the copy that a target should have."""
         return rulecopies.network_policy(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+
+    def wanted_there(self, target: Target, original: Raw, copy: Object | None) -> Raw:
+        """Return the copy that a target should have: its peers may be of any namespace."""
+        exact = not self.deps.unlabelled.any(target)
+        return rulecopies.network_policy(original, self.deps.settings.cluster_name, self.deps.cluster_uid, exact=exact)
+
+    def _labelled(self, place: tuple[str, str]) -> None:
+        target = self.deps.targets.by_node(place[0])
+        if target is not None and not self.deps.unlabelled.any(target):
+            self.again_in(place[0])

@@ -1,6 +1,6 @@
 """Global services: a copy of every shared Service in each target of pods of its namespace (wire contract, 7.1).
 
-Watches  Services here, our copies in targets, Targets that are being removed.
+Watches  Services here, our copies in targets, Targets that are being removed, our PodChaperons in targets.
 Writes   the copies; on an original that cannot be copied, an event and its condition `multicluster/Shared`.
 Absent target: its copies stay, and are brought in line when it is back. Which Services are shared is written on them:
 by their users, or by the room that reroutes them.
@@ -9,10 +9,12 @@ by their users, or by the room that reroutes them.
 from collections.abc import Iterable
 from typing import Any
 
+from agent.api import names
 from agent.api.conditions import find_condition, set_condition, without_condition
 from agent.api.kinds import SERVICES
 from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
+from agent.clusters.target import Target
 from agent.kube.store import Object
 from agent.model import serviceimports, sharedcopies
 from agent.model.diff import same
@@ -22,6 +24,7 @@ Raw = dict[str, Any]
 
 CONDITION = "multicluster/Shared"
 _TOLD = CONDITION.encode()
+_SERVING = names.LABEL_SERVING.encode()
 _EVERYWHERE = "every cluster that its pods may run in has a copy"
 _MESSAGE_LIMIT = 1024
 
@@ -34,6 +37,7 @@ class GlobalServices(CopyRoom):
 
     def __init__(self, deps: Deps) -> None:
         super().__init__(deps, deps.local.informer(SERVICES))
+        deps.unlabelled.on_last(lambda place: self.again_in(*place))
 
     def shared(self, original: Object) -> bool:
         """Whether its annotations say so."""
@@ -48,8 +52,15 @@ class GlobalServices(CopyRoom):
         return serviceimports.seen_from(original, node)
 
     def wanted(self, original: Raw) -> Raw:
-        """Return the copy that a target should have."""
+        """Return the copy that a target should have whose delegates all have the labels of this version."""
         return sharedcopies.service(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+
+    def wanted_there(self, target: Target, original: Raw, copy: Object | None) -> Raw:
+        """Return the copy that a target should have. A selector by exact labels stays."""
+        switched = copy is not None and _SERVING in copy.raw
+        if switched or not self.deps.unlabelled.any(target, original["metadata"]["namespace"]):
+            return self.wanted(original)
+        return sharedcopies.service(original, self.deps.settings.cluster_name, self.deps.cluster_uid, exact=False)
 
     async def reconcile(self, item: Item) -> float | None:
         """Bring one copy in line, and the condition of its original."""

@@ -19,7 +19,7 @@ from agent.clusters.target import Target
 from agent.kube.errors import Forbidden, Invalid, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
-from agent.model.livechanges import changes, chaperon_patch
+from agent.model.livechanges import changes, chaperon_patch, new_labels
 from agent.model.proxypod import source_pod
 from agent.runtime.controller import Controller
 
@@ -59,7 +59,9 @@ class LiveChanges(Controller[Key]):
         manifest = proxy.decode()
         try:
             chaperon = placed.chaperon.decode()
-            patch = chaperon_patch(changes(manifest, source_pod(manifest), chaperon), chaperon)
+            changed = changes(manifest, source_pod(manifest), chaperon)
+            lacking = new_labels(manifest, changed, chaperon, self._deps.cluster_uid)
+            patch = chaperon_patch(changed, chaperon, lacking)
         except InvalidPod as error:
             self._tell(manifest, target, str(error))
             return None
