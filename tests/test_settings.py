@@ -81,7 +81,7 @@ def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]
         (["--cluster-name", "x" * 64], "--cluster-name"),
         (["--cluster-name", "my cluster"], "--cluster-name.*label value"),
         (["--cluster-name=-x"], "--cluster-name"),
-        (["--lease-retry", "11"], "--lease-retry must be shorter.* 11s, 9s and 12s"),
+        (["--lease-retry", "11"], "--lease-retry must be shorter.* 11s, 11s and 12s"),
         (["--hold", "30 s"], "--hold=30 s: must be a duration such as 60s, 1m30s or 100ms, or a number of seconds"),
         (["--probe-failures=1.5"], "--probe-failures=1.5: must be a whole number, 1 or more"),
         (["--kubelet-port=0"], "--kubelet-port=0: must be from 1 to 65535"),

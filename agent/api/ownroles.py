@@ -208,7 +208,7 @@ AGENT = Account(
         ),
         HOME: (
             *grants(LEASES, "create", LEADER),
-            *grants(LEASES, "get update", LEADER, names=(LEASE_CONTROLLERS,)),
+            *grants(LEASES, "get update patch", LEADER, names=(LEASE_CONTROLLERS,)),
             *gatewayroles.AGENT_AT_HOME,
         ),
         NODE_LEASE_NAMESPACE: grants(LEASES, "get create patch", NODE_LEASES),

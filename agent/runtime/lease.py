@@ -8,20 +8,17 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 from prometheus_client import Gauge
 
-from agent.api import names
-from agent.api.kinds import LEASES
-from agent.base import absences
+from agent.base.absences import Absence
 from agent.base.cancelling import cancel_until_done
-from agent.base.clock import Clock, micro_stamp
+from agent.base.clock import Clock
 from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
-from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.fence import fence
+from agent.runtime.lease_record import LeaseRecord
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +33,13 @@ class LeaseTimes(msgspec.Struct, frozen=True):
 
     duration: float = 12.0
     """How long others wait after the last renewal they saw."""
-    renew: float = 9.0
+    renew: float = 11.0
     """How long the leader tries to renew before it gives up leading; what is left of `duration` is for it to stop."""
-    retry: float = 2.0
-    """Pause between renewals; who waits looks twice as often."""
+    retry: float = 1.4
+    """Time between renewals, answered or not; a candidate that waits looks twice as often.
+
+    Together with an answer that takes 80 % of `duration` it is shorter than `renew`.
+    """
 
 
 class LeaderLease:
@@ -57,22 +57,14 @@ class LeaderLease:
         self.leading = False
         self.contact = False
         """Whether the API server has answered about the lease."""
-        self.absences: tuple[absences.Absence, ...] = ()
-        """When nobody led, as the lease said it last."""
-        self._client = client
-        self._clock = clock
         self._name = name
         self._times = times
         self._complaint = ""
-        self._seen: tuple[str, float] = ("", 0.0)
-        """Version of another's lease, and since when we know it."""
-        self._expires = 0.0
-        self._renewed = (0.0, clock.now())
-        """When our last renewal was sent: by the monotonic clock, and by the time of day."""
-        self._sent = self._renewed
-        """The same of the last that was tried."""
-        self._own: dict[str, Any] | None = None
-        """The lease as our last renewal has left it, None where we do not know."""
+        self._record = LeaseRecord(client, clock, namespace, name, identity, duration=times.duration, renew=times.renew)
+        self._tries = set[asyncio.Task[bool | None]]()
+        """Requests that are under way."""
+        self._due = 0.0
+        """When the next renewal is to be sent, by the monotonic clock."""
         self.turned = time.monotonic()
         """When it was last looked whether the lease is ours, by the monotonic clock."""
         self.heard = -math.inf
@@ -83,12 +75,16 @@ class LeaderLease:
 
         The monotonic clock stands still while a machine is paused, and the time of day may be set back.
         """
-        moment, day = self._renewed
-        return max(time.monotonic() - moment, (self._clock.now() - day).total_seconds()) < self._times.renew
+        return self._record.is_fresh(self._record.renewals.moment)
+
+    @property
+    def absences(self) -> tuple[Absence, ...]:
+        """When nobody led, as the lease said it last."""
+        return self._record.absences
 
     def renewed_since(self, moment: float) -> bool:
         """Whether a request that was sent after a moment of the monotonic clock has renewed it: `absences` is newer."""
-        return self._renewed[0] > moment
+        return self._record.renewals.moment.monotonic > moment
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, run `lead` while it is held, cancel it when it is lost, and so on until cancelled.
@@ -96,7 +92,11 @@ class LeaderLease:
         Where `lead` ends by itself the lease is given back, and left alone for long enough that another may take it.
         """
         while True:
-            await self._acquire()
+            try:
+                await self._acquire()
+            except BaseException:
+                self._abandon()
+                raise
             log.info("leading: %s holds lease %s/%s", self.identity, self.namespace, self._name)
             self._leads(True)
             try:
@@ -135,36 +135,59 @@ class LeaderLease:
     async def _acquire(self) -> None:
         """Wait for the lease, which is ours from the moment at which it was taken."""
         while True:
-            self.turned = time.monotonic()
-            if await self._try(self._times.renew):
-                self._renewed = self._sent
+            self._start()
+            while self._tries and not self.holds():
+                await self._turn(self._times.retry)
+                # A write that takes nearly as long as the lease lasts is renewed before it is answered.
+                if self._record.renewals.pending and time.monotonic() >= self._due:
+                    self._start()
+            if self.holds():
                 return
             # Others' renewals count from when they are seen; and not a moment is lost when a holder's time is up.
-            pause, left = self._times.retry / 2, self._expires - time.monotonic()
+            pause, left = self._times.retry / 2, self._record.expires - time.monotonic()
             await asyncio.sleep(min(pause, left) if left > 0 else pause)
 
     async def _hold(self) -> None:
-        """Renew until somebody else holds the lease, or no renewal succeeds for as long as `renew`.
+        """Renew until another candidate holds the lease, or no renewal succeeds for as long as `renew`.
 
-        Others count from when a renewal reached the API server, which may be as early as when it was sent.
+        A renewal is sent every `retry` seconds, also while others wait for their answers.
         """
         while (left := self._left()) > 0:
-            await asyncio.sleep(min(self._times.retry, left))
-            self.turned = time.monotonic()
-            held = await self._try(self._left())
-            if held is False:
+            if not await self._turn(min(left, max(0.0, self._due - time.monotonic()))):
                 return
-            if held:
-                self._renewed = self._sent
+            if time.monotonic() >= self._due:
+                self._start()
+
+    def _start(self) -> None:
+        self._due = time.monotonic() + self._times.retry
+        self._tries.add(asyncio.create_task(self._try(), name="renewal"))
+
+    async def _turn(self, seconds: float) -> bool:
+        """Wait for the next answer, at most so long. Return False if another candidate holds the lease."""
+        done = set[asyncio.Task[bool | None]]()
+        if self._tries:
+            done, self._tries = await asyncio.wait(self._tries, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(seconds)
+        self.turned = time.monotonic()
+        return not any(each.result() is False for each in done)
+
+    def _abandon(self) -> None:
+        """Cancel all requests, and forget what they have done."""
+        for each in self._tries:
+            each.cancel()
+        self._tries = set()
+        self._record.forget()
 
     def _left(self) -> float:
-        return self._renewed[0] + self._times.renew - time.monotonic()
+        return self._record.renewals.moment.monotonic + self._times.renew - time.monotonic()
 
-    async def _try(self, seconds: float) -> bool | None:
+    async def _try(self) -> bool | None:
         """Whether the lease is ours now; None when that could not be found out in time."""
         try:
-            async with asyncio.timeout(seconds):
-                taken = await self._take()
+            # For a read and a write.
+            async with asyncio.timeout(2 * self._times.renew):
+                taken = await self._record.take()
             self.contact, self.heard = True, time.monotonic()
             self._complaint = ""
             return taken
@@ -179,97 +202,11 @@ class LeaderLease:
             log.warning("lease %s/%s cannot be read or written: %s", self.namespace, self._name, text)
         self._complaint = text
 
-    async def _take(self) -> bool | None:
-        return await self._renew() or await self._read_and_take()
-
-    async def _renew(self) -> bool:
-        """One request where nobody else has changed the lease since; an API server may take seconds for each.
-
-        Not once time has gone by that we know nothing of, as when a machine is resumed: that is noted as an absence.
-        """
-        own, self._own = self._own, None
-        if own is None or not self.holds():
-            return False
-        try:
-            await self._write(own, {})
-        except (Conflict, NotFound):
-            return False
-        return True
-
-    async def _read_and_take(self) -> bool | None:
-        try:
-            lease = await self._client.get(LEASES, self._name, self.namespace)
-        except NotFound:
-            return await self._make()
-        current = lease.get("spec") or {}
-        holder, change = current.get("holderIdentity") or "", dict[str, Any]()
-        if holder != self.identity:
-            if holder and not self._expired(lease["metadata"]["resourceVersion"], current):
-                return False
-            change = {
-                "acquireTime": micro_stamp(self._clock.now()),
-                "leaseTransitions": int(current.get("leaseTransitions") or 0) + 1,
-            }
-        self._note_absence(lease, current)
-        try:
-            await self._write(lease, change)
-        except Conflict:
-            return None
-        return True
-
-    async def _make(self) -> bool:
-        change = {"acquireTime": micro_stamp(self._clock.now()), "leaseTransitions": 0}
-        lease = {
-            "apiVersion": LEASES.api_version,
-            "kind": LEASES.name,
-            "metadata": {"name": self._name, "namespace": self.namespace},
-            "spec": self._held_now() | change,
-        }
-        try:
-            await self._client.create_raw(LEASES, lease)
-        except AlreadyExists:
-            return False
-        return True
-
-    async def _write(self, lease: dict[str, Any], change: dict[str, Any]) -> None:
-        lease["spec"] = (lease.get("spec") or {}) | self._held_now() | change
-        self._own = await self._client.update(LEASES, lease)
-
-    def _held_now(self) -> dict[str, Any]:
-        """What the lease says when it is ours from this moment on, at which it is sent."""
-        self._sent = (time.monotonic(), self._clock.now())
-        return {
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": max(1, round(self._times.duration)),
-            "renewTime": micro_stamp(self._sent[1]),
-        }
-
-    def _note_absence(self, lease: dict[str, Any], found: dict[str, Any]) -> None:
-        """Also one's own: a leader whose lease is older than it left it is forgotten by a restored etcd."""
-        metadata = lease["metadata"]
-        known = absences.read((metadata.get("annotations") or {}).get(names.ANNOTATION_ABSENCES, ""))
-        renewed, now = str(found.get("renewTime") or ""), self._clock.now()
-        self.absences = absences.noted(known, renewed, self._times.duration, now)
-        if self.absences != known:
-            log.info("nobody has led from %s to now, as lease %s/%s says", renewed, self.namespace, self._name)
-            metadata["annotations"] = (metadata.get("annotations") or {}) | {
-                names.ANNOTATION_ABSENCES: absences.write(self.absences)
-            }
-
-    def _expired(self, version: str, spec: dict[str, Any]) -> bool:
-        if self._seen[0] != version:
-            self._seen = (version, time.monotonic())
-        self._expires = self._seen[1] + float(spec.get("leaseDurationSeconds") or self._times.duration)
-        return time.monotonic() >= self._expires
-
     async def _release(self) -> None:
         """Let the next leader start at once, if that can be done before it may anyway."""
-        self._own = None
+        self._abandon()
         try:
             async with asyncio.timeout(self._times.duration):
-                lease = await self._client.get(LEASES, self._name, self.namespace)
-                if lease["spec"].get("holderIdentity") == self.identity:
-                    lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
-                    await self._client.update(LEASES, lease)
+                await self._record.release()
         except Exception as error:
             log.info("lease %s/%s not released: %s", self.namespace, self._name, str(error) or "no answer")

@@ -67,9 +67,11 @@ class Leadership:
     namespace: str = flag(TEXT, "", "namespace of the leader lease; empty: the pod's own, else kube-system")
     identity: str = flag(TEXT, "", "name of this replica in leader election; empty: host name and a random part")
     lease_duration: float = flag(DURATION, "12s", "how long others wait for a leader that went silent")
-    lease_renew: float = flag(DURATION, "9s", "how long the leader tries to renew its lease before it stops leading")
+    lease_renew: float = flag(DURATION, "11s", "how long the leader tries to renew its lease before it stops leading")
     lease_retry: float = flag(
-        DURATION, "2s", "pause between renewals of the lease; who waits for it looks twice as often"
+        DURATION,
+        "1.4s",
+        "time between renewals of the lease, answered or not; a replica that waits looks twice as often",
     )
 
     @property

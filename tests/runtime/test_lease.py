@@ -195,6 +195,11 @@ class Failing(Client):
             raise RuntimeError("descriptor 7 is in use")
         return await super().get(kind, name, namespace)
 
+    async def patch_raw(self, *given: Any, **how: Any) -> bytes:
+        if self.broken:
+            raise RuntimeError("descriptor 7 is in use")
+        return await super().patch_raw(*given, **how)
+
 
 async def test_an_unforeseen_error_costs_the_lease_and_not_the_process(cluster: Cluster, namespace: str) -> None:
     leading: set[str] = set()
