@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from agent.scheduling.placing.celfunctions import FUNCTIONS, LACKING, Signature
+from agent.scheduling.placing.celmessages import as_reference
 
 Scores = Mapping[str, Sequence[tuple[str, int]]]
 """The scores of one cluster by the name of their AddOnPlacementScore, without expired ones."""
@@ -33,7 +34,7 @@ _UNDECLARED = re.compile(r"undeclared reference to '([\w.]+)'")
 
 
 class InvalidExpression(Exception):
-    """An expression that cannot be used; the message is the reference's."""
+    """An expression that cannot be used. What it says of an unknown name is what cel-go says."""
 
 
 class Question(msgspec.Struct):
@@ -86,11 +87,11 @@ def compile_expression(expression: str) -> "Program":
     try:
         checked = environment.checking.compile(expression)
     except RuntimeError as error:
-        raise InvalidExpression(f"compilation failed: {_reason(error)}") from None
+        raise InvalidExpression(f"compilation failed: {_reason(error, expression)}") from None
     try:
         return Program(environment, environment.running.deserialize(checked.serialize()), _read_by(expression))
     except RuntimeError as error:
-        raise InvalidExpression(f"instantiation failed: {_reason(error)}") from None
+        raise InvalidExpression(f"instantiation failed: {_reason(error, expression)}") from None
 
 
 class Program:
@@ -223,10 +224,10 @@ def _environment() -> Environment:
     return Environment(cel, (strings, optional))
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, expression: str) -> str:
     """Without the library's own status; what is known to be missing is named."""
     match = _STATUS.match(str(error))
-    reason = match[1] if match else str(error)
+    reason = as_reference(match[1] if match else str(error), expression)
     lacking = sorted(LACKING.intersection(_UNDECLARED.findall(reason)))
     return f"{reason}\n{', '.join(lacking)}: not in Flotilla's environment of CEL" if lacking else reason
 

@@ -129,6 +129,32 @@ def test_what_is_not_true_or_fails_does_not_match(expression: str) -> None:
             " | cluster == 'a'\n | ^",
             id="an unknown name",
         ),
+        pytest.param(
+            "xxxx.expression",
+            "compilation failed: ERROR: <input>:1:1: undeclared reference to 'xxxx' (in container '')\n"
+            " | xxxx.expression\n | ^",
+            id="an unknown name with a field",
+        ),
+        pytest.param(
+            "true &&\n\ta . b.a.b > 1",
+            "compilation failed: ERROR: <input>:2:2: undeclared reference to 'a' (in container '')\n"
+            " |  a . b.a.b > 1\n | .^",
+            id="an unknown name with fields on another line",
+        ),
+        pytest.param(
+            "'\u00e9' == '' && has(x.y.z)",
+            "ERROR: <input>:1:18: undeclared reference to 'x' (in container '')\n"
+            " | '\u00e9' == '' && has(x.y.z)\n | .\uff0e...............^",
+            id="an unknown name in a macro",
+        ),
+        pytest.param(
+            "a.b == c.d",
+            "ERROR: <input>:1:8: undeclared reference to 'c' (in container '')\n | a.b == c.d\n | .......^",
+            id="two unknown names",
+        ),
+        pytest.param(
+            ".a.b == 1", "ERROR: <input>:1:2: undeclared reference to '.a' (in container '')", id="an absolute name"
+        ),
         pytest.param("managedCluster.name ==", "compilation failed: ERROR: <input>:1:23: Syntax error", id="no syntax"),
         pytest.param(
             '"x" == 1', "found no matching overload for '_==_' applied to '(string, int)'", id="types that differ"
