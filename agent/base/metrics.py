@@ -1,5 +1,8 @@
 """The process' Prometheus registry, and the metrics that more than one layer writes."""
 
+import contextlib
+from collections.abc import Callable, Iterator
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
@@ -62,3 +65,20 @@ TASK_FAILURES = Counter(
 LISTENER_FAILURES = Counter(
     "flotilla_listener_failures_total", "Changes that a part of the agent failed to take note of.", registry=REGISTRY
 )
+
+
+@contextlib.contextmanager
+def shown(gauge: Gauge, read: Callable[[], float]) -> Iterator[None]:
+    """Have a gauge show what `read` returns, and 0 afterwards.
+
+    A gauge keeps its function: a replica that does not lead any more would keep all that the function refers to.
+    """
+    gauge.set_function(read)
+    try:
+        yield
+    finally:
+        gauge.set_function(_nothing)
+
+
+def _nothing() -> float:
+    return 0.0

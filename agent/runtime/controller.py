@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from agent.base.cancelling import cancel_until_done
 from agent.base.log import context
-from agent.base.metrics import OLDEST_RECONCILE, QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES
+from agent.base.metrics import OLDEST_RECONCILE, QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES, shown
 from agent.base.turns import take_turn
 from agent.kube.errors import Conflict, Invalid, KubeError, Unreachable
 from agent.kube.informer import Informer
@@ -37,9 +37,12 @@ class Controller(ABC, Generic[K]):
     lane_width: ClassVar[int] = 8
     """The same of one lane."""
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(self, workers: int | None = None, *, longest_retry: float = 60.0) -> None:
+        """:param longest_retry: seconds; the longest pause of the backoff"""
         self._concurrency = workers or self.workers
-        self.queue: WorkQueue[K] = WorkQueue(order=self.order, lane=self.lane, lane_width=self.lane_width)
+        self.queue: WorkQueue[K] = WorkQueue(
+            order=self.order, lane=self.lane, lane_width=self.lane_width, longest_delay=longest_retry
+        )
         self._sources: list[Informer] = []
         self._watchdog = Watchdog(self.name, lambda: self.queue.statistics().waiting)
         self._reconciles = {outcome: RECONCILES.labels(self.name, outcome) for outcome in _OUTCOMES}
@@ -87,10 +90,13 @@ class Controller(ABC, Generic[K]):
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        QUEUE_DEPTH.labels(self.name).set_function(lambda: self.queue.statistics().waiting)
-        OLDEST_RECONCILE.labels(self.name).set_function(lambda: self._watchdog.oldest)
-        for informer in self._sources:
-            await informer.synced.wait()
+        depth, oldest = QUEUE_DEPTH.labels(self.name), OLDEST_RECONCILE.labels(self.name)
+        with shown(depth, lambda: self.queue.statistics().waiting), shown(oldest, lambda: self._watchdog.oldest):
+            for informer in self._sources:
+                await informer.synced.wait()
+            await self._work_in_parallel()
+
+    async def _work_in_parallel(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watchdog.run(), name=f"{self.name} watchdog")
             workers = [group.create_task(self._work(), name=f"{self.name} worker") for _ in range(self._concurrency)]

@@ -1,12 +1,16 @@
 import asyncio
+import gc
 import itertools
 import time
+import weakref
 from collections import Counter
 from typing import ClassVar
 
 import pytest
 from aiohttp import web
 
+from agent.base.cancelling import AGAIN_SECONDS
+from agent.base.metrics import REGISTRY
 from agent.kube.config import Connection
 from agent.kube.errors import Conflict, Invalid, KubeError, Unreachable
 from agent.kube.session import Session
@@ -46,6 +50,10 @@ class Room(Controller[str]):
 async def run_for(room: Room, seconds: float) -> None:
     task = asyncio.create_task(room.run())
     await asyncio.sleep(seconds)
+    await cancel(task)
+
+
+async def cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -219,3 +227,22 @@ async def test_a_lane_in_which_nothing_ends_holds_up_no_other() -> None:
     assert room.waiting == set(range(4))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.looptime
+async def test_a_controller_that_has_ended_is_let_go_and_its_gauges_show_nothing() -> None:
+    """A replica that leads no more would keep all stores of the room otherwise."""
+    room = Room()
+    room.queue.add("a")
+    assert REGISTRY.get_sample_value("flotilla_queue_depth", {"controller": "test"}) != 1
+    running = asyncio.create_task(room.run())
+    await asyncio.sleep(0.01)
+    await cancel(running)
+    room.queue.add("b")
+    assert REGISTRY.get_sample_value("flotilla_queue_depth", {"controller": "test"}) == 0
+    reference = weakref.ref(room)
+    del room, running
+    # For so long workers are made sure of that were cancelled.
+    await asyncio.sleep(2 * AGAIN_SECONDS)
+    gc.collect()
+    assert reference() is None

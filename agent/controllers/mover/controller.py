@@ -8,12 +8,14 @@ Writes   replacements (created, labelled, deleted); on pods that move, annotatio
 Absent target: its pods stay until it answers again, or is lost; then they are replaced.
 """
 
+import contextlib
 import functools
 import time
 from collections.abc import Iterable, Mapping
 
 from agent.api.kinds import NAMESPACES, PODS
 from agent.api.names import moves
+from agent.base.metrics import shown
 from agent.clusters.deps import Deps
 from agent.controllers.mover.actions import Actions
 from agent.controllers.mover.causes import Causes
@@ -72,9 +74,14 @@ class Mover(Controller[OwnerKey]):
         for informer in (deps.namespaces.informer, *(deps.owners.informers.values() if deps.owners else ())):
             informer.subscribe(self._level_changed)
         reach.subscribe(self._service_changed)
-        IN_PROGRESS.set_function(self._under_way)
-        for reason in REASONS:
-            WAITING.labels(reason).set_function(functools.partial(self._waiting, reason))
+
+    async def run(self) -> None:
+        """Move pods until cancelled."""
+        with contextlib.ExitStack() as gauges:
+            gauges.enter_context(shown(IN_PROGRESS, self._under_way))
+            for reason in REASONS:
+                gauges.enter_context(shown(WAITING.labels(reason), functools.partial(self._waiting, reason)))
+            await super().run()
 
     # What brings an owner here ---------------------------------------------------------------------------------------
 
