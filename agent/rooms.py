@@ -15,6 +15,7 @@ from agent.controllers.elect_by_default.controller import ElectByDefaultRoom
 from agent.controllers.endpoints.controller import EndpointsRoom
 from agent.controllers.endpoints.networkdriver import NetworkDriverRoom
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.fence.promises import FencePromiseController
 from agent.controllers.fence.stopping import StoppingRoom
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
@@ -52,6 +53,7 @@ ROOMS: tuple[Room, ...] = (
     SummaryRoom,
     Chaperon,
     StoppingRoom,
+    FencePromiseController,
     SignsPlaceRoom,
     # Where pods come from: which of them, the clusters they may go to, and what comes home.
     ElectByDefaultRoom,
@@ -147,10 +149,11 @@ def optional_rooms(settings: Settings) -> list[Room]:
 
         rooms.append(PrometheusScoresRoom)
     if settings.moves:
+        from agent.controllers.fence.pods import FencedPodController
         from agent.controllers.fence.renewals import FenceRoom
         from agent.controllers.targetlife.controller import TargetLifeRoom
         from agent.controllers.targetlife.overlimit import OverLimitRoom
         from agent.controllers.targetlife.retired import RetiredRoom
 
-        rooms += [TargetLifeRoom, RetiredRoom, OverLimitRoom, FenceRoom]
+        rooms += [TargetLifeRoom, RetiredRoom, OverLimitRoom, FenceRoom, FencedPodController]
     return rooms

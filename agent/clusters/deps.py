@@ -8,6 +8,7 @@ from agent.clusters.brake import Brake
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import Endpoints
+from agent.clusters.fenced_pods import FencedPods
 from agent.clusters.fences import Fences
 from agent.clusters.live_reads import LiveReads
 from agent.clusters.lives import Lives
@@ -83,6 +84,11 @@ class Deps:
     def choices(self) -> TargetChoices:
         """Which targets each proxy pod may go to, as annotations say."""
         return TargetChoices(self.local, self.namespaces, self.proxies, self.owners, self.settings)
+
+    @cached_property
+    def fenced_pods(self) -> FencedPods:
+        """Proxy pods of this cluster that ask for a fence."""
+        return FencedPods(self.proxies, self.namespaces, self.owners, self.choices)
 
     @cached_property
     def owners(self) -> Owners | None:

@@ -13,7 +13,7 @@ from agent.clusters.cluster import Cluster
 from agent.kube.store import Key, Object
 from agent.model.podstate import PROXY_PODS
 
-_NODE, _FINALIZER = "node", "finalizer"
+_NODE, _FINALIZER, _NAMESPACE = "node", "finalizer", "namespace"
 
 
 class ProxyPods:
@@ -24,10 +24,15 @@ class ProxyPods:
         self.informer = local.informer(PODS, fields=PROXY_PODS)
         self.informer.store.index(_NODE, lambda pod: (pod.node_name,))
         self.informer.store.index(_FINALIZER, lambda pod: pod.finalizers)
+        self.informer.store.index(_NAMESPACE, lambda pod: (pod.namespace,))
 
     def bound_to(self, node_name: str) -> list[Object]:
         """Those that are bound to a virtual node."""
         return self.informer.store.by_index(_NODE, node_name)
+
+    def in_namespace(self, namespace: str) -> list[Object]:
+        """Return the proxy pods of a namespace."""
+        return self.informer.store.by_index(_NAMESPACE, namespace)
 
     def held_for(self, finalizer: str) -> list[Object]:
         """Those that carry the finalizer of a target."""

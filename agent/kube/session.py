@@ -22,6 +22,7 @@ from agent.kube.incoming import ANSWER_LIMIT, LARGE_ANSWERS, LARGE_LINES, Lines,
 from agent.kube.resolving import Resolver
 from agent.kube.responsiveness import CLOSED, CONNECT_SECONDS, Limits, Pace, explain, waited
 from agent.kube.tcp import Connector, begin_request, connected_socket, give_up_request
+from agent.kube.urgency import is_urgent
 
 REQUESTS_AT_ONCE = 32
 """Each needs a connection of its own (HTTP/1.1), whose TLS handshake costs both sides milliseconds of CPU."""
@@ -140,11 +141,12 @@ class Session:
         """Send one request and return the response's body, in the form that `accept` asks for (default: JSON).
 
         `timeout` is in seconds for the whole exchange; with `piecemeal` for each silence in it, and 600 s for all.
-        `at_once` does not wait behind the `limit` others that are under way. Raises Unreachable or a StatusError;
-        TooLarge for a body of more than `longest` bytes.
+        `at_once`, or `urgency.urgent`, does not wait behind the `limit` others that are under way. Raises Unreachable
+        or a StatusError; TooLarge for a body of more than `longest` bytes.
         """
         exchange = _Exchange(method, path, params, body, content_type, resource, accept, longest)
         limits = Limits(timeout or self.timeout, piecemeal, self._connecting)
+        at_once = at_once or is_urgent()
         if self._slots.locked() and not at_once:
             expect(_QUEUE_SECONDS)
         for attempt in range(4):

@@ -53,10 +53,16 @@ def asked(levels: Iterable[Mapping[str, str] | None]) -> bool:
     :param levels: annotations of the pod, its owners and its namespace, in this order; the first that says it counts
     """
     for annotations in levels:
-        value = names.annotation(annotations, fencing.FENCE)
-        if value in fencing.FENCES:
+        value = said(annotations)
+        if value is not None:
             return value == fencing.LEASE
     return False
+
+
+def said(annotations: Mapping[str, str] | None) -> str | None:
+    """Return what annotations say of a fence, None if nothing that is understood."""
+    value = names.annotation(annotations, fencing.FENCE)
+    return value if value in fencing.FENCES else None
 
 
 def interval(term: float) -> float:
@@ -64,11 +70,63 @@ def interval(term: float) -> float:
     return min(INTERVAL_SECONDS, term / _SHARE)
 
 
-def promise(replica: str, term: float, pod_spec: Mapping[str, Any]) -> str:
-    """What a target's agent says on a chaperon."""
-    grace = pod_spec.get("terminationGracePeriodSeconds")
-    seconds = math.ceil(term) + max(0, grace if isinstance(grace, int) else _DEFAULT_GRACE)
-    return f"{replica} {seconds}"
+def grace_of(pod_spec: Mapping[str, Any] | None) -> int:
+    """Seconds that a pod may take to end; 0 or more."""
+    grace = (pod_spec or {}).get("terminationGracePeriodSeconds")
+    return max(0, grace if isinstance(grace, int) else _DEFAULT_GRACE)
+
+
+def promise(replica: str, term: float, pod_spec: Mapping[str, Any], delegate: Mapping[str, Any] | None = None) -> str:
+    """What a target's agent says on a chaperon.
+
+    :param pod_spec: of the chaperon
+    :param delegate: the delegate's own spec, None if none exists: a webhook in the target may have changed it
+    """
+    grace = max(grace_of(pod_spec), grace_of(delegate) if delegate is not None else 0)
+    return f"{replica} {math.ceil(term) + grace}"
+
+
+def covers(promised: Promise, term: float, pod_spec: Mapping[str, Any]) -> bool:
+    """Return True if a promise may be of this term. A shorter one was made for a shorter term.
+
+    :param pod_spec: of the chaperon
+    """
+    return promised.seconds >= math.ceil(term) + grace_of(pod_spec)
+
+
+def promised_grace(text: str | None, term: float, pod_spec: Mapping[str, Any]) -> int | None:
+    """Seconds that a stopped delegate may take to end, by what was promised; None if nothing was.
+
+    :param text: of the annotation on the chaperon
+    :param pod_spec: of the chaperon, whose grace every valid promise includes
+    """
+    found = promised(text)
+    return max(int(found.seconds) - math.ceil(term), grace_of(pod_spec)) if found is not None else None
+
+
+class Ending(NamedTuple):
+    """How to delete a delegate whose fence has fallen."""
+
+    grace: int | None
+    """Seconds; None for the delegate's own."""
+
+
+def ending(allowed: int | None, own: int, ends_in: float | None) -> Ending | None:
+    """Decide how to delete a delegate. Return None if it ends in time already.
+
+    :param allowed: seconds that it may take; None for any
+    :param own: seconds of its own spec
+    :param ends_in: seconds until its grace is over; None if it has not been deleted yet
+    """
+    # The API server removes a pod with a grace of 0 at once, while its containers may still run.
+    least = None if allowed is None else max(1, allowed)
+    if ends_in is None:
+        return Ending(least if least is not None and own > least else None)
+    return Ending(least) if least is not None and ends_in > least + _ROUNDED_SECONDS else None
+
+
+_ROUNDED_SECONDS = 2.0
+"""Timestamps of deletions are whole seconds, and the clocks of two machines are compared by answers of one second."""
 
 
 def promised(text: str | None) -> Promise | None:

@@ -15,6 +15,8 @@ from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.fence import renewals
+from agent.controllers.fence.pods import FencedPodController
+from agent.controllers.fence.promises import FencePromiseController
 from agent.controllers.fence.renewals import FenceRoom
 from agent.controllers.fence.stopping import StoppingRoom
 from agent.kube.client import Client
@@ -35,7 +37,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 Raw = dict[str, Any]
 
 FENCE = "multicluster/fence"
-THERE = (Chaperon, StoppingRoom)
+THERE = (Chaperon, StoppingRoom, FencePromiseController)
+FENCES = (FenceRoom, FencedPodController)
 TERM = 4
 
 
@@ -69,7 +72,7 @@ async def with_agent(pair: Pair, lease: LeaderLease, **settings: Any) -> AsyncIt
     async with (
         running(pair.clusters[1], *THERE, lease=lease),
         Relay.started(load(str(pair.clusters[1].kubeconfig))) as relay,
-        running(pair.clusters[0], FenceRoom, Feedback, ProxyScheduler, **terms) as pair.deps,
+        running(pair.clusters[0], *FENCES, Feedback, ProxyScheduler, **terms) as pair.deps,
         connected(pair.deps, pair.here, pair.namespace, eu=relay.connection) as targets,
     ):
         yield targets["eu"], relay
@@ -212,7 +215,6 @@ async def test_another_leader_stops_what_should_have_been_and_a_late_renewal_sta
 
         await until(stopped)
         await gone(lambda: there.get(PODS, "db", namespace))
-        assert not await annotation(there, CHAPERONS, namespace, "db", fencing.ANNOTATION_KEPT_BY)
         await there.patch(LEASES, name, {"spec": {"renewTime": now()}}, namespace)
         since = names.ANNOTATION_POD_MISSING_SINCE
         await until(lambda: annotation(there, CHAPERONS, namespace, "db", since))
@@ -230,7 +232,7 @@ async def test_targets_that_do_not_answer_hold_up_no_lease_of_another(
     dark = [f"dark-{number}" for number in range(Controller.workers + 1)]
     async with (
         Relay.started(pair.connection) as relay,
-        running(pair.clusters[0], FenceRoom, fence_after=float(TERM), fence_margin=2.0) as pair.deps,
+        running(pair.clusters[0], *FENCES, fence_after=float(TERM), fence_margin=2.0) as pair.deps,
     ):
         # What waits for an answer waits for longer than this test.
         pair.deps.local.client.session.timeout = 600.0

@@ -124,3 +124,37 @@ def test_the_other_starts_after_the_one_has_ended(delay: float, death: float | N
     else:
         stops = looks + seen.left(looks)
     assert stops + GRACE <= starts
+
+
+def test_a_promise_includes_the_grace_that_a_webhook_gave_the_delegate() -> None:
+    spec, delegate = {"terminationGracePeriodSeconds": 30}, {"terminationGracePeriodSeconds": 300}
+    assert fence.promise("a", 60.0, spec, delegate) == "a 360"
+    assert fence.promise("a", 60.0, delegate, spec) == "a 360"
+
+
+@pytest.mark.parametrize(
+    ("own", "ends_in", "wanted"),
+    [
+        pytest.param(30, None, fence.Ending(None), id="its own grace is what was promised"),
+        pytest.param(300, None, fence.Ending(30), id="a webhook has made it longer since"),
+        pytest.param(30, 20.0, None, id="it ends in time"),
+        pytest.param(30, 500.0, fence.Ending(30), id="a user deleted it with a longer grace"),
+    ],
+)
+def test_a_delegate_ends_within_the_grace_that_was_promised(
+    own: int, ends_in: float | None, wanted: fence.Ending | None
+) -> None:
+    spec = {"terminationGracePeriodSeconds": 30}
+    allowed = fence.promised_grace("a 90", 60.0, spec)
+    assert fence.ending(allowed, own, ends_in) == wanted
+
+
+def test_a_delegate_of_which_nothing_was_promised_keeps_its_grace() -> None:
+    allowed = fence.promised_grace(None, 60.0, {})
+    assert fence.ending(allowed, 300, None) == fence.Ending(None)
+    assert fence.ending(allowed, 300, 290.0) is None
+
+
+def test_no_grace_is_cut_to_nothing() -> None:
+    """With a grace of 0 the API server removes the pod while its containers may run."""
+    assert fence.ending(0, 30, None) == fence.Ending(1)

@@ -1,121 +1,130 @@
-"""Stopping: delegates end whose source renews its Lease here no more, and get no others.
+"""Stopping: delegates end whose source renews its Lease in this cluster no more, and get no others.
 
 Watches  the Leases of sources, PodChaperons that are fenced by them, their delegates.
-Writes   annotations of these chaperons: that this agent keeps the fence, and that it has fallen; deletes the delegates,
-         with the grace that they have; a Warning event Fenced on each.
-It needs nobody else: that their source cannot be heard is what this is about. Another leader goes on from how long ago
+Writes   deletes the delegates, within the grace that was promised to their source; Warning events Fenced and
+         FenceFailed on them.
+It needs no source: that their source cannot be heard is what this is about. Another leader goes on from how long ago
 the API server says that a Lease was renewed.
 """
 
-import contextlib
-from collections.abc import Iterable
-from datetime import timedelta
-from typing import Any
+import asyncio
 
-from agent.api import names
-from agent.api.kinds import CHAPERONS, LEASES, PODS
-from agent.api.names import fencing
-from agent.base.clock import stamp
+from agent.api.kinds import PODS
+from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
-from agent.clusters.fences import clock, lease_of
-from agent.kube.errors import Conflict, NotFound
+from agent.clusters.fences import lease_of
+from agent.controllers.fence.fenced import FencedChaperons, lease_keys
+from agent.kube.errors import Conflict, KubeError, NotFound, Unreachable
 from agent.kube.store import Key, Object
+from agent.kube.urgency import urgent
 from agent.model import fence
 from agent.runtime.controller import Controller
+from agent.runtime.together import together
 
-_INDEX = "fence"
+AT_ONCE = 32
+"""Deletions at a time: 150 delegates take a second where the API server answers in 200 ms."""
 _LOOK_SECONDS = 2.0
-"""Pause between looks while delegates are stopped: one may just have been made."""
+"""Longest pause between looks at the clock: timers of the event loop stand still while the machine sleeps."""
+_SHORTEST_SECONDS = 0.05
+_ANSWER_SECONDS = 5.0
+"""A deletion without an answer by then is tried again."""
+_RETRY_SECONDS = (0.5, 5.0)
+"""First and longest pause after a deletion that was refused."""
 
 
 class StoppingRoom(Controller[Key]):
-    """Keys are namespace and name of the Lease."""
+    """Keys are those of chaperons. A delegate that cannot be deleted delays no other."""
 
     name = "stopping"
+    workers = AT_ONCE
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
         self._client = deps.local.client
         self._seen = deps.fences.seen
-        # As others see who leads here.
-        self._replica = deps.lease.identity if deps.lease is not None else deps.settings.replica
-        self._leases = deps.local.informer(LEASES, labels=fencing.LABEL_FENCE)
-        self._chaperons = deps.local.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
-        self._pods = deps.local.informer(PODS, labels=names.LABEL_PARENT_UID)
-        self._chaperons.store.index(_INDEX, lambda chaperon: ["/".join(key) for key in _keys(chaperon)])
-        self.watch(self._leases, self._lease_changed)
-        self.watch(self._chaperons, _keys)
-        self.watch(self._pods, self._of_pod)
+        self._fenced = FencedChaperons(deps)
+        self._fallen: set[Key] = set()
+        """Leases whose term is over."""
+        self._retries: dict[str, Backoff] = {}
+        """By UID of the chaperon."""
+        self.watch(self._fenced.leases, self._lease_changed)
+        self.watch(self._fenced.chaperons, lambda chaperon: [chaperon.key] if lease_of(chaperon) else ())
+        self._fenced.chaperons.subscribe(self._chaperon_changed)
+        self.watch(self._fenced.pods, self._fenced.of_pod)
 
-    def _lease_changed(self, lease: Object) -> Iterable[Key]:
-        # Before it has waited for its turn: it counts from now at the latest.
-        if self._leases.store.get(lease.key) is lease:
-            self._look(lease.key)
-        return (lease.key,)
+    def _lease_changed(self, lease: Object) -> list[Key]:
+        # Outside the queue: a renewal counts from now at the latest.
+        if self._fenced.leases.store.get(lease.key) is lease:
+            self._fenced.look(lease.key)
+        self._forget_lease(lease.key)
+        return []
 
-    def _of_pod(self, pod: Object) -> Iterable[Key]:
-        owner = pod.controller
-        if owner is None or owner.kind != CHAPERONS.name:
-            return ()
-        chaperon = self._chaperons.store.get((pod.namespace, owner.name))
-        return _keys(chaperon) if chaperon is not None else ()
+    def _chaperon_changed(self, old: Object | None, new: Object | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._seen.forget(old.uid)
+            self._retries.pop(old.uid, None)
+            for key in lease_keys(old):
+                self._forget_lease(key)
 
-    def _look(self, key: Key) -> None:
-        lease = self._leases.store.get(key)
-        skew = timedelta(seconds=self._client.session.skew)
-        found = lease.decode() if lease is not None else None
-        self._seen.note(key, fence.see(self._seen.get(key), found, clock(), self._deps.clock.now() + skew))
+    def _forget_lease(self, key: Key) -> None:
+        if self._fenced.leases.store.get(key) is None and not self._fenced.of(key):
+            self._seen.note(key, None)
+            self._fallen.discard(key)
+
+    async def run(self) -> None:
+        """Stop delegates, and look at the clock, until cancelled."""
+        await together(super().run(), self._look_at_clock())
+
+    async def _look_at_clock(self) -> None:
+        while True:
+            next_fall = self._look()
+            await asyncio.sleep(min(_LOOK_SECONDS, max(_SHORTEST_SECONDS, next_fall)))
+
+    def _look(self) -> float:
+        """Enqueue what has to be stopped by now. Return the seconds until the next fence falls."""
+        next_fall = _LOOK_SECONDS
+        for key in self._seen.leases():
+            left = self._seen.left(key)
+            if left > 0:
+                self._fallen.discard(key)
+                next_fall = min(next_fall, left)
+            elif key not in self._fallen:
+                self._fallen.add(key)
+                for chaperon in self._fenced.of(key):
+                    self.queue.add(chaperon.key)
+        return next_fall
 
     async def reconcile(self, key: Key) -> float | None:
-        """Let run, or stop, what is fenced by one Lease."""
-        fenced = [each for each in self._chaperons.store.by_index(_INDEX, "/".join(key)) if not each.deleting]
-        if not fenced:
-            if self._leases.store.get(key) is None:
-                self._seen.note(key, None)
+        """Stop the delegate of one chaperon if its fence has fallen."""
+        chaperon = self._fenced.get(key)
+        if chaperon is None or not self._fenced.has_fallen(chaperon):
             return None
-        self._look(key)
-        falls = self._seen.left(key) <= 0
-        stops = False
-        for chaperon in fenced:
-            if falls or self._seen.bar(chaperon) == "ever":
-                stops = await self._stop(chaperon) or stops
-            else:
-                await self._promise(key, chaperon)
-        left = self._seen.left(key)
-        return min((each for each in (_LOOK_SECONDS if stops else 0.0, left) if each > 0), default=None)
+        self._seen.stop(chaperon)
+        pod = self._fenced.delegate(chaperon)
+        ending = self._fenced.ending(chaperon, pod) if pod is not None else None
+        if pod is None or ending is None:
+            return None
+        try:
+            await self._delete(chaperon, pod, ending)
+        except KubeError as error:
+            self._tell(pod, "FenceFailed", f"its fence has fallen, and it cannot be deleted: {error}")
+            return self._retries.setdefault(chaperon.uid, Backoff(*_RETRY_SECONDS)).next()
+        self._retries.pop(chaperon.uid, None)
+        return _LOOK_SECONDS
 
-    async def _promise(self, key: Key, chaperon: Object) -> None:
-        seen = self._seen.get(key)
-        if seen is None or self._leases.store.get(key) is None:
+    async def _delete(self, chaperon: Object, pod: Object, ending: fence.Ending) -> None:
+        try:
+            with urgent():
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace=ending.grace)
+        except TimeoutError:
+            raise Unreachable(f"no answer within {_ANSWER_SECONDS:g} s") from None
+        except (NotFound, Conflict):
             return
-        text = fence.promise(self._replica, seen.term, chaperon.decode().get("spec") or {})
-        if chaperon.annotations.get(fencing.ANNOTATION_KEPT_BY) != text:
-            await self._annotate(chaperon, {fencing.ANNOTATION_KEPT_BY: text})
+        lease = f"lease {chaperon.namespace}/{lease_of(chaperon)}"
+        message = f"stopped: its source has not renewed {lease}, so that it may start another one elsewhere"
+        self._tell(pod, "Fenced", message)
 
-    async def _stop(self, chaperon: Object) -> bool:
-        """Returns whether its delegate was there yet. It is said before, so that no other is made meanwhile."""
-        if fencing.ANNOTATION_FENCED not in chaperon.annotations:
-            since = stamp(self._deps.clock.now())
-            await self._annotate(chaperon, {fencing.ANNOTATION_FENCED: since, fencing.ANNOTATION_KEPT_BY: None})
-        pod = self._pods.store.get(chaperon.key)
-        if pod is None or pod.controller is None or pod.controller.uid != chaperon.uid:
-            return False
-        if not pod.deleting:
-            lease = f"lease {chaperon.namespace}/{lease_of(chaperon)}"
-            message = f"stopped: its source has not renewed {lease}, so that it may start another one elsewhere"
-            self._deps.recorder.event(pod.decode(), "Warning", "Fenced", message)
-            with contextlib.suppress(NotFound, Conflict):
-                await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
-        return True
-
-    async def _annotate(self, chaperon: Object, annotations: dict[str, Any]) -> None:
-        body = {"metadata": {"uid": chaperon.uid, "annotations": annotations}}
-        with contextlib.suppress(NotFound):
-            raw = await self._client.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
-            self._chaperons.absorb(raw)
-
-
-def _keys(chaperon: Object) -> list[Key]:
-    lease = lease_of(chaperon)
-    return [(chaperon.namespace, lease)] if lease else []
+    def _tell(self, pod: Object, reason: str, message: str) -> None:
+        self._deps.recorder.event(pod.decode(), "Warning", reason, message)

@@ -1,0 +1,111 @@
+"""Fenced pods of this source: which proxy pods ask for a fence, kept up to date by events."""
+
+from collections.abc import Callable, Iterable
+
+from agent.api.names import fencing
+from agent.base.listeners import tell
+from agent.clusters.fences import is_noted
+from agent.clusters.namespaces import Namespaces
+from agent.clusters.owners import Owners
+from agent.clusters.proxies import ProxyPods
+from agent.clusters.targetchoices import TargetChoices
+from agent.kube.store import Key, Object
+from agent.model import fence
+
+_ASKS = f'/{fencing.FENCE}"'.encode()
+
+Place = Key
+"""Virtual node and namespace: a Lease fences the pods of one place."""
+
+
+class FencedPods:
+    """Bound proxy pods that ask for a fence, or still bear a note of one, by place.
+
+    Each event costs as much as the pods that it concerns; nothing looks through all pods.
+    """
+
+    def __init__(
+        self, proxies: ProxyPods, namespaces: Namespaces, owners: Owners | None, choices: TargetChoices
+    ) -> None:
+        self._pods = proxies.informer.store
+        self._proxies, self._choices = proxies, choices
+        self._namespaces, self._owners = namespaces, owners
+        self._places: dict[Place, dict[Key, bool]] = {}
+        """Pods, and whether they ask."""
+        self._place_of: dict[Key, Place] = {}
+        self._listeners: list[Callable[[Key, Place], None]] = []
+        proxies.informer.subscribe(self._pod_changed)
+        namespaces.informer.subscribe(self._namespace_changed)
+        for informer in owners.informers.values() if owners is not None else ():
+            informer.subscribe(self._owner_changed)
+
+    def on_change(self, listener: Callable[[Key, Place], None]) -> None:
+        """Call with the pod and its place for each change of a pod that is fenced, or was."""
+        self._listeners.append(listener)
+        for place, pods in self._places.items():
+            for pod in pods:
+                listener(pod, place)
+
+    def asks(self, pod: Object) -> bool:
+        """Return True if a bound pod is to be fenced."""
+        return self._places.get((pod.node_name, pod.namespace), {}).get(pod.key, False)
+
+    def at(self, place: Place) -> list[Object]:
+        """Return the pods of a place that ask for a fence, or bear a note of one."""
+        found = (self._pods.get(key) for key in self._places.get(place, ()))
+        return [pod for pod in found if pod is not None]
+
+    def is_asked(self, place: Place) -> bool:
+        """Return True if any pod of a place asks for a fence."""
+        return any(self._places.get(place, {}).values())
+
+    def places(self, node_name: str) -> list[Place]:
+        """Return the places of a virtual node."""
+        return [place for place in self._places if place[0] == node_name]
+
+    def _pod_changed(self, old: Object | None, new: Object | None) -> None:
+        pod = new or old
+        assert pod is not None
+        place = self._place_of.pop(pod.key, None)
+        if place is not None:
+            pods = self._places[place]
+            pods.pop(pod.key)
+            if not pods:
+                del self._places[place]
+        if new is not None and new.node_name:
+            asks = self._is_asking(new)
+            if asks or is_noted(new):
+                place = (new.node_name, new.namespace)
+                self._place_of[new.key] = place
+                self._places.setdefault(place, {})[new.key] = asks
+        if place is not None:
+            tell(self._listeners, pod.key, place)
+
+    def _is_asking(self, pod: Object) -> bool:
+        own = pod.annotations if _ASKS in pod.raw else {}
+        owners = self._owners.of(pod).owners if self._owners is not None else ()
+        annotated = (owner.annotations if _ASKS in owner.raw else {} for owner in owners)
+        return fence.asked((own, *annotated, self._namespaces.annotations(pod.namespace)))
+
+    def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
+        namespace = new or old
+        if namespace is not None and _said(old) != _said(new):
+            self._again(self._proxies.in_namespace(namespace.name))
+
+    def _owner_changed(self, old: Object | None, new: Object | None) -> None:
+        owner = new or old
+        # Of a new owner the pods may have been seen first, and what is above it.
+        if owner is not None and (old is None or _said(old) != _said(new)):
+            self._again(self._choices.pods_of(owner))
+
+    def _again(self, pods: Iterable[Object]) -> None:
+        for pod in pods:
+            if pod.node_name:
+                self._pod_changed(pod, pod)
+
+
+def _said(obj: Object | None) -> str | None:
+    if obj is None or _ASKS not in obj.raw:
+        return None
+    annotations = obj.annotations
+    return fence.said(annotations)
