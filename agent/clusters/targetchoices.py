@@ -20,7 +20,7 @@ from agent.settings import Settings
 POD = "the pod"
 """One name for all, so that pods of a template have the same choice."""
 SETTINGS = "the agent"
-_NAMESPACE, _CONTROLLER = "namespace", "controller"
+_CONTROLLER = "controller"
 _NOBODY = Chain(())
 
 _combined = lru_cache(maxsize=512)(combine)
@@ -59,8 +59,12 @@ class TargetChoices:
     ) -> None:
         self._settings = said_by_settings(settings)
         self._objects = local.either(TARGET_KINDS)
+        self._own: dict[str, frozenset[str]] = {}
+        """Names of Targets by namespace."""
+        for informer in self._objects.informers:
+            informer.subscribe(self._target_changed)
+        self._pods = proxies
         self._proxies = proxies.informer.store
-        self._proxies.index(_NAMESPACE, lambda pod: (pod.namespace,))
         self._by_namespace: dict[str, Level] = {}
         self._owners = owners
         self._by_owner: dict[str, Level] = {}
@@ -89,8 +93,14 @@ class TargetChoices:
             return None
         if not self._objects.synced:
             return _unread("Targets")
-        own = frozenset(obj.name for obj in self._objects.serving(pod.namespace) if obj.namespace)
-        return _combined(levels, own)
+        return _combined(levels, self._own_targets(pod.namespace))
+
+    def _own_targets(self, namespace: str) -> frozenset[str]:
+        """Return the names of a namespace's Targets: the same object until they change, whose hash is computed once."""
+        own = self._own.get(namespace)
+        if own is None:
+            own = self._own[namespace] = frozenset(obj.name for obj in self._objects.in_namespace(namespace))
+        return own
 
     def can_tell(self, pod: Object) -> bool:
         """Whether it is known where a pod may go. It is not for a moment after a start."""
@@ -103,13 +113,19 @@ class TargetChoices:
             return []
         return [pod for uid in self._owners.below(owner) for pod in self._proxies.by_index(_CONTROLLER, uid)]
 
+    def _target_changed(self, old: Object | None, new: Object | None) -> None:
+        target = new or old
+        if target is not None and (old is None or new is None):
+            self._own.pop(target.namespace, None)
+
     def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
         namespace = new or old
         assert namespace is not None
+        if new is None:
+            self._own.pop(namespace.name, None)
         where = f"namespace {namespace.name}"
         if _note(self._by_namespace, namespace.name, where, old, new):
-            pods = self._proxies.by_index(_NAMESPACE, namespace.name)
-            tell(self._listeners, [pod.key for pod in pods])
+            tell(self._listeners, [pod.key for pod in self._pods.in_namespace(namespace.name)])
 
     def _owner_changed(self, old: Object | None, new: Object | None) -> None:
         if old is not None and new is not None and old.uid != new.uid:

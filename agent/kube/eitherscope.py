@@ -34,10 +34,13 @@ class EitherScope:
         """The object of a key."""
         return self._of(key).store.get(key)
 
+    def in_namespace(self, namespace: str) -> list[Object]:
+        """Return those of a namespace, without those of the cluster."""
+        return self.informers[0].store.by_index(_NAMESPACE, namespace)
+
     def serving(self, namespace: str) -> list[Object]:
         """Those of a namespace, and those of the cluster."""
-        namespaced, cluster = (informer.store for informer in self.informers)
-        return [*namespaced.by_index(_NAMESPACE, namespace), *cluster.by_index(_NAMESPACE, "")]
+        return [*self.in_namespace(namespace), *self.informers[1].store.by_index(_NAMESPACE, "")]
 
     async def patch(self, key: Key, body: dict[str, Any], *, sub: str | None = None) -> Object:
         """Patch an object, and know at once what came of it. Raises KubeError."""

@@ -108,7 +108,8 @@ class StoppingRoom(Controller[Key]):
         try:
             await self._delete(chaperon, pod, ending)
         except KubeError as error:
-            self._tell(pod, "FenceFailed", f"its fence has fallen, and it cannot be deleted: {error}")
+            message = f"its fence has fallen, and it cannot be deleted: {error}"
+            self._deps.recorder.event(pod.decode(), "Warning", "FenceFailed", message)
             return self._retries.setdefault(chaperon.uid, Backoff(*_RETRY_SECONDS)).next()
         self._retries.pop(chaperon.uid, None)
         return _LOOK_SECONDS
@@ -124,7 +125,4 @@ class StoppingRoom(Controller[Key]):
             return
         lease = f"lease {chaperon.namespace}/{lease_of(chaperon)}"
         message = f"stopped: its source has not renewed {lease}, so that it may start another one elsewhere"
-        self._tell(pod, "Fenced", message)
-
-    def _tell(self, pod: Object, reason: str, message: str) -> None:
-        self._deps.recorder.event(pod.decode(), "Warning", reason, message)
+        self._deps.recorder.event(pod.decode(), "Warning", "Fenced", message)
