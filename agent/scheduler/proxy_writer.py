@@ -17,7 +17,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import podstate
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
-from agent.scheduler.failed_targets import failed_targets_of, with_failed_target
+from agent.scheduler.failed_targets import bytes_left, failed_targets_of, with_failed_target
 from agent.scheduler.metrics import ATTEMPTS, REFUSALS, Stopwatch
 from agent.scheduler.modes import Mode
 from agent.scheduling.explain import without_figures
@@ -110,7 +110,9 @@ class ProxyWriter:
         """
         ATTEMPTS.labels(mode, "refused").inc()
         self.stopwatch.again(proxy["metadata"]["uid"])
-        value = with_failed_target(failed_targets_of(proxy), node_name, reason, self._deps.clock.now(), refused=refused)
+        known, now = failed_targets_of(proxy), self._deps.clock.now()
+        limit = bytes_left(proxy["metadata"].get("annotations"))
+        value = with_failed_target(known, node_name, reason, now, refused=refused, limit=limit)
         await self._patch(proxy["metadata"], {"annotations": {names.ANNOTATION_ATTEMPTS: value}})
 
     async def bind(self, pod: Object, node_name: str, mode: Mode) -> None:
