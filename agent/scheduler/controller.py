@@ -10,6 +10,7 @@ Absent target: gets no new pods; a pod claimed by it waits, because its chaperon
 from collections.abc import Iterable
 from typing import Any
 
+from agent.base.metrics import shown
 from agent.clusters.decided import placement_of
 from agent.clusters.deps import Deps
 from agent.clusters.targetchoices import POD, said_by
@@ -20,12 +21,14 @@ from agent.scheduler.cache.scheduler_cache import NEW_SECONDS, SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.groups.controller import GroupScheduling
 from agent.scheduler.limits import RequestLimits
+from agent.scheduler.metrics import IN_FLIGHT
 from agent.scheduler.modes import group_name, group_of, is_open, mode_of
 from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.ranked.controller import RankedScheduling
 from agent.scheduler.reserve.candidate_writer import CandidateWriter
 from agent.scheduler.reserve.controller import ReserveScheduling
 from agent.scheduler.results import Done, Queued, RequeueAfter, Result
+from agent.scheduler.waiting import WaitingPods
 
 
 class ProxyScheduler(Controller[Key]):
@@ -40,10 +43,9 @@ class ProxyScheduler(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__(workers=deps.settings.max_in_flight)
         self._default = deps.settings.scheduling
-        self._waiting: dict[Key, bool] = {}
-        """Pods that wait for the cache to change to whether they have been tried in vain."""
         self._woken: set[Key] = set()
-        self._cache = SchedulerCache(deps, self._cache_changed, self._decided)
+        self._waiting = WaitingPods(self._try, lambda key: self.order(key)[0], lambda: self._cache.seconds)
+        self._cache = SchedulerCache(deps, self._waiting.changed, self._decided)
         limits = RequestLimits(deps.targets, lambda: deps.settings.max_in_flight, self._wake, self.queue.add)
         self._proxies = ProxyWriter(deps, self._cache)
         chaperons = ChaperonWriter(deps, self._cache, self._proxies)
@@ -60,7 +62,8 @@ class ProxyScheduler(Controller[Key]):
 
     async def run(self) -> None:
         """Schedule, and write candidates, until cancelled."""
-        await together(super().run(), self._candidates.run())
+        with shown(IN_FLIGHT, self._proxies.stopwatch.count):
+            await together(super().run(), self._candidates.run())
 
     def order(self, key: Key) -> Any:
         """Priority first, then pods that did not wait in vain before."""
@@ -85,15 +88,14 @@ class ProxyScheduler(Controller[Key]):
         self._ranked.forget(uid)
         self._reserve.forget(uid)
 
-    def _cache_changed(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        self._woken |= {key for key, in_vain in waiting.items() if in_vain}
-        for key in waiting:
-            self.queue.add(key)
+    def _try(self, key: Key, in_vain: bool) -> None:
+        if in_vain:
+            self._woken.add(key)
+        self.queue.add(key)
 
     def _decided(self, pods: Iterable[Key]) -> None:
         for key in pods:
-            if self._waiting.pop(key, False):
+            if self._waiting.leave(key):
                 self._woken.add(key)
             self._wake(key)
 
@@ -119,7 +121,7 @@ class ProxyScheduler(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Take the next step for one pod, or for the pods of one group."""
-        self._waiting.pop(key, None)
+        self._waiting.leave(key)
         self._woken.discard(key)
         epoch = self._cache.epoch
         result = await (self._groups.step(key) if group_name(key) is not None else self._step(key))
@@ -127,11 +129,10 @@ class ProxyScheduler(Controller[Key]):
             return None
         in_vain = not isinstance(result, Queued)
         if self._cache.epoch != epoch:
-            # Changed while the step was under way, which may have begun before: nobody else wakes this one.
-            if in_vain:
-                self._woken.add(key)
-            return 0.0
-        self._waiting[key] = in_vain
+            # The step may have begun before the change, which does not wake it.
+            self._waiting.try_again(key, in_vain=in_vain)
+        else:
+            self._waiting.wait(key, in_vain=in_vain)
         return result.seconds if isinstance(result, RequeueAfter) else None
 
     async def _step(self, key: Key) -> Result:
