@@ -59,6 +59,10 @@ class Lives:
             tell(self._listeners, key)
         return life
 
+    def hear(self, key: Key, moment: float) -> None:
+        """Record that the target's cluster gave a sign of life at a moment, by another way than probes."""
+        self._lives[key] = self.of(key).heard(moment)
+
     def spare(self, since: float) -> None:
         """Failover was held since a moment, and is no more: seconds of silence meanwhile do not count."""
         now = time.monotonic()

@@ -1,5 +1,6 @@
 """Targets that are cut off from real clusters: what they say, and what comes back."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -79,6 +80,23 @@ async def test_it_is_lost_comes_back_and_is_stable_after_a_while(pair: Pair) -> 
         await until(lambda: has_no_taint(pair, "multicluster/lost"))
         events = await pair.here.list(EVENTS, pair.namespace)
         assert "TargetLost" in {event["reason"] for event in events}
+
+
+async def test_a_target_whose_cluster_another_target_reaches_is_not_lost(pair: Pair) -> None:
+    """A dead load balancer in front of one Target says nothing of the pods in the cluster behind it."""
+    async with at_work(pair, failover_after=3.0) as relay:
+        await add(pair.here, pair.namespace, "direct", kubeconfig(pair.clusters[1]))
+        await condition(pair.here, pair.namespace, "direct", "Stable", "True")
+        await until(lambda: known(pair, "direct"))
+        relay.cut()
+        await condition(pair.here, pair.namespace, "there", "Lost", "False", "ClusterAnswers")
+        assert pair.deps is not None
+        key = (pair.namespace, "there")
+        for _ in range(6):
+            await asyncio.sleep(1)
+            assert pair.deps.lives.silent_for(key) < 3.0
+        await pair.here.delete(TARGETS, "direct", pair.namespace)
+        await condition(pair.here, pair.namespace, "there", "Lost", "True", "NoAnswer")
 
 
 async def has_taint(pair: Pair, key: str) -> bool:

@@ -1,6 +1,7 @@
 """What a Target says of its cluster's being cut off."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,13 +9,13 @@ import pytest
 
 from agent.api.conditions import find_condition
 from agent.controllers.targetlife.decide import (
-    Cluster,
+    HELD_SECONDS,
     View,
     annotations,
     before,
     conditions,
     counts,
-    held,
+    held_due,
     terms,
 )
 from agent.model.targetlife import LifeState, TargetLife, Terms
@@ -142,12 +143,26 @@ def test_what_a_target_asks_for_counts_before_the_setting() -> None:
     assert flaw.startswith("metadata.annotations[multicluster/failover-after]: '1s' must be 10s at least")
 
 
-def test_clusters_are_counted_and_not_targets() -> None:
-    away, here = (Cluster("a", silent=True), Cluster("b", silent=False))
-    assert not held([away, here])
-    assert not held([away, Cluster("a", silent=True), here])
-    assert held([away, Cluster("b", silent=True), Cluster("c", silent=False)])
-    assert not held([away, Cluster("b", silent=True), Cluster("b", silent=False), Cluster("c", silent=False)])
+@pytest.mark.parametrize(
+    ("life", "given", "wanted"),
+    [
+        pytest.param(SILENT, {}, "False/ClusterAnswers", id="silent"),
+        pytest.param(LOST, {}, "False/ClusterAnswers", id="found lost by the leader before"),
+        pytest.param(SILENT, {"multicluster/failover-now": "true"}, "True/Asked", id="a person knows better"),
+    ],
+)
+def test_a_target_whose_cluster_answers_by_another_target_is_not_lost(
+    life: TargetLife, given: dict[str, str], wanted: str
+) -> None:
+    manifest = target(given, Lost=("True", "NoAnswer"))
+    assert said(replace(view(life, manifest), other="ns/eu-direct"))["Lost"] == wanted
+
+
+def test_what_is_held_is_said_after_a_while_without_another_event() -> None:
+    young = TargetLife(LifeState.UNREACHABLE, silent_since=AT - 1, outages=(AT - 1,))
+    assert held_due(view(young, held=True)) == HELD_SECONDS - 1
+    assert held_due(view(young)) == math.inf
+    assert held_due(view(SILENT, held=True)) == math.inf
 
 
 def test_what_does_not_count() -> None:

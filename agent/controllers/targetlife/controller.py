@@ -7,6 +7,7 @@ Absent target: that is what this is about. Nobody's clock but that of this proce
 leader before it has found lost is lost as soon as this one sees that it does not answer.
 """
 
+import asyncio
 import math
 import time
 
@@ -16,15 +17,18 @@ from agent.api.conditions import find_condition, is_true
 from agent.api.kinds import TARGET_KINDS
 from agent.api.names import lifecycle
 from agent.base.metrics import REGISTRY
+from agent.base.turns import in_turns
 from agent.clusters.deps import Deps
 from agent.clusters.lives import sight
 from agent.controllers.targetlife import decide
-from agent.controllers.targetlife.decide import Cluster, View
+from agent.controllers.targetlife.clusters import Clusters, Member
+from agent.controllers.targetlife.decide import View
 from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.model.standing import standing
-from agent.model.targetlife import Sight
+from agent.model.targetlife import Sight, TargetLife, Terms
 from agent.runtime.controller import Controller
+from agent.runtime.together import together
 
 _FAILOVERS = Counter(
     "flotilla_failovers", "How often a target was lost, so that its pods are replaced.", ("target",), registry=REGISTRY
@@ -48,7 +52,7 @@ _LOST = Gauge(
     registry=REGISTRY,
 )
 _LOOK_SECONDS = 2.0
-"""Pause between looks at a target that does not answer: a watch may hear of it where probes do not."""
+"""Pause between looks at targets that do not answer: a watch may hear of one where probes do not."""
 
 
 class TargetLifeRoom(Controller[Key]):
@@ -61,21 +65,44 @@ class TargetLifeRoom(Controller[Key]):
         self._deps = deps
         self._lives = deps.lives
         self._objects = deps.local.either(TARGET_KINDS)
+        self._clusters = Clusters()
+        self._silent: dict[Key, Terms] = {}
+        """Targets that do not answer, with what they ask for."""
         self._held_since: float | None = None
         for informer in self._objects.informers:
             self.watch(informer, lambda target: [target.key])
         deps.targets.on_change(lambda target: self.queue.add(target.key))
-        deps.lives.subscribe(lambda key: self._count())
+        deps.lives.subscribe(lambda key: self.queue.add(key) if self._objects.get(key) is not None else None)
 
     @property
     def _held(self) -> bool:
         return self._held_since is not None
+
+    async def run(self) -> None:
+        """Say what becomes of targets, and look at those that do not answer, until cancelled."""
+        await together(super().run(), self._look_at_silent())
+
+    async def _look_at_silent(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            async for key in in_turns(tuple(self._silent)):
+                if key in self._silent:
+                    # A change of its state brings the key into the queue.
+                    self._look(key, self._silent[key])
+
+    def _look(self, key: Key, terms: Terms) -> TargetLife:
+        """Look at one target. While its cluster answers by another Target, its silence lasts no time."""
+        if self._clusters.way_to(key):
+            self._lives.hear(key, time.monotonic())
+        return self._lives.look(key, self._deps.targets.get(key), terms)
 
     async def reconcile(self, key: Key) -> float | None:
         """Look at one target, and say what follows."""
         obj = self._objects.get(key)
         if obj is None:
             self._lives.forget(key)
+            self._silent.pop(key, None)
+            self._count(key, None)
             for metric in (_FAILOVERS, _HELD, _FLAPS, _LOST):
                 metric.remove(_title(key))
             return None
@@ -92,24 +119,35 @@ class TargetLifeRoom(Controller[Key]):
         if flaw:
             self._deps.recorder.event(target, "Warning", "InvalidAnnotation", flaw)
         connected = self._deps.targets.get(key)
-        life = self._lives.look(key, connected, terms)
-        known = sight(connected) is not Sight.UNKNOWN
-        view = View(target, life, terms, self._held, known, time.monotonic(), self._deps.clock.now())
-        await self._say(obj, view, ready=connected is not None and connected.ready)
-        if self._held or not life.answers:
-            self._count()
-        due = life.due(terms, time.monotonic())
-        due = due if life.answers else min(due, _LOOK_SECONDS)
+        life = self._look(key, terms)
+        ready = connected is not None and connected.ready
+        self._note(key, terms, Member(decide.counts(target), life.silent_since is not None, ready))
+        life = self._lives.of(key)
+        known, other = sight(connected) is not Sight.UNKNOWN, self._clusters.way_to(key)
+        view = View(target, life, terms, self._held, known, time.monotonic(), self._deps.clock.now(), other)
+        await self._say(obj, view, ready=ready)
+        due = min(life.due(terms, time.monotonic()), decide.held_due(view))
         return None if due == math.inf else max(due, 0.1)
 
-    def _count(self) -> None:
-        """Judge anew whether failover is held: which targets answer has changed."""
-        found = []
-        for obj in self._objects:
-            uid = decide.counts(obj.decode())
-            if uid:
-                found.append(Cluster(uid, silent=self._lives.of(obj.key).silent_since is not None))
-        held = decide.held(found)
+    def _note(self, key: Key, terms: Terms, member: Member) -> None:
+        """Keep what the next look, and looks at other Targets of the cluster, need."""
+        if member.silent:
+            self._silent[key] = terms
+        else:
+            self._silent.pop(key, None)
+        self._count(key, member)
+
+    def _count(self, key: Key, member: Member | None) -> None:
+        """Judge anew whether failover is held, and tell the other Targets of a cluster whether it answers by this."""
+        ways = {other: self._clusters.way_to(other) for other in self._clusters.beside(key)}
+        if member is not None:
+            self._clusters.put(key, member)
+        else:
+            self._clusters.remove(key)
+        for other in {*ways, *self._clusters.beside(key)}:
+            if ways.get(other, "") != self._clusters.way_to(other):
+                self.queue.add(other)
+        held = self._clusters.held
         if held != self._held:
             if self._held_since is not None:
                 self._lives.spare(self._held_since)

@@ -1,7 +1,6 @@
 """What a Target says of its cluster's being cut off: conditions, and the outages of the last hour. Pure."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +13,7 @@ from agent.api.names import lifecycle
 from agent.base.clock import parse, stamp
 from agent.model import duration
 from agent.model.standing import InvalidTerm, failover_after, is_set
-from agent.model.targetlife import LifeState, TargetLife, Terms, is_held, resumed
+from agent.model.targetlife import LifeState, TargetLife, Terms, resumed
 
 Raw = dict[str, Any]
 
@@ -35,27 +34,12 @@ class View:
     """Whether this process has seen anything of it yet."""
     monotonic: float
     now: datetime
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """One target, where is asked whether most are away."""
-
-    uid: str
-    """Of the cluster: several Targets may lead to it."""
-    silent: bool
-
-
-def held(clusters: Iterable[Cluster]) -> bool:
-    """Whether failover is held: all clusters are away, or most of several."""
-    answering: dict[str, bool] = {}
-    for each in clusters:
-        answering[each.uid] = answering.get(each.uid, False) or not each.silent
-    return is_held(sum(not answers for answers in answering.values()), len(answering))
+    other: str = ""
+    """Another Target by which its cluster answers; empty for none."""
 
 
 def counts(target: Raw) -> str:
-    """UID of the cluster as which a Target counts there, empty for one that does not: this cluster, or none yet."""
+    """Return the UID of the cluster as which a Target counts; empty for this cluster, or if it is not known yet."""
     if (target.get("spec") or {}).get("self") or is_set(target["metadata"].get("annotations"), lifecycle.LOST):
         return ""
     return str((target.get("status") or {}).get("clusterUID") or "")
@@ -139,12 +123,21 @@ def _lost(view: View) -> Words | None:
         return "False", "Answers", "the target answers"
     if is_set(given, lifecycle.FAILOVER_NOW):
         return "True", lifecycle.ASKED, "the target does not answer, and a person does not want to wait any longer"
+    if view.other:
+        message = f"the target does not answer, but its cluster does, by Target {view.other}: nothing is replaced"
+        return "False", lifecycle.CLUSTER_ANSWERS, message
     if view.held:
         return "False", lifecycle.MOST_TARGETS_LOST, HELD
     if view.life.state is LifeState.LOST:
         after = duration.written(view.terms.failover_after)
         return "True", lifecycle.NO_ANSWER, f"the target has given no answer for {after}: its pods are replaced"
     return "False", "Unreachable", "the target does not answer, but has not been away for long enough"
+
+
+def held_due(view: View) -> float:
+    """Return in how many seconds it is worth saying that failover is held; infinite if it is said, or not held."""
+    silent = view.life.silent_for(view.monotonic)
+    return HELD_SECONDS - silent if view.held and not view.life.answers and silent < HELD_SECONDS else math.inf
 
 
 HELD = (
