@@ -16,6 +16,7 @@ from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox
+from agent.sandbox.errors import NoNamespacesError
 from agent.sandbox.objects import connect
 from tests.controllers.targets import tear_away
 from tests.examples import EXAMPLES
@@ -86,6 +87,28 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _skip_without_namespaces() -> Generator[None, object, object]:
+    """Skip a test, rather than fail it, if it needs network namespaces and this user may not make any."""
+    try:
+        return (yield)
+    except NoNamespacesError as error:
+        if os.geteuid() == 0:
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, object, object]:
+    """Skip tests whose fixtures need network namespaces."""
+    return (yield from _skip_without_namespaces())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Skip tests that need network namespaces."""
+    return (yield from _skip_without_namespaces())
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from agent.sandbox.errors import SandboxError
+from agent.sandbox.errors import NoNamespacesError
 from agent.sandbox.faults import inside
 from agent.sandbox.plan import ClusterPlan
 
@@ -22,6 +22,6 @@ async def let_through(cluster: ClusterPlan, peer: ClusterPlan, lost: Lost) -> No
 
 def _rule(cluster: ClusterPlan, peer: ClusterPlan, lost: Lost) -> list[str]:
     if not cluster.namespace:
-        raise SandboxError("a link can only lose packets where clusters have network namespaces, which takes root")
+        raise NoNamespacesError("a link can only lose packets where clusters have network namespaces, which takes root")
     chain = ["INPUT", "--source"] if lost == "requests" else ["OUTPUT", "--destination"]
     return [*chain, peer.address, "--jump", "DROP"]

@@ -10,7 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
-from agent.sandbox.errors import SandboxError
+from agent.sandbox.errors import NoNamespacesError, SandboxError
 from agent.sandbox.plan import PORTS, ClusterPlan, Plan
 
 _LOCK = "\0flotilla-sandbox-network"
@@ -144,7 +144,7 @@ async def remove(identity: str) -> bool:
 async def set_link(plan: Plan, index: int, *, up: bool) -> None:
     """Cut a cluster off from everything else, or connect it again. Raises SandboxError without namespaces."""
     if not plan.bridge:
-        raise SandboxError("a link can only be cut where clusters have network namespaces, which takes root")
+        raise NoNamespacesError("a link can only be cut where clusters have network namespaces, which takes root")
     await _ip("link", "set", link_name(plan.identity, index), "up" if up else "down")
 
 

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
@@ -137,6 +138,11 @@ class Plan:
     audit_policy: str = ""
     """File of the policy of audit logs; empty: the sandbox's own."""
     replicas: int = 1
+
+    @property
+    def host_address(self) -> str:
+        """Address of the machine itself, as every cluster reaches it."""
+        return str(IPv4Network(self.subnet)[1]) if self.subnet else "127.0.0.1"
 
     @property
     def real_nodes(self) -> bool:

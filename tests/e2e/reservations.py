@@ -186,7 +186,7 @@ async def between(fleet: Fleet, drop: faults.Drop, *, weight: int = 0) -> AsyncI
     """A namespace with the targets us, by a proxy that may lose what it likes, and eu. `weight` is that of us."""
     us = fleet.sandbox["us"]
     authority = (us.directory / "pki" / "ca.crt").read_bytes()
-    gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
+    gateway = fleet.sandbox.plan.host_address
     async with (
         faults.LossyProxy(us.server, authority, gateway, drop) as proxy,
         fleet.namespace(targets=()) as namespace,

@@ -10,6 +10,7 @@ from agent.api.kinds import EVENTS, SECRETS, SERVICE_ACCOUNTS, TARGETS
 from agent.api.names import virtual_node
 from agent.kube.errors import Invalid
 from agent.sandbox import kubeconfig
+from agent.sandbox.errors import NoNamespacesError
 from agent.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, token_of
@@ -28,7 +29,9 @@ BROKEN = {
 
 
 def silent_address(fleet: Fleet) -> str:
-    """An address in the clusters' own network that nobody has."""
+    """Return an address of the clusters' own network at which nothing answers."""
+    if not fleet.sandbox.plan.subnet:
+        raise NoNamespacesError("a silent address takes a network of the clusters' own, which takes root")
     return str(ipaddress.IPv4Network(fleet.sandbox.plan.subnet)[250])
 
 

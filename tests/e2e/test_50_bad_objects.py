@@ -131,7 +131,7 @@ CHART_LIMIT = 1 << 30
 
 @pytest.mark.full("Sends megabytes through a hostile target; client tests cover the limits.")
 async def test_a_hostile_target_takes_neither_memory_nor_pods_of_the_others(fleet: Fleet, namespace: str) -> None:
-    gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
+    gateway = fleet.sandbox.plan.host_address
     async with Hostile.started(gateway, namespace) as hostile:
         await fleet.source.create(SECRETS, manifests.secret("hostile", namespace, hostile.kubeconfig))
         spec = {"kubeconfigSecret": {"name": "hostile"}}

@@ -97,7 +97,7 @@ def limits() -> dict[str, int]:
 @contextlib.asynccontextmanager
 async def hostile_target(fleet: Fleet, namespace: str) -> AsyncIterator[Hostile]:
     """A Target whose API server is none, until the end."""
-    gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
+    gateway = fleet.sandbox.plan.host_address
     owner = (await fleet.source.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
     async with Hostile.started(gateway, namespace, BANDWIDTH, owner) as hostile:
         await fleet.source.create(SECRETS, manifests.secret("hostile", namespace, hostile.kubeconfig))

@@ -57,6 +57,6 @@ async def agent_by(fleet: Fleet, cluster: str, proxy: faults.LossyProxy, *flags:
 
 def proxy_of(fleet: Fleet, cluster: str, drop: faults.Drop = lambda method, path, body: False) -> faults.LossyProxy:
     """A proxy before the API server of a cluster, where every cluster reaches it."""
-    gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
+    gateway = fleet.sandbox.plan.host_address
     authority = (fleet.sandbox[cluster].directory / "pki" / "ca.crt").read_bytes()
     return faults.LossyProxy(fleet.sandbox[cluster].server, authority, gateway, drop)

@@ -129,7 +129,7 @@ async def test_a_target_removed_in_a_burst_whose_posts_are_not_all_answered_leav
 
     us = fleet.sandbox["us"]
     authority = (us.directory / "pki" / "ca.crt").read_bytes()
-    gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
+    gateway = fleet.sandbox.plan.host_address
     async with (
         faults.LossyProxy(us.server, authority, gateway, some) as proxy,
         fleet.namespace(targets=("eu",)) as namespace,
