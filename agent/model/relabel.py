@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from agent.api import names
-from agent.model.pattern import LabelPattern
+from agent.model.pattern import InvalidPattern, LabelPattern
 
 Labels = Mapping[str, str]
 Regexp = LabelPattern | str | None
@@ -43,12 +43,31 @@ def relabel(labels: Labels | None, regexp: Regexp = None) -> dict[str, str]:
     pattern = _pattern(regexp)
     result: dict[str, str] = {}
     moved: dict[str, str] = {}
-    for key, value in sorted((labels or {}).items(), key=lambda item: ("/" in item[0], item[0])):
+    for key, value in sorted((labels or {}).items(), key=lambda item: _precedence(item[0])):
         if pattern.matches(key, value):
             result[key] = value
         else:
             moved.setdefault(_prefixed(key), value)
     return {**moved, **result}
+
+
+def collisions(labels: Labels, regexp: Regexp = None) -> dict[str, list[str]]:
+    """Return keys of labels that the contract gives the same key although their values differ, by that key.
+
+    The label whose value the delegate has comes first. Empty if the regexp cannot be used.
+    """
+    found: dict[str, list[str]] = {}
+    try:
+        pattern = _pattern(regexp)
+        for key in sorted(labels, key=_precedence):
+            found.setdefault(new_key(key, labels[key], pattern), []).append(key)
+    except InvalidPattern:
+        return {}
+    return {key: keys for key, keys in found.items() if len({labels[each] for each in keys}) > 1}
+
+
+def _precedence(key: str) -> tuple[bool, str]:
+    return "/" in key, key
 
 
 def labels_there(labels: Labels, regexp: Regexp = None) -> dict[str, str]:

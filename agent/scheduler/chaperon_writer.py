@@ -20,6 +20,7 @@ from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Un
 from agent.kube.store import Object
 from agent.model import shutdowndelay
 from agent.model.delegatepod import chaperon as make_chaperon
+from agent.scheduler import label_collisions
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.modes import Mode
 from agent.scheduler.proxy_writer import ProxyWriter
@@ -100,6 +101,7 @@ class ChaperonWriter:
         self._deps.chaperons.expect(target, metadata["uid"])
         with self._deps.sending.request(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
             self._proxies.absorb(target.chaperons, await target.port.create_raw(CHAPERONS, manifest))
+        label_collisions.report(self._deps, proxy, target)
 
     def _manifest(self, proxy: dict[str, Any], target: Target, *, reserve: bool) -> dict[str, Any]:
         """The candidates of a pod are the same in all targets, and are mostly made one after the other."""

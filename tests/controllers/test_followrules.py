@@ -86,7 +86,7 @@ async def test_what_concerns_a_pod_that_asks_follows_and_the_rest_stays_at_home(
         policy = await pair.copy(NETWORK_POLICIES, "web")
         assert pair.deps is not None
         assert policy["spec"]["podSelector"]["matchLabels"] == {
-            names.PREFIX + "app": "web",
+            "multicluster/U_app": "web",
             names.LABEL_PARENT_CLUSTER_UID: pair.deps.cluster_uid,
         }
         await pair.copy(ROLE_BINDINGS, "readers")

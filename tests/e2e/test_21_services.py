@@ -39,7 +39,7 @@ async def test_every_cluster_knows_all_endpoints_and_all_of_it_goes_again(fleet:
     await known_everywhere(fleet, namespace, "web", 6)
     for cluster in TARGET_CLUSTERS:
         copy = await fleet.clients[cluster].get(SERVICES, "web", namespace)
-        assert copy["spec"]["selector"] == {PREFIX + "app": "web"}
+        assert {"multicluster/U_app": "web", names.LABEL_SERVING: "true"}.items() <= copy["spec"]["selector"].items()
         assert PREFIX + "is-delegate" in copy["metadata"]["annotations"]
 
     async def empty() -> bool:

@@ -312,6 +312,34 @@ def test_downward_files_are_pointed_at_what_the_delegate_carries_of_the_proxy(pa
     assert made(source)["spec"]["volumes"] == volumes(want)
 
 
+def test_files_of_all_labels_and_annotations_show_the_pods_own_as_kubelets_write_them() -> None:
+    items = [{"path": each, **reference(f"metadata.{each}")} for each in ("labels", "annotations")]
+    source = pod(
+        {P + "elect": "", "note": 'a "b"\\\n\t\x1b', "grüße": "è\u200b"},
+        labels={"x.io/app": "web", "app": "web"},
+        spec={"containers": [{"name": "main"}], "volumes": [{"name": "v", "downwardAPI": {"items": items}}]},
+    )
+    annotations = made(source)["metadata"]["annotations"]
+    assert annotations["multicluster/labels-file"] == 'app="web"\nx.io/app="web"'
+    files = annotations["multicluster/annotations-file"].split("\n")
+    assert files == ["grüße=" + r'"è\u200b"', "note=" + r'"a \"b\"\\\n\t\x1b"', 'team="x"']
+    assert delegate({"metadata": {**made(source)["metadata"], "uid": "c"}, "spec": {}})["metadata"]["annotations"] == (
+        annotations
+    )
+
+
+def test_a_file_whose_text_does_not_fit_beside_the_annotations_is_left_to_the_target() -> None:
+    items = [{"path": "f", **reference("metadata.annotations")}]
+    volumes = [{"name": "v", "downwardAPI": {"items": items}}]
+    source = pod({"long": "x" * 60_000}, spec={"containers": [{"name": "main"}], "volumes": volumes})
+    assert "multicluster/annotations-file" in made(source)["metadata"]["annotations"]
+    proxy = proxied(source)
+    proxy["metadata"]["annotations"]["longer"] = "x" * 100_000
+    left = chaperon(proxy, cluster_name="c1", cluster_uid="CU")
+    assert left["spec"]["volumes"] == volumes
+    assert "multicluster/annotations-file" not in left["metadata"]["annotations"]
+
+
 def test_a_topology_label_that_the_user_set_is_the_users() -> None:
     path = "metadata.labels['topology.kubernetes.io/zone']"
     env = [{"name": "V", "valueFrom": reference(path)}]

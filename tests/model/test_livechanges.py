@@ -26,6 +26,8 @@ from tests.examples import examples
 
 Raw = dict[str, Any]
 
+LABELS_FILE, ANNOTATIONS_FILE = names.ANNOTATION_LABELS_FILE, names.ANNOTATION_ANNOTATIONS_FILE
+
 
 def a_pod() -> Raw:
     return {
@@ -162,6 +164,26 @@ def test_a_removed_label_is_removed() -> None:
     both.tell()
     assert names.PREFIX + "app" not in both.chaperon["metadata"]["labels"]
     assert both.follow()[0] == {"metadata": {"labels": {names.PREFIX + "app": None, "multicluster/U_app": None}}}
+
+
+def test_files_of_all_labels_and_annotations_follow_and_what_came_home_is_not_in_them() -> None:
+    both = Both()
+    for key, text in ((LABELS_FILE, 'app="web"'), (ANNOTATIONS_FILE, 'team="x"')):
+        for each in (both.chaperon, both.pod):
+            each["metadata"]["annotations"][key] = text
+    for each in (both.proxy, both.chaperon, both.pod):
+        each["metadata"]["annotations"]["cni"] = "10.0.0.1"
+    assert both.tell() == {}, "an annotation that came home costs no write"
+    both.proxy["metadata"]["labels"] |= {"x.io/tier": "front", "topology.kubernetes.io/zone": "of-the-node"}
+    both.annotations["team"] = "y"
+    both.tell()
+    told_now = both.follow()[0]["metadata"]["annotations"]
+    assert told_now == {"team": "y", LABELS_FILE: 'app="web"\nx.io/tier="front"', ANNOTATIONS_FILE: 'team="y"'}
+    merge(both.pod["metadata"]["annotations"], told_now)
+    assert both.tell() == {}
+    del both.proxy["metadata"]["labels"]["x.io/tier"]
+    both.tell()
+    assert both.follow()[0]["metadata"]["annotations"] == {LABELS_FILE: 'app="web"'}
 
 
 def test_labels_that_name_the_parent_never_change() -> None:

@@ -91,7 +91,10 @@ async def test_a_pod_goes_all_the_way_to_its_delegate(client: Client, namespace:
         {"name": "APP", "value": "web"},
     ]
     (spread,) = child["spec"]["topologySpreadConstraints"]
-    assert spread["labelSelector"]["matchLabels"] == {P + "app": "web"}
+    assert spread["labelSelector"]["matchLabels"].items() >= {"multicluster/U_app": "web"}.items()
+    (info,) = (each for each in child["spec"]["volumes"] if each["name"] == "info")
+    paths = [item["fieldRef"]["fieldPath"] for item in info["downwardAPI"]["items"]]
+    assert "metadata.annotations['multicluster/labels-file']" in paths
     await client.delete(CHAPERONS, parent["metadata"]["name"], namespace)
     await release(client, namespace)
 

@@ -12,6 +12,7 @@ from agent.api.names import SHORT_LIMIT
 from agent.model.pattern import InvalidPattern
 from agent.model.relabel import (
     EXACT_LIMIT,
+    collisions,
     constraints,
     exact_key,
     exact_selector,
@@ -219,3 +220,10 @@ def test_keys_that_terms_take_from_the_pod_itself_are_exact_keys() -> None:
     ]
     want = ["multicluster/U_pod-template-hash", "multicluster/a.io_rev", "multicluster/b.io_rev", "kept"]
     assert found["matchLabelKeys"] == want
+
+
+def test_labels_that_collide_by_the_contract_are_named_the_winner_first() -> None:
+    labels = {"strimzi.io/name": "a", "app.kubernetes.io/name": "b", "x.io/tier": "c", "y.io/tier": "c", "app": "d"}
+    assert collisions(labels) == {P + "name": ["app.kubernetes.io/name", "strimzi.io/name"]}
+    assert collisions(labels, "^strimzi.io/name=") == {}
+    assert collisions(labels, "(") == {}

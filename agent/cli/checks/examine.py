@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from agent.api.admission import policies as made
 from agent.api.kinds import POLICIES
-from agent.cli.checks import clusters, dialed, linked, lookup, namespaces, rights, targets, webhook
+from agent.cli.checks import clusters, dialed, endpointless, linked, lookup, namespaces, rights, targets, webhook
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import View
 
@@ -53,6 +53,7 @@ CHECKS: tuple[Check, ...] = (
     clusters.clocks,
     namespaces.unproxied,  # ... and what goes wrong all the same.
     namespaces.obstacles,
+    endpointless.services,
     lookup.services,
     linked.links,
     linked.gateways,

@@ -33,6 +33,7 @@ from agent.base.clock import Clock
 from agent.cli.checks import dry_run
 from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import rights_of
+from agent.cli.checks.endpointless import read as read_endpointless
 from agent.cli.checks.gatewaycalls import GatewayCalls
 from agent.cli.checks.lookup import services_of
 from agent.cli.checks.namespaces import is_enabled
@@ -86,6 +87,7 @@ class Gatherer:
             self._attempt("elected pods", self._client.list(PODS, fields=PROXY_PODS)),
             self._attempt("Services", services_of(self._client, "")),
         )
+        endpointless = await self._attempt("endpoints of Services", read_endpointless(self._client, proxies or ()))
         targets = await self._targets()
         sources = [*await self._ours(SOURCES), *await self._ours(CLUSTER_SOURCES)]
         peers, calls = await self._ours(GATEWAY_PEERS), GatewayCalls(self._client, self._clock)
@@ -101,6 +103,7 @@ class Gatherer:
             unscheduled=tuple(unscheduled.values()) if unscheduled is not None else None,
             proxies=tuple(proxies) if proxies is not None else None,
             services=services,
+            endpointless=endpointless,
             links=tuple(await self._ours(SERVICE_LINKS)),
             peers=tuple(peers),
             calls=called or (),

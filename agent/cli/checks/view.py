@@ -130,6 +130,16 @@ class Obstacle:
     at: datetime | None
 
 
+@dataclass(frozen=True)
+class Endpointless:
+    """A Service without ready endpoint that selects ready proxy pods."""
+
+    service: str
+    """Its namespace and name, with a slash."""
+    why: str
+    remedy: str
+
+
 class Verdict(StrEnum):
     """How the call of a gateway went."""
 
@@ -190,6 +200,7 @@ class View:
     """Proxy pods of this cluster."""
     services: frozenset[Key] | None = None
     """Services of this cluster."""
+    endpointless: tuple[Endpointless, ...] | None = ()
     links: tuple[Raw, ...] = ()
     """ServiceLinks of this cluster."""
     peers: tuple[Raw, ...] = ()
