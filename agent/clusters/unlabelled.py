@@ -7,6 +7,7 @@ Targets whose agent follows lose them within seconds of an upgrade, others with 
 from collections.abc import Callable
 
 from agent.api import names
+from agent.api.names import delegates
 from agent.base.listeners import tell
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.proxies import ProxyPods
@@ -15,7 +16,7 @@ from agent.clusters.target import Target, parent_of
 from agent.kube.store import Key, Object
 
 _SERVING = names.LABEL_SERVING.encode()
-_LACKING = names.ANNOTATION_NEW_LABELS.encode()
+_LACKING = delegates.ANNOTATION_NEW_LABELS.encode()
 
 
 class Unlabelled:
@@ -42,12 +43,15 @@ class Unlabelled:
         self._listeners.append(listener)
 
     def _counts(self, chaperon: Object) -> bool:
-        """A chaperon without cluster UID was made by Admiralty: ours if it is of a live proxy pod (ruling 4)."""
-        if chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID):
-            return True
+        """Whether a chaperon may have a delegate that serves: not before its proxy pod is bound.
+
+        One without cluster UID was made by Admiralty: it is ours if it is of a live proxy pod (ruling 4).
+        """
         namespace, _, name = parent_of(chaperon)[0].partition("/")
         proxy = self._proxies.get((namespace, name))
-        return proxy is not None and proxy.uid == chaperon.labels.get(names.LABEL_PARENT_UID)
+        if proxy is not None and proxy.uid == chaperon.labels.get(names.LABEL_PARENT_UID):
+            return bool(proxy.node_name)
+        return bool(chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID))
 
     def _attached(self, target: Target) -> None:
         node = target.node_name
@@ -75,5 +79,5 @@ class Unlabelled:
 def _is_labelled(chaperon: Object) -> bool:
     """Whether its delegate has all labels of this version. A live change may have removed `multicluster/serving`."""
     return _SERVING in chaperon.raw and (
-        _LACKING not in chaperon.raw or names.ANNOTATION_NEW_LABELS not in chaperon.annotations
+        _LACKING not in chaperon.raw or delegates.ANNOTATION_NEW_LABELS not in chaperon.annotations
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
-from agent.api.names import fencing, givingup
+from agent.api.names import delegates, fencing, givingup
 from agent.model import admitted, baseline, downward, owner_labels, priorityclass, references, sourceapi
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
@@ -35,8 +35,8 @@ _OF_CHAPERON = frozenset(
         givingup.ANNOTATION_GIVE_UP,
         names.ANNOTATION_ATTEMPTS,
         names.ANNOTATION_LIVE_CHANGES,
-        names.ANNOTATION_NEW_LABELS,
-        names.ANNOTATION_RESTARTS,
+        delegates.ANNOTATION_NEW_LABELS,
+        delegates.ANNOTATION_RESTARTS,
         fencing.ANNOTATION_LEASE,
         fencing.ANNOTATION_KEPT_BY,
         fencing.ANNOTATION_FENCED,
@@ -69,9 +69,9 @@ def chaperon(
     annotations: dict[str, str] = metadata.get("annotations") or {}
     asked = names.annotation(annotations, names.INJECTED)
     travels = admitted.spec(proxy, source, injected=injected if asked is None else asked == names.INJECTED_FOLLOW)
-    own = _labels(proxy, source)
-    files = downward.Files(own, baseline.annotations(proxy))
-    spec, labels = _rewritten(proxy, travels, own, files, reserve=reserve, exact=exact)
+    files = downward.Files(_labels(proxy, source), baseline.annotations(proxy))
+    spec, labels = _rewritten(proxy, travels, files, reserve=reserve, exact=exact)
+    ours = owner_labels.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid)
     if source_api and sourceapi.asks(annotations):
         spec = sourceapi.pointed(spec, travels, sourceapi.secret_name(metadata), source_api)
     return {
@@ -80,11 +80,7 @@ def chaperon(
         "metadata": {
             "name": names.chaperon(metadata["name"], metadata["uid"]),
             "namespace": metadata["namespace"],
-            "labels": {
-                **labels,
-                **owner_labels.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
-                names.LABEL_SERVING: "true",
-            },
+            "labels": {**labels, **ours, names.LABEL_SERVING: "true"},
             "annotations": {**_annotations(proxy, source), **files.annotations},
         },
         "spec": spec,
@@ -165,20 +161,14 @@ def _creator(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _rewritten(
-    proxy: dict[str, Any],
-    travels: dict[str, Any],
-    labels: dict[str, str],
-    files: downward.Files,
-    *,
-    reserve: bool,
-    exact: bool,
+    proxy: dict[str, Any], travels: dict[str, Any], files: downward.Files, *, reserve: bool, exact: bool
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The spec and the labels as they are in the target; the limit of the pod's regexp is for both together."""
     annotations = proxy["metadata"].get("annotations") or {}
     try:
         pattern = LabelPattern(names.annotation(annotations, names.NO_PREFIX_REGEXP))
-        selectors = relabel_constraints(travels, labels, pattern, exact=exact)
-        return _spec(proxy, {**travels, **selectors}, files, reserve=reserve), labels_there(labels, pattern)
+        selectors = relabel_constraints(travels, files.labels, pattern, exact=exact)
+        return _spec(proxy, {**travels, **selectors}, files, reserve=reserve), labels_there(files.labels, pattern)
     except InvalidPattern as error:
         key = written_key(annotations, names.NO_PREFIX_REGEXP)
         raise InvalidPod(f"metadata.annotations[{key}]", str(error)) from error

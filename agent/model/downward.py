@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
+from agent.api.names import delegates
 from agent.model import annotations as sizes
 from agent.model.errors import InvalidPod
 from agent.model.relabel import exact_key
@@ -31,8 +32,8 @@ _PARENT = {
 }
 
 _WHOLE = {
-    "metadata.labels": names.ANNOTATION_LABELS_FILE,
-    "metadata.annotations": names.ANNOTATION_ANNOTATIONS_FILE,
+    "metadata.labels": delegates.ANNOTATION_LABELS_FILE,
+    "metadata.annotations": delegates.ANNOTATION_ANNOTATIONS_FILE,
 }
 """Annotations with the text of files that list all labels or annotations."""
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r"}
@@ -84,13 +85,14 @@ class Environment:
 
 
 class Files:
-    """Files of one pod's downwardAPI volumes. `annotations` are those that its delegate needs for them."""
+    """Files of one pod's downwardAPI volumes. `annotations` are those that its delegate needs for them.
+
+    `labels` are those of the proxy pod that travel.
+    """
 
     def __init__(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
-        """:param labels: those of the proxy pod that travel
-        :param annotations: the same
-        """
-        self._labels = labels
+        """:param annotations: those of the proxy pod that travel"""
+        self.labels = labels
         self._left = sizes.LIMIT - sizes.RESERVED - sizes.size(annotations)
         self._texts = dict(zip(_WHOLE, (labels, annotations), strict=True))
         self.annotations: dict[str, str] = {}
@@ -129,7 +131,7 @@ class Files:
 
     def _label(self, key: str) -> str:
         """Return the key under which a delegate has a label; those of its node it gets as any pod does."""
-        return key if key in names.LABELS_OF_NODE - self._labels.keys() else exact_key(key)
+        return key if key in names.LABELS_OF_NODE - self.labels.keys() else exact_key(key)
 
     def _writes(self, path: str) -> bool:
         """Whether the text of a file is an annotation: a pod with too many annotations keeps the reference."""

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from agent.api import names
+from agent.api.names import delegates
 from agent.model import admitted, baseline, replacement
 from agent.model.delegatepod import delegate_containers
 from agent.model.diff import others
@@ -111,7 +112,7 @@ def chaperon_patch(changed: Raw, chaperon: Mapping[str, Any], added: Mapping[str
         return patch
     metadata = patch.get("metadata") or {"uid": chaperon["metadata"]["uid"]}
     labels = {**metadata.get("labels", {}), **added}
-    annotations = {**metadata.get("annotations", {}), names.ANNOTATION_NEW_LABELS: ""}
+    annotations = {**metadata.get("annotations", {}), delegates.ANNOTATION_NEW_LABELS: ""}
     return {"metadata": {**metadata, "labels": labels, "annotations": annotations}}
 
 
@@ -121,7 +122,7 @@ def missing_labels(changed: Raw, chaperon: Mapping[str, Any], pod: Mapping[str, 
     :param changed: what the chaperon is told of live changes, which count more
     """
     metadata = chaperon["metadata"]
-    if names.ANNOTATION_NEW_LABELS not in (metadata.get("annotations") or {}):
+    if delegates.ANNOTATION_NEW_LABELS not in (metadata.get("annotations") or {}):
         return None
     told, has = changed.get("labels", {}), pod["metadata"].get("labels") or {}
     return {
@@ -228,13 +229,17 @@ def _annotations(proxy: Raw, original: Raw, chaperon: Mapping[str, Any], known: 
 def _files(proxy: Raw, before: Raw, changed: Raw, chaperon: Mapping[str, Any], known: Raw) -> dict[str, str]:
     """Texts of files of all labels or annotations: what came home from the delegate is not in them."""
     had: dict[str, str] = chaperon["metadata"].get("annotations") or {}
-    if names.ANNOTATION_LABELS_FILE not in had and names.ANNOTATION_ANNOTATIONS_FILE not in had:
+    if delegates.ANNOTATION_LABELS_FILE not in had and delegates.ANNOTATION_ANNOTATIONS_FILE not in had:
         return {}
     labels = baseline.labels(proxy)
     labels = {key: labels[key] for key in labels.keys() - (names.LABELS_OF_NODE - before["labels"].keys())}
     now = {key: value for key, value in {**before["annotations"], **changed}.items() if value is not None}
     said = known.get("annotations", {})
-    kept = {key: said[key] for key in (names.ANNOTATION_LABELS_FILE, names.ANNOTATION_ANNOTATIONS_FILE) if key in said}
+    kept = {
+        key: said[key]
+        for key in (delegates.ANNOTATION_LABELS_FILE, delegates.ANNOTATION_ANNOTATIONS_FILE)
+        if key in said
+    }
     return {**kept, **changed_files(had, labels, now)}
 
 

@@ -64,19 +64,14 @@ def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: 
         return {**found, "matchLabels": {**(found.get("matchLabels") or {}), **ours}}
 
     def peers(peer: Raw) -> list[Raw]:
-        if "podSelector" not in peer:
+        found = peer.get("podSelector")
+        if found is None or (not found and "namespaceSelector" in peer):
             return [peer]
         if "namespaceSelector" not in peer:
-            return [{**peer, "podSelector": own(peer["podSelector"])}]
-        if not peer["podSelector"]:
-            return [peer]
-        if exact:
-            return [
-                {**peer, "podSelector": _no_delegates(peer["podSelector"])},
-                {**peer, "podSelector": own(peer["podSelector"])},
-            ]
-        elsewhere = {**peer, "podSelector": relabelled(peer["podSelector"], pattern)}
-        return [peer, elsewhere] if elsewhere != peer else [peer]
+            return [{**peer, "podSelector": own(found)}]
+        there = own(found) if exact else relabelled(found, pattern)
+        both = [{**peer, "podSelector": each} for each in (_no_delegates(found), there)]
+        return both if both[0] != both[1] else both[:1]
 
     spec = {**original["spec"], "podSelector": own(original["spec"].get("podSelector"))}
     for field, side in _PEERS:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.api import names
+from agent.api.names import delegates
 from agent.base.clock import stamp
 from agent.controllers.chaperon.actions import (
     CreatePod,
@@ -198,13 +199,15 @@ def test_a_container_to_debug_it_with_is_put_into_the_pod_unless_it_ran_in_one_b
 
 
 def test_a_pod_of_an_earlier_version_gets_the_labels_of_ours_that_it_lacks() -> None:
-    owner = chaperon(RUNNING, {names.ANNOTATION_NEW_LABELS: ""})
+    owner = chaperon(RUNNING, {delegates.ANNOTATION_NEW_LABELS: ""})
     owner["metadata"]["labels"] = {names.LABEL_SERVING: "true", "a": "b"}
     patch = PatchPod({"metadata": {"labels": {names.LABEL_SERVING: "true"}}})
     found = pod(RUNNING) | {"spec": {}}
     assert outcome(owner, found) == [patch]
     found["metadata"]["labels"] = {names.LABEL_SERVING: "true"}
-    assert outcome(owner, found) == [PatchChaperon({"metadata": {"annotations": {names.ANNOTATION_NEW_LABELS: None}}})]
+    assert outcome(owner, found) == [
+        PatchChaperon({"metadata": {"annotations": {delegates.ANNOTATION_NEW_LABELS: None}}})
+    ]
 
 
 def test_the_pods_status_is_told_whole() -> None:
@@ -325,10 +328,10 @@ def test_a_foreign_pod_is_reported_though_news_would_wait() -> None:
 def test_a_delegate_made_again_goes_on_counting_restarts_where_the_lost_one_ended() -> None:
     lost = RUNNING | {"containerStatuses": [{"name": "c", "restartCount": 2}]}
     noted, made = outcome(chaperon(lost, ago(100)))
-    assert noted == PatchChaperon({"metadata": {"annotations": {names.ANNOTATION_RESTARTS: '{"c":3}'}}})
+    assert noted == PatchChaperon({"metadata": {"annotations": {delegates.ANNOTATION_RESTARTS: '{"c":3}'}}})
     assert made == CreatePod()
     fresh = RUNNING | {"containerStatuses": [{"name": "c", "restartCount": 1}]}
-    annotations = {names.ANNOTATION_RESTARTS: '{"c":3}'}
+    annotations = {delegates.ANNOTATION_RESTARTS: '{"c":3}'}
     assert outcome(chaperon(lost, annotations), pod(fresh)) == [
         PutStatus(RUNNING | {"containerStatuses": [{"name": "c", "restartCount": 4}]})
     ]
@@ -336,7 +339,7 @@ def test_a_delegate_made_again_goes_on_counting_restarts_where_the_lost_one_ende
 
 def test_restarts_that_were_noted_before_a_crash_are_not_noted_twice() -> None:
     lost = RUNNING | {"containerStatuses": [{"name": "c", "restartCount": 2}]}
-    assert outcome(chaperon(lost, ago(100) | {names.ANNOTATION_RESTARTS: '{"c":3}'})) == [CreatePod()]
+    assert outcome(chaperon(lost, ago(100) | {delegates.ANNOTATION_RESTARTS: '{"c":3}'})) == [CreatePod()]
 
 
 STRICT = Rule("Source team/cd", read({"privileged": False, "imagePrefixes": ["docker.io/library"]}))
@@ -414,7 +417,12 @@ JSON = st.recursive(
 )
 SPEC_FIELDS = ("containers", "initContainers", "ephemeralContainers", "volumes", "restartPolicy", "nodeName", "x")
 KEYS = (
-    *(names.ANNOTATION_LIVE_CHANGES, names.ANNOTATION_RESTARTS, names.ANNOTATION_HOLD, names.ANNOTATION_IS_RESERVED),
+    *(
+        names.ANNOTATION_LIVE_CHANGES,
+        delegates.ANNOTATION_RESTARTS,
+        names.ANNOTATION_HOLD,
+        names.ANNOTATION_IS_RESERVED,
+    ),
     *(names.ANNOTATION_POD_MISSING_SINCE, names.ANNOTATION_POD_MADE, names.ANNOTATION_POD_ENDING, "a"),
 )
 

@@ -9,6 +9,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, ENDPOINT_SLICES, NODES, PODS, SERVICES
+from agent.api.names import delegates
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.livechanges.controller import LiveChanges
@@ -40,10 +41,11 @@ def marked(selector: Raw) -> Raw:
     }
 
 
-def proxied(name: str, namespace: str, labels: Raw | None = None, **spec: Any) -> Raw:
-    pod = elected(name, namespace, **spec)
+def proxied(name: str, namespace: str, labels: Raw | None = None, node: str = "") -> Raw:
+    pod = elected(name, namespace)
     pod["metadata"]["labels"] = labels or {"app": name}
-    return proxy_pod(pod, [names.finalizer(namespace, "eu")])
+    made = proxy_pod(pod, [names.finalizer(namespace, "eu")])
+    return {**made, "spec": {**made["spec"], "nodeName": node}} if node else made
 
 
 async def delegated(pair: Pair, source: str, name: str, labels: Raw) -> str:
@@ -138,7 +140,7 @@ async def old_chaperon(pair: Pair, proxy: Raw, cluster_uid: str) -> Raw:
 async def test_after_an_upgrade_a_copy_selects_by_exact_labels_once_every_delegate_has_them(pair: Pair) -> None:
     node = names.virtual_node(pair.namespace, "eu")
     await pair.here.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
-    proxy = await pair.here.create(PODS, proxied("web", pair.namespace, nodeName=node))
+    proxy = await pair.here.create(PODS, proxied("web", pair.namespace, node=node))
     service = {
         "metadata": {"annotations": marked({"app": "web"})},
         "spec": {"selector": {"app": "web"}, "ports": PORTS},
@@ -157,7 +159,7 @@ async def test_after_an_upgrade_a_copy_selects_by_exact_labels_once_every_delega
                 pod = await pair.there.get(PODS, name, pair.namespace)
                 assert want.items() <= pod["metadata"]["labels"].items()
             found = await pair.there.get(CHAPERONS, name, pair.namespace)
-            assert not {names.ANNOTATION_NEW_LABELS, names.ANNOTATION_LIVE_CHANGES} & set(
+            assert not {delegates.ANNOTATION_NEW_LABELS, names.ANNOTATION_LIVE_CHANGES} & set(
                 found["metadata"]["annotations"]
             )
     finally:
@@ -169,7 +171,7 @@ async def test_after_an_upgrade_a_copy_selects_by_exact_labels_once_every_delega
 async def test_a_target_whose_agent_does_not_follow_keeps_the_contracts_selector(pair: Pair) -> None:
     node = names.virtual_node(pair.namespace, "eu")
     await pair.here.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
-    proxy = await pair.here.create(PODS, proxied("web", pair.namespace, nodeName=node))
+    proxy = await pair.here.create(PODS, proxied("web", pair.namespace, node=node))
     try:
         async with (
             pair.at_work(GlobalServices, LiveChanges),
@@ -181,7 +183,7 @@ async def test_a_target_whose_agent_does_not_follow_keeps_the_contracts_selector
 
             async def told() -> bool:
                 found = await pair.there.get(CHAPERONS, name, pair.namespace)
-                return names.ANNOTATION_NEW_LABELS in found["metadata"]["annotations"]
+                return delegates.ANNOTATION_NEW_LABELS in found["metadata"]["annotations"]
 
             await until(told)
             annotations = marked({"app": "web"})

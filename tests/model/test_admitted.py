@@ -226,7 +226,7 @@ def test_what_is_changed_later_is_told_although_a_webhook_had_changed_it_before(
     proxy["spec"]["containers"][1]["image"] = "another mesh"
     changed = changes(proxy, source_pod(proxy), there)
     assert changed["annotations"] == {"mesh.io/status": "mine"}
-    assert changed["labels"] == {P + "mesh": None}
+    assert changed["labels"] == {P + "mesh": None, "multicluster/U_mesh": None}
     assert changed["images"] == {"main": "busybox"}
     assert annotations_home(proxy["metadata"]["annotations"], there["metadata"]["annotations"]) == {}
 
@@ -253,6 +253,7 @@ def test_a_delegate_from_an_earlier_version_is_told_nothing_new() -> None:
     proxy = meshed()
     there = before_this(proxy)
     text = {"images": {"main": "registry/busybox"}, "labels": {P + "mesh": "on"}}
+    text["labels"]["multicluster/U_mesh"] = "on"
     text["annotations"] = {"mesh.io/status": "injected"}
     there["metadata"]["annotations"] |= {
         names.ANNOTATION_LIVE_CHANGES: json.dumps(text),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.api import names
+from agent.api.names import delegates
 from agent.model.delegatepod import chaperon, delegate
 from agent.model.errors import InvalidPod
 from agent.model.livechanges import (
@@ -26,7 +27,7 @@ from tests.examples import examples
 
 Raw = dict[str, Any]
 
-LABELS_FILE, ANNOTATIONS_FILE = names.ANNOTATION_LABELS_FILE, names.ANNOTATION_ANNOTATIONS_FILE
+LABELS_FILE, ANNOTATIONS_FILE = delegates.ANNOTATION_LABELS_FILE, delegates.ANNOTATION_ANNOTATIONS_FILE
 
 
 def a_pod() -> Raw:
@@ -127,7 +128,7 @@ def test_a_delegate_of_an_earlier_version_gets_our_labels_without_a_live_change(
     merge(both.pod["metadata"]["labels"], lacking)
     assert missing_labels({}, both.chaperon, both.pod) == {}
     assert both.tell() == {}
-    assert names.ANNOTATION_NEW_LABELS not in delegate(both.chaperon)["metadata"]["annotations"]
+    assert delegates.ANNOTATION_NEW_LABELS not in delegate(both.chaperon)["metadata"]["annotations"]
 
 
 def test_a_withdrawn_delegate_of_an_earlier_version_does_not_serve() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from agent.api import names
-from agent.api.names import givingup
+from agent.api.names import delegates, givingup
 from agent.base.clock import parse, stamp
 from agent.controllers.chaperon.actions import (
     Action,
@@ -181,9 +181,9 @@ def _without_pod(view: ChaperonAndPod, now: datetime) -> list[Action]:
         return [LookAgain((due - now).total_seconds())]
     left = restarts_left_behind(status)
     text = msgspec.json.encode(left, order="deterministic").decode()
-    if not left or annotations.get(names.ANNOTATION_RESTARTS) == text:
+    if not left or annotations.get(delegates.ANNOTATION_RESTARTS) == text:
         return [CreatePod()]
-    return [PatchChaperon(_annotations({names.ANNOTATION_RESTARTS: text})), CreatePod()]
+    return [PatchChaperon(_annotations({delegates.ANNOTATION_RESTARTS: text})), CreatePod()]
 
 
 def _last_words(view: ChaperonAndPod) -> list[Action]:
@@ -218,7 +218,7 @@ def _with_pod(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[
         if lacking:
             actions.append(PatchPod({"metadata": {"labels": lacking}}))
         elif lacking is not None:
-            changed[names.ANNOTATION_NEW_LABELS] = None
+            changed[delegates.ANNOTATION_NEW_LABELS] = None
     ours = meant.get("annotations", {})
     upwards = merge_patch(_travelling(theirs), _travelling(pod["metadata"].get("annotations") or {}))
     changed |= {key: value for key, value in upwards.items() if key not in ours}

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agent.api import names
+from agent.api.names import delegates
 from agent.model.status import with_ended, with_restarts
 
 
@@ -39,6 +39,6 @@ def is_news(chaperon: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
 
 def _restarts(annotations: Mapping[str, str]) -> dict[str, int]:
     try:
-        return msgspec.json.decode(annotations.get(names.ANNOTATION_RESTARTS, "{}"), type=dict[str, int])
+        return msgspec.json.decode(annotations.get(delegates.ANNOTATION_RESTARTS, "{}"), type=dict[str, int])
     except msgspec.DecodeError:
         return {}
