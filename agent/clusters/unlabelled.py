@@ -27,6 +27,7 @@ class Unlabelled:
         self._proxies = proxies.informer.store
         self._in: dict[str, dict[str, dict[Key, Object]]] = {}
         """By virtual node, namespace and key."""
+        self._found: list[Callable[[Key], None]] = []
         self._listeners: list[Callable[[tuple[str, str]], None]] = []
         self._stops: dict[str, Callable[[], None]] = {}
         targets.on_attach(self._attached)
@@ -38,6 +39,10 @@ class Unlabelled:
         spaces = found.values() if namespace is None else (found.get(namespace, {}),)
         return any(self._counts(chaperon) for space in spaces for chaperon in space.values())
 
+    def on_found(self, listener: Callable[[Key], None]) -> None:
+        """Call with the key of the proxy pod when there is another one."""
+        self._found.append(listener)
+
     def on_last(self, listener: Callable[[tuple[str, str]], None]) -> None:
         """Call with virtual node and namespace when the last one there has gone or has been labelled."""
         self._listeners.append(listener)
@@ -47,8 +52,7 @@ class Unlabelled:
 
         One without cluster UID was made by Admiralty: it is ours if it is of a live proxy pod (ruling 4).
         """
-        namespace, _, name = parent_of(chaperon)[0].partition("/")
-        proxy = self._proxies.get((namespace, name))
+        proxy = self._proxies.get(_parent(chaperon))
         if proxy is not None and proxy.uid == chaperon.labels.get(names.LABEL_PARENT_UID):
             return bool(proxy.node_name)
         return bool(chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID))
@@ -58,7 +62,10 @@ class Unlabelled:
 
         def changed(old: Object | None, new: Object | None) -> None:
             if new is not None and self._chaperons.is_ours(new) and not _is_labelled(new):
-                self._in.setdefault(node, {}).setdefault(new.namespace, {})[new.key] = new
+                space = self._in.setdefault(node, {}).setdefault(new.namespace, {})
+                is_new, space[new.key] = new.key not in space, new
+                if is_new:
+                    tell(self._found, _parent(new))
             elif old is not None and node in self._in:
                 self._drop(target, old)
 
@@ -74,6 +81,11 @@ class Unlabelled:
         if stop is not None:
             stop()
         self._in.pop(target.node_name, None)
+
+
+def _parent(chaperon: Object) -> Key:
+    namespace, _, name = parent_of(chaperon)[0].partition("/")
+    return namespace, name
 
 
 def _is_labelled(chaperon: Object) -> bool:

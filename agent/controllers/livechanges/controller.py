@@ -40,6 +40,8 @@ class LiveChanges(Controller[Key]):
         self._proxies = deps.proxies.informer
         self.watch(self._proxies, lambda pod: ())
         self._proxies.subscribe(self._changed)
+        deps.unlabelled.on_found(self.queue.add)
+        deps.targets.on_attach(self._watch_version)
         deps.targets.on_change(self._target_changed)
 
     def lane(self, key: Key) -> str | None:
@@ -96,6 +98,9 @@ class LiveChanges(Controller[Key]):
         """Most events of a bound pod are about its status: those end here."""
         if new is not None and new.node_name and not new.deleting and (old is None or _may_matter(old, new)):
             self.queue.add(new.key)
+
+    def _watch_version(self, target: Target) -> None:
+        target.summaries.subscribe(lambda old, new: self._target_changed(target))
 
     def _target_changed(self, target: Target) -> None:
         now = target.ready and _understands(target)
