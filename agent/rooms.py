@@ -38,6 +38,7 @@ from agent.controllers.target.controller import TargetRoom
 from agent.controllers.target.secrets import TargetSecretRoom
 from agent.controllers.target.tokens import TargetTokenRoom
 from agent.controllers.targetchoice.controller import TargetChoiceRoom
+from agent.controllers.unreadypods import UnreadyPodsRoom
 from agent.controllers.usagescores import UsageScoresRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
 from agent.controllers.virtualnode.foreign_pods import ForeignPodRoom
@@ -88,6 +89,7 @@ ROOMS: tuple[Room, ...] = (
     ServiceRerouteRoom,
     GlobalServices,
     EndpointsRoom,
+    UnreadyPodsRoom,
     IngressRoom,
     IngressSecretRoom,
     AddressesRoom,

@@ -18,7 +18,8 @@ from agent.model.ac3 import sharing
 from agent.model.addresses import NOT_WANTED
 from agent.model.diff import merge_patch
 from agent.model.pattern import InvalidPattern
-from agent.model.service import InvalidService, is_copy, restored
+from agent.model.service import InvalidService, is_copy
+from agent.model.servicemarks import restored
 
 MIRRORS = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGER}"
 """EndpointSlices that tell of other clusters: nobody would say any more when those are gone."""

@@ -23,6 +23,7 @@ from agent.clusters.servicelinks import ServiceLinks
 from agent.clusters.target_status import TargetStatus
 from agent.clusters.targetchoices import TargetChoices
 from agent.clusters.unlabelled import Unlabelled
+from agent.clusters.unwritten_marks import UnwrittenMarks
 from agent.kube.events import Recorder
 from agent.kube.store import Object
 from agent.runtime.lease import LeaderLease
@@ -79,6 +80,11 @@ class Deps:
     def unlabelled(self) -> Unlabelled:
         """Chaperons whose delegates lack labels of this version."""
         return Unlabelled(self.targets, self.chaperons, self.proxies)
+
+    @cached_property
+    def unwritten_marks(self) -> UnwrittenMarks:
+        """Marks of shared Services that their owners keep removing."""
+        return UnwrittenMarks()
 
     @cached_property
     def choices(self) -> TargetChoices:

@@ -9,14 +9,14 @@ from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
 from agent.api.names.links import LOCAL_FIRST
 from agent.clusters.rights import missing, words
-from agent.clusters.target import State, Target
+from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
 from agent.drivers.handover import LOOK_SECONDS, Handover, HandoverStage, Route, follows, leads_by_gateway, may_stay
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from agent.kube.store import Key, Object
-from agent.model.endpoints import Shelf, count_ready, is_mirror, outside
+from agent.model.endpoints import Shelf, count_ready, is_mirror, outside, ready
 from agent.model.podranges import ANYWHERE, PodRanges, shown
 from agent.model.servicelinks import PROGRAMMED, Finding
 
@@ -50,8 +50,11 @@ class EndpointSlices:
 
     async def import_(self, place: Place) -> float | None:
         """Make the mirrors in one cluster what the others' slices are."""
-        sources = [self._source(node, place) for node in self._linked(place, offering=True)]
-        kept = self._kept(place)
+        if place.node == HERE and self._sharing.is_native(place.service):
+            sources, kept = list[_Source](), self._until_native(place)
+        else:
+            sources = [self._source(node, place) for node in self._linked(place, offering=True)]
+            kept = self._kept(place)
         await self._make(place, [*sources, *kept])
         later = [each.silent_in for each in sources if each.silent_in]
         return min([*later, LOOK_SECONDS] if kept else later, default=None)
@@ -186,8 +189,25 @@ class EndpointSlices:
                 found.append(self._source(node, place))
         return found
 
+    def _until_native(self, place: Place) -> list["_Source"]:
+        """Return the clusters whose mirrors stay in the source until its own slices have each of their ready endpoints.
+
+        A Service that was rerouted gets its selector back first. Mirrors whose addresses lead elsewhere go at once.
+        """
+        found, now = list[_Source](), asyncio.get_running_loop().time()
+        mirrors = self._mirrors(place)
+        native = _addresses(self._own(place)) if mirrors else set[str]()
+        for node in self._others(place.service):
+            route, origin = Route(place.node, node, place.service), self._sharing.origin(node)
+            told = [obj for obj in mirrors if obj.labels.get(names.LABEL_ORIGIN) == origin]
+            if not told or not may_stay(self._sharing, route):
+                self._handover.end(route)
+            elif self._handover.stage(route, now, new_leads=_addresses(told) <= native) is HandoverStage.KEEP:
+                found.append(self._source(node, place))
+        return found
+
     def _source(self, node: str, place: Place) -> "_Source":
-        silent_in = self._silent_in(node)
+        silent_in = self._sharing.silent_in(node)
         slices = None
         if self._sharing.is_synced(node):
             service = self._sharing.original(place.service)
@@ -195,17 +215,6 @@ class EndpointSlices:
         target = self._deps.targets.by_node(node) if node != HERE else None
         ranges, ports = target.ranges if target is not None else ANYWHERE, self._sharing.ports(place, node)
         return _Source(self._sharing.origin(node), slices, silent_in, ranges, ports)
-
-    def _silent_in(self, node: str) -> float | None:
-        """In how many seconds a cluster counts as silent: 0 for one that does, None for one that answers.
-
-        One that answers with an error (credentials that have expired) may well have healthy pods.
-        """
-        target = self._deps.targets.by_node(node)
-        if target is None or target.record.state is not State.UNREACHABLE:
-            return None
-        age = (self._deps.clock.now() - target.record.since).total_seconds()
-        return max(0.0, self._deps.settings.endpoints_grace - age)
 
     async def _apply(self, place: Place, action: Action) -> None:
         port, informer = place.port, self._sharing.informer(place.node)
@@ -231,6 +240,11 @@ class EndpointSlices:
                     await port.delete(ENDPOINT_SLICES, name, namespace, uid=uid)
                 if instead is not None:
                     informer.absorb(await port.create_raw(ENDPOINT_SLICES, instead))
+
+
+def _addresses(slices: list[Object]) -> set[str]:
+    """Return the addresses of ready endpoints."""
+    return {address for obj in slices for found in ready(obj.decode()).values() for address in found}
 
 
 class _Source(NamedTuple):

@@ -83,7 +83,10 @@ class Handover:
 
 
 def has_mirrors(sharing: Sharing, route: Route) -> bool:
-    """Whether there are EndpointSlices of ours for the source where the callers are."""
+    """Whether EndpointSlices lead to the source where the callers are: mirrors, or native ones with proxy pods."""
+    if route.consumer == HERE and sharing.is_native(route.service):
+        slices = (each.decode() for each in sharing.own_slices(HERE, route.service))
+        return any(each.get("nodeName") == route.source for slice in slices for each in slice.get("endpoints") or ())
     found = (each for each in sharing.slices(route.consumer, route.service) if is_mirror(each.labels))
     return any(each.labels.get(names.LABEL_ORIGIN) == sharing.origin(route.source) for each in found)
 

@@ -99,8 +99,9 @@ class EndpointReach:
         return HERE if target is not None and target.is_self else node
 
     def _of_service(self, service: Object, home: str, addresses: Collection[str]) -> Reach:
-        annotations = service.annotations
-        if not is_shared(annotations) or is_shared_by_namespace(annotations):
+        annotations, marks = service.annotations, self._deps.unwritten_marks
+        # Slices of a Service without the label are not watched.
+        if marks.has(service) or not is_shared(annotations) or is_shared_by_namespace(annotations):
             return Reach(unseen=True)
         # After a start of the agent what a target has is not known before it is connected.
         unconnected = (

@@ -3,7 +3,7 @@
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.clusters.deps import Deps
-from agent.clusters.target import Target
+from agent.clusters.target import State, Target
 from agent.drivers.clusters import Clusters
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
 from agent.drivers.spread import Spread
@@ -11,7 +11,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
 from agent.model.links import reason_of
-from agent.model.service import is_shared, is_shared_by_namespace
+from agent.model.service import is_native, is_shared, is_shared_by_namespace
 from agent.model.servicerule import ANYTHING, Rule
 from agent.model.sharedcopies import linked_service
 
@@ -90,12 +90,21 @@ class Sharing(Clusters):
     def is_shared(self, service: Key) -> bool:
         """Whether a Service of this cluster is shared."""
         original = self.services.store.get(service)
-        return original is not None and not original.deleting and is_shared(original.annotations)
+        if original is None or original.deleting:
+            return False
+        return is_shared(self.deps.unwritten_marks.annotations(original))
+
+    def is_native(self, service: Key) -> bool:
+        """Return True if the source's own slices of a Service hold its proxy pods."""
+        original = self.services.store.get(service)
+        return original is not None and is_native(self.deps.unwritten_marks.annotations(original))
 
     def is_at_home(self, service: Key) -> bool:
         """Whether its pods are here alone: what targets have behind its copies is none of ours, and not believed."""
         original = self.services.store.get(service)
-        return original is not None and is_shared_by_namespace(original.annotations)
+        if original is None:
+            return False
+        return is_shared_by_namespace(self.deps.unwritten_marks.annotations(original))
 
     def may_be_exported(self, service: Key) -> bool:
         """Whether its namespace is enabled, or pods of it are in a target still, or another cluster has it already."""
@@ -142,6 +151,17 @@ class Sharing(Clusters):
         """Whether a cluster has slices of its own of a Service, or is not known yet to have none."""
         informer = self._slices.get(node)
         return informer is None or not self.is_synced(node) or bool(informer.store.count(_OWN, "/".join(service)))
+
+    def silent_in(self, node: str) -> float | None:
+        """Return seconds until a target counts as silent: 0.0 if it does, None if it answers.
+
+        A target that answers with an error (credentials that have expired) may well have healthy pods.
+        """
+        target = self.deps.targets.by_node(node)
+        if target is None or target.record.state is not State.UNREACHABLE:
+            return None
+        age = (self.deps.clock.now() - target.record.since).total_seconds()
+        return max(0.0, self.deps.settings.endpoints_grace - age)
 
     def informer(self, node: str) -> Informer:
         """The slices of a cluster. Raises KeyError where that is not attached."""
@@ -196,7 +216,8 @@ class Sharing(Clusters):
 
     def concerns(self, service: Object) -> bool:
         """Whether a Service is shared, or has been: then it has our label still, or copies."""
-        marked = names.LABEL_GLOBAL in service.labels or is_shared(service.annotations)
+        marks = self.deps.unwritten_marks
+        marked = marks.is_labelled(service) or is_shared(service.annotations)
         return marked or self._spread.has(service.key)
 
     def known(self, namespace: str) -> set[Key]:

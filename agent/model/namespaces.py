@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from agent.api import names
+from agent.api.names.links import SERVICE_REROUTE, SERVICE_REROUTES
 
 
 def is_enabled(labels: Mapping[str, str] | None) -> bool:
@@ -30,6 +31,12 @@ def shares_services(annotations: Mapping[str, str] | None) -> bool:
 def refuses_to_share(annotations: Mapping[str, str] | None) -> bool:
     """Whether it says itself that only those Services are shared that select proxy pods."""
     return names.annotation(annotations, names.SHARE_SERVICES) == "false"
+
+
+def service_reroute(annotations: Mapping[str, str] | None) -> str:
+    """Return whether selectors of its Services are rewritten: `auto`, `always` or `never`; empty if it is not set."""
+    said = names.annotation(annotations, SERVICE_REROUTE)
+    return said if said in SERVICE_REROUTES else ""
 
 
 def command(namespace: str) -> str:

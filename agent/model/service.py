@@ -1,8 +1,10 @@
-"""Services behind which pods of several clusters stand: which they are, and how they are rerouted (wire contract, 7.1).
+"""Services with pods in several clusters: which they are, and what they select (wire contract, 7.1).
 
-A Service that selects proxy pods is *rerouted*: its selector is rewritten as the labels of delegates are. What its user
-wrote is kept in an annotation. A *shared* Service has copies in the other clusters: every rerouted one, and every one
-that its user annotated as global.
+A *shared* Service has copies in the other clusters: every Service that selects proxy pods, and every Service that its
+user annotated as global. A Service that selects proxy pods is *native* or *rerouted* in the source:
+
+- native: the selector is the user's, and the EndpointSlices of Kubernetes hold the proxy pods;
+- rerouted: the selector is rewritten as the labels of delegates are, and an annotation keeps what the user wrote.
 """
 
 from collections.abc import Mapping
@@ -11,7 +13,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.names.links import AFFINITIES, AFFINITY, ANNOTATION_CILIUM_AFFINITY, LABEL_HEADLESS_OF
+from agent.api.names.links import AFFINITIES, ANNOTATION_CILIUM_AFFINITY, LABEL_HEADLESS_OF
 from agent.model.relabel import exact_selector, relabel
 
 Raw = dict[str, Any]
@@ -20,7 +22,10 @@ Selector = dict[str, str]
 _OWN_KEYS = (names.PREFIX + names.GLOBAL, names.SHORT_PREFIX + names.GLOBAL)
 _CILIUMS_KEYS = (names.ANNOTATION_CILIUM, names.ANNOTATION_CILIUM_V1)
 GLOBAL_KEYS = (*_OWN_KEYS, *_CILIUMS_KEYS)
-_MARKS = (names.ANNOTATION_GLOBAL, names.ANNOTATION_CILIUM_V1, names.ANNOTATION_CILIUM)
+MARKS = (names.ANNOTATION_GLOBAL, names.ANNOTATION_CILIUM_V1, names.ANNOTATION_CILIUM)
+
+ELECTED = "elected-pods"
+"""Word in the list of `ANNOTATION_MARKS`: the Service is native. Older agents remove it when they write the list."""
 
 SELECTOR_LIMIT = 1000
 """Keys of a selector: far more than pods have labels, and the agent reads a Service several times for each change."""
@@ -50,7 +55,7 @@ def is_left_alone(annotations: Mapping[str, str] | None) -> bool:
     `true` is enough to share.
     """
     found = annotations or {}
-    added = _added(found)
+    added = marks_of(found)
 
     def said(keys: tuple[str, ...]) -> list[str]:
         return [found[key].lower() for key in keys if key in found and key not in added]
@@ -64,17 +69,26 @@ def is_shared(annotations: Mapping[str, str] | None) -> bool:
     found = annotations or {}
     if is_copy(found) or is_left_alone(found):
         return False
-    return names.ANNOTATION_ORIGINAL_SELECTOR in found or any(
-        found.get(key, "").lower() == "true" for key in GLOBAL_KEYS
-    )
+    return selects_elected(found) or any(found.get(key, "").lower() == "true" for key in GLOBAL_KEYS)
+
+
+def selects_elected(annotations: Mapping[str, str] | None) -> bool:
+    """Return True if the agent marked a Service because it selects proxy pods: it is native or rerouted."""
+    return names.ANNOTATION_ORIGINAL_SELECTOR in (annotations or {}) or is_native(annotations)
+
+
+def is_native(annotations: Mapping[str, str] | None) -> bool:
+    """Return True if a Service selects proxy pods by its user's selector, and is not rerouted."""
+    found = annotations or {}
+    return names.ANNOTATION_ORIGINAL_SELECTOR not in found and ELECTED in _listed(found)
 
 
 def is_shared_by_namespace(annotations: Mapping[str, str] | None) -> bool:
     """Whether it has copies for its namespace alone, and not since it selects proxy pods or its user wants it."""
     found = annotations or {}
-    if names.ANNOTATION_ORIGINAL_SELECTOR in found or not is_shared(found):
+    if selects_elected(found) or not is_shared(found):
         return False
-    added = _added(found)
+    added = marks_of(found)
     return not any(found.get(key, "").lower() == "true" and key not in added for key in GLOBAL_KEYS)
 
 
@@ -158,82 +172,15 @@ def can_be_shared(service: Mapping[str, Any]) -> bool:
     return not elsewhere and not everywhere and not is_left_alone(annotations)
 
 
-def is_switched(service: Mapping[str, Any]) -> bool:
-    """Whether the selector is the one for delegates, and nothing else.
-
-    :raises InvalidService, InvalidPattern: as `users_selector`
-    """
-    original = users_selector(service)
-    return bool(original) and service["spec"]["selector"] == relabel(original, regexp(_annotations(service)))
-
-
-def rerouted(service: Mapping[str, Any], *, switch: bool) -> Raw:
-    """The Service with everything that tells its being rerouted; its selector selects delegates only with `switch`.
-
-    :raises InvalidService, InvalidPattern: as `users_selector`
-    """
-    original = users_selector(service)
-    annotations = _annotations(service)
-    if ANNOTATION_CILIUM_AFFINITY in _added(annotations):
-        annotations = {key: value for key, value in annotations.items() if key != ANNOTATION_CILIUM_AFFINITY}
-    selector = relabel(original, regexp(annotations)) if switch else original
-    added = [key for key in _MARKS if key not in annotations]
-    marks = {
-        names.ANNOTATION_ORIGINAL_SELECTOR: format_selector(original),
-        names.ANNOTATION_MARKS: _list(_added(annotations) | set(added)),
-        **dict.fromkeys(added, "true"),
-    }
-    return _changed(service, {**annotations, **marks}, selector=selector, label=True)
-
-
-def restored(service: Mapping[str, Any]) -> Raw:
-    """The Service as its user wants it: nothing of ours but, where it is shared, the label.
-
-    :raises InvalidService, InvalidPattern: as `users_selector`
-    """
-    annotations = _annotations(service)
-    ours = {*_added(annotations), names.ANNOTATION_ORIGINAL_SELECTOR, names.ANNOTATION_MARKS}
-    rest = {key: value for key, value in annotations.items() if key not in ours}
-    rerouted = names.ANNOTATION_ORIGINAL_SELECTOR in annotations
-    selector = users_selector(service) or None if rerouted else None
-    return _changed(service, rest, selector=selector, label=is_shared(rest))
-
-
-def shared(service: Mapping[str, Any]) -> Raw:
-    """The Service with everything that tells that its namespace shares it, if its user does not; not rerouted.
-
-    :raises InvalidService, InvalidPattern: as `users_selector`
-    """
-    plain = restored(service)
-    annotations = _annotations(plain)
-    if is_shared(annotations) or not can_be_shared(plain):
-        return plain
-    added = [key for key in _MARKS if key not in annotations]
-    marks = {names.ANNOTATION_MARKS: _list(set(added)), **dict.fromkeys(added, "true")}
-    return _changed(plain, {**annotations, **marks}, selector=None, label=True)
-
-
-def with_cilium_affinity(service: Raw) -> Raw:
-    """A Service that `rerouted`, `restored` or `shared` gave, with its affinity in Cilium's annotation, too."""
-    annotations = _annotations(service)
-    affinity = names.annotation(annotations, AFFINITY)
-    if affinity not in AFFINITIES or ANNOTATION_CILIUM_AFFINITY in annotations or not is_shared(annotations):
-        return service
-    marks = _list({*_added(annotations), ANNOTATION_CILIUM_AFFINITY})
-    metadata = service["metadata"]
-    kept = {**annotations, ANNOTATION_CILIUM_AFFINITY: affinity, names.ANNOTATION_MARKS: marks}
-    return {**service, "metadata": {**metadata, "annotations": kept}}
-
-
 def selector_of_copy(service: Mapping[str, Any], cluster_uid: str = "") -> Selector | None:
-    """What the copies of a shared Service select: delegates, if it is rerouted.
+    """Return what the copies of a shared Service select: delegates, if it is native or rerouted.
 
     :param cluster_uid: UID of the source, whose delegates that serve are selected by exact labels; empty to select
         delegates of all sources by the wire contract's labels
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
     annotations = _annotations(service)
-    if names.ANNOTATION_ORIGINAL_SELECTOR not in annotations:
+    if not selects_elected(annotations):
         return (service.get("spec") or {}).get("selector")
     original = users_selector(service)
     if not cluster_uid or not original:
@@ -254,38 +201,26 @@ def _plain(selector: Selector) -> Selector:
     return {key: value for key, value in selector.items() if not key.startswith(names.PREFIX)}
 
 
-def _added(annotations: Mapping[str, str]) -> set[str]:
+def marks_of(annotations: Mapping[str, str]) -> set[str]:
     """Annotations that we have added, and that nobody has changed since.
 
     Admiralty, which keeps no list, has added all that there are.
     """
-    present = {key for key in _MARKS if annotations.get(key) == "true"}
+    present = {key for key in MARKS if annotations.get(key) == "true"}
     text = annotations.get(names.ANNOTATION_MARKS)
     if text is None:
         return present if names.ANNOTATION_ORIGINAL_SELECTOR in annotations else set()
     if annotations.get(ANNOTATION_CILIUM_AFFINITY) in AFFINITIES:
         present.add(ANNOTATION_CILIUM_AFFINITY)
+    return _listed(annotations) & present
+
+
+def _listed(annotations: Mapping[str, str]) -> set[str]:
     try:
-        return set(msgspec.json.decode(text, type=list[str])) & present
+        return set(msgspec.json.decode(annotations.get(names.ANNOTATION_MARKS, "[]"), type=list[str]))
     except msgspec.DecodeError:
         return set()
 
 
-def _changed(service: Mapping[str, Any], annotations: dict[str, str], *, selector: Selector | None, label: bool) -> Raw:
-    metadata = service["metadata"]
-    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != names.LABEL_GLOBAL}
-    if label:
-        labels[names.LABEL_GLOBAL] = "true"
-    spec = dict(service["spec"])
-    if selector is not None:
-        spec["selector"] = selector
-    changed = {**metadata, "annotations": annotations or None, "labels": labels or None}
-    return {**service, "metadata": changed, "spec": spec}
-
-
 def _annotations(service: Mapping[str, Any]) -> dict[str, str]:
     return service["metadata"].get("annotations") or {}
-
-
-def _list(keys: set[str]) -> str:
-    return msgspec.json.encode(sorted(keys)).decode()

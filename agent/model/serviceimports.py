@@ -114,7 +114,7 @@ def seen_from(service: Raw, node: str) -> Raw:
     if exported is None:
         return service
     there = exporting(service).get(node, _There(""))
-    dropped = (names.ANNOTATION_ORIGINAL_SELECTOR, mcs.ANNOTATION_EXPORTED_IN)
+    dropped = (names.ANNOTATION_ORIGINAL_SELECTOR, names.ANNOTATION_MARKS, mcs.ANNOTATION_EXPORTED_IN)
     annotations = {key: value for key, value in metadata["annotations"].items() if key not in dropped}
     labels = {key: value for key, value in metadata["labels"].items() if key not in mcs.MCS_LABELS}
     if there.cluster:

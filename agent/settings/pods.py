@@ -1,11 +1,12 @@
 """Settings about delegates, and about what follows them or stands for it."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from agent.api import labels
 from agent.api.names.links import GATEWAY_SERVICE
 from agent.base.flags import flag, repeated
-from agent.base.forms import ADDRESS, DURATION, NAME, POSITIVE, SWITCH, duration, form, or_empty
+from agent.base.forms import ADDRESS, DURATION, NAME, POSITIVE, SWITCH, duration, form, one_of, or_empty
 from agent.model import sourceapi
 
 _ANNOTATION = form("KEY", labels.is_key, "must be the key of an annotation, or a domain")
@@ -62,7 +63,13 @@ class Followers:
         "validity of the tokens that they get, renewed in time; 10 minutes or more",
     )
     share_linger: float = flag(
-        DURATION, "10s", "how long a Service stays rerouted after the last proxy pod that it selects is gone"
+        DURATION, "10s", "how long a Service stays shared after the last proxy pod that it selects is gone"
+    )
+    service_reroute: Literal["auto", "always", "never"] = flag(
+        one_of("auto", "always", "never"),
+        "auto",
+        "when selectors of Services that select proxy pods are rewritten in this cluster; auto: only where endpoints"
+        " would be wrong otherwise, as with the network drivers cilium and mcs",
     )
     endpoints_grace: float = flag(
         DURATION,

@@ -40,8 +40,8 @@ from agent.cli.uninstall import Policy, Refused, Uninstaller
 from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.model.service import rerouted
 from agent.model.servicelinks import made_for
+from agent.model.servicemarks import rerouted
 from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
 from tests.cli.command import flotilla

@@ -9,6 +9,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, SERVICES, TARGETS
 from agent.api.names.links import ANNOTATION_GATEWAY
+from agent.clusters.unwritten_marks import UnwrittenMarks
 from agent.controllers.gateways.headless import HeadlessOffers
 from agent.controllers.gateways.offers import Offers
 from agent.controllers.gateways.peers import GatewayPeersRoom
@@ -69,6 +70,7 @@ class Many:
             settings=SimpleNamespace(gateway_udp=False, gateway_headless=False, cluster_name=""),
             namespaces=SimpleNamespace(is_in_use=lambda namespace: True),
             service_links=SimpleNamespace(rule=lambda service: ANYTHING),
+            unwritten_marks=UnwrittenMarks(),
             cluster_uid="uid-here",
         )
         self.sharing = sharing = Sharing.__new__(Sharing)

@@ -1,65 +1,23 @@
 """When a selector is switched, by the driver of the Service, on real API servers with their endpoint controllers."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from agent.api import names
-from agent.api.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICE_LINKS, SERVICES, TARGETS
-from agent.api.names import PREFIX
+from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICE_LINKS, SERVICES
 from agent.controllers.svcreroute import ServiceRerouteRoom, controller
-from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
 from tests.controllers.pair import Pair
-from tests.controllers.proxies import PROVIDER, elected
+from tests.controllers.proxies import elected
 from tests.controllers.servicelinks import Links
-from tests.controllers.targets import target
+from tests.controllers.servicepods import MINE, OURS, in_eu, runs, selects
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
-MINE, OURS = {"app": "web"}, {PREFIX + "app": "web"}
-
-
-@contextlib.asynccontextmanager
-async def in_eu(pair: Pair, **annotations: str) -> AsyncIterator[Links]:
-    """The Service `web` behind which one ready proxy pod stands, of the Target `eu`."""
-    node = names.virtual_node(pair.namespace, "eu")
-    metadata = {"name": node, "labels": {names.PROVIDER_KEY: names.PROVIDER_VALUE}}
-    await pair.here.create(NODES, {"metadata": metadata, "spec": {"taints": [PROVIDER]}})
-    await pair.here.create(TARGETS, target("eu", pair.namespace))
-    links = Links(pair, "")
-    try:
-        await links.shared_by("True", "EndpointSlices")
-        found = {f"multicluster/{key.replace('_', '-')}": value for key, value in annotations.items()}
-        spec = {"selector": MINE, "ports": [{"port": 80}]}
-        await pair.create(SERVICES, "web", metadata={"annotations": found}, spec=spec)
-        await runs(pair, proxy_pod(elected("web", pair.namespace), []), node, "10.2.0.1")
-        yield links
-    finally:
-        await pair.end("web")
-        await pair.here.delete(TARGETS, "eu", pair.namespace)
-        with contextlib.suppress(NotFound):
-            await pair.here.delete(NODES, node)
-
-
-async def runs(pair: Pair, pod: dict[str, Any], node: str, address: str) -> None:
-    """A pod on a node, ready."""
-    pod["spec"]["nodeName"] = node
-    await pair.here.create(PODS, pod)
-    ready = [{"type": "Ready", "status": "True"}]
-    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}
-    await pair.here.patch(PODS, pod["metadata"]["name"], {"status": status}, pair.namespace, sub="status")
-
-
-async def selects(pair: Pair, selector: dict[str, str]) -> None:
-    async def probe() -> bool:
-        return bool((await pair.here.get(SERVICES, "web", pair.namespace))["spec"]["selector"] == selector)
-
-    await until(probe, what=f"the selector is {selector}")
+ALWAYS = {"service_reroute": "always"}
 
 
 async def test_a_selector_waits_for_what_the_driver_of_the_service_tells(
@@ -67,7 +25,7 @@ async def test_a_selector_waits_for_what_the_driver_of_the_service_tells(
 ) -> None:
     async with (
         in_eu(pair, network_driver="skupper") as links,
-        pair.at_work(ServiceRerouteRoom, service_links=True),
+        pair.at_work(ServiceRerouteRoom, service_links=True, **ALWAYS),
     ):
         # Nobody makes EndpointSlices of these addresses: routers lead there.
         await selects(pair, OURS)
@@ -104,7 +62,10 @@ async def test_a_selector_waits_for_what_the_driver_of_the_service_tells(
 
 
 async def test_a_service_that_names_a_driver_goes_by_that_and_not_by_its_targets(pair: Pair) -> None:
-    async with in_eu(pair, network_driver="none") as links, pair.at_work(ServiceRerouteRoom, service_links=True):
+    async with (
+        in_eu(pair, network_driver="none") as links,
+        pair.at_work(ServiceRerouteRoom, service_links=True, **ALWAYS),
+    ):
         await selects(pair, OURS)
         await links.shared_by("True", "MCS")
         await asyncio.sleep(1.0)
@@ -165,7 +126,7 @@ async def test_other_pods_are_looked_for_again_soon_while_elected_ones_go(
         pod["metadata"]["labels"] = MINE
         return pod
 
-    async with in_eu(pair, network_driver="none"), pair.at_work(ServiceRerouteRoom):
+    async with in_eu(pair, network_driver="none"), pair.at_work(ServiceRerouteRoom, **ALWAYS):
         for number in (1, 2):
             await runs(pair, proxy_pod(another(f"web-{number}"), []), node, f"10.2.0.{number + 1}")
         await selects(pair, OURS)

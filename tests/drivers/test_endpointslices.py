@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import SERVICES
+from agent.clusters.unwritten_marks import UnwrittenMarks
 from agent.drivers.clusters import _Known
 from agent.drivers.driver import HERE, Place
 from agent.drivers.endpointslices import EndpointSlices
@@ -13,7 +14,7 @@ from agent.drivers.sharing import Sharing
 from agent.kube.client import encode
 from agent.kube.store import Object, Store
 from agent.model.flatness import ANSWERS, Networks
-from agent.model.service import rerouted, shared
+from agent.model.servicemarks import rerouted, shared
 from agent.model.servicerule import ANYTHING, Rule, Wish
 
 KEY = ("shop", "db")
@@ -28,7 +29,7 @@ class Everywhere(Sharing):
         store = Store()
         store.put(Object(SERVICES, encode(service)))
         self.services: Any = SimpleNamespace(store=store)
-        self.deps: Any = None
+        self.deps: Any = SimpleNamespace(unwritten_marks=UnwrittenMarks())
         self.targets: Any = SimpleNamespace(informers=())
         self._seen, self._known = [], _Known()
 

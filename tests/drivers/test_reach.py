@@ -9,11 +9,12 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.api.names.links import ANNOTATION_POD_IPS
+from agent.clusters.unwritten_marks import UnwrittenMarks
 from agent.drivers.driver import HERE
 from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
 from agent.kube.client import encode
 from agent.kube.store import Key, Object
-from agent.model.service import rerouted
+from agent.model.servicemarks import rerouted
 from agent.model.servicerule import ANYTHING, Rule, Wish
 
 PLAIN: Any = {"metadata": {"namespace": "shop", "name": "web"}, "spec": {"selector": {"app": "web"}}}
@@ -82,7 +83,8 @@ def asked(
     clusters = Clusters(slices, away, unread, unconnected)
     found = EndpointReach.__new__(EndpointReach)
     found._sharing = clusters  # type: ignore[assignment]
-    found._deps = SimpleNamespace(targets=clusters.targets)  # type: ignore[assignment]
+    marks = UnwrittenMarks()
+    found._deps = SimpleNamespace(targets=clusters.targets, unwritten_marks=marks)  # type: ignore[assignment]
     found._silent, found._ready = {}, {}
     services = [Object(SERVICES, encode(service or rerouted(PLAIN, switch=True)))]
     found._selecting = SimpleNamespace(  # type: ignore[assignment]

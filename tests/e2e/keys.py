@@ -73,6 +73,7 @@ async def create_all(fleet: Fleet, namespace: str) -> None:
     backend = {"service": {"name": "web", "port": {"number": 80}}}
     rule = {"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
     await source.create(CONFIGMAPS, {"metadata": {"name": "web"}, "data": {"a": "b"}}, namespace)
+    await shared.reroutes(fleet, namespace, "always")
     await source.create(SERVICES, shared.service("web"), namespace)
     await source.create(INGRESSES, {"metadata": {"name": "web"}, "spec": {"rules": [rule]}}, namespace)
     for pod in (

@@ -9,6 +9,7 @@ from agent.api import names
 from agent.api.kinds import (
     ENDPOINT_SLICES,
     EVENTS,
+    NAMESPACES,
     ROLE_BINDINGS,
     SECRETS,
     SERVICE_ACCOUNTS,
@@ -17,6 +18,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.kube.errors import NotFound
+from agent.model.service import is_native
 from agent.sandbox import kubeconfig
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, token_of
@@ -126,6 +128,22 @@ async def rerouted(fleet: Fleet, namespace: str, name: str) -> Raw:
     """Wait until a Service selects delegates and nothing else."""
     want = {names.PREFIX + "app": name}
     return await has(fleet, "cd", SERVICES, namespace, name, lambda found: found["spec"]["selector"] == want)
+
+
+async def marked(fleet: Fleet, namespace: str, name: str) -> Raw:
+    """Wait until a Service is marked as one that selects proxy pods by its user's selector."""
+
+    def fits(found: Raw) -> bool:
+        is_users = found["spec"]["selector"] == {"app": name}
+        return is_users and is_native(found["metadata"].get("annotations"))
+
+    return await has(fleet, "cd", SERVICES, namespace, name, fits)
+
+
+async def reroutes(fleet: Fleet, namespace: str, mode: str | None) -> None:
+    """Say for a namespace whether selectors of its Services are rewritten."""
+    annotations = {f"{names.SHORT_PREFIX}service-reroute": mode}
+    await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": annotations}})
 
 
 async def warned(fleet: Fleet, namespace: str, name: str, reason: str) -> str:

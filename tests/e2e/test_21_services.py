@@ -12,10 +12,11 @@ from agent.api.kinds import (
     TARGETS,
 )
 from agent.api.names import PREFIX
+from agent.model.service import is_native
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
-from tests.e2e.shared import CLUSTERS, has, known_everywhere, rerouted, service
+from tests.e2e.shared import CLUSTERS, has, known_everywhere, marked, service
 
 Raw = dict[str, Any]
 
@@ -31,9 +32,9 @@ async def versions(fleet: Fleet, namespace: str) -> list[str]:
 
 async def test_every_cluster_knows_all_endpoints_and_all_of_it_goes_again(fleet: Fleet, namespace: str) -> None:
     await shared.web(fleet, namespace, 6)
-    original = await rerouted(fleet, namespace, "web")
+    original = await marked(fleet, namespace, "web")
     annotations = original["metadata"]["annotations"]
-    assert annotations[PREFIX + "original-selector"] == "app=web"
+    assert PREFIX + "original-selector" not in annotations
     marks = (PREFIX + "global", "io.cilium/global-service", "service.cilium.io/global")
     assert [annotations[key] for key in marks] == ["true"] * 3
     await known_everywhere(fleet, namespace, "web", 6)
@@ -42,12 +43,11 @@ async def test_every_cluster_knows_all_endpoints_and_all_of_it_goes_again(fleet:
         assert {"multicluster/U_app": "web", names.LABEL_SERVING: "true"}.items() <= copy["spec"]["selector"].items()
         assert PREFIX + "is-delegate" in copy["metadata"]["annotations"]
 
-    async def empty() -> bool:
-        found = await shared.slices(fleet, namespace, "web", "cd")
-        own = [each for each in found if names.LABEL_ORIGIN not in each["metadata"]["labels"]]
-        return not any(each.get("endpoints") for each in own)
-
-    await fleet.until("no slice leads to proxy pods any more", empty, about=namespace)
+    native = await shared.slices(fleet, namespace, "web", "cd")
+    assert not any(names.LABEL_ORIGIN in each["metadata"]["labels"] for each in native), "no endpoint is there twice"
+    for each in [endpoint for slice in native for endpoint in slice["endpoints"]]:
+        assert each["targetRef"]["kind"] == "Pod"
+        assert each["nodeName"].startswith("admiralty-")
     before = await versions(fleet, namespace)
     await asyncio.sleep(3.0)
     assert await versions(fleet, namespace) == before, "something was written although nothing happened"
@@ -70,7 +70,7 @@ async def test_a_service_that_selects_proxy_pods_no_more_is_as_it_was(fleet: Fle
     await fleet.source.create(SERVICES, created, namespace)
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 2), namespace)
     await known_everywhere(fleet, namespace, "web", 2)
-    await rerouted(fleet, namespace, "web")
+    await marked(fleet, namespace, "web")
     await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 0}}, namespace)
     back = await has(
         fleet, "cd", SERVICES, namespace, "web", lambda found: found["metadata"]["annotations"] == {"note": "mine"}
@@ -79,6 +79,10 @@ async def test_a_service_that_selects_proxy_pods_no_more_is_as_it_was(fleet: Fle
     assert "labels" not in back["metadata"]
     await shared.gone(fleet, SERVICES, namespace, "web", TARGET_CLUSTERS)
     await shared.no_slices(fleet, namespace, "web", CLUSTERS)
+
+
+def is_unmarked(found: Raw) -> bool:
+    return not is_native(found["metadata"].get("annotations"))
 
 
 @pytest.mark.full("Controller tests cover this Service; the traffic itself needs real nodes.")
@@ -110,11 +114,16 @@ async def test_a_service_keeps_its_endpoints_while_its_pods_are_being_elected_an
             await fleet.source.patch(DEPLOYMENTS, "web", patch, namespace)
             if elect is None:
                 await has(
-                    fleet, "cd", SERVICES, namespace, "web", lambda found: found["spec"]["selector"] == {"app": "web"}
+                    fleet,
+                    "cd",
+                    SERVICES,
+                    namespace,
+                    "web",
+                    lambda found: not is_native(found["metadata"]["annotations"]),
                 )
                 await fleet.until("plain pods serve again", served, about=namespace)
             else:
-                await rerouted(fleet, namespace, "web")
+                await marked(fleet, namespace, "web")
                 await known_everywhere(fleet, namespace, "web", 4)
     finally:
         watching.cancel()
@@ -123,12 +132,12 @@ async def test_a_service_keeps_its_endpoints_while_its_pods_are_being_elected_an
 
 
 @pytest.mark.full("Controller tests cover this Service; the traffic itself needs real nodes.")
-async def test_a_service_of_a_cluster_that_is_its_own_target_is_rerouted_and_copied_nowhere(fleet: Fleet) -> None:
+async def test_a_service_of_a_cluster_that_is_its_own_target_is_shared_and_copied_nowhere(fleet: Fleet) -> None:
     async with fleet.namespace(targets=()) as namespace:
         await fleet.source.create(TARGETS, manifests.ours("Target", "home", namespace, {"self": True}))
         await fleet.ready(namespace, "home")
         await shared.web(fleet, namespace, 3)
-        await rerouted(fleet, namespace, "web")
+        await marked(fleet, namespace, "web")
         await known_everywhere(fleet, namespace, "web", 3, ("cd",))
         assert all([await shared.is_gone(fleet, cluster, SERVICES, namespace, "web") for cluster in TARGET_CLUSTERS])
 
@@ -141,10 +150,10 @@ async def test_what_was_applied_can_be_applied_again(fleet: Fleet, namespace: st
     manifest = service("web")
     await shared.apply(fleet, namespace, manifest, *flags)
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 2), namespace)
-    await rerouted(fleet, namespace, "web")
+    await marked(fleet, namespace, "web")
     for _ in range(2):
         await shared.apply(fleet, namespace, manifest, *flags)
-        await rerouted(fleet, namespace, "web")
+        await marked(fleet, namespace, "web")
     manifest["spec"]["selector"] = {"app": "other"}
     await shared.apply(fleet, namespace, manifest, *flags)
     await has(fleet, "cd", SERVICES, namespace, "web", lambda found: found["spec"]["selector"] == {"app": "other"})

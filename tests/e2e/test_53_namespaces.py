@@ -188,7 +188,7 @@ async def test_pods_of_a_namespace_that_is_no_longer_enabled_are_served_to_their
     await fleet.source.create(PODS, manifests.pod("web", **NEEDS), namespace)
     await fleet.source.create(PODS, manifests.pod("late", **GATE), namespace)
     await fleet.running(namespace, "web", 1)
-    await shared.rerouted(fleet, namespace, "web")
+    await shared.marked(fleet, namespace, "web")
     await shared.known_everywhere(fleet, namespace, "web", 1)
     ((cluster, before),) = (await fleet.delegates(namespace)).values()
     await label(fleet, namespace, None)

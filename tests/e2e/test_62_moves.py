@@ -53,7 +53,7 @@ async def place(fleet: Fleet) -> AsyncIterator[str]:
         await fleet.source.create(SERVICES, shared.service("web"), namespace)
         await fleet.source.create(DEPLOYMENTS, web(), namespace)
         await in_clusters(fleet, namespace, {"eu"})
-        await shared.rerouted(fleet, namespace, "web")
+        await shared.marked(fleet, namespace, "web")
         yield namespace
 
 
@@ -146,7 +146,7 @@ async def test_a_stateful_set_moves_pod_by_pod_and_no_request_is_lost(fleet: Fle
         await fleet.source.create(SERVICES, shared.service("web"), namespace)
         await fleet.source.create(STATEFULSETS, {**made, "spec": {**made["spec"], "serviceName": "web"}}, namespace)
         before = await in_clusters(fleet, namespace, {"eu"}, 3)
-        await shared.rerouted(fleet, namespace, "web")
+        await shared.marked(fleet, namespace, "web")
         began = time.monotonic()
         async with traffic(fleet, namespace, "web") as asked, history(fleet, namespace, "web") as found:
             await asked.met(before)

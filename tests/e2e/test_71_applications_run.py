@@ -245,7 +245,7 @@ async def test_an_edit_moves_one_bundle_of_ten_without_a_failed_request_and_touc
         await fleet.source.create(SCHEDULING_MANIFESTS, psm)
         await become(fleet, namespace, "SchedulingSuccessful", **PLACES)
         await applications.ready(fleet, namespace, {"web": 2, **dict.fromkeys(OTHERS, 1)}, seconds=600)
-        await shared.rerouted(fleet, namespace, "web")
+        await shared.marked(fleet, namespace, "web")
         names = await in_clusters(fleet, namespace, {"us"}, 2)
         await shared.known_everywhere(fleet, namespace, "web", 2, app="web")
         answered, patience = functools.partial(reached, fleet, namespace), 5 * requester.SECONDS

@@ -69,7 +69,7 @@ async def test_another_driver_under_load_loses_no_request(fleet: Fleet) -> None:
         await fleet.source.create(SERVICES, marked, namespace)
         await fleet.source.create(DEPLOYMENTS, realnodes.serving("home", 1), namespace)
         await realnodes.by_driver(fleet, namespace, BY_ADDRESSES)
-        await shared.rerouted(fleet, namespace, "web")
+        await shared.marked(fleet, namespace, "web")
         await shared.known_everywhere(fleet, namespace, "web", 2, CLUSTERS)
         tcp = await stack.enter_async_context(realnodes.keeper_and_streamer(fleet, namespace))
         await shared.known_everywhere(fleet, namespace, tcp, 1, CLUSTERS, app=tcp)

@@ -16,16 +16,12 @@ from agent.model.service import (
     is_left_alone,
     is_shared,
     is_shared_by_namespace,
-    is_switched,
     parse_selector,
-    rerouted,
-    restored,
     selector_of_copy,
     selects,
-    shared,
     users_selector,
-    with_cilium_affinity,
 )
+from agent.model.servicemarks import is_switched, rerouted, restored, shared, with_cilium_affinity
 from tests.model.pods import P
 
 Raw = dict[str, Any]

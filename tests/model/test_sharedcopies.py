@@ -4,7 +4,7 @@ import pytest
 
 from agent.model import sharedcopies
 from agent.model.diff import equivalent
-from agent.model.service import rerouted
+from agent.model.servicemarks import rerouted
 from tests.model.pods import P
 
 Raw = dict[str, Any]

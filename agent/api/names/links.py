@@ -16,6 +16,9 @@ AFFINITY = "affinity"
 """Annotation of a Service (suffix): whose endpoints callers prefer, as `service.cilium.io/affinity` has it."""
 LOCAL_FIRST = "local"
 AFFINITIES = (LOCAL_FIRST, "remote", "none")
+SERVICE_REROUTE = "service-reroute"
+"""Annotation of a namespace (suffix): whether selectors of its Services are rewritten; one of `SERVICE_REROUTES`."""
+SERVICE_REROUTES = ("auto", "always", "never")
 ANNOTATION_CILIUM_AFFINITY = "service.cilium.io/affinity"
 
 LABEL_LINK_OF = SHORT_PREFIX + "link-of"

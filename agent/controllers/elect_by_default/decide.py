@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from agent.api import names
+from agent.api.names.links import SERVICE_REROUTE, SERVICE_REROUTES
 from agent.model import claimfilter, moveterms, targetchoice
 from agent.model.namespaces import elects_by_default
 
@@ -34,6 +35,10 @@ def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> LabelCh
         if said not in _SWITCH:
             key = names.SHORT_PREFIX + suffix
             complaints.append(f'annotation {key} is {said!r} and counts as "false": write "true" or "false"')
+    said = names.annotation(annotations, SERVICE_REROUTE)
+    if said is not None and said not in SERVICE_REROUTES:
+        key = names.SHORT_PREFIX + SERVICE_REROUTE
+        complaints.append(f"annotation {key} is {said!r} and has no effect: write {', '.join(SERVICE_REROUTES)}")
     complaints += [f"{field} {reason}" for field, reason in moveterms.flaws(annotations)]
     complaints += [f"{field} {reason}" for field, reason in targetchoice.flaws(annotations)]
     complaints += [f"{field} {reason}" for field, reason in claimfilter.flaws(annotations)]

@@ -67,6 +67,7 @@ class EndpointsRoom(Controller[At]):
         for informer in self._sharing.targets.informers:
             self.watch(informer, lambda target: ())
         self._sharing.on_target_objects(self._of_driver, self._all)
+        deps.unwritten_marks.subscribe(self._marks_changed)
         deps.service_links.on_rule(self._rule_changed, lambda: self._all(""))
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
@@ -203,6 +204,10 @@ class EndpointsRoom(Controller[At]):
             # Also once it is gone.
             return {(HERE, *service.key), *self._everywhere(service.key)}
         return ()
+
+    def _marks_changed(self, service: Object) -> None:
+        for key in self._service_changed(service):
+            self.queue.add(key)
 
     def _check(self, service: Object) -> None:
         """Tell once what of its annotations means nothing."""

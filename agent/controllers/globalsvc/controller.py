@@ -38,10 +38,15 @@ class GlobalServices(CopyRoom):
     def __init__(self, deps: Deps) -> None:
         super().__init__(deps, deps.local.informer(SERVICES))
         deps.unlabelled.on_last(lambda place: self.again_in(*place))
+        deps.unwritten_marks.subscribe(self._marks_changed)
 
     def shared(self, original: Object) -> bool:
         """Whether its annotations say so."""
-        return is_shared(original.annotations)
+        return is_shared(self.deps.unwritten_marks.annotations(original))
+
+    async def content(self, original: Object) -> Raw | None:
+        """Return the Service with the marks that count."""
+        return self.deps.unwritten_marks.decode(original)
 
     def wanted_in(self, original: Object, node: str) -> bool:
         """One that leads to another namespace is where ServiceLinks want it."""
@@ -69,6 +74,10 @@ class GlobalServices(CopyRoom):
         if original is not None and not original.deleting:
             await self._say(original)
         return again
+
+    def _marks_changed(self, original: Object) -> None:
+        for item in self._items(original):
+            self.queue.add(item)
 
     def _items(self, original: Object) -> Iterable[Item]:
         yield from super()._items(original)

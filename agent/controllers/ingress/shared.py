@@ -43,6 +43,7 @@ class SharedIngresses:
     def __init__(self, deps: Deps) -> None:
         self._ingresses = deps.local.informer(INGRESSES)
         self._services = deps.local.informer(SERVICES)
+        self._marks = deps.unwritten_marks
         self._known: dict[Key, _Known] = {}
         self._ingresses.store.index(_SERVICE, _services)
         self._turned: Callable[[Iterable[Object]], None] = lambda ingresses: None
@@ -67,7 +68,7 @@ class SharedIngresses:
             annotations = obj.annotations
             mine = not (obj.deleting or is_copy(annotations) or is_left_alone(annotations))
             services = (self._services.store.get((obj.namespace, name)) for name in named(obj).services)
-            shared = mine and any(map(_is_shared, services))
+            shared = mine and any(map(self._is_shared, services))
             known = self._known[obj.key] = _Known(obj.version, shared, named(obj).secrets)
         return known
 
@@ -77,16 +78,15 @@ class SharedIngresses:
 
     def _service_changed(self, old: Object | None, new: Object | None) -> None:
         service = new or old
-        if service is None or _is_shared(old) == _is_shared(new):
+        if service is None or self._is_shared(old) == self._is_shared(new):
             return
         found = self._ingresses.store.by_index(_SERVICE, "/".join(service.key))
         for each in found:
             self._known.pop(each.key, None)
         self._turned(found)
 
-
-def _is_shared(service: Object | None) -> bool:
-    if service is None:
-        return False
-    annotations = service.annotations
-    return is_shared(annotations) and not is_shared_by_namespace(annotations)
+    def _is_shared(self, service: Object | None) -> bool:
+        if service is None:
+            return False
+        annotations = self._marks.annotations(service)
+        return is_shared(annotations) and not is_shared_by_namespace(annotations)

@@ -1,13 +1,17 @@
-"""Reroute: a Service that selects proxy pods selects their delegates instead (wire contract, 7.1).
+"""Reroute: a Service that selects proxy pods is marked as shared; its selector is rewritten only where that is needed.
 
-In namespaces that share all of their Services the others are annotated as shared.
+A *native* Service keeps its user's selector: EndpointSlices of Kubernetes hold the proxy pods, which have the addresses
+of their delegates. A *rerouted* one selects the delegates instead, as Admiralty has it (wire contract, 7.1): with
+drivers that share what each cluster has itself, with rules that native endpoints would break, and where a setting or
+the namespace asks for it. In namespaces that share all of their Services the others are marked, too.
 
 Watches  Services, ServiceLinks, namespaces, proxy pods, the EndpointSlices of shared Services, Targets and virtual
          nodes, all here.
-Writes   Services: selector, annotations (original-selector, global, both of Cilium), a label that their slices inherit.
+Writes   Services: annotations (global, both of Cilium, which of them are ours), a label that their slices inherit; of
+         rerouted ones also the selector and the annotation original-selector. Marks that the owner of a Service
+         removes again and again are written rarely, and count all the same.
 Absent target: a selector that is switched stays so; one whose endpoints there are not told yet waits (ruling 12).
-The annotations come first, so that copies and slices elsewhere are there before the selector is switched. Until then
-traffic goes to the proxy pods, whose addresses are those of their delegates.
+Of a rerouted Service the annotations come first, so that copies and slices exist before the selector is switched.
 """
 
 import asyncio
@@ -17,6 +21,7 @@ from agent.api import names
 from agent.api.kinds import SERVICES
 from agent.clusters.deps import Deps
 from agent.clusters.field_owners import keep_owners
+from agent.controllers.svcreroute.contradictions import Contradictions
 from agent.controllers.svcreroute.decide import ServiceAndPods, Wait, decide
 from agent.controllers.svcreroute.gather import Coverage
 from agent.controllers.svcreroute.selections import Selections
@@ -26,8 +31,10 @@ from agent.drivers.sharing import key_of
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
 from agent.model.diff import merge_patch
+from agent.model.namespaces import service_reroute
 from agent.model.pattern import InvalidPattern
-from agent.model.service import InvalidService, Selector, is_copy, is_switched, users_selector
+from agent.model.service import InvalidService, Selector, is_copy, is_shared, selects_elected, users_selector
+from agent.model.servicemarks import is_switched
 from agent.runtime.controller import Controller
 
 _SOONEST_SECONDS, _LATEST_SECONDS = 0.25, 2.0
@@ -64,6 +71,8 @@ class ServiceRerouteRoom(Controller[Key]):
         self._next_look: dict[Key, float] = {}
         self._plain_until: dict[Key, float] = {}
         self._told: set[Key] = set()
+        self._marks = deps.unwritten_marks
+        self._contradictions = Contradictions()
         self.watch(proxies, lambda pod: ())
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._turned)
@@ -84,30 +93,50 @@ class ServiceRerouteRoom(Controller[Key]):
             return None
         service = found.decode()
         try:
-            selector = users_selector(service)
-            switched = is_switched(service)
-            proxies, again = self._proxies(key, rerouted=_MARK in found.raw)
-            others, soon = await self._other_pods(key, selector) if proxies and switched else (False, None)
-            wait = self._wait(found, switched=switched) if proxies else Wait.NOTHING
-            shared, later = (False, None) if proxies else self._is_shared(found)
-            wanted = decide(ServiceAndPods(service, proxies, others, wait, shared))
+            view, lingers, again = await self._view(found, service)
+            wanted = decide(view)
         except (InvalidService, InvalidPattern) as error:
             self._deps.recorder.event(service, "Warning", "InvalidService", f"{error}; the Service is left as it is")
             return None
-        patch = merge_patch(service, wanted)
-        if patch:
-            await self._write(found, patch)
-            return again or 0.0
-        hint = self._hint(key, service, wait) if proxies else self._settled(key)
-        return min((each for each in (again, soon, hint, later) if each is not None), default=None)
+        if patch := merge_patch(service, wanted):
+            return await self._write_unless_contradicted(found, wanted, patch) or lingers or 0.0
+        self._marks.drop(found)
+        hint = self._hint(key, service, view.wait) if view.rewrites else self._settled(key)
+        return min((each for each in (lingers, again, hint) if each is not None), default=None)
 
-    def _proxies(self, key: Key, *, rerouted: bool) -> tuple[bool, float | None]:
+    async def _view(self, found: Object, service: dict[str, Any]) -> tuple[ServiceAndPods, float | None, float | None]:
+        """Return what decides of a Service, in how many seconds its proxy pods cease to count, and when to re-check.
+
+        :raises InvalidService, InvalidPattern: if its annotations cannot be read
+        """
+        key, selector = found.key, users_selector(service)
+        proxies, lingers = self._proxies(key, marked=selects_elected(self._marks.annotations(found)))
+        if not proxies:
+            shared, later = self._is_shared(found)
+            return ServiceAndPods(service, False, shared=shared), lingers, later
+        if not self._rewrites(found):
+            unknown = None if self._deps.service_links.known else _WAIT_BRIEFLY_SECONDS
+            return ServiceAndPods(service, True), lingers, unknown
+        switched = is_switched(service)
+        others, soon = await self._other_pods(key, selector) if switched else (False, None)
+        wait = self._wait(found, switched=switched)
+        return ServiceAndPods(service, True, True, others, wait), lingers, soon
+
+    def _rewrites(self, service: Object) -> bool:
+        """Return True if the selector is to be rewritten."""
+        mode = service_reroute(self._deps.namespaces.annotations(service.namespace))
+        mode = mode or self._deps.settings.service_reroute
+        if mode != "auto":
+            return mode == "always"
+        return self._coverage.must_rewrite(service) if self._deps.service_links.known else _MARK in service.raw
+
+    def _proxies(self, key: Key, *, marked: bool) -> tuple[bool, float | None]:
         """Whether the Service counts as selecting proxy pods, and in how many seconds that may end."""
-        begins = rerouted or self._deps.namespaces.is_in_use(key[0])
+        begins = marked or self._deps.namespaces.is_in_use(key[0])
         if begins and self._selections.any(key) and self._scopes.any(key[0]):
             self._empty_since.pop(key, None)
             return True, None
-        if not rerouted:
+        if not marked:
             return False, None
         now = asyncio.get_running_loop().time()
         rest = self._empty_since.setdefault(key, now) + self._deps.settings.share_linger - now
@@ -153,6 +182,19 @@ class ServiceRerouteRoom(Controller[Key]):
             self._plain_until[key] = then + PLAIN_SECONDS
         return others, None
 
+    async def _write_unless_contradicted(self, found: Object, wanted: dict[str, Any], patch: dict[str, Any]) -> float:
+        """Write a Service, or return seconds until its marks may be written: its owner keeps removing them."""
+        now = asyncio.get_running_loop().time()
+        if "spec" not in patch:
+            left, annotations = self._contradictions.left(found, now), wanted["metadata"]["annotations"] or {}
+            if left and is_shared(annotations):
+                self._marks.put(found, annotations)
+                return left
+            self._contradictions.wrote(found, now)
+        await self._write(found, patch)
+        self._marks.drop(found)
+        return 0.0
+
     async def _write(self, found: Object, patch: dict[str, Any]) -> None:
         client = self._deps.local.client
         patch.setdefault("metadata", {})["resourceVersion"] = found.version
@@ -191,21 +233,23 @@ class ServiceRerouteRoom(Controller[Key]):
         for known in (self._empty_since, self._waiting_since, self._not_led_since, self._next_look, self._plain_until):
             known.pop(key, None)
         self._told.discard(key)
+        self._contradictions.forget(key)
 
     def _service_changed(self, service: Object) -> tuple[Key, ...]:
         """Called for every change of every Service, before and after."""
         current = self._services.store.get(service.key)
         if current is None or is_copy(service.annotations):
             self._selections.put(service.key, None)
+            self._marks.drop(service)
             return ()
         if current is not service:
-            return (service.key,) if _MARK in service.raw else ()
+            return (service.key,) if _SHARED in service.raw else ()
         try:
             selector = users_selector(service.decode())
         except (InvalidService, InvalidPattern):
             return (service.key,)
         self._selections.put(service.key, selector)
-        concerned = self._selections.any(service.key) or _MARK in service.raw or _SHARED in service.raw
+        concerned = self._selections.any(service.key) or _SHARED in service.raw or self._marks.has(service)
         return (service.key,) if concerned or self._sharing.asks(service.namespace) else ()
 
     def _slice_changed(self, slice: Object) -> list[Key]:
@@ -215,7 +259,7 @@ class ServiceRerouteRoom(Controller[Key]):
     def _driver_changed(self, old: Object | None, new: Object | None) -> None:
         target = new or old
         assert target is not None
-        if self._coverage.shares_by_name(old) != self._coverage.shares_by_name(new):
+        if self._coverage.reason(old) != self._coverage.reason(new):
             self._target_changed()
         if self._scopes.note(old, new):
             self._scope_changed()

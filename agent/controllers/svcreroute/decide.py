@@ -5,22 +5,14 @@ from typing import Any
 
 import msgspec
 
-from agent.model.service import (
-    can_be_rerouted,
-    is_copy,
-    is_switched,
-    rerouted,
-    restored,
-    shared,
-    users_selector,
-    with_cilium_affinity,
-)
+from agent.model.service import can_be_rerouted, is_copy, users_selector
+from agent.model.servicemarks import is_switched, native, rerouted, restored, shared, with_cilium_affinity
 
 Raw = dict[str, Any]
 
 
 class Wait(StrEnum):
-    """Why the selector of a Service that selects proxy pods is still its user's. Empty: there is no reason to wait."""
+    """Why the selector of a rerouted Service is still its user's. Empty: there is no reason to wait."""
 
     NOTHING = ""
     SLICES_UNKNOWN = "its own EndpointSlices are not known yet"
@@ -37,6 +29,8 @@ class ServiceAndPods(msgspec.Struct, frozen=True):
     service: Raw
     proxies: bool
     """Whether it selects a proxy pod, or did so a moment ago."""
+    rewrites: bool = False
+    """Whether its selector is to be rewritten."""
     others: bool = False
     """Whether it also selects other pods that are ready."""
     wait: Wait = Wait.NOTHING
@@ -45,10 +39,10 @@ class ServiceAndPods(msgspec.Struct, frozen=True):
 
 
 def decide(view: ServiceAndPods) -> Raw:
-    """The Service as it should be.
+    """Return the Service as it should be.
 
-    Once the selector is switched it stays so, whatever the endpoints say, as long as no other pods are selected and it
-    has no driver that would leave it with the delegates of its own cluster alone.
+    A selector that is switched stays so, whatever the endpoints are, as long as it selects no other pods, and its
+    driver does not leave it with the delegates of its own cluster alone.
 
     :raises InvalidService, InvalidPattern: if its annotations cannot be read
     """
@@ -57,6 +51,8 @@ def decide(view: ServiceAndPods) -> Raw:
         return service
     if not view.proxies or not can_be_rerouted(service) or not users_selector(service):
         return with_cilium_affinity(shared(service) if view.shared else restored(service))
+    if not view.rewrites:
+        return with_cilium_affinity(native(service))
     held = view.others or view.wait is Wait.OTHER_NAME
     switch = not held and (is_switched(service) or view.wait is Wait.NOTHING)
     return with_cilium_affinity(rerouted(service, switch=switch))

@@ -1,22 +1,29 @@
-"""What the selector of a Service waits for: that no ready endpoint is lost by switching it."""
+"""Which selectors are rewritten, and what that waits for: no ready endpoint may be lost by switching one."""
 
 from agent.api import names
 from agent.api.conditions import is_true
 from agent.api.kinds import PODS
-from agent.api.names.links import BY_GATEWAY
+from agent.api.names.links import BY_GATEWAY, LOCAL_FIRST
+from agent.api.names.mcs import LABEL_DERIVED
 from agent.clusters.deps import Deps
 from agent.controllers.svcreroute.decide import Wait
+from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import BY_ADDRESSES, HERE
 from agent.drivers.handover import Route, leads_by_gateway
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model import endpoints
-from agent.model.links import REASONS
+from agent.model.links import REASONS, reason_of
 from agent.model.podstate import OTHER_PODS
 from agent.model.service import Selector, format_selector
 
+_CONDITION = CONDITION.encode()
 _BY_NAME = frozenset((REASONS["mcs"], REASONS["linkerd"]))
 """Drivers that share endpoints under another name, as Targets tell them."""
+
+
+_NATIVE = frozenset((BY_ADDRESSES, BY_GATEWAY))
+"""Drivers with which the source's own slices may hold proxy pods. Others share what each cluster has itself."""
 
 
 class Coverage:
@@ -53,15 +60,31 @@ class Coverage:
                     return Wait.NOT_COVERED
         return Wait.NOT_LED if not_led else Wait.NOTHING
 
+    def must_rewrite(self, service: Object) -> bool:
+        """Return True if the source's own slices would be wrong with the addresses of proxy pods."""
+        key = service.key
+        rule, nodes = self._shared.rule(key), self._shared.serving(service.namespace)
+        if LABEL_DERIVED in service.labels or not self._shared.drivers(HERE, key) <= _NATIVE:
+            return True
+        if rule.driver and any(self._shared.driver(HERE, node) != reason_of(rule.driver) for node in nodes):
+            return True
+        if rule.affinity == LOCAL_FIRST and any(map(self._is_self, nodes)):
+            return True
+        here, others = self._shared.called(HERE), [self._shared.called(node) for node in nodes]
+        return any(not rule.allows(each, here) or rule.ports(each, here) is not None for each in others)
+
+    def _is_self(self, node: str) -> bool:
+        """Return True if the target behind a virtual node is the source itself, connected or not."""
+        target = self._shared.target_object(node)
+        return target is not None and bool((target.decode().get("spec") or {}).get("self"))
+
     def by_name(self, service: Key) -> bool:
         """Whether endpoints of any cluster that its pods may go to are found under another name only."""
         return not _BY_NAME.isdisjoint(self._shared.drivers(HERE, service))
 
-    def shares_by_name(self, target: Object | None) -> bool:
-        """Whether that is so of a Target for all Services that name no driver."""
-        if target is None or not any(reason.encode() in target.raw for reason in _BY_NAME):
-            return False
-        return self._shared.reason(target) in _BY_NAME
+    def reason(self, target: Object | None) -> str:
+        """Return the driver of a Target for all Services that name none, by its reason; empty if it has none."""
+        return self._shared.reason(target) if target is not None and _CONDITION in target.raw else ""
 
     async def other_pods(self, namespace: str, selector: Selector) -> bool:
         """Whether pods that are ready, neither elected nor delegates, are selected, by the API server's word."""

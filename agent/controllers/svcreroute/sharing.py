@@ -6,7 +6,7 @@ from collections.abc import Callable
 from agent.clusters.deps import Deps
 from agent.kube.informer import Informer
 from agent.kube.store import Object
-from agent.model.namespaces import is_enabled, refuses_to_share, shares_services
+from agent.model.namespaces import is_enabled, refuses_to_share, service_reroute, shares_services
 from agent.model.service import is_shared_by_namespace
 
 
@@ -30,7 +30,7 @@ class Scopes:
 
 
 class Sharing:
-    """Asked of every Service; `changed` is told of a namespace that begins to share, or ceases to."""
+    """Asked of every Service; `changed` is called with a namespace whose annotations decide otherwise on Services."""
 
     def __init__(self, deps: Deps, proxies: Informer, changed: Callable[[str], None]) -> None:
         """:param proxies: with an index by namespace"""
@@ -57,9 +57,15 @@ class Sharing:
     def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
         namespace = new or old
         assert namespace is not None
-        refuses = [each is not None and refuses_to_share(each.annotations) for each in (old, new)]
-        if _asks(old) != _asks(new) or refuses[0] != refuses[1]:
+        if _says(old) != _says(new):
             self._changed(namespace.name)
+
+
+def _says(namespace: Object | None) -> tuple[bool, bool, str]:
+    if namespace is None:
+        return (False, False, "")
+    annotations = namespace.annotations
+    return (_asks(namespace), refuses_to_share(annotations), service_reroute(annotations))
 
 
 def _asks(namespace: Object | None) -> bool:
