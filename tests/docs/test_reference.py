@@ -89,7 +89,11 @@ def first_cells(heading: str) -> set[str]:
 
 def test_every_key_that_users_write_is_documented_and_no_other() -> None:
     suffixes = (
-        SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS | {links.AFFINITY, links.ADMIT_GATEWAY}
+        SUFFIXES
+        | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP}
+        | MOVES
+        | OF_TARGETS
+        | {links.AFFINITY, links.ADMIT_GATEWAY, links.SERVICE_REROUTE}
     )
     suffixes |= {p2code.APPLY_AS, p2code.DISTRIBUTION, p2code.DEPENDS_ON, p2code.IGNORE_LINKS}
     assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS

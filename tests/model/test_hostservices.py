@@ -10,7 +10,8 @@ from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_HOST, LAB
 from agent.model.endpoints import HEADLESS_LABEL
 from agent.model.gatewayhosts import Headless, Host
 from agent.model.hostservices import host_services, manifest, slices
-from agent.model.service import is_shared, shared
+from agent.model.service import is_shared
+from agent.model.servicemarks import shared
 from tests.model.test_gatewayhosts import DB, TCP, allotted, telling
 from tests.model.test_gatewayslices import ONE, TWO, says
 
