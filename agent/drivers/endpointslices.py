@@ -36,6 +36,7 @@ class EndpointSlices:
         self._deps = sharing.deps
         self._settled: dict[tuple[str, str, str], object] = {}
         self._handover = Handover()
+        self._to_native = Handover()
 
     def detect(self, pair: Pair) -> bool:
         """Every cluster has EndpointSlices; their addresses have to mean something in the other one."""
@@ -51,7 +52,7 @@ class EndpointSlices:
     async def import_(self, place: Place) -> float | None:
         """Make the mirrors in one cluster what the others' slices are."""
         if place.node == HERE and self._sharing.is_native(place.service):
-            sources, kept = list[_Source](), self._until_native(place)
+            sources, kept = list[_Source](), [*self._until_native(place), *self._kept(place)]
         else:
             sources = [self._source(node, place) for node in self._linked(place, offering=True)]
             kept = self._kept(place)
@@ -174,6 +175,10 @@ class EndpointSlices:
         found, now = list[_Source](), asyncio.get_running_loop().time()
         rule, names_of = self._sharing.rule(place.service), self._sharing.called(place.node)
         told = {obj.labels.get(names.LABEL_ORIGIN) for obj in self._mirrors(place)}
+        if place.node == HERE and self._sharing.is_native(place.service):
+            # Proxy pods lose their addresses at once, and mirrors take their place.
+            own = (obj.decode().get("endpoints") or () for obj in self._own(place))
+            told |= {self._sharing.origin(each.get("nodeName") or "") for endpoints in own for each in endpoints}
         for node in self._others(place.service) if self._sharing.original(place.service) == place.service else ():
             route = Route(place.node, node, place.service)
             if (
@@ -200,9 +205,10 @@ class EndpointSlices:
         for node in self._others(place.service):
             route, origin = Route(place.node, node, place.service), self._sharing.origin(node)
             told = [obj for obj in mirrors if obj.labels.get(names.LABEL_ORIGIN) == origin]
-            if not told or not may_stay(self._sharing, route):
-                self._handover.end(route)
-            elif self._handover.stage(route, now, new_leads=_addresses(told) <= native) is HandoverStage.KEEP:
+            by_addresses = self._sharing.driver(*route) == self.reason
+            if not told or not by_addresses or not may_stay(self._sharing, route):
+                self._to_native.end(route)
+            elif self._to_native.stage(route, now, new_leads=_addresses(told) <= native) is HandoverStage.KEEP:
                 found.append(self._source(node, place))
         return found
 

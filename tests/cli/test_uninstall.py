@@ -41,7 +41,7 @@ from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.servicelinks import made_for
-from agent.model.servicemarks import rerouted
+from agent.model.servicemarks import native, rerouted
 from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
 from tests.cli.command import flotilla
@@ -189,6 +189,7 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
     plain = {"metadata": {"name": "web", "namespace": namespace}, "spec": {"selector": {"app": "web"}, "ports": ports}}
     written = await admin.create(SERVICES, rerouted(plain, switch=True), namespace)
     assert written["spec"]["selector"] == {names.PREFIX + "app": "web"}
+    await admin.create(SERVICES, native({**plain, "metadata": {"name": "kept"}}), namespace)
     shared = {"annotations": {names.ANNOTATION_CILIUM: "true"}, "labels": {names.LABEL_GLOBAL: "true"}}
     await admin.create(SERVICES, {**plain, "metadata": {"name": "shared", **shared}}, namespace)
     now = "2026-01-01T00:00:00Z"
@@ -218,10 +219,11 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
 
     said: list[str] = []
     await Uninstaller(client, Policy.REFUSE, "kube-system", "flotilla", 30, said.append).run()
-    web = await admin.get(SERVICES, "web", namespace)
-    assert web["spec"]["selector"] == {"app": "web"}
-    assert not any(names.is_ours(key) or "cilium" in key for key in web["metadata"].get("annotations") or {})
-    assert "labels" not in web["metadata"]
+    for name in ("web", "kept"):
+        web = await admin.get(SERVICES, name, namespace)
+        assert web["spec"]["selector"] == {"app": "web"}
+        assert not any(names.is_ours(key) or "cilium" in key for key in web["metadata"].get("annotations") or {})
+        assert "labels" not in web["metadata"]
     found = await admin.get(SERVICES, "shared", namespace)
     assert [each["type"] for each in found["status"]["conditions"]] == ["example.test/other"]
     metadata = found["metadata"]

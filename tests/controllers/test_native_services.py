@@ -13,7 +13,7 @@ from agent.api.kinds import ENDPOINT_SLICES, EVENTS, NAMESPACES, SERVICE_LINKS, 
 from agent.api.names import PREFIX
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.svcreroute import ServiceRerouteRoom, contradictions
+from agent.controllers.svcreroute import ServiceRerouteRoom, contradictions, controller
 from agent.drivers import handover
 from agent.kube.errors import Conflict
 from agent.model.endpoints import Shelf, is_mirror, mirrors, ready
@@ -206,12 +206,21 @@ async def test_an_owner_that_removes_the_marks_every_moment_is_not_contradicted_
         await pair.gone(SERVICES, "web")
 
 
-async def test_what_native_endpoints_would_break_has_the_selector_rewritten(pair: Pair) -> None:
+async def test_what_native_endpoints_would_break_has_the_selector_rewritten(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "KEEP_SECONDS", 0.5)
     async with in_eu(pair) as links, pair.at_work(ServiceRerouteRoom, service_links=True):
         await native(pair)
-        for spec in ({"to": [{"cluster": "eu"}]}, {"ports": [80]}, {"driver": "none"}):
+        for spec, switched in (
+            ({"to": [{"cluster": "eu"}]}, OURS),
+            ({"ports": [80]}, MINE),
+            ({"driver": "none"}, OURS),
+        ):
             await pair.create(SERVICE_LINKS, "web", spec=spec)
             await is_rewritten(pair)
+            # With ports alone, endpoints have to be told before.
+            await selects(pair, switched)
             await pair.here.delete(SERVICE_LINKS, "web", pair.namespace)
             await native(pair)
             await selects(pair, MINE)

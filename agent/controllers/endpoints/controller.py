@@ -227,7 +227,14 @@ class EndpointsRoom(Controller[At]):
             return ((node, *service),)
         # Where callers prefer endpoints of their own cluster, these decide there, too.
         near = self._sharing.rule(service).affinity == LOCAL_FIRST
+        if node == HERE and not near and self._sharing.is_native(service) and self._has_proxies_only(slice):
+            return ()
         return self._everywhere(service, but=None if near else node)
+
+    def _has_proxies_only(self, slice: Object) -> bool:
+        """Return True if a slice has no endpoint that other clusters learn of from the source."""
+        endpoints = slice.decode().get("endpoints") or ()
+        return all(each.get("nodeName") in self._sharing.away for each in endpoints)
 
     def _rule_changed(self, service: Key) -> None:
         for key in self._everywhere(service):

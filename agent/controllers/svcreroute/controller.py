@@ -33,7 +33,7 @@ from agent.kube.store import Key, Object
 from agent.model.diff import merge_patch
 from agent.model.namespaces import service_reroute
 from agent.model.pattern import InvalidPattern
-from agent.model.service import InvalidService, Selector, is_copy, is_shared, selects_elected, users_selector
+from agent.model.service import InvalidService, Selector, is_copy, is_native, is_shared, selects_elected, users_selector
 from agent.model.servicemarks import is_switched
 from agent.runtime.controller import Controller
 
@@ -70,6 +70,8 @@ class ServiceRerouteRoom(Controller[Key]):
         self._not_led_since: dict[Key, float] = {}
         self._next_look: dict[Key, float] = {}
         self._plain_until: dict[Key, float] = {}
+        self._native_until: dict[Key, float] = {}
+        """Until when a Service keeps native endpoints while another driver takes over."""
         self._told: set[Key] = set()
         self._marks = deps.unwritten_marks
         self._contradictions = Contradictions()
@@ -161,6 +163,8 @@ class ServiceRerouteRoom(Controller[Key]):
             return Wait.OTHER_PODS
         self._plain_until.pop(service.key, None)
         wait = self._coverage.wait(service)
+        if wait is Wait.NOTHING and now < self._native_until.get(service.key, 0.0):
+            return Wait.NOT_LED
         if wait is not Wait.NOT_LED:
             self._not_led_since.pop(service.key, None)
             return wait
@@ -185,6 +189,8 @@ class ServiceRerouteRoom(Controller[Key]):
     async def _write_unless_contradicted(self, found: Object, wanted: dict[str, Any], patch: dict[str, Any]) -> float:
         """Write a Service, or return seconds until its marks may be written: its owner keeps removing them."""
         now = asyncio.get_running_loop().time()
+        if is_native(found.annotations) and self._coverage.has_other_driver(found.key):
+            self._native_until[found.key] = now + KEEP_SECONDS
         if "spec" not in patch:
             left, annotations = self._contradictions.left(found, now), wanted["metadata"]["annotations"] or {}
             if left and is_shared(annotations):
@@ -230,7 +236,8 @@ class ServiceRerouteRoom(Controller[Key]):
         return None
 
     def _forget(self, key: Key) -> None:
-        for known in (self._empty_since, self._waiting_since, self._not_led_since, self._next_look, self._plain_until):
+        until = (self._next_look, self._plain_until, self._native_until)
+        for known in (self._empty_since, self._waiting_since, self._not_led_since, *until):
             known.pop(key, None)
         self._told.discard(key)
         self._contradictions.forget(key)

@@ -44,11 +44,13 @@ class Coverage:
         if not own:
             return Wait.SLICES_UNKNOWN
         told: set[str] | None = None
-        not_led = False
+        not_led, rule, here = False, self._shared.rule(service.key), self._shared.called(HERE)
         for slice in own:
             for node, addresses in endpoints.ready(slice).items():
                 if self.nodes.store.get(("", node)) is None:
                     return Wait.OTHER_PODS
+                if not rule.allows(self._shared.called(node), here):
+                    continue
                 driver = self._driver(node, service.key)
                 if driver == BY_GATEWAY:
                     not_led = not_led or not leads_by_gateway(self._shared, Route(HERE, node, service.key))
@@ -64,7 +66,7 @@ class Coverage:
         """Return True if the source's own slices would be wrong with the addresses of proxy pods."""
         key = service.key
         rule, nodes = self._shared.rule(key), self._shared.serving(service.namespace)
-        if LABEL_DERIVED in service.labels or not self._shared.drivers(HERE, key) <= _NATIVE:
+        if LABEL_DERIVED in service.labels or self.has_other_driver(key):
             return True
         if rule.driver and any(self._shared.driver(HERE, node) != reason_of(rule.driver) for node in nodes):
             return True
@@ -72,6 +74,10 @@ class Coverage:
             return True
         here, others = self._shared.called(HERE), [self._shared.called(node) for node in nodes]
         return any(not rule.allows(each, here) or rule.ports(each, here) is not None for each in others)
+
+    def has_other_driver(self, service: Key) -> bool:
+        """Return True if a Service has a driver that shares what each cluster has itself."""
+        return not self._shared.drivers(HERE, service) <= _NATIVE
 
     def _is_self(self, node: str) -> bool:
         """Return True if the target behind a virtual node is the source itself, connected or not."""
