@@ -50,3 +50,9 @@ def test_so_is_one_of_what_goes_with_the_pods(key: str) -> None:
     assert not decide({key: "false"}, {}).complaint
     assert key.partition("/")[2] in decide({key: "no"}, {}).complaint
     assert decide({key: "no", LABEL: "maybe"}, {}).complaint.count("annotation") == 2
+
+
+@pytest.mark.parametrize(("value", "is_wrong"), [("always", False), ("auto", False), ("sometimes", True), ("", True)])
+def test_a_value_of_service_reroute_that_means_nothing_is_reported(value: str, is_wrong: bool) -> None:
+    change = decide({"multicluster/service-reroute": value}, {})
+    assert ("multicluster/service-reroute" in change.complaint) is is_wrong

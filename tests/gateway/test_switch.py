@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES, TARGETS
-from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, NETWORK_DRIVER, SHORT_PREFIX, SLICE_MANAGER
-from agent.api.names.links import BY_GATEWAY
+from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, NETWORK_DRIVER, SHORT_PREFIX
+from agent.api.names.links import BY_GATEWAY, GATEWAY_SLICE_MANAGER
 from agent.drivers.driver import BY_ADDRESSES
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet
@@ -49,8 +49,9 @@ async def by_addresses(fleet: Fleet, namespace: str, *, yes: bool) -> None:
     async def probe() -> bool:
         found = []
         for cluster, service in SERVICES_OF.items():
-            labels = f"{LABEL_SERVICE_NAME}={service},{LABEL_SLICE_MANAGED_BY}={SLICE_MANAGER}"
-            found.append(bool(await fleet.clients[cluster].list(ENDPOINT_SLICES, namespace, labels=labels)))
+            labels = f"{LABEL_SERVICE_NAME}={service},{LABEL_SLICE_MANAGED_BY}!={GATEWAY_SLICE_MANAGER}"
+            slices = await fleet.clients[cluster].list(ENDPOINT_SLICES, namespace, labels=labels)
+            found.append(any(each.get("endpoints") for each in slices))
         return found == [yes, yes]
 
     what = f"addresses of pods are {'' if yes else 'not '}told"
