@@ -34,7 +34,8 @@ async def in_eu(pair: Pair, **annotations: str) -> AsyncIterator[Links]:
         await runs(pair, proxy_pod(elected("web", pair.namespace), []), node, "10.2.0.1")
         yield links
     finally:
-        await pair.end("web")
+        with contextlib.suppress(NotFound):
+            await pair.end("web")
         await pair.here.delete(TARGETS, "eu", pair.namespace)
         with contextlib.suppress(NotFound):
             await pair.here.delete(NODES, node)

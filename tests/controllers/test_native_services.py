@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from agent.api import names
-from agent.api.kinds import ENDPOINT_SLICES, EVENTS, NAMESPACES, SERVICE_LINKS, SERVICES
+from agent.api.kinds import ENDPOINT_SLICES, EVENTS, NAMESPACES, NODES, PODS, SERVICE_LINKS, SERVICES
 from agent.api.names import PREFIX
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
@@ -96,10 +96,17 @@ async def test_a_service_keeps_its_selector_and_has_native_endpoints_and_a_copy(
         plain = elected("plain", pair.namespace)
         del plain["metadata"]["annotations"]
         plain["metadata"]["labels"] = MINE
-        await runs(pair, plain, "somewhere", "10.1.0.9")
-        await serves(pair, "10.1.0.9", "10.2.0.1")
+        (node,) = await pair.here.list(NODES, labels=f"!{names.PROVIDER_KEY}")
+        plain["spec"]["nodeName"] = node["metadata"]["name"]
+        await pair.here.create(PODS, plain)
+
+        async def serve(count: int, *, elected: bool) -> bool:
+            found = await served(pair)
+            return len(found) == count and ("10.2.0.1" in found) is elected
+
+        await until(lambda: serve(2, elected=True), what="both pods serve")
         await pair.end("web")
-        await serves(pair, "10.1.0.9")
+        await until(lambda: serve(1, elected=False), what="the plain pod serves")
 
 
 async def test_another_selector_costs_no_write_and_reaches_the_copy(pair: Pair) -> None:

@@ -101,7 +101,8 @@ class ServiceRerouteRoom(Controller[Key]):
             self._deps.recorder.event(service, "Warning", "InvalidService", f"{error}; the Service is left as it is")
             return None
         if patch := merge_patch(service, wanted):
-            return await self._write_unless_contradicted(found, wanted, patch) or lingers or 0.0
+            pause = await self._write_unless_contradicted(found, wanted, patch)
+            return min(filter(None, (pause, lingers)), default=0.0)
         self._marks.drop(found)
         hint = self._hint(key, service, view.wait) if view.rewrites else self._settled(key)
         return min((each for each in (lingers, again, hint) if each is not None), default=None)
@@ -126,9 +127,8 @@ class ServiceRerouteRoom(Controller[Key]):
 
     def _rewrites(self, service: Object) -> bool:
         """Return True if the selector is to be rewritten."""
-        mode = service_reroute(self._deps.namespaces.annotations(service.namespace))
-        mode = mode or self._deps.settings.service_reroute
-        if mode != "auto":
+        said = self._deps.namespaces.annotations(service.namespace)
+        if (mode := service_reroute(said) or self._deps.settings.service_reroute) != "auto":
             return mode == "always"
         return self._coverage.must_rewrite(service) if self._deps.service_links.known else _MARK in service.raw
 
@@ -196,9 +196,10 @@ class ServiceRerouteRoom(Controller[Key]):
             if left and is_shared(annotations):
                 self._marks.put(found, annotations)
                 return left
-            self._contradictions.wrote(found, now)
         await self._write(found, patch)
         self._marks.drop(found)
+        if "spec" not in patch:
+            self._contradictions.wrote(found, now)
         return 0.0
 
     async def _write(self, found: Object, patch: dict[str, Any]) -> None:
