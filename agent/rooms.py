@@ -10,6 +10,7 @@ from agent.clusters.deps import Deps
 from agent.controllers.addresses import AddressesRoom
 from agent.controllers.adoption.controller import AdoptionRoom
 from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.chaperon.grace_periods import GracePeriods
 from agent.controllers.delegateevents.controller import DelegateEvents
 from agent.controllers.elect_by_default.controller import ElectByDefaultRoom
 from agent.controllers.endpoints.controller import EndpointsRoom
@@ -53,6 +54,7 @@ ROOMS: tuple[Room, ...] = (
     # Where others' pods run: what a target offers and makes.
     SummaryRoom,
     Chaperon,
+    GracePeriods,
     StoppingRoom,
     FencePromiseController,
     SignsPlaceRoom,

@@ -24,6 +24,9 @@ OLDEST = (0, 1)
 GIVE_UP = "give-up"
 """In a ClusterSummary: the agent answers `givingup.ANNOTATION_GIVE_UP` on chaperons."""
 
+GRACE_PERIOD = "grace-period"
+"""In a ClusterSummary: the agent answers `ANNOTATION_GRACE_PERIOD` on chaperons."""
+
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?!\d)", re.ASCII)
 _DEFAULT_DURATION = 15.0
 _SHOWN = 40

@@ -1,7 +1,7 @@
-"""Which clusters know the endpoint of a pod: asked before another one that serves the same may end.
+"""Clusters that have the endpoint of a pod: a replacement has to be in all of them, a pod that ends in none.
 
-Read from the stores of the driver `endpointslices`. What other drivers tell is not seen here, nor is what a cluster
-that does not answer knows: one that has just fallen silent may be back in a moment, and is waited for.
+Read from the stores of the driver `endpointslices`. Endpoints of other drivers cannot be read, nor those of a cluster
+that does not answer: one that has just fallen silent may be back in a moment, and is waited for.
 """
 
 import time
@@ -16,7 +16,7 @@ from agent.drivers.driver import BY_ADDRESSES, HERE
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.store import Key, Object
 from agent.model import podranges
-from agent.model.endpoints import ready
+from agent.model.endpoints import routed
 from agent.model.service import is_shared, is_shared_by_namespace
 
 BRIEF_SECONDS = 30.0
@@ -28,7 +28,7 @@ class Reach:
     """Clusters by their virtual nodes, this one by the empty string."""
 
     known: frozenset[str] = frozenset()
-    """Where an endpoint of the pod is ready, for any Service."""
+    """Where an endpoint of the pod is ready, and not terminating, for any Service."""
     missing: frozenset[str] = frozenset()
     """Where one should be, for any Service, and is not."""
     unseen: bool = False
@@ -61,38 +61,17 @@ class EndpointReach:
         """Call with namespace and name of a Service whose endpoints change in any cluster."""
         self._listeners.append(listener)
 
-    def of(self, proxy: Mapping[str, Any], withdrawn: Collection[str] = ()) -> Reach:
-        """Where the endpoint of a proxy pod that is bound to a virtual node is known.
-
-        :param withdrawn: labels that its delegate lacks: only Services that select it by one of them count
-        """
-        metadata = proxy["metadata"]
-        namespace, labels = metadata["namespace"], metadata.get("labels") or {}
+    def of(self, proxy: Mapping[str, Any]) -> Reach:
+        """Return where the endpoint of a proxy pod that is bound to a virtual node is known."""
+        services = self.services_of(proxy)
         addresses = podranges.addresses(proxy)
         home = self._home(proxy["spec"].get("nodeName") or HERE)
-        services = self._selecting.of(namespace, labels)
-        if withdrawn:
-            left = {key: value for key, value in labels.items() if key not in withdrawn}
-            kept = {service.key for service in self._selecting.of(namespace, left)}
-            services = [service for service in services if service.key not in kept]
         return united([self._of_service(service, home, addresses) for service in services])
 
-    def with_others(self, proxy: Mapping[str, Any]) -> list[Object]:
-        """Services that select a proxy pod and lead to others, too, as far as that can be seen."""
+    def services_of(self, proxy: Mapping[str, Any]) -> list[Object]:
+        """Return the Services that select a proxy pod."""
         metadata = proxy["metadata"]
-        services = self._selecting.of(metadata["namespace"], metadata.get("labels") or {})
-        return [service for service in services if self._has_others(service, podranges.addresses(proxy))]
-
-    def _has_others(self, service: Object, addresses: Collection[str]) -> bool:
-        annotations = service.annotations
-        if not is_shared(annotations) or is_shared_by_namespace(annotations):
-            return True
-        slices = self._sharing.slices(HERE, service.key)
-        return any(not self._addresses(slice).issubset(addresses) for slice in slices)
-
-    def is_known_at_home(self, proxy: Mapping[str, Any], reach: Reach) -> bool:
-        """Whether the cluster that a pod is in leads to it itself."""
-        return self._home(proxy["spec"].get("nodeName") or HERE) in reach.known
+        return self._selecting.of(metadata["namespace"], metadata.get("labels") or {})
 
     def _home(self, node: str) -> str:
         target = self._deps.targets.by_node(node)
@@ -132,7 +111,7 @@ class EndpointReach:
         """Of the ready endpoints of a slice: asked for every pod that moves, at every step of any."""
         version, found = self._ready.get(slice.uid, ("", frozenset[str]()))
         if version != slice.version:
-            found = frozenset(address for each in ready(slice.decode()).values() for address in each)
+            found = frozenset(address for each in routed(slice.decode()).values() for address in each)
             self._ready[slice.uid] = (slice.version, found)
         return found
 

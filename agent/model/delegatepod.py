@@ -10,6 +10,7 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import CHAPERONS
 from agent.api.names import delegates, fencing, givingup
+from agent.api.names.endings import ANNOTATION_GRACE_PERIOD
 from agent.model import admitted, baseline, downward, owner_labels, priorityclass, references, sourceapi
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
@@ -34,6 +35,7 @@ _OF_CHAPERON = frozenset(
         names.ANNOTATION_POD_ENDING,
         givingup.ANNOTATION_GIVE_UP,
         names.ANNOTATION_ATTEMPTS,
+        ANNOTATION_GRACE_PERIOD,
         names.ANNOTATION_LIVE_CHANGES,
         delegates.ANNOTATION_NEW_LABELS,
         delegates.ANNOTATION_RESTARTS,

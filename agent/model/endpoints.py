@@ -124,6 +124,12 @@ def ready(slice: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
+def routed(slice: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the same without terminating endpoints, which a Service that publishes not-ready addresses calls ready."""
+    endpoints = slice.get("endpoints") or ()
+    return ready({"endpoints": [each for each in endpoints if not (each.get("conditions") or {}).get("terminating")]})
+
+
 def count_ready(slices: Iterable[Mapping[str, Any]], away: Container[str]) -> int:
     """How many addresses of ready endpoints are not on the nodes that are `away`."""
     return sum(len(found) for slice in slices for node, found in ready(slice).items() if node not in away)

@@ -6,7 +6,7 @@ now, the ReplicaSet deletes the one of the lowest deletion cost.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -130,7 +130,7 @@ def stand_in(pod: Mapping[str, Any]) -> Raw | None:
     }
 
 
-def mark(old: Mapping[str, Any], new_uid: str, rank: int, withdrawn: Iterable[str]) -> Raw:
+def mark(old: Mapping[str, Any], new_uid: str, rank: int) -> Raw:
     """Annotations of a pod that is about to go: merge patch.
 
     :param rank: of several, the ReplicaSet deletes that of the lowest first
@@ -139,15 +139,9 @@ def mark(old: Mapping[str, Any], new_uid: str, rank: int, withdrawn: Iterable[st
     cost = was.get(moves.ANNOTATION_COST_WAS, was.get(moves.DELETION_COST, ""))
     return {
         moves.ANNOTATION_REPLACED_BY: new_uid,
-        **withdraw(withdrawn),
         moves.ANNOTATION_COST_WAS: cost,
         moves.DELETION_COST: str(_LOWEST_COST + rank),
     }
-
-
-def withdraw(withdrawn: Iterable[str]) -> Raw:
-    """Annotation of a pod whose delegate is not to have these labels any more: merge patch."""
-    return {moves.ANNOTATION_WITHDRAWN: msgspec.json.encode(sorted(withdrawn)).decode()}
 
 
 def restore(old: Mapping[str, Any]) -> Raw:
@@ -169,7 +163,7 @@ def rank(annotations: Mapping[str, str]) -> int | None:
 
 
 def withdrawn(annotations: Mapping[str, str]) -> frozenset[str]:
-    """Keys of the labels that the delegate of a proxy pod is not to have any more."""
+    """Return keys of the labels that an earlier version took off the delegate of a proxy pod, until they come back."""
     text = annotations.get(moves.ANNOTATION_WITHDRAWN)
     if text is None:
         return frozenset()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agent.base.flags import flag
-from agent.base.forms import DURATION, POSITIVE, SWITCH, Form, duration, whole
+from agent.base.forms import DURATION, DURATION_OR_NONE, POSITIVE, SWITCH, Form, duration, whole
 from agent.model import standing
 from agent.model.standing import InvalidTerm
 
@@ -26,7 +26,10 @@ class Moves:
         " which these are on Deployments and the like, too; off: new pods go where they and their namespaces say",
     )
     withdraw: float = flag(
-        DURATION, "5s", "how long no Service leads to a pod any more before it ends because its replacement is there"
+        DURATION_OR_NONE,
+        "5s",
+        "how long a pod that is deleted serves on after the last cluster has stopped routing to it, where a Service"
+        " selects it; 0: it ends at once",
     )
     move_parallel: int = flag(whole(1), "32", "replacements that wait or start at the same time")
     move_rate: float = flag(POSITIVE, "10", "moves that may begin in a second")

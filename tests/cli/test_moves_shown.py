@@ -44,8 +44,8 @@ def test_each_pod_that_moves_is_told_with_its_replacement_and_others_are_not() -
 
 def test_the_end_of_a_move_is_told_after_its_replacement_was_adopted() -> None:
     new = pod("web-n", US, moved=MOVED)
-    marked = pod("web-1", EU, "Moving", "x", replaced_by="u-web-n", withdrawn="[]")
-    assert [(line.phase, line.to) for line in move_lines([marked, new], TITLES)] == [("Withdrawn", "us")]
+    marked = pod("web-1", EU, "Moving", "x", replaced_by="u-web-n")
+    assert [(line.phase, line.to) for line in move_lines([marked, new], TITLES)] == [("Moving", "us")]
     ending = pod("web-1", EU, "Moving", "x", replaced_by="u-web-n", going=True)
     assert [(line.phase, line.to) for line in move_lines([ending, new], TITLES)] == [("Ending", "us")]
     assert move_lines([pod("web-1", EU, "Held", "x", phase="Succeeded")], TITLES) == []

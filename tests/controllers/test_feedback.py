@@ -14,7 +14,8 @@ from agent.base.metrics import REGISTRY
 from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
-from agent.controllers.feedback.decide import GONE, MAY_HAVE_RUN, TargetChaperon, home_patch
+from agent.controllers.feedback.decide import home_patch
+from agent.controllers.feedback.view import GONE, MAY_HAVE_RUN, TargetChaperon
 from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.errors import Conflict

@@ -10,21 +10,22 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.names import links
-from agent.controllers.feedback.decide import (
-    CONDITION,
+from agent.controllers.feedback.decide import CONDITION, decide, home_patch
+from agent.controllers.feedback.view import (
     ENDING,
     GONE,
     MAY_HAVE_RUN,
     Action,
     DeleteChaperon,
     DeleteProxy,
+    Ending,
     EndProxy,
     PatchProxy,
     ProxyAndDelegates,
     ReleaseProxy,
+    ShortenGrace,
     TargetChaperon,
-    decide,
-    home_patch,
+    Withdraw,
 )
 from agent.model.podranges import PodRanges, of
 
@@ -537,3 +538,50 @@ def test_the_status_comes_home_without_annotations_that_do_not_fit_and_says_whic
     mended = come_home({**told, "bigger": "1"}, now)
     assert mended is not None
     assert find_condition(mended["status"]["conditions"], CONDITION) is None
+
+
+def serving(**metadata: Any) -> TargetChaperon:
+    """A delegate at home that Services route to."""
+    found = delegate()
+    chaperon = {**found.chaperon, "metadata": {**found.chaperon["metadata"], **metadata}}
+    return replace(found, chaperon=chaperon)
+
+
+WITHDRAWN = {"annotations": {names.ANNOTATION_LIVE_CHANGES: f'{{"labels":{{"{names.LABEL_SERVING}":null}}}}'}}
+GOING = {"deletionTimestamp": "2026-01-01T00:00:05Z"}
+
+
+@pytest.mark.parametrize(
+    ("here", "ending", "wanted"),
+    [
+        (serving(), Ending(1.0, 24), [Withdraw]),
+        (serving(**WITHDRAWN), Ending(1.0), []),
+        (serving(**WITHDRAWN), Ending(0.0), [DeleteChaperon]),
+        (serving(**WITHDRAWN), Ending(0.0, 20), [ShortenGrace, DeleteChaperon]),
+        (serving(), Ending(0.0, 3), [ShortenGrace, DeleteChaperon]),
+        (serving(**GOING), Ending(0.0, 1), [ShortenGrace]),
+        (serving(**GOING), Ending(0.0), []),
+    ],
+    ids=[
+        "Services route to it",
+        "withdrawn",
+        "withdrawn for long enough",
+        "and a cluster took long",
+        "a short deletion",
+        "a second deletion",
+        "it ends",
+    ],
+)
+def test_the_end_of_a_delegate_that_serves(here: TargetChaperon, ending: Ending, wanted: list[type[Action]]) -> None:
+    view = ProxyAndDelegates(
+        proxy=proxy(**DELETED, status=RUNNING),
+        delegates=(here, replace(here, finalizer=US)),
+        home=EU,
+        settled=frozenset((EU, US)),
+        cluster_uid="HERE",
+        ending=ending,
+    )
+    found = [action for action in decide(view) if isinstance(action, Withdraw | ShortenGrace | DeleteChaperon)]
+    assert [type(action) for action in found if action.delegate is here] == wanted
+    twin = [action for action in found if action.delegate is not here]
+    assert bool(twin) is (DeleteChaperon in wanted), "another Target of the same cluster shows the same chaperon"

@@ -20,7 +20,6 @@ from agent.controllers.mover.view import (
     Pod,
     Restore,
     Tell,
-    Withdraw,
     reasons,
 )
 from agent.model import replacement
@@ -57,9 +56,8 @@ def told(owner: Owner, *pods: Pod) -> list[tuple[str, str]]:
         ((A, O, replace(N, announced=False)), []),
         ((A, O, N), [Mark]),
         ((A, O, replace(N, cause="FailBack")), [Mark]),
-        ((A, replace(MARKED, settled=False), N), []),
         ((A, MARKED, N), [Adopt]),
-        ((A, replace(MARKED, settled=False, answers=False, cause="Lost"), N), [Adopt]),
+        ((A, replace(MARKED, answers=False, cause="Lost"), N), [Adopt]),
         ((A, MARKED, replace(N, selected=True, replaces="")), []),
         ((A, MARKED, ADOPTED), []),
         ((A, replace(MARKED, deleting=True), ADOPTED), []),
@@ -72,9 +70,8 @@ def told(owner: Owner, *pods: Pod) -> list[tuple[str, str]]:
         "it is not known everywhere",
         "it serves",
         "it serves, and would rather be elsewhere",
-        "the old one is just withdrawn",
-        "the old one has been withdrawn",
-        "a target that does not answer cannot withdraw",
+        "the old one is marked",
+        "the old one is marked, and its target is lost",
         "about to be adopted",
         "the old one is about to be deleted",
         "the old one ends",
@@ -88,7 +85,6 @@ def test_steps_of_a_replacement(pods: tuple[Pod, ...], wanted: list[type[Action]
 @pytest.mark.parametrize(
     ("pods", "wanted"),
     [
-        ((A, replace(O, cause="", settled=False), N), []),
         ((A, replace(O, cause=""), N), [Discard]),
         ((A, replace(MARKED, cause=""), N), [Restore]),
         ((A, MARKED, replace(N, available=False)), [Restore]),
@@ -108,12 +104,11 @@ def test_steps_of_a_replacement(pods: tuple[Pod, ...], wanted: list[type[Action]
         ((A, replace(MARKED, answers=False), N), []),
     ],
     ids=[
-        "well placed again, and withdrawn a moment ago",
         "well placed again",
-        "well placed again, and withdrawn",
-        "the replacement fails, and the old one is withdrawn",
-        "the replacement's target is lost, and the old one is withdrawn",
-        "the replacement's target does not answer, and the old one is withdrawn",
+        "well placed again, and marked",
+        "the replacement fails, and the old one is marked",
+        "the replacement's target is lost, and the old one is marked",
+        "the replacement's target does not answer, and the old one is marked",
         "the replacement's target does not answer",
         "the replacement's target is no better",
         "the replacement is gone",
@@ -125,7 +120,7 @@ def test_steps_of_a_replacement(pods: tuple[Pod, ...], wanted: list[type[Action]
         "two of them",
         "the owner took another",
         "its target does not answer",
-        "its target does not answer, and it is withdrawn",
+        "its target does not answer, and it is marked",
     ],
 )
 def test_what_is_undone(pods: tuple[Pod, ...], wanted: list[type[Action]]) -> None:
@@ -175,9 +170,10 @@ def test_of_those_that_are_marked_none_goes_before_the_first_may() -> None:
         return [action.old.uid for action in decide(SURGE, pods).actions if isinstance(action, Adopt)]
 
     assert adopted(MARKED, second, N, other) == ["o", "p"]
-    assert adopted(MARKED, replace(second, settled=False), N, other) == ["o"]
-    assert adopted(replace(MARKED, settled=False), second, N, other) == []
-    assert adopted(MARKED, replace(second, rank=0, settled=False), N, other) == []
+    silent = replace(N, answers=False)
+    assert adopted(MARKED, second, N, replace(silent, name="web-m", uid="m", replaces="p")) == ["o"]
+    assert adopted(MARKED, second, silent, other) == []
+    assert adopted(MARKED, replace(second, rank=0), silent, other) == []
     # The owner has adopted the first already, and is about to delete what that replaces.
     assert adopted(MARKED, second, replace(N, owned=True, selected=True, replaces=""), other) == ["p"]
 
@@ -247,57 +243,43 @@ def test_evictions(owner: Owner, pods: tuple[Pod, ...], wanted: list[str]) -> No
     assert [action.old.uid for action in decide(owner, pods).actions if isinstance(action, Evict)] == wanted
 
 
-SERVES = Pod("db-1", "y", cause="Retire", serves=True)
-WITHDRAWN = replace(SERVES, serves=False, withdrawn=True, settled=False)
+RETIRED = Pod("db-1", "y", cause="Retire")
+WITHDRAWN = replace(RETIRED, withdrawn=True)
 OTHER = Pod("db-0", "x")
 
 
 @pytest.mark.parametrize(
     ("owner", "pods", "wanted"),
     [
-        (EVICT, (OTHER, SERVES), [Withdraw]),
-        (EVICT, (OTHER, WITHDRAWN), []),
-        (EVICT, (OTHER, replace(WITHDRAWN, settled=True)), [Evict]),
-        (EVICT, (OTHER, replace(SERVES, serves=False)), [Evict]),
-        (EVICT, (OTHER, replace(WITHDRAWN, available=False)), [Evict]),
-        (EVICT, (OTHER, replace(WITHDRAWN, cause="Lost", answers=False, certified=True)), [Evict]),
+        (EVICT, (OTHER, RETIRED), [Evict]),
+        (EVICT, (OTHER, replace(RETIRED, deleting=True)), []),
+        (EVICT, (replace(OTHER, announced=False), RETIRED), []),
+        (EVICT, (OTHER, WITHDRAWN), [Restore, Evict]),
         (EVICT, (OTHER, replace(WITHDRAWN, deleting=True)), []),
-        (EVICT, (replace(WITHDRAWN, name="db-0"), replace(SERVES, uid="z")), []),
         (EVICT, (OTHER, replace(WITHDRAWN, cause="")), [Restore]),
         (EVICT, (replace(OTHER, available=False), WITHDRAWN), [Restore]),
-        (EVICT, (WITHDRAWN,), [Restore]),
-        (EVICT, (replace(OTHER, announced=False), SERVES), []),
         (EVICT, (OTHER, replace(WITHDRAWN, room="us is full")), [Restore]),
-        (replace(EVICT, held="it rolls out"), (OTHER, WITHDRAWN), [Restore]),
-        (replace(EVICT, way="stay"), (OTHER, WITHDRAWN), [Restore]),
-        (EVICT, (OTHER, replace(WITHDRAWN, cause="FailBack")), [Restore]),
-        (EVICT, (OTHER, replace(WITHDRAWN, answers=False)), []),
+        (replace(EVICT, way="stay", why="it finishes"), (OTHER, WITHDRAWN), [Restore]),
+        (EVICT, (OTHER, replace(WITHDRAWN, answers=False)), [Restore]),
         (replace(SURGE, surge=0), (A, replace(O, withdrawn=True)), [Restore]),
         (SURGE, (A, replace(O, withdrawn=True), N), [Mark]),
     ],
     ids=[
-        "Services lead to it",
-        "they may lead to it still",
-        "none does any more",
-        "none has",
-        "it has failed",
-        "its target is lost",
+        "it goes",
         "it ends",
-        "the one that was begun with comes first",
-        "it is well placed again",
-        "another one has failed",
-        "another one is gone",
         "another one is not known everywhere",
-        "the room is gone",
-        "its owner rolls out",
-        "its owner says that it stays",
-        "it only was to go back",
-        "its target does not answer",
-        "a replacement can be first, after all",
-        "a replacement is there, after all",
+        "withdrawn by an earlier version",
+        "withdrawn, and it ends",
+        "withdrawn, and well placed again",
+        "withdrawn, and another one has failed",
+        "withdrawn, and the room is gone",
+        "withdrawn, and its owner says that it stays",
+        "withdrawn, and its target does not answer",
+        "withdrawn, and a replacement can be first, after all",
+        "withdrawn, and a replacement is there, after all",
     ],
 )
-def test_what_is_evicted_is_withdrawn_first_and_what_stays_is_not(
+def test_what_is_evicted_goes_at_once_and_labels_that_an_earlier_version_took_off_come_back(
     owner: Owner, pods: tuple[Pod, ...], wanted: list[type[Action]]
 ) -> None:
     assert steps(owner, *pods) == [each.__name__ for each in wanted]

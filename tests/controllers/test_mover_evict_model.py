@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from agent.controllers.mover.decide import decide
-from agent.controllers.mover.view import Action, Evict, Owner, Pod, Restore, Withdraw
+from agent.controllers.mover.view import Action, Evict, Owner, Pod
 from tests.examples import seeds
 
 LONG_ENOUGH = 3
-"""Ticks in which Services have followed."""
+"""Ticks until a pod is available."""
 
 
 @dataclass
@@ -19,8 +19,6 @@ class Version:
 
     pod: Pod
     target: str
-    version: int = 0
-    since_mark: int = LONG_ENOUGH
     age: int = LONG_ENOUGH
 
 
@@ -53,11 +51,10 @@ class World:
         """Time goes by: pods become ready, end, and are made again."""
         for name, each in list(self.pods.items()):
             each.age += 1
-            each.since_mark += 1
             if each.pod.deleting and each.age > 1:
                 del self.pods[name]
             elif not each.pod.available and each.age >= LONG_ENOUGH:
-                self.put(each, available=True)
+                each.pod = replace(each.pod, available=True)
         if len(self.pods) < self.replicas:
             self.create(self.wanted, available=False)
 
@@ -73,73 +70,44 @@ class World:
             case _:
                 self.allowed = not self.allowed
 
-    def put(self, each: Version, **fields: object) -> None:
-        """Change a pod, as whoever reads it sees by its version."""
-        each.pod, each.version = replace(each.pod, **fields), each.version + 1
-
-    def view(self) -> tuple[list[Pod], dict[str, int]]:
+    def view(self) -> list[Pod]:
         """What a mover reads."""
-        pods = [
+        return [
             replace(
                 each.pod,
                 cause="Targets" if each.target != self.wanted and not each.pod.deleting else "",
-                settled=each.since_mark >= LONG_ENOUGH,
-                serves=not each.pod.withdrawn,
                 room=self.room,
             )
             for each in self.pods.values()
         ]
-        return pods, {each.pod.uid: each.version for each in self.pods.values()}
 
-    def move(self, view: tuple[list[Pod], dict[str, int]]) -> None:
+    def move(self, pods: list[Pod]) -> None:
         """One pass of a mover, perhaps by an old view, perhaps killed before any of its writes."""
-        pods, versions = view
         owner = Owner("StatefulSet", "db", "evict", held=self.held, replicas=self.replicas)
         for action in decide(owner, pods).actions:
             if self.trouble and self.random.random() < 0.2:
                 return
-            self.apply(action, versions)
+            self.apply(action)
             self.hold_true()
 
-    def apply(self, action: Action, versions: dict[str, int]) -> None:
-        """A write: patches hold for the pod as it was read, evictions for the pod."""
-        if not isinstance(action, Withdraw | Evict | Restore):
+    def apply(self, action: Action) -> None:
+        """Evict a pod, if the budget allows that now."""
+        if not isinstance(action, Evict):
             return
         each = next((each for each in self.pods.values() if each.pod.uid == action.old.uid), None)
         if each is None or each.pod.deleting:
             return
-        same = each.version == versions[each.pod.uid]
-        may_go = self.allowed and all(one.pod.available and not one.pod.deleting for one in self.pods.values())
-        match action:
-            case Withdraw():
-                if may_go and same:
-                    self.put(each, withdrawn=True)
-                    each.since_mark = 0
-            case Evict():
-                if may_go:
-                    assert each.pod.withdrawn, "Services led to it"
-                    assert each.since_mark >= LONG_ENOUGH, "they may lead there still"
-                    self.put(each, deleting=True)
-                    each.age = 0
-                elif each.pod.withdrawn and same:
-                    self.put(each, withdrawn=False)
-            case Restore():
-                if same:
-                    self.put(each, withdrawn=False)
+        if self.allowed and all(one.pod.available and not one.pod.deleting for one in self.pods.values()):
+            each.pod, each.age = replace(each.pod, deleting=True), 0
 
     def hold_true(self) -> None:
         """One at a time."""
         serve = [each for each in self.pods.values() if each.pod.available and not each.pod.deleting]
-        assert sum(not each.pod.withdrawn for each in serve) >= self.replicas - 1
-
-    @property
-    def withdrawn(self) -> list[str]:
-        """Those that Services are not to lead to."""
-        return [name for name, each in self.pods.items() if each.pod.withdrawn and not each.pod.deleting]
+        assert len(serve) >= self.replicas - 1
 
 
 @pytest.mark.parametrize("seed", seeds(100))
-def test_evictions_come_to_their_end_whoever_is_killed_where_and_none_that_stays_is_withdrawn(seed: int) -> None:
+def test_evictions_come_to_their_end_whoever_is_killed_where(seed: int) -> None:
     world = World(random.Random(seed))
     views = [world.view()]
     for _ in range(120):
@@ -148,15 +116,9 @@ def test_evictions_come_to_their_end_whoever_is_killed_where_and_none_that_stays
         world.tick()
         views = [*views[-1:], world.view()]
         world.move(world.random.choice(views))
-    world.trouble, world.allowed = False, False
-    for _ in range(20):
-        world.tick()
-        world.move(world.view())
-    assert not world.withdrawn, "the budget lets none go"
-    world.allowed, world.held, world.room = True, "", ""
+    world.trouble, world.allowed, world.held, world.room = False, True, "", ""
     for _ in range(100):
         world.tick()
         world.move(world.view())
     assert {each.target for each in world.pods.values()} == {world.wanted}
     assert len(world.pods) == world.replicas
-    assert not world.withdrawn

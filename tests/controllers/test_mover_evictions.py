@@ -1,4 +1,4 @@
-"""Evictions as an API server sees them, with a disruption budget in between: what may not go is not withdrawn."""
+"""Evictions as an API server sees them, with a disruption budget in between."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,7 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import PODS, Kind
-from agent.api.names import moves
-from agent.controllers.mover.view import Create, Evict, Owner, Pod, Withdraw
+from agent.controllers.mover.view import Create, Evict, Owner, Pod
 from agent.controllers.mover.writer import Refusal, Writer
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
@@ -32,7 +31,7 @@ class Trial:
 
     def __init__(self, client: Client, namespace: str, writer: Writer, uid: str) -> None:
         self._client, self._namespace, self._writer = client, namespace, writer
-        self._pod = Pod("web", uid, cause="Retire", serves=True)
+        self._pod = Pod("web", uid, cause="Retire")
 
     async def replace(self, name: str) -> Refusal | None:
         """Create a replacement of this name; why that is refused."""
@@ -86,18 +85,8 @@ class Trial:
 
         await until(counted)
 
-    async def withdraw(self) -> str:
-        return await self._writer.withdraw(self._namespace, Withdraw(self._pod), {"app"})
-
     async def evict(self) -> str:
-        withdrawn = Pod("web", self._pod.uid, cause="Retire", withdrawn=True)
-        return await self._writer.evict(self._namespace, Evict(withdrawn), OWNER)
-
-    async def mark(self) -> str | None:
-        """What it says is withdrawn of it."""
-        pod = await self._client.get(PODS, "web", self._namespace)
-        assert "deletionTimestamp" not in pod["metadata"]
-        return pod["metadata"]["annotations"].get(moves.ANNOTATION_WITHDRAWN)
+        return await self._writer.evict(self._namespace, Evict(self._pod), OWNER)
 
     async def ends(self) -> bool:
         """Whether it is on its way out, or gone."""
@@ -126,20 +115,11 @@ async def trial(cluster: Cluster, client: Client, namespace: str) -> AsyncIterat
             await asyncio.gather(watching, return_exceptions=True)
 
 
-async def test_a_pod_is_withdrawn_only_if_its_budget_would_let_it_go_and_serves_again_if_that_refuses_it_then(
-    trial: Trial,
-) -> None:
-    await trial.budget(0)
-    assert "disruption budget" in await trial.withdraw()
-    assert await trial.mark() is None
-    await trial.budget(1)
-    assert await trial.withdraw() == ""
-    assert await trial.mark() == '["app"]', "it was only tried"
+async def test_a_pod_is_evicted_once_its_budget_lets_it_go(trial: Trial) -> None:
     await trial.budget(0)
     assert "disruption budget" in await trial.evict()
-    assert await trial.mark() is None
+    assert not await trial.ends()
     await trial.budget(1)
-    assert await trial.withdraw() == ""
     assert await trial.evict() == ""
     assert await trial.ends()
 

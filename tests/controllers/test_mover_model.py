@@ -33,9 +33,6 @@ class Version:
     target: str
     version: int = 0
     age: int = 0
-    since_mark: int = 0
-    follows: int = LONG_ENOUGH
-    """After so many ticks all that lead to it know its marks."""
     broken: bool = False
 
 
@@ -58,8 +55,6 @@ class World:
     pods: dict[str, Version] = field(default_factory=dict)
     made: int = 0
     trouble: bool = True
-    heard: bool = True
-    """Whether every target has always answered: one that is lost is not waited for."""
     smooth: bool = True
     """Whether nothing but the mover has taken a pod away."""
 
@@ -67,7 +62,7 @@ class World:
         for _ in range(self.replicas):
             self.new(target="eu")
         for each in self.pods.values():
-            each.pod = replace(each.pod, placed=True, available=True, settled=True)
+            each.pod = replace(each.pod, placed=True, available=True)
             each.age = LONG_ENOUGH
 
     def new(self, target: str = "", **fields: object) -> None:
@@ -85,7 +80,6 @@ class World:
             if each.pod.placed and each.target == self.silent:
                 continue
             each.age += 1
-            each.since_mark += 1
             if each.pod.deleting and each.age > LONG_ENOUGH:
                 del self.pods[name]
                 continue
@@ -155,7 +149,6 @@ class World:
                 self.quota = not self.quota
             case 7:
                 self.silent, self.lost = self.random.choice(("", "us", "eu")), False
-                self.heard = self.heard and not self.silent
             case 8:
                 self.lost = bool(self.silent)
             case 9 if some is not None and some.pod.replaces and some.pod.placed and not some.pod.deleting:
@@ -174,12 +167,11 @@ class World:
         return [self.seen(each) for each in self.pods.values()]
 
     def seen(self, each: Version) -> Pod:
-        settled = each.since_mark >= each.follows
         cause = "Targets" if each.target != self.wanted and each.pod.placed else ""
         answers = not (each.pod.placed and each.target == self.silent)
         cause = "Lost" if self.lost and not answers else cause
         outdated = bool(each.pod.replaces) and not each.pod.owned and each.pod.why != f"template {self.template}"
-        return replace(each.pod, settled=settled, cause=cause, answers=answers, outdated=outdated)
+        return replace(each.pod, cause=cause, answers=answers, outdated=outdated)
 
     def owner(self) -> Owner:
         refused = "exceeded quota" if self.quota else ""
@@ -237,8 +229,6 @@ class World:
     def write(self, each: Version | None, versions: dict[str, int], **fields: object) -> bool:
         if each is None or each.version != versions[each.pod.uid]:
             return False
-        if "replaced_by" in fields:
-            each.since_mark, each.follows = 0, self.random.randrange(1, 3 * LONG_ENOUGH)
         self.put(each, **fields)
         return True
 
@@ -250,8 +240,6 @@ class World:
         if self.smooth:
             assert len(lives) <= self.replicas + self.surge
             assert sum(pod.available and not pod.replaced_by for pod in lives) >= self.replicas
-            going = (each for each in self.pods.values() if each.pod.replaced_by and each.pod.deleting)
-            assert not self.heard or all(each.since_mark >= each.follows for each in going)
             assert sum(pod.owned and pod.available for pod in lives) >= self.replicas
 
     def is_done(self) -> bool:
@@ -302,7 +290,6 @@ OTHER = Pod("db-0", "d")
         (SURGE, (OLD, replace(NEW, answers=False))),
         (SURGE, (replace(OLD, answers=False), NEW)),
         (SURGE, (MARKED, replace(NEW, answers=False))),
-        (SURGE, (replace(MARKED, settled=False), NEW)),
         (SURGE, (MARKED, replace(NEW, selected=True, replaces=""))),
         (replace(SURGE, refused="exceeded quota"), (OLD,)),
         (replace(SURGE, held="it is paused"), (OLD,)),

@@ -29,8 +29,9 @@ POD: Any = {
 COUNT = count()
 
 
-def slice_of(*addresses: str, ready: bool = True) -> Object:
-    endpoints = [{"addresses": [each], "conditions": {"ready": ready}} for each in addresses]
+def slice_of(*addresses: str, ready: bool = True, terminating: bool = False) -> Object:
+    conditions = {"ready": ready, "terminating": terminating}
+    endpoints = [{"addresses": [each], "conditions": conditions} for each in addresses]
     labels = {names.LABEL_SERVICE_NAME: "web"}
     metadata = {"namespace": "shop", "name": "web-x", "uid": f"{next(COUNT)}", "resourceVersion": "1", "labels": labels}
     return Object(ENDPOINT_SLICES, encode({"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints}))
@@ -154,21 +155,9 @@ def test_a_target_that_has_just_fallen_silent_is_waited_for_and_one_that_stays_s
     assert found.of(POD).silent, "it is another time"
 
 
-def test_of_a_pod_that_is_withdrawn_only_services_count_that_selected_it_by_what_it_lacks() -> None:
-    found = asked({"us": HAS, "eu": HAS, HERE: HAS})
-    assert found.of(POD, {"track"}) == Reach()
-    assert found.of(POD, {"app"}).known == {"us", "eu", HERE}
-    assert found.is_known_at_home(POD, found.of(POD, {"app"}))
-    assert not found.is_known_at_home(POD, Reach(known=frozenset(("eu",))))
-
-
-@pytest.mark.parametrize(
-    ("here", "service", "others"),
-    [(HAS, None, True), (slice_of("10.1.0.7"), None, False), (slice_of(), None, False), (slice_of(), ALONE, True)],
-    ids=["others", "it alone", "nobody", "not seen"],
-)
-def test_services_that_lead_to_others_too(here: Object, service: Any, others: bool) -> None:
-    assert bool(asked({"us": HAS, HERE: here}, service).with_others(POD)) == others
+def test_a_terminating_endpoint_is_known_nowhere_though_its_service_publishes_it_as_ready() -> None:
+    found = asked({"us": HAS, "eu": HAS, HERE: slice_of("10.1.0.7", terminating=True)}).of(POD)
+    assert found.known == {"us", "eu"}
 
 
 @pytest.mark.parametrize(

@@ -89,17 +89,16 @@ def patched(pod: Raw, patch: dict[str, str | None]) -> Raw:
 def test_marks_are_taken_back_and_a_cost_that_was_there_is_there_again() -> None:
     for before in ({}, {moves.DELETION_COST: "7"}):
         pod = patched(OLD, before)
-        marked = patched(pod, replacement.mark(pod, "n", 1, ["app"]))
+        marked = patched(pod, replacement.mark(pod, "n", 1))
         annotations = marked["metadata"]["annotations"]
         assert int(annotations[moves.DELETION_COST]) == -(2**31) + 1
         assert replacement.rank(annotations) == 1
-        assert replacement.withdrawn(annotations) == {"app"}
-        again = patched(marked, replacement.mark(marked, "m", 0, ["app"]))
+        again = patched(marked, {**replacement.mark(marked, "m", 0), moves.ANNOTATION_WITHDRAWN: '["app"]'})
         assert patched(again, replacement.restore(again)) == pod
 
 
 def test_a_cost_that_somebody_has_set_meanwhile_stays() -> None:
-    marked = patched(OLD, replacement.mark(OLD, "n", 0, []))
+    marked = patched(OLD, replacement.mark(OLD, "n", 0))
     changed = patched(marked, {moves.DELETION_COST: "5"})
     restored = patched(changed, replacement.restore(changed))
     assert restored["metadata"]["annotations"][moves.DELETION_COST] == "5"
@@ -113,7 +112,7 @@ def test_what_nobody_can_read_says_nothing() -> None:
     assert replacement.rank({moves.DELETION_COST: "100"}) is None
 
 
-def test_a_withdrawn_pod_keeps_its_labels_and_its_delegate_loses_them() -> None:
+def test_a_delegate_that_an_earlier_version_withdrew_gets_its_labels_back_with_the_mark() -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -125,7 +124,7 @@ def test_a_withdrawn_pod_keeps_its_labels_and_its_delegate_loses_them() -> None:
     sent["metadata"]["uid"] = "c"
     there = (names.PREFIX + "app", "multicluster/U_app")
     assert livechanges.changes(proxy, source_pod(proxy), sent) == {}
-    marked = patched(proxy, replacement.mark(proxy, "n", 0, ["app"]))
+    marked = patched(proxy, {moves.ANNOTATION_WITHDRAWN: '["app"]'})
     told = livechanges.changes(marked, source_pod(marked), sent)
     assert told["labels"] == dict.fromkeys(there)
     patch = livechanges.chaperon_patch(told, sent)["metadata"]

@@ -16,7 +16,7 @@ from agent.kube.store import Object
 from agent.model import replacement
 from agent.model.podstate import ENDED
 
-ENDING, WITHDRAWN, MOVING, DONE = "Ending", "Withdrawn", "Moving", "Done"
+ENDING, MOVING, DONE = "Ending", "Moving", "Done"
 _MARKS = tuple(f'"{key}"'.encode() for key in (moves.CONDITION, moves.ANNOTATION_REPLACED_BY))
 _SILENT = "its target does not answer"
 _TOLD = {
@@ -40,7 +40,7 @@ class MoveLine:
     """The target that its replacement is in, empty until it has one."""
     cause: str
     phase: str
-    """Reason of its condition Placed; Withdrawn once no Service leads to it any more, and Ending once it ends."""
+    """Reason of its condition Placed; Ending once it has been deleted."""
     since: str
     """RFC 3339."""
     replacement: str
@@ -95,7 +95,7 @@ def _phase(pod: Object, facts: Facts, reason: str, *, is_replaced: bool) -> str:
         return ENDING
     if is_replaced and reason == "Misplaced":
         reason = MOVING
-    return WITHDRAWN if moves.ANNOTATION_WITHDRAWN in facts.annotations else reason or MOVING
+    return reason or MOVING
 
 
 def _left_over(pod: Object, titles: Mapping[str, str]) -> MoveLine:

@@ -1,24 +1,24 @@
 """Feedback: bring what happened to a delegate pod home to its proxy pod, and let both go in the right order.
 
-Watches  proxy pods here, our chaperons in targets, states of targets.
-Writes   the proxy pod: status, annotations, finalizers; deletes chaperons and proxy pods.
+Watches  proxy pods here, our chaperons in targets, states of targets, EndpointSlices of shared Services.
+Writes   the proxy pod: status, annotations, finalizers; deletes chaperons and proxy pods. Before it deletes a chaperon
+         whose delegate serves: the label `multicluster/serving`, and how long the delegate has to end.
 Absent target: keeps the last known status; a terminating proxy pod waits for it, unless a person has declared it lost.
 """
 
-import logging
-from collections.abc import Awaitable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from agent.api.kinds import CHAPERONS, PODS
-from agent.clusters import chaperons
 from agent.clusters.chaperons import Placed
 from agent.clusters.declared_lost import DeclaredLost
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.feedback import decide
+from agent.controllers.feedback.decide import decide
 from agent.controllers.feedback.stray_chaperons import Stray, StrayChaperons
-from agent.kube.errors import Conflict, Invalid, NotFound
+from agent.controllers.feedback.view import DeleteChaperon, Ending, ProxyAndDelegates, TargetChaperon
+from agent.controllers.feedback.withdrawal import Withdrawal
+from agent.controllers.feedback.writer import Writer
 from agent.kube.store import Key, Object
 from agent.model import podstate
 from agent.model.homecoming import Homecoming
@@ -26,8 +26,6 @@ from agent.model.podranges import PodRanges
 from agent.model.podstate import ENDED
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
-
-log = logging.getLogger(__name__)
 
 _LOSER_SECONDS = 2.0
 """In mode `reserve` the scheduler takes losers away at once; those that are left then escaped it."""
@@ -50,7 +48,6 @@ class Feedback(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._client = deps.local.client
         self._proxies = deps.proxies.informer
         self._homecoming = Homecoming(frozenset(deps.settings.home_annotation))
         self._agreed: dict[Key, _Seen] = {}
@@ -58,6 +55,8 @@ class Feedback(Controller[Key]):
         self._ended: dict[Key, Placed] = {}
         """By proxy pod, a chaperon as it told that its pod has ended, until that is home: it may be gone before."""
         self._strays = StrayChaperons(deps, self._delete_stray, self.order)
+        self._withdrawal = Withdrawal(deps, self.queue.add_after)
+        self._writer = Writer(deps, self._status_refused, self._withdrawal.end)
         self._known: WeakKeyDictionary[Target, tuple[bool, bool, PodRanges]] = WeakKeyDictionary()
         """What matters here of targets: whether they are connected and ready, and their ranges."""
         self.watch(self._proxies, lambda pod: (pod.key,) if self._concerns(pod.key) else ())
@@ -88,16 +87,17 @@ class Feedback(Controller[Key]):
         falls = self._fence(proxy)
         view, targets = self._gather(key, proxy, frozenset(doubtful))
         self._agreed.pop(key, None)
-        for action in decide.decide(view):
-            if isinstance(action, decide.DeleteChaperon) and not _ends(view):
+        for action in decide(view):
+            if isinstance(action, DeleteChaperon) and not _ends(view):
                 reserving = proxy is not None and podstate.claim_mode(proxy) == "reserve"
                 self._strays.queue.add_after(Stray(key, action.delegate.uid), _LOSER_SECONDS if reserving else 0.0)
                 continue
-            written = await self._apply(key, view, targets, action)
+            written = await self._writer.apply(key, view, targets, action)
             versions = versions._replace(proxy=written) if written and versions else None
         if versions is not None:
             self._agreed[key] = versions
-        return min((*doubtful.values(), *((falls,) if falls else ())), default=None)
+        pauses = (*doubtful.values(), falls or 0.0, view.ending.wait)
+        return min((each for each in pauses if each), default=None)
 
     def _fence(self, proxy: Object | None) -> float | None:
         """In how many seconds a terminating proxy pod waits no more for its target, if that is cut off."""
@@ -132,7 +132,7 @@ class Feedback(Controller[Key]):
         if _strays(view, uid):
             view, targets = self._gather(key, await self._deps.live_reads.proxy(key))
         for action in _strays(view, uid):
-            await self._apply(key, view, targets, action)
+            await self._writer.apply(key, view, targets, action)
 
     def _versions(self, proxy: Object | None) -> "_Seen | None":
         """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
@@ -187,14 +187,16 @@ class Feedback(Controller[Key]):
 
     def _gather(
         self, key: Key, proxy: Object | None, doubtful: frozenset[str] = frozenset()
-    ) -> tuple[decide.ProxyAndDelegates, dict[str, Target]]:
+    ) -> tuple[ProxyAndDelegates, dict[str, Target]]:
         targets = {target.finalizer: target for target in self._deps.targets}
         home = self._home(proxy)
-        delegates = tuple(_delegate(placed) for placed in self._deps.chaperons.of(key) if placed.target.ready)
+        placed = [each for each in self._deps.chaperons.of(key) if each.target.ready]
+        delegates = tuple(map(_delegate, placed))
         last = self._ended.get(key)
         ours = last is not None and proxy is not None and last.is_of(proxy) and last.target.finalizer == home
-        view = decide.ProxyAndDelegates(
-            proxy=proxy.decode() if proxy else None,
+        raw = proxy.decode() if proxy else None
+        view = ProxyAndDelegates(
+            proxy=raw,
             delegates=delegates,
             home=home,
             settled=frozenset(finalizer for finalizer, target in targets.items() if target.ready),
@@ -203,8 +205,29 @@ class Feedback(Controller[Key]):
             last=_delegate(last) if last is not None and ours else None,
             doubtful=doubtful,
             lost=self._lost.finalizers | ({home} if self._fence(proxy) == 0 else frozenset()),
+            ending=self._ending(proxy, raw, home, delegates, targets),
         )
         return view, targets
+
+    def _ending(
+        self,
+        proxy: Object | None,
+        raw: dict[str, Any] | None,
+        home: str,
+        delegates: Iterable[TargetChaperon],
+        targets: Mapping[str, Target],
+    ) -> Ending:
+        """Return how far the end of the delegate of a terminating proxy pod is."""
+        if proxy is None or raw is None or not (proxy.deleting and proxy.node_name):
+            return Ending()
+        mine = (each for each in delegates if each.finalizer == home and each.parent_uid == proxy.uid)
+        here = next(mine, None)
+        return self._withdrawal.ending(raw, targets[home], here.chaperon) if here is not None else Ending()
+
+    def _status_refused(self, key: Key) -> None:
+        """Let a proxy pod go whose API server refuses the last status of its delegate."""
+        if self._ended.pop(key, None) is not None:
+            self.queue.add(key)
 
     def _home(self, proxy: Object | None) -> str:
         if proxy is None:
@@ -212,87 +235,16 @@ class Feedback(Controller[Key]):
         target = self._deps.targets.by_node(podstate.home_node(proxy))
         return podstate.home_finalizer(proxy, target.finalizer if target is not None else None)
 
-    async def _apply(
-        self, key: Key, view: decide.ProxyAndDelegates, targets: dict[str, Target], action: decide.Action
-    ) -> str:
-        """Carry out an action; returns the version that the proxy pod has by it, empty where it is not known."""
-        match action:
-            case decide.DeleteChaperon(delegate):
-                if not await self._is_at_home_too(view, targets, delegate):
-                    await chaperons.delete(targets[delegate.finalizer], delegate.chaperon, as_it_was=delegate.lost)
-            case decide.PatchProxy(patch, status, last):
-                return await self._written(key, self._deps.proxies.bring_home(key, patch, status=status), last=last)
-            case decide.ReleaseProxy(finalizers, status) if view.proxy is not None:
-                metadata = view.proxy["metadata"]
-                uid, version = metadata["uid"], metadata["resourceVersion"]
-                return await self._written(key, self._deps.proxies.release(key, uid, version, finalizers, status))
-            case decide.EndProxy() if view.proxy is not None:
-                await self._delete_proxy(key, view.proxy)
-            case decide.DeleteProxy(why) if view.proxy is not None:
-                if why != decide.GONE or await self._has_gone(targets[view.home], view.proxy):
-                    log.info("deleting the proxy pod: %s", why)
-                    self._deps.recorder.event(view.proxy, "Warning", "DelegateLost", f"{why}: this pod is deleted, too")
-                    await self._delete_proxy(key, view.proxy)
-            case _:
-                pass
-        return ""
 
-    async def _is_at_home_too(
-        self, view: decide.ProxyAndDelegates, targets: dict[str, Target], delegate: decide.TargetChaperon
-    ) -> bool:
-        """Whether what looks like a stray is the delegate at home, shown first by another Target of that cluster."""
-        home = targets.get(view.home)
-        if home is None or delegate.finalizer == view.home or view.proxy is None:
-            return False
-        proxy, chaperon = view.proxy["metadata"], delegate.chaperon["metadata"]
-        if "deletionTimestamp" in proxy or delegate.parent_uid != proxy["uid"]:
-            return False
-        try:
-            raw = await home.port.get_raw(CHAPERONS, chaperon["name"], chaperon["namespace"])
-        except NotFound:
-            return False
-        return bool(Object(CHAPERONS, raw).uid == chaperon["uid"])
-
-    async def _written(self, key: Key, write: Awaitable[Object], *, last: bool = False) -> str:
-        """The version that the proxy pod has by a write of ours."""
-        try:
-            return (await write).version
-        except NotFound:
-            return ""
-        except Invalid as error:
-            pod = self._proxies.store.get(key)
-            if pod is not None:
-                message = f"the API server refuses the delegate's status: {error.message}"
-                self._deps.recorder.event(pod.decode(), "Warning", "StatusRefused", message)
-            if not last:
-                raise
-            if self._ended.pop(key, None) is not None:
-                self.queue.add(key)
-            return ""
-
-    async def _has_gone(self, target: Target, proxy: dict[str, Any]) -> bool:
-        metadata = proxy["metadata"]
-        return not await self._deps.live_reads.has(target, metadata["namespace"], metadata["uid"])
-
-    async def _delete_proxy(self, key: Key, proxy: dict[str, Any]) -> None:
-        try:
-            with self._proxies.vanished.noticed(key, proxy["metadata"]["uid"]):
-                await self._client.delete(PODS, key[1], key[0], uid=proxy["metadata"]["uid"], grace=0)
-        except (NotFound, Conflict):
-            return
+def _delegate(placed: Placed) -> TargetChaperon:
+    return TargetChaperon(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)
 
 
-def _delegate(placed: Placed) -> decide.TargetChaperon:
-    return decide.TargetChaperon(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)
-
-
-def _strays(view: decide.ProxyAndDelegates, uid: str) -> list[decide.DeleteChaperon]:
+def _strays(view: ProxyAndDelegates, uid: str) -> list[DeleteChaperon]:
     """That chaperon's deletion, if its proxy pod lives elsewhere or is not there."""
-    found = [
-        each for each in decide.decide(view) if isinstance(each, decide.DeleteChaperon) and each.delegate.uid == uid
-    ]
+    found = [each for each in decide(view) if isinstance(each, DeleteChaperon) and each.delegate.uid == uid]
     return [] if _ends(view) else found
 
 
-def _ends(view: decide.ProxyAndDelegates) -> bool:
+def _ends(view: ProxyAndDelegates) -> bool:
     return view.proxy is not None and "deletionTimestamp" in view.proxy["metadata"]

@@ -2,133 +2,36 @@
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from agent.api import names
 from agent.api.conditions import find_condition, without_condition
 from agent.api.names import links
+from agent.controllers.feedback.view import (
+    ENDING,
+    GONE,
+    MAY_HAVE_RUN,
+    Action,
+    DeleteChaperon,
+    DeleteProxy,
+    EndProxy,
+    PatchProxy,
+    ProxyAndDelegates,
+    ReleaseProxy,
+    ShortenGrace,
+    TargetChaperon,
+    Withdraw,
+)
 from agent.model import podstate
 from agent.model.annotations import fitting, message
 from agent.model.diff import merge_patch
 from agent.model.homecoming import USUAL, Homecoming
-from agent.model.podranges import ANYWHERE, PodRanges, strangers
+from agent.model.podranges import ANYWHERE, strangers
 from agent.model.podstate import has_ended
 from agent.model.status import annotations_home, is_done, is_given_up, proxy_status, status_of_let_go, status_of_lost
 
 CONDITION = "multicluster/AnnotationsHome"
 """Of a proxy pod: which annotations of its delegate do not come home; there while there are any."""
-
-
-@dataclass(frozen=True)
-class TargetChaperon:
-    """A chaperon of the proxy pod's name in a target whose stores can be believed."""
-
-    finalizer: str
-    """Of the target it is in."""
-    chaperon: dict[str, Any]
-    ranges: PodRanges = ANYWHERE
-    """Of the target."""
-
-    @property
-    def parent_uid(self) -> str:
-        """UID of the proxy pod that it was made for."""
-        return str(self.chaperon["metadata"]["labels"].get(names.LABEL_PARENT_UID, ""))
-
-    @property
-    def uid(self) -> str:
-        """The chaperon's UID."""
-        return str(self.chaperon["metadata"].get("uid", ""))
-
-    @property
-    def deleting(self) -> bool:
-        """Whether it is being deleted already."""
-        return "deletionTimestamp" in self.chaperon["metadata"]
-
-    @property
-    def lost(self) -> bool:
-        """Whether the target says that its pod is missing."""
-        return self._says(names.ANNOTATION_POD_MISSING_SINCE)
-
-    @property
-    def may_have_run(self) -> bool:
-        """Whether a pod that must not run twice was made and has had leave to start, by what a target records."""
-        spec = self.chaperon.get("spec") or {}
-        annotations = self.chaperon["metadata"].get("annotations") or {}
-        return names.ANNOTATION_POD_MADE in annotations and podstate.may_start(spec.get("schedulerName"), annotations)
-
-    @property
-    def ending(self) -> bool:
-        """Whether the target says that somebody there deletes its pod."""
-        return self._says(names.ANNOTATION_POD_ENDING)
-
-    def _says(self, annotation: str) -> bool:
-        return annotation in (self.chaperon["metadata"].get("annotations") or {})
-
-
-class ProxyAndDelegates(msgspec.Struct, frozen=True):
-    """A proxy pod with all that is known of its delegates."""
-
-    proxy: dict[str, Any] | None
-    """None: there is no such pod, by a store that has synced."""
-    delegates: tuple[TargetChaperon, ...]
-    home: str
-    """Finalizer of the one target that may run the delegate: by binding, else by claim; empty when there is none."""
-    settled: frozenset[str]
-    """Finalizers of targets that are ready: what is not among `delegates` is not there."""
-    cluster_uid: str
-    homecoming: Homecoming = USUAL
-    last: TargetChaperon | None = None
-    """The delegate at home as it was seen last, of one that had ended and whose chaperon is gone since."""
-    doubtful: frozenset[str] = frozenset()
-    """Finalizers of targets that may have a chaperon or a delegate of a terminating proxy pod beside `delegates`."""
-    lost: frozenset[str] = frozenset()
-    """Finalizers of targets of which a person has certified that nothing runs there any more."""
-
-
-class DeleteChaperon(msgspec.Struct, frozen=True):
-    """Delete with foreground propagation: where nothing is amiss, gone means that the delegate is gone, too."""
-
-    delegate: TargetChaperon
-
-
-GONE = "its delegate is gone from the target"
-ENDING = "its delegate is being deleted in the target"
-MAY_HAVE_RUN = "its delegate is gone from the target, may have run there, and must not run twice"
-
-
-class DeleteProxy(msgspec.Struct, frozen=True):
-    """The delegate is lost: its controller makes a new pod."""
-
-    why: str
-    """GONE, of which the target has to be asked, or what the target says itself."""
-
-
-class EndProxy(msgspec.Struct, frozen=True):
-    """Remove from the API a terminating proxy pod that waits for a kubelet it does not have."""
-
-
-class PatchProxy(msgspec.Struct, frozen=True):
-    """Change the proxy pod."""
-
-    patch: dict[str, Any]
-    status: bool
-    """Whether to send it to the status subresource."""
-    last: bool = False
-    """How a delegate ended, before it is let go: a status that the API server refuses keeps nothing from going."""
-
-
-class ReleaseProxy(msgspec.Struct, frozen=True):
-    """Leave a terminating proxy pod these finalizers: the targets whose it loses hold it no more."""
-
-    finalizers: list[str]
-    status: dict[str, Any]
-    """Of one that will not be told how its delegate ended; {} for none."""
-
-
-Action = DeleteChaperon | DeleteProxy | EndProxy | PatchProxy | ReleaseProxy
 
 
 def decide(view: ProxyAndDelegates) -> list[Action]:
@@ -188,9 +91,25 @@ def _delete(view: ProxyAndDelegates, delegates: tuple[TargetChaperon, ...], *, c
 
 def _let_go(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetChaperon, ...]) -> list[Action]:
     """A terminating proxy pod: it goes on telling of its delegate, which is to end, and goes after it."""
-    said = _last_words(view, proxy, _at_home(view, mine))
-    ending = [*said, *_delete(view, mine, certain=True)]
+    here = _at_home(view, mine)
+    said = _last_words(view, proxy, here)
+    serving = here if here is not None and view.ending.wait and not here.deleting else None
+    # Two Targets may lead to the same cluster, and so to the same chaperon.
+    ended = tuple(delegate for delegate in mine if serving is None or delegate.uid != serving.uid)
+    ending = [*said, *_withdraw(view, serving), *_shorten(view, here), *_delete(view, ended, certain=True)]
     return ending if said and not mine else ending + _release(view, proxy, mine)
+
+
+def _withdraw(view: ProxyAndDelegates, serving: TargetChaperon | None) -> list[Action]:
+    """Take the delegate out of Services before it ends, once."""
+    return [Withdraw(serving, view.ending.grace)] if serving is not None and not serving.withdrawn else []
+
+
+def _shorten(view: ProxyAndDelegates, here: TargetChaperon | None) -> list[Action]:
+    """Tell the grace period of a deletion that grants the delegate less than its spec, and of a second, shorter one."""
+    if here is None or view.ending.wait or view.ending.grace is None:
+        return []
+    return [ShortenGrace(here, view.ending.grace)]
 
 
 def _last_words(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon | None) -> list[Action]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from agent.clusters.deps import Deps
+from agent.controllers.mover.announcements import Announcements
 from agent.controllers.mover.causes import Causes
 from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits
@@ -18,9 +19,7 @@ from agent.controllers.mover.view import (
     Owner,
     Restore,
     Tell,
-    Withdraw,
 )
-from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Writer
 from agent.model.replacement import stand_in
 from agent.runtime.together import side_by_side
@@ -35,12 +34,12 @@ class Actions:
     """Writes what was decided for all owners, within `limits` that they share."""
 
     def __init__(
-        self, deps: Deps, causes: Causes, gather: Gather, withdrawal: Withdrawal, writer: Writer, limits: Limits
+        self, deps: Deps, causes: Causes, gather: Gather, announcements: Announcements, writer: Writer, limits: Limits
     ) -> None:
         self._pods = deps.proxies.informer.store
         self._causes = causes
         self._gather = gather
-        self._withdrawal = withdrawal
+        self._announcements = announcements
         self._writer = writer
         self._limits = limits
 
@@ -63,11 +62,11 @@ class Actions:
             case Create():
                 old = self._pods.get((namespace, action.old.name))
                 if old is not None:
-                    await self._writer.create(owner, read.obj or {}, action, left_out(read, self._withdrawal.keys(old)))
+                    await self._writer.create(
+                        owner, read.obj or {}, action, left_out(read, self._announcements.keys(old))
+                    )
             case Mark():
-                old = self._pods.get((namespace, action.old.name))
-                if old is not None:
-                    await self._writer.mark(namespace, action, self._withdrawal.to_withdraw(old))
+                await self._writer.mark(namespace, action)
             case Adopt():
                 await self._writer.adopt(read.obj or {}, action, owner)
             case Restore():
@@ -76,17 +75,17 @@ class Actions:
                 if action.astray and action.new.cause == "FailBack":
                     self._causes.put_off()
                 await self._writer.discard(namespace, action, owner)
-            case Fail() | Evict() | Withdraw():
+            case Fail() | Evict():
                 return await self._end(key, owner, read, action)
             case Tell():
                 await self._writer.tell(namespace, action)
         return None
 
-    async def _end(self, key: OwnerKey, owner: Owner, read: Read, action: Fail | Evict | Withdraw) -> float | None:
-        """End a pod, or withdraw it before that, if another one that is made for it would not run here."""
+    async def _end(self, key: OwnerKey, owner: Owner, read: Read, action: Fail | Evict) -> float | None:
+        """End a pod, if another one that is made for it would not run here."""
         old = self._pods.get((key[1], action.old.name))
         maker = read.obj if read.obj is not None or old is None else stand_in(old.decode())
-        if not (action.old.withdrawn or await self._writer.is_elected(owner, maker)):
+        if not await self._writer.is_elected(owner, maker):
             return _EVICT_SECONDS
         refused = ""
         match action:
@@ -96,9 +95,6 @@ class Actions:
                 refused = await self._writer.evict(key[1], action, owner)
                 if not refused:
                     self._gather.evicted(key)
-            case Withdraw():
-                keys = self._withdrawal.to_withdraw(old) if old is not None else frozenset()
-                refused = await self._writer.withdraw(key[1], action, keys)
         return _EVICT_SECONDS if refused else None
 
 
@@ -111,4 +107,4 @@ def _side_by_side(actions: Sequence[Action]) -> Iterator[list[Action]]:
 
 def _begins(action: Action) -> bool:
     """Whether a move begins with it."""
-    return isinstance(action, Create | Withdraw) or (isinstance(action, Evict) and not action.old.withdrawn)
+    return isinstance(action, Create | Evict)

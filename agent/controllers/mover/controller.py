@@ -18,6 +18,7 @@ from agent.api.names import moves
 from agent.base.metrics import shown
 from agent.clusters.deps import Deps
 from agent.controllers.mover.actions import Actions
+from agent.controllers.mover.announcements import Announcements
 from agent.controllers.mover.causes import Causes
 from agent.controllers.mover.decide import decide, is_of_interest
 from agent.controllers.mover.facts import is_replacement
@@ -25,7 +26,6 @@ from agent.controllers.mover.gather import Gather, OwnerKey, owner_of, read_owne
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, is_starting
 from agent.controllers.mover.metrics import IN_PROGRESS, REASONS, WAITING
 from agent.controllers.mover.view import Create, reasons
-from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Writer
 from agent.kube.errors import Unreachable
 from agent.kube.store import Key, Object
@@ -54,18 +54,18 @@ class Mover(Controller[OwnerKey]):
         self._proxies.store.index(_OWNER, lambda pod: (owner_of(pod)[3],))
         self._proxies.store.index(_REPLACES, lambda pod: (_REPLACES,) if is_replacement(pod) else ())
         self._causes = Causes(deps, self._target_changed, self._placements_decided, lambda node: self._look_at_all())
-        self._withdrawal = Withdrawal(deps, deps.settings.withdraw)
+        self._announcements = Announcements(deps, deps.settings.withdraw)
         self._writer = Writer(deps)
-        self._gather = Gather(deps, self._causes, self._withdrawal, self._writer.refusals)
+        self._gather = Gather(deps, self._causes, self._announcements, self._writer.refusals)
         self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._starting)
-        self._actions = Actions(deps, self._causes, self._gather, self._withdrawal, self._writer, self._limits)
+        self._actions = Actions(deps, self._causes, self._gather, self._announcements, self._writer, self._limits)
         self._busy: dict[OwnerKey, Mapping[str, int]] = {}
         """Owners that were looked at because there was something to do, with their pods by reason."""
         self._acted: dict[OwnerKey, float] = {}
         """When something was done last for each of these."""
         self._sure: set[str] = set()
         """Namespaces of which this process knows all replacements that others may have created."""
-        reach = self._withdrawal.reach
+        reach = self._announcements.reach
         needed = (self._gather.nodes, self._gather.claims, deps.namespaces.informer, *self._causes.targets.informers)
         for informer in (self._proxies, *needed, reach.services, reach.here):
             self.watch(informer, lambda obj: ())
@@ -201,7 +201,7 @@ class Mover(Controller[OwnerKey]):
     def _rest(self, key: OwnerKey, pods: list[Object]) -> None:
         self._busy.pop(key, None)
         self._acted.pop(key, None)
-        self._withdrawal.forget(pods)
+        self._announcements.forget(pods)
         self._gather.forget(key)
         if not pods:
             self._writer.refusals.pop(key[3], None)

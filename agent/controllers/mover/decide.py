@@ -4,15 +4,16 @@ Everything is read from the pods: `replaces` on a replacement N, `replaced-by` o
 whether the owner controls N. So whoever leads goes on wherever another was killed:
 
     no N                      O is misplaced, and the owner may have one pod more: N is created
-    N, O without mark         N is available and its address is known everywhere: O is marked, and so withdrawn
-    N, O marked               the withdrawal has had its time: N gets the label by which its owner adopts it
+    N, O without mark         N is available and its address is known everywhere: O is marked
+    N, O marked               N gets the label by which its owner adopts it
     N with the label          the owner adopts it, and deletes the marked pod as the one too many
     N adopted, O marked and   the owner took another pod: O's marks go, and it is tried again
       no pod too many
-    O well placed again       O's marks go; once Services lead to it again, N goes
+    O well placed again       O's marks go, and N goes
     O gone, N not adopted     N goes
 
-Where there can be no replacement first: `evicting`.
+Where there can be no replacement first: `evicting`. Services stop routing to O once its owner has deleted it, before
+its delegate ends: that is what `feedback` does for every pod.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +33,7 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
             plan.tell(Tell(pod, ""))
     begun = _go_on(owner, pods, plan)
     for pod in pods:
-        if pod.withdrawn and pod.lives and pod.uid not in begun and (owner.way != "evict" or not pod.cause):
+        if pod.withdrawn and pod.lives and pod.uid not in begun:
             plan.actions.append(Restore(pod))
     plan.waits |= any(pod.fence for pod in pods if _is_to_go(pod))
     waiting = sorted((pod for pod in pods if _is_to_go(pod) and pod.uid not in begun), key=lambda pod: pod.ordinal)
@@ -146,8 +147,7 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan
     if old.frozen:
         plan.tell(Tell(old, "Held", UNKNOWN))
     elif not old.cause:
-        if old.settled:
-            plan.actions.append(Discard(new, "the pod that it was to replace is well placed again"))
+        plan.actions.append(Discard(new, "the pod that it was to replace is well placed again"))
         plan.waits = True
     elif new.outdated or owner.held or owner.way != "surge":
         why = owner.held or owner.why or "its template is not that of its owner any more"
@@ -180,7 +180,7 @@ def _moving(old: Pod, new: Pod) -> Tell:
 
 
 def _finish(old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> bool:
-    """Whether a replacement for which its pod is withdrawn already may be adopted; or undo that."""
+    """Whether a replacement whose pod is marked already may be adopted; or undo that."""
     plan.waits = True
     if not old.cause or not new.available or new.cause == "Lost":
         plan.actions.append(Restore(old))
@@ -190,7 +190,7 @@ def _finish(old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> bool:
     elif old.frozen:
         plan.tell(Tell(old, "Held", UNKNOWN))
     else:
-        return new.answers and (old.settled or not old.answers)
+        return new.answers
     return False
 
 

@@ -1,18 +1,11 @@
-"""What is next for pods that are to move and may have no replacement before they end: they are evicted. Pure.
-
-`withdrawn` on such a pod O says how far its eviction is:
-
-    O without mark            budgets would let it go, and Services lead to others as well: O is withdrawn
-    O withdrawn               the withdrawal has had its time: O is evicted; if a budget refuses that now, its mark goes
-    O withdrawn, and to stay  its mark goes
-"""
+"""What is next for pods that are to move and may have no replacement before they end: they are evicted. Pure."""
 
 from collections.abc import Sequence
 
 from agent.api import names
 from agent.api.names import moves
 from agent.controllers.mover.plan import Plan, cause_of, stays
-from agent.controllers.mover.view import Evict, Owner, Pod, Restore, Tell, Withdraw
+from agent.controllers.mover.view import Evict, Owner, Pod, Tell
 
 
 def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
@@ -20,31 +13,31 @@ def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan)
     movable = []
     for old in waiting:
         why = stays(owner, old)
-        if why is None and old.cause != "FailBack":
+        if why is not None:
+            plan.tell(why)
+        elif old.cause != "FailBack":
             movable.append(old)
-        else:
-            _keep(old, why, plan)
     plan.waits = plan.waits or bool(movable) or any(old.together for old in waiting)
     if owner.refused:
         for old in movable:
-            _keep(old, Tell(old, "NoRoom", f"{cause_of(old)}; {owner.refused}"), plan)
+            plan.tell(Tell(old, "NoRoom", f"{cause_of(old)}; {owner.refused}"))
         return
     _evict_group([old for old in movable if old.together], plan)
     movable = [old for old in movable if not old.together]
     if not movable:
         return
     others = _others(owner, pods, movable)
-    first = min((old for old in movable if not old.room), key=lambda old: not old.withdrawn, default=None)
+    first = next((old for old in movable if not old.room), None)
     for old in movable:
         if others:
-            _keep(old, Tell(old, "Held", f"{cause_of(old)}; {others}"), plan)
+            plan.tell(Tell(old, "Held", f"{cause_of(old)}; {others}"))
         elif old.room:
-            _keep(old, Tell(old, "NoRoom", f"{cause_of(old)}; {old.room}"), plan)
+            plan.tell(Tell(old, "NoRoom", f"{cause_of(old)}; {old.room}"))
         elif old is first:
             plan.tell(Tell(old, "Moving", f"{cause_of(old)}; it is evicted as soon as its disruption budgets allow"))
-            plan.actions += _next_of_eviction(old)
+            plan.actions.append(Evict(old))
         else:
-            _keep(old, Tell(old, "Misplaced", f"{cause_of(old)}; others of its owner move first"), plan)
+            plan.tell(Tell(old, "Misplaced", f"{cause_of(old)}; others of its owner move first"))
 
 
 def _evict_group(movable: Sequence[Pod], plan: Plan) -> None:
@@ -58,23 +51,6 @@ def _evict_group(movable: Sequence[Pod], plan: Plan) -> None:
         plan.tell(Tell(old, "Moving", f"{cause_of(old)}; {message}"))
     if going:
         plan.actions.append(Evict(going[0]))
-
-
-def _keep(old: Pod, tell: Tell | None, plan: Plan) -> None:
-    """A pod is not evicted now: Services are to lead to it, but for one of which nothing is known for now."""
-    if tell is not None:
-        plan.tell(tell)
-    if old.withdrawn and not old.frozen:
-        plan.actions.append(Restore(old))
-
-
-def _next_of_eviction(old: Pod) -> list[Withdraw | Evict]:
-    """No request is sent to one that is not available, and nothing can be withdrawn in a target that is silent."""
-    if not (old.answers and old.available) or (old.withdrawn and old.settled):
-        return [Evict(old)]
-    if old.withdrawn:
-        return []
-    return [Withdraw(old) if old.serves else Evict(old)]
 
 
 def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:

@@ -10,6 +10,7 @@ from agent.api.names import moves
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.mover import owners
+from agent.controllers.mover.announcements import Announcements
 from agent.controllers.mover.causes import Causes, Levels
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
 from agent.controllers.mover.groups import Groups, bound_claim, group_of, wanted_by
@@ -17,7 +18,6 @@ from agent.controllers.mover.limits import is_waiting
 from agent.controllers.mover.owners import OwnerPods
 from agent.controllers.mover.room import room
 from agent.controllers.mover.view import Owner, Pod
-from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Refusal
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
@@ -95,10 +95,12 @@ def owner_of(pod: Object) -> OwnerKey:
 class Gather:
     """Reads; `nodes` and `claims` are informers of its own, for which whoever asks waits."""
 
-    def __init__(self, deps: Deps, causes: Causes, withdrawal: Withdrawal, refusals: Mapping[str, Refusal]) -> None:
+    def __init__(
+        self, deps: Deps, causes: Causes, announcements: Announcements, refusals: Mapping[str, Refusal]
+    ) -> None:
         self._deps = deps
         self._causes = causes
-        self._withdrawal = withdrawal
+        self._announcements = announcements
         self._refusals = refusals
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self.claims = deps.local.informer(PERSISTENT_VOLUME_CLAIMS)
@@ -127,11 +129,7 @@ class Gather:
     def view(self, key: OwnerKey, read: Read, pods: Sequence[Object]) -> tuple[Owner, list[Pod]]:
         """An owner and its pods."""
         facts = [facts_of(pod) for pod in pods]
-        replaced = {pod.hot_annotations.replaces for pod in pods if is_replacement(pod)}
-        views = [
-            self._pod(key, read, pod, found, is_replaced=pod.uid in replaced)
-            for pod, found in zip(pods, facts, strict=True)
-        ]
+        views = [self._pod(key, read, pod, found) for pod, found in zip(pods, facts, strict=True)]
         asked = self._asked(key, read, pods, facts)
         owner = owners.owner(key[0], read.obj, read.parent, asked)
         if owner.doubted:
@@ -161,7 +159,7 @@ class Gather:
         said = {group: self._groups.together(pods[0].namespace, group) for group in {*of} - {""}}
         return [replace(view, together=said.get(group)) for view, group in zip(views, of, strict=True)]
 
-    def _pod(self, key: OwnerKey, read: Read, pod: Object, facts: Facts, *, is_replaced: bool) -> Pod:
+    def _pod(self, key: OwnerKey, read: Read, pod: Object, facts: Facts) -> Pod:
         home = self._causes.home(pod.node_name)
         least = float(read.spec.get("minReadySeconds") or 0)
         view = viewed(
@@ -181,10 +179,8 @@ class Gather:
         if view.replaces and not view.owned:
             moved = replacement.moved(facts.annotations)
             template = replacement.digest(read.spec.get("template") or {})
-            announced = view.available and self._withdrawal.is_announced(pod)
+            announced = view.available and self._announcements.is_announced(pod)
             return replace(view, outdated=moved is None or moved.template != template, announced=announced)
-        if view.replaced_by or view.withdrawn or is_replaced:
-            return replace(view, settled=self._withdrawal.is_settled(pod, facts.annotations))
         return view
 
     def _asked(self, key: OwnerKey, read: Read, pods: Sequence[Object], facts: Sequence[Facts]) -> OwnerPods:
@@ -223,12 +219,10 @@ class Gather:
         return found
 
     def _served(self, pod: Object, view: Pod) -> Pod:
-        """The same with what is asked only where pods are evicted: whether Services lead to it."""
-        if not (view.owned and view.lives and view.available) or view.withdrawn:
+        """Return the same with what is asked only where pods are evicted: whether those that stay are announced."""
+        if not (view.owned and view.lives and view.available) or view.cause:
             return view
-        if view.cause:
-            return replace(view, serves=bool(self._withdrawal.to_withdraw(pod)))
-        return replace(view, announced=self._withdrawal.is_announced(pod))
+        return replace(view, announced=self._announcements.is_announced(pod))
 
     def _others(self, pod: Object) -> list[Target]:
         """The other targets that a pod may go to."""

@@ -78,11 +78,9 @@ class Pod:
     replaced_by: str = ""
     """UID of the replacement for which it is about to go."""
     withdrawn: bool = False
-    """Whether no Service is to lead to it any more, because it is about to be evicted."""
+    """Whether an earlier version took labels off its delegate before an eviction, so that they have to come back."""
     room: str = ""
     """Of one that is to be evicted: why no target that it may go to has room for it, in words; empty if one has."""
-    serves: bool = False
-    """Whether a Service leads to it, and to others, too: then it is withdrawn before it is evicted."""
     rank: int = 0
     """Of a pod that is replaced: of several, its owner deletes that of the lowest first."""
     selected: bool = True
@@ -93,8 +91,6 @@ class Pod:
     """Of a replacement, and of those that stay where pods are evicted: whether every cluster that shares a Service that
     selects it has its address.
     """
-    settled: bool = True
-    """Whether its labels in its target have been as its marks have them for as long as Services need to follow."""
     told: str = ""
     """What its condition Placed says already: REASON: MESSAGE; empty for one that has no such condition, or a true."""
 
@@ -154,9 +150,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Mark:
-    """Write on a pod that it is replaced: it is withdrawn from Services, and its owner deletes it before all others but
-    those that have been marked before.
-    """
+    """Write on a pod that it is replaced: its owner deletes it before all others but those marked earlier."""
 
     old: Pod
     new: Pod
@@ -173,7 +167,7 @@ class Adopt:
 
 @dataclass(frozen=True)
 class Restore:
-    """Take the marks off a pod: Services lead to it again."""
+    """Remove the marks of a pod that stays."""
 
     old: Pod
 
@@ -189,17 +183,8 @@ class Discard:
 
 
 @dataclass(frozen=True)
-class Withdraw:
-    """Have no Service lead to a pod that is about to be evicted, if disruption budgets would let us evict it now."""
-
-    old: Pod
-
-
-@dataclass(frozen=True)
 class Evict:
-    """Evict a pod, as far as disruption budgets let us: its owner makes another. One that is withdrawn and may not be
-    evicted is not withdrawn any more.
-    """
+    """Evict a pod, as far as disruption budgets let us: its owner makes another."""
 
     old: Pod
 
@@ -230,7 +215,7 @@ class Tell:
         return self.pod.told != f"{self.reason}: {self.message}"
 
 
-Action = Create | Mark | Adopt | Restore | Discard | Withdraw | Evict | Fail | Tell
+Action = Create | Mark | Adopt | Restore | Discard | Evict | Fail | Tell
 
 
 def reasons(pods: Iterable[Pod], actions: Iterable[Action]) -> Counter[str]:

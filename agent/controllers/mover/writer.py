@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
@@ -13,8 +13,8 @@ from agent.api.names import lifecycle, moves
 from agent.base.clock import parse, stamp
 from agent.clusters.deps import Deps
 from agent.controllers.mover.metrics import MOVES, SECONDS
-from agent.controllers.mover.view import Adopt, Create, Discard, Evict, Fail, Mark, Owner, Pod, Restore, Tell, Withdraw
-from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError, TooManyRequests
+from agent.controllers.mover.view import Adopt, Create, Discard, Evict, Fail, Mark, Owner, Pod, Restore, Tell
+from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, TooManyRequests
 from agent.kube.store import Key, Object
 from agent.model import replacement
 from agent.model.replacement import Moved
@@ -135,11 +135,11 @@ class Writer:
         self._deps.recorder.event(raw, "Warning", "MoveWaiting", message)
         log.info("%s %s: %s", owner.kind, owner.name, message)
 
-    async def mark(self, namespace: str, action: Mark, withdrawn: Collection[str]) -> None:
+    async def mark(self, namespace: str, action: Mark) -> None:
         """Say on a pod that it is replaced."""
         old = self._now(namespace, action.old)
         if old is not None:
-            marks = replacement.mark(old.decode(), action.new.uid, action.rank, withdrawn)
+            marks = replacement.mark(old.decode(), action.new.uid, action.rank)
             await self._patch(old, {"annotations": marks})
 
     async def restore(self, namespace: str, action: Restore) -> None:
@@ -198,36 +198,19 @@ class Writer:
             await self._evict(namespace, action)
         except (NotFound, Conflict):
             return ""
-        except StatusError as error:
-            if action.old.withdrawn:
-                await self.restore(namespace, Restore(action.old))
-            if isinstance(error, TooManyRequests):
-                return error.message
-            raise
+        except TooManyRequests as error:
+            return error.message
         MOVES.labels(action.old.cause, owner.kind, "evicted").inc()
         return ""
 
-    async def withdraw(self, namespace: str, action: Withdraw, withdrawn: Collection[str]) -> str:
-        """Say on a pod that no Service is to lead to it; what a disruption budget says against its eviction."""
-        try:
-            await self._evict(namespace, action, dry_run=True)
-        except TooManyRequests as error:
-            return error.message
-        except (NotFound, Conflict):
-            return ""
-        old = self._now(namespace, action.old)
-        if old is not None:
-            await self._patch(old, {"annotations": replacement.withdraw(withdrawn)})
-        return ""
-
-    async def _evict(self, namespace: str, action: Evict | Withdraw, *, dry_run: bool = False) -> None:
+    async def _evict(self, namespace: str, action: Evict) -> None:
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": action.old.name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": action.old.uid}},
         }
-        await self._client.create_raw(PODS, body, namespace, sub="eviction", dry_run=dry_run)
+        await self._client.create_raw(PODS, body, namespace, sub="eviction")
 
     async def fail(self, namespace: str, action: Fail, owner: Owner) -> None:
         """End a pod as failed, as it was read: not one of which the end has come home meanwhile."""

@@ -14,7 +14,7 @@ from typing import Any
 from agent import __version__
 from agent.api.kinds import CLUSTER_SUMMARIES, NODES
 from agent.api.names import PROVIDER_KEY, PROVIDER_VALUE, SUMMARY_NAME
-from agent.clusters.agenthealth import GIVE_UP
+from agent.clusters.agenthealth import GIVE_UP, GRACE_PERIOD
 from agent.clusters.deps import Deps
 from agent.controllers.summary.decide import decide, substance
 from agent.controllers.summary.measured import Measured
@@ -101,7 +101,7 @@ class SummaryRoom(Controller[str]):
         wanted = summary(
             surveyed,
             version=__version__,
-            answers=GIVE_UP,
+            answers=f"{GIVE_UP},{GRACE_PERIOD}",
             cluster_uid=self._cluster_uid,
             properties=self._properties.read(),
             claims=claims.text,

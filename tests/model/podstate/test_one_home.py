@@ -58,7 +58,7 @@ def test_it_is_told_in_one_place(pattern: str, elsewhere: set[str]) -> None:
     ("pattern", "writer"),
     [
         (r"\bANNOTATION_CLAIM: (?!None)", "agent/scheduler/proxy_writer.py"),
-        (r"\.bring_home\(", "agent/controllers/feedback/controller.py"),
+        (r"\.bring_home\(", "agent/controllers/feedback/writer.py"),
         (r"async def release\(\s*self, key: Key, uid", "agent/clusters/proxies.py"),
     ],
     ids=["claim", "home", "release"],

@@ -1,0 +1,151 @@
+"""A proxy pod with its chaperons, as `decide` sees them, and the actions that it returns. Pure."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agent.api import names
+from agent.model import deletion, podstate
+from agent.model.homecoming import USUAL, Homecoming
+from agent.model.podranges import ANYWHERE, PodRanges
+
+
+@dataclass(frozen=True)
+class TargetChaperon:
+    """A chaperon of the proxy pod's name in a target whose stores can be believed."""
+
+    finalizer: str
+    """Of the target it is in."""
+    chaperon: dict[str, Any]
+    ranges: PodRanges = ANYWHERE
+    """Of the target."""
+
+    @property
+    def parent_uid(self) -> str:
+        """UID of the proxy pod that it was made for."""
+        return str(self.chaperon["metadata"]["labels"].get(names.LABEL_PARENT_UID, ""))
+
+    @property
+    def uid(self) -> str:
+        """The chaperon's UID."""
+        return str(self.chaperon["metadata"].get("uid", ""))
+
+    @property
+    def deleting(self) -> bool:
+        """Whether it is being deleted already."""
+        return "deletionTimestamp" in self.chaperon["metadata"]
+
+    @property
+    def lost(self) -> bool:
+        """Whether the target says that its pod is missing."""
+        return self._says(names.ANNOTATION_POD_MISSING_SINCE)
+
+    @property
+    def may_have_run(self) -> bool:
+        """Whether a pod that must not run twice was made and has had leave to start, by what a target records."""
+        spec = self.chaperon.get("spec") or {}
+        annotations = self.chaperon["metadata"].get("annotations") or {}
+        return names.ANNOTATION_POD_MADE in annotations and podstate.may_start(spec.get("schedulerName"), annotations)
+
+    @property
+    def ending(self) -> bool:
+        """Whether the target says that somebody there deletes its pod."""
+        return self._says(names.ANNOTATION_POD_ENDING)
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether it is told already that its delegate serves no longer."""
+        return deletion.is_withdrawn(self.chaperon)
+
+    def _says(self, annotation: str) -> bool:
+        return annotation in (self.chaperon["metadata"].get("annotations") or {})
+
+
+class Ending(NamedTuple):
+    """End of the delegate of a terminating proxy pod."""
+
+    wait: float = 0.0
+    """Seconds until it is to be checked again; 0 if the chaperon may be deleted."""
+    grace: int | None = None
+    """Grace period that the chaperon has yet to be told, in seconds; None for none."""
+
+
+class ProxyAndDelegates(msgspec.Struct, frozen=True):
+    """A proxy pod with all that is known of its delegates."""
+
+    proxy: dict[str, Any] | None
+    """None: there is no such pod, by a store that has synced."""
+    delegates: tuple[TargetChaperon, ...]
+    home: str
+    """Finalizer of the one target that may run the delegate: by binding, else by claim; empty when there is none."""
+    settled: frozenset[str]
+    """Finalizers of targets that are ready: what is not among `delegates` is not there."""
+    cluster_uid: str
+    homecoming: Homecoming = USUAL
+    last: TargetChaperon | None = None
+    """The delegate at home as it was seen last, of one that had ended and whose chaperon is gone since."""
+    doubtful: frozenset[str] = frozenset()
+    """Finalizers of targets that may have a chaperon or a delegate of a terminating proxy pod beside `delegates`."""
+    lost: frozenset[str] = frozenset()
+    """Finalizers of targets of which a person has certified that nothing runs there any more."""
+    ending: Ending = Ending()
+    """Of a terminating proxy pod: how far the end of its delegate at home is."""
+
+
+class DeleteChaperon(msgspec.Struct, frozen=True):
+    """Delete with foreground propagation: where nothing is amiss, gone means that the delegate is gone, too."""
+
+    delegate: TargetChaperon
+
+
+GONE = "its delegate is gone from the target"
+ENDING = "its delegate is being deleted in the target"
+MAY_HAVE_RUN = "its delegate is gone from the target, may have run there, and must not run twice"
+
+
+class DeleteProxy(msgspec.Struct, frozen=True):
+    """The delegate is lost: its controller makes a new pod."""
+
+    why: str
+    """GONE, of which the target has to be asked, or what the target says itself."""
+
+
+class EndProxy(msgspec.Struct, frozen=True):
+    """Remove from the API a terminating proxy pod that waits for a kubelet it does not have."""
+
+
+class PatchProxy(msgspec.Struct, frozen=True):
+    """Change the proxy pod."""
+
+    patch: dict[str, Any]
+    status: bool
+    """Whether to send it to the status subresource."""
+    last: bool = False
+    """How a delegate ended, before it is let go: a status that the API server refuses keeps nothing from going."""
+
+
+class ReleaseProxy(msgspec.Struct, frozen=True):
+    """Leave a terminating proxy pod these finalizers: the targets whose it loses hold it no more."""
+
+    finalizers: list[str]
+    status: dict[str, Any]
+    """Of one that will not be told how its delegate ended; {} for none."""
+
+
+class Withdraw(msgspec.Struct, frozen=True):
+    """Take from a delegate the label by which copies of Services select it."""
+
+    delegate: TargetChaperon
+    grace: int | None
+    """Grace period to tell at the same time, in seconds; None for none."""
+
+
+class ShortenGrace(msgspec.Struct, frozen=True):
+    """Tell the target's agent with which grace period the delegate is deleted, before its chaperon is, or after."""
+
+    delegate: TargetChaperon
+    seconds: int
+
+
+Action = DeleteChaperon | DeleteProxy | EndProxy | PatchProxy | ReleaseProxy | ShortenGrace | Withdraw

@@ -1,0 +1,109 @@
+"""Deletion of a proxy pod: the seconds that it grants the delegate, and what the chaperon says of both. Pure.
+
+A proxy pod has a grace period of 0 by the wire contract, or that of its longest sleeping hook. A deletion without a
+grace period of its own therefore shows as that value, and grants the delegate what the delegate's spec says. Any other
+value is what the user asked for: `kubectl delete --grace-period=3`, `--now`, an eviction with a grace period.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.api.conditions import is_true
+from agent.api.names.endings import ANNOTATION_GRACE_PERIOD
+from agent.base.clock import parse
+from agent.model.livechanges import told
+from agent.model.owner_labels import controller_of
+from agent.model.podstate import has_ended
+
+Raw = dict[str, Any]
+
+LEAST_SECONDS = 1
+"""Shortest grace period of a delegate: 0 would remove it from its target before its containers have ended."""
+_DEFAULT_SECONDS = 30
+_LIMIT = 2**31
+
+
+def own_seconds(chaperon: Mapping[str, Any]) -> int:
+    """Return the grace period that a delegate has by its spec, in seconds."""
+    found = (chaperon.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return found if isinstance(found, int) else _DEFAULT_SECONDS
+
+
+def asked_seconds(proxy: Mapping[str, Any]) -> int:
+    """Return the grace period that the deletion of a proxy pod has, in seconds."""
+    return proxy["metadata"].get("deletionGracePeriodSeconds") or 0
+
+
+def granted_seconds(proxy: Mapping[str, Any], chaperon: Mapping[str, Any], before: int = 0) -> int:
+    """Return the seconds that a terminating proxy pod grants its delegate from the deletion on, at most its own.
+
+    :param before: longest grace period that its deletion had earlier; a shorter one is what the user asked for
+    """
+    asked, own = asked_seconds(proxy), own_seconds(chaperon)
+    is_default = asked == (proxy["spec"].get("terminationGracePeriodSeconds") or 0) and asked >= before
+    return own if is_default else min(asked, own)
+
+
+def began(proxy: Mapping[str, Any]) -> datetime | None:
+    """Return when a proxy pod was first deleted, by its API server's clock; None if that cannot be read."""
+    metadata = proxy["metadata"]
+    try:
+        return parse(metadata["deletionTimestamp"]) - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    except (KeyError, ValueError, OverflowError):
+        return None
+
+
+def told_seconds(chaperon: Mapping[str, Any]) -> int | None:
+    """Return the grace period that a chaperon says its delegate gets, None if it says none that can be read."""
+    text = (chaperon["metadata"].get("annotations") or {}).get(ANNOTATION_GRACE_PERIOD, "")
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_LIMIT)):
+        return None
+    return min(max(LEAST_SECONDS, int(text)), _LIMIT)
+
+
+def seconds_to_tell(chaperon: Mapping[str, Any], seconds: int) -> int | None:
+    """Return the grace period to write on a chaperon, None if its delegate gets no more than `seconds` already."""
+    wanted, known = max(LEAST_SECONDS, seconds), told_seconds(chaperon)
+    return wanted if wanted < (own_seconds(chaperon) if known is None else known) else None
+
+
+def may_serve(proxy: Mapping[str, Any], chaperon: Mapping[str, Any]) -> bool:
+    """Return whether Services may route to the delegate of a terminating proxy pod: it is ready, and no Job's."""
+    controller, status = controller_of(proxy), chaperon.get("status") or {}
+    if (controller is not None and controller["kind"] == "Job") or has_ended(proxy) or has_ended(chaperon):
+        return False
+    labelled = (chaperon["metadata"].get("labels") or {}).get(names.LABEL_SERVING) == "true"
+    return is_true(status.get("conditions"), "Ready") and (labelled or is_withdrawn(chaperon))
+
+
+def is_withdrawn(chaperon: Mapping[str, Any]) -> bool:
+    """Return whether the source has told a chaperon that its delegate serves no longer."""
+    labels = told(chaperon).get("labels", {})
+    return names.LABEL_SERVING in labels and labels[names.LABEL_SERVING] is None
+
+
+def withdrawal_patch(chaperon: Mapping[str, Any], seconds: int | None) -> Raw:
+    """Return the merge patch by which copies of Services no longer select the delegate; its other labels stay.
+
+    :param seconds: grace period to tell at the same time, None for none
+    """
+    known = told(chaperon)
+    changed = {**known, "labels": {**known.get("labels", {}), names.LABEL_SERVING: None}}
+    text = msgspec.json.encode(changed, order="deterministic").decode()
+    grace = {ANNOTATION_GRACE_PERIOD: str(seconds)} if seconds is not None else {}
+    metadata = {
+        "uid": chaperon["metadata"]["uid"],
+        "labels": {names.LABEL_SERVING: None},
+        "annotations": {names.ANNOTATION_LIVE_CHANGES: text, **grace},
+    }
+    return {"metadata": metadata}
+
+
+def grace_patch(chaperon: Mapping[str, Any], seconds: int) -> Raw:
+    """Return the merge patch that tells a chaperon the grace period of its delegate."""
+    annotations = {ANNOTATION_GRACE_PERIOD: str(seconds)}
+    return {"metadata": {"uid": chaperon["metadata"]["uid"], "annotations": annotations}}

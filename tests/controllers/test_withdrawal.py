@@ -1,0 +1,234 @@
+"""Ends of delegates between real clusters: Services stop routing to them first, and grace periods reach them."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, ENDPOINT_SLICES, PODS, SERVICES
+from agent.api.names.endings import ANNOTATION_GRACE_PERIOD
+from agent.clusters.target import Target
+from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.chaperon.grace_periods import GracePeriods
+from agent.controllers.feedback.controller import Feedback
+from agent.controllers.livechanges.controller import LiveChanges
+from agent.controllers.summary.controller import SummaryRoom
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.model.endpoints import ready
+from agent.scheduler.controller import ProxyScheduler
+from tests.controllers import byhand
+from tests.controllers.counting import counting_writes
+from tests.controllers.pair import Pair
+from tests.controllers.proxies import connected, create, elected
+from tests.controllers.rooms import running
+from tests.kube.relay import Relay
+from tests.waiting import gone, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+Raw = dict[str, Any]
+
+HERE, THERE = (Feedback, LiveChanges, ProxyScheduler), (Chaperon, GracePeriods, SummaryRoom)
+PORTS = [{"port": 80}]
+
+
+class Place:
+    """A namespace of two clusters with a Service that both share."""
+
+    def __init__(self, pair: Pair, target: Target, relay: Relay) -> None:
+        self.pair, self.target, self.relay = pair, target, relay
+
+    async def share(self) -> None:
+        """Create the Service in the source, and its copy in the target."""
+        assert self.pair.deps is not None
+        shared = {"annotations": {names.ANNOTATION_GLOBAL: "true"}, "labels": {names.LABEL_GLOBAL: "true"}}
+        await self.pair.create(SERVICES, "web", metadata=shared, spec={"selector": {"app": "web"}, "ports": PORTS})
+        mine = {names.LABEL_PARENT_CLUSTER_UID: self.pair.deps.cluster_uid}
+        copy = {"metadata": {"name": "web", "labels": mine}, "spec": {"selector": {names.LABEL_SERVING: "true"}}}
+        copy["spec"]["ports"] = PORTS
+        await self.pair.there.create(SERVICES, copy, self.pair.namespace)
+
+    async def pod(self, name: str = "web", **spec: Any) -> str:
+        """The name of the delegate of a new pod."""
+        made = await create(self.pair.here, elected(name, self.pair.namespace, **spec), [self.target])
+        return names.chaperon(name, made["metadata"]["uid"])
+
+    async def serving(self) -> tuple[str, str]:
+        """The same of one that the target's Service routes to, with its address."""
+        name = await self.pod()
+
+        async def served() -> str:
+            found = await self.routed(self.pair.there)
+            own = (await self.pair.here.get(PODS, "web", self.pair.namespace))["status"].get("podIP")
+            return own if own in found else ""
+
+        return name, await until(served)
+
+    async def routed(self, client: Client) -> set[str]:
+        """Addresses that a cluster routes to."""
+        slices = await client.list(ENDPOINT_SLICES, self.pair.namespace)
+        return {each for slice in slices for found in ready(slice).values() for each in found}
+
+    async def mirror(self, address: str) -> None:
+        """An endpoint that a cluster has not forgotten yet."""
+        labels = {names.LABEL_SERVICE_NAME: "web", names.LABEL_GLOBAL: "true"}
+        slice = {"metadata": {"name": "late", "labels": labels}, "addressType": "IPv4", "ports": PORTS}
+        slice["endpoints"] = [{"addresses": [address], "conditions": {"ready": True}}]
+        await self.pair.here.create(ENDPOINT_SLICES, slice, self.pair.namespace)
+
+    async def is_withdrawn(self, name: str) -> bool:
+        """Whether neither a chaperon nor its delegate has the label by which Services select it."""
+        found = [await self.pair.there.get(kind, name, self.pair.namespace) for kind in (CHAPERONS, PODS)]
+        return not any(names.LABEL_SERVING in each["metadata"]["labels"] for each in found)
+
+    async def chaperon(self, name: str) -> Raw:
+        metadata: Raw = (await self.pair.there.get(CHAPERONS, name, self.pair.namespace))["metadata"]
+        return metadata
+
+    async def labels(self, name: str) -> Raw:
+        """Labels of a delegate."""
+        labels: Raw = (await self.pair.there.get(PODS, name, self.pair.namespace))["metadata"]["labels"]
+        return labels
+
+    async def grace(self, name: str) -> int | None:
+        """Seconds that a delegate has to end, None if it is not being deleted."""
+        return (await self.pair.there.get(PODS, name, self.pair.namespace))["metadata"].get(
+            "deletionGracePeriodSeconds"
+        )
+
+    async def delete(self, name: str = "web", grace: int | None = None) -> None:
+        await self.pair.here.delete(PODS, name, self.pair.namespace, grace=grace)
+
+    async def ended(self, name: str = "web") -> None:
+        """Wait until a proxy pod has been removed."""
+        await gone(lambda: self.pair.here.get(PODS, name, self.pair.namespace))
+
+
+@contextlib.asynccontextmanager
+async def source(pair: Pair, **settings: Any) -> AsyncIterator[Place]:
+    """The source's agent, with the target behind a relay."""
+    async with (
+        Relay.started(load(str(pair.clusters[1].kubeconfig))) as relay,
+        running(pair.clusters[0], *HERE, **settings) as pair.deps,
+        connected(pair.deps, pair.here, pair.namespace, eu=relay.connection) as targets,
+    ):
+        target = targets["eu"]
+        await until(lambda: target.summary is not None)
+        yield Place(pair, target, relay)
+
+
+@contextlib.asynccontextmanager
+async def at_work(pair: Pair, **settings: Any) -> AsyncIterator[Place]:
+    """Both agents."""
+    async with running(pair.clusters[1], *THERE), source(pair, **settings) as place:
+        yield place
+
+
+async def test_a_delegate_ends_once_no_cluster_routes_to_it_and_keeps_its_other_labels(pair: Pair) -> None:
+    async with at_work(pair, withdraw=1.5) as place:
+        await place.share()
+        name, address = await place.serving()
+        await place.mirror(address)
+        before = await place.labels(name)
+        await place.delete()
+        await until(lambda: place.is_withdrawn(name))
+        assert await place.labels(name) == {key: before[key] for key in before if key != names.LABEL_SERVING}
+        await until(lambda: _lacks(place, address))
+        await asyncio.sleep(2)
+        metadata = await place.chaperon(name)
+        assert "deletionTimestamp" not in metadata, "a cluster routes to it still"
+        assert metadata["annotations"][ANNOTATION_GRACE_PERIOD] == "27"
+        began = time.monotonic()
+        await pair.here.delete(ENDPOINT_SLICES, "late", pair.namespace)
+        await place.ended()
+        assert time.monotonic() - began >= 1.4
+        await pair.gone(CHAPERONS, name)
+
+
+async def _lacks(place: Place, address: str) -> bool:
+    return address not in await place.routed(place.pair.there)
+
+
+async def test_a_pod_that_no_service_selects_ends_at_once_and_costs_no_write(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with at_work(pair, withdraw=30.0) as place:
+        await place.share()
+        name = await place.pod("work")
+        await until(lambda: _runs(pair, "work"))
+        writes = counting_writes(monkeypatch)
+        began = time.monotonic()
+        await place.delete("work")
+        await place.ended("work")
+        assert time.monotonic() - began < 15
+        assert ("patch_raw", "PodChaperon") not in writes
+        assert writes.count(("delete", "Pod")) == 1, "the test's own"
+        await pair.gone(CHAPERONS, name)
+
+
+async def _runs(pair: Pair, name: str) -> bool:
+    return bool((await pair.here.get(PODS, name, pair.namespace))["status"].get("phase") == "Running")
+
+
+async def test_a_source_that_is_started_again_goes_on_with_the_pause(pair: Pair) -> None:
+    connection = load(str(pair.clusters[1].kubeconfig))
+    async with running(pair.clusters[1], *THERE), contextlib.AsyncExitStack() as stack:
+        first = contextlib.AsyncExitStack()
+        pair.deps = await first.enter_async_context(running(pair.clusters[0], *HERE, withdraw=60.0))
+        eu = connected(pair.deps, pair.here, pair.namespace, eu=connection)
+        async with Relay.started(connection) as relay:
+            place = Place(pair, (await stack.enter_async_context(eu))["eu"], relay)
+            await until(lambda: place.target.summary is not None)
+            await place.share()
+            name, _ = await place.serving()
+            await place.delete()
+            await until(lambda: place.is_withdrawn(name))
+            await first.aclose()
+            assert "deletionTimestamp" not in await place.chaperon(name)
+            async with running(pair.clusters[0], *HERE, withdraw=0.5) as pair.deps:
+                await pair.connect("eu", connection)
+                await place.ended()
+                await pair.gone(CHAPERONS, name)
+
+
+async def test_a_target_that_is_cut_off_in_the_pause_ends_the_delegate_when_it_is_back(pair: Pair) -> None:
+    async with at_work(pair, withdraw=1.5) as place:
+        await place.share()
+        name, _ = await place.serving()
+        await place.delete()
+        await until(lambda: place.is_withdrawn(name))
+        place.relay.cut()
+        await until(lambda: not place.target.ready)
+        await asyncio.sleep(2)
+        assert "deletionTimestamp" not in await place.chaperon(name)
+        assert (await pair.here.get(PODS, "web", pair.namespace))["metadata"]["deletionTimestamp"]
+        place.relay.mend()
+        await place.ended()
+
+
+async def test_a_deletion_brings_its_grace_period_and_a_second_one_shortens_it(pair: Pair) -> None:
+    async with at_work(pair) as place:
+        names_of = {}
+        for pod in ("usual", "short", "shorter", "now"):
+            spec = {"terminationGracePeriodSeconds": 60, **byhand.NOBODYS}
+            names_of[pod] = await place.pod(pod, **spec)
+            await byhand.start(pair.there, pair.namespace, names_of[pod])
+            await until(lambda pod=pod: _runs(pair, pod))  # type: ignore[misc]
+        for pod, grace in (("usual", None), ("short", 3), ("shorter", 40), ("now", 1)):
+            await place.delete(pod, grace)
+        for pod, grace in (("usual", 60), ("short", 3), ("shorter", 40), ("now", 1)):
+            await until(lambda pod=pod, grace=grace: _has(place, names_of[pod], grace))  # type: ignore[misc]
+        await place.delete("shorter", 2)
+        await until(lambda: _has(place, names_of["shorter"], 2))
+        for pod, name in names_of.items():
+            await byhand.remove(pair.there, pair.namespace, name)
+            await place.ended(pod)
+
+
+async def _has(place: Place, name: str, grace: int) -> bool:
+    return await place.grace(name) == grace
