@@ -138,7 +138,7 @@ async def test_a_deployment_moves_by_one_annotation_and_nobody_notices(
 
 @long
 async def test_a_stateful_set_moves_pod_by_pod_and_no_request_is_lost(fleet: Fleet) -> None:
-    """It cannot have a pod more: each is withdrawn before it is evicted."""
+    """It cannot have a pod more: each is evicted."""
     made = web(replicas=3)
     del made["spec"]["strategy"]
     async with fleet.namespace() as namespace:

@@ -11,7 +11,7 @@ import pytest
 
 from agent.api.conditions import is_true
 from agent.api.kinds import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICES, TARGETS, Kind
-from agent.api.names import PREFIX, SHORT_PREFIX, moves, virtual_node
+from agent.api.names import LABEL_SERVING, SHORT_PREFIX, moves, virtual_node
 from agent.kube.errors import AlreadyExists, Invalid
 from agent.kube.informer import Informer
 from agent.kube.store import Object
@@ -94,7 +94,7 @@ async def send(fleet: Fleet, namespace: str, targets: str | None) -> None:
 
 @contextlib.asynccontextmanager
 async def withdrawn_first(fleet: Fleet, namespace: str, target: str) -> AsyncIterator[set[str]]:
-    """Names of the delegates of a target that have ended, each after its labels were taken off."""
+    """Names of the delegates of a target that have ended, each after it lost the label by which Services select it."""
     ended: set[str] = set()
     serving: set[str] = set()
 
@@ -102,7 +102,7 @@ async def withdrawn_first(fleet: Fleet, namespace: str, target: str) -> AsyncIte
         pod = new or old
         if pod is not None and (new is None or new.deleting):
             ended.add(pod.name)
-            if PREFIX + "app" in pod.labels:
+            if LABEL_SERVING in pod.labels:
                 serving.add(pod.name)
 
     delegates = Informer(fleet.clients[target], PODS, namespace)
@@ -243,8 +243,8 @@ async def test_a_stateful_set_moves_the_highest_ordinal_first_once_its_budget_le
     async with watched(fleet, namespace) as history, withdrawn_first(fleet, namespace, "eu") as ended:
         await send(fleet, namespace, "us")
         await told(fleet, namespace, "Moving", app="db")
-        marks = [pod["metadata"]["annotations"] for pod in await fleet.pods(namespace, "db")]
-        assert not any(moves.ANNOTATION_WITHDRAWN in each for each in marks), "what may not go serves on"
+        labels = [pod["metadata"]["labels"] for _, pod in (await fleet.delegates(namespace)).values()]
+        assert all(LABEL_SERVING in each for each in labels), "what may not go serves on"
         await fleet.source.delete(BUDGETS, "db", namespace)
         pods = await in_target(fleet, namespace, "us", 2, "db")
         assert len(ended) == 2

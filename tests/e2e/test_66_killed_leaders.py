@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import SERVICES, TARGETS
-from agent.api.names import SHORT_PREFIX, moves, virtual_node
+from agent.api.names import LABEL_SERVING, SHORT_PREFIX, moves, virtual_node
 from agent.api.names.lifecycle import FAILOVER_AFTER
 from agent.model.relabel import relabel
 from tests.e2e import manifests
@@ -116,7 +116,8 @@ class Trial:
 def is_selected(delegate: Raw) -> bool:
     """Whether a delegate has the label by which Services select it."""
     labels = delegate["metadata"]["labels"]
-    return any(relabel({"app": app}, None).items() <= labels.items() for app in ("web", "db"))
+    selected = any(relabel({"app": app}, None).items() <= labels.items() for app in ("web", "db"))
+    return selected and LABEL_SERVING in labels
 
 
 def is_at_rest(pod: Raw, *, told: bool = True) -> bool:
