@@ -24,6 +24,8 @@ Raw = dict[str, Any]
 LEAST_SECONDS = 1
 """Shortest grace period of a delegate: 0 would remove it from its target before its containers have ended."""
 _DEFAULT_SECONDS = 30
+_ENDS = {names.ANNOTATION_POD_ENDING, names.ANNOTATION_POD_MISSING_SINCE}
+"""Annotations of a chaperon whose delegate ends in its target already, or has been removed there."""
 _LIMIT = 2**31
 
 
@@ -75,6 +77,8 @@ def may_serve(proxy: Mapping[str, Any], chaperon: Mapping[str, Any]) -> bool:
     """Return whether Services may route to the delegate of a terminating proxy pod: it is ready, and no Job's."""
     controller, status = controller_of(proxy), chaperon.get("status") or {}
     if (controller is not None and controller["kind"] == "Job") or has_ended(proxy) or has_ended(chaperon):
+        return False
+    if _ENDS & (chaperon["metadata"].get("annotations") or {}).keys():
         return False
     labelled = (chaperon["metadata"].get("labels") or {}).get(names.LABEL_SERVING) == "true"
     return is_true(status.get("conditions"), "Ready") and (labelled or is_withdrawn(chaperon))

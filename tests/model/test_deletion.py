@@ -33,6 +33,12 @@ def chaperon(own: int | None = 60, said: str | None = None, *, serving: bool = T
     }
 
 
+def ending() -> Raw:
+    found = chaperon()
+    found["metadata"]["annotations"][names.ANNOTATION_POD_ENDING] = "2026-11-29T10:00:00Z"
+    return found
+
+
 @pytest.mark.parametrize(
     ("asked", "usual", "own", "before", "granted"),
     [
@@ -88,8 +94,9 @@ def test_a_grace_period_is_told_once_and_only_shortened(own: int, said: str, sec
         (proxy(owner="Job"), chaperon(), False),
         (proxy(phase="Succeeded"), chaperon(), False),
         (proxy(), chaperon(serving=False), False),
+        (proxy(), ending(), False),
     ],
-    ids=["ready", "not ready", "a Job's", "ended", "made by an earlier version"],
+    ids=["ready", "not ready", "a Job's", "ended", "made by an earlier version", "deleted in its target"],
 )
 def test_what_may_serve(pod: Raw, of: Raw, may: bool) -> None:
     assert deletion.may_serve(pod, of) is may
