@@ -122,7 +122,7 @@ def test_a_delegate_that_an_earlier_version_withdrew_gets_its_labels_back_with_t
     proxy = proxy_pod(pod, [])
     sent = chaperon(proxy, cluster_name="cd", cluster_uid="u")
     sent["metadata"]["uid"] = "c"
-    there = (names.PREFIX + "app", "multicluster/U_app")
+    there = (names.PREFIX + "app", names.SHORT_PREFIX + "U_app")
     assert livechanges.changes(proxy, source_pod(proxy), sent) == {}
     marked = patched(proxy, {moves.ANNOTATION_WITHDRAWN: '["app"]'})
     told = livechanges.changes(marked, source_pod(marked), sent)
