@@ -40,6 +40,8 @@ trap "kill -9 $!; exit 143" TERM; wait
 """Ends at once when it is told to, with whatever it is answering."""
 NO_HURRY = {"timeoutSeconds": 30, "failureThreshold": 10}
 DELAY = 8
+GRACE = 60
+"""Long enough for the pause that these agents make before a pod ends."""
 TARGETS = SHORT_PREFIX + "targets"
 PATIENCE_SECONDS = 600.0
 long = pytest.mark.timeout(1500)
@@ -79,7 +81,7 @@ def web(name: str = "web", replicas: int = REPLICAS) -> Raw:
         # What a busy machine does to its pods is not asked here, only what moves do.
         "readinessProbe": {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1, **NO_HURRY},
     }
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 5}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": GRACE}
     template = {"metadata": {"labels": {"app": name}, "annotations": {ELECT: ""}}, "spec": spec}
     strategy = {"rollingUpdate": {"maxSurge": SURGE, "maxUnavailable": 0}}
     wanted = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "strategy": strategy}
@@ -220,7 +222,7 @@ async def test_a_rolling_update_with_a_shutdown_delay_loses_no_request(fleet: Fl
         assert cluster == "eu"
         (container,) = pod["spec"]["containers"]
         assert container["lifecycle"] == {"preStop": {"sleep": {"seconds": DELAY}}}
-        assert pod["spec"]["terminationGracePeriodSeconds"] == 5 + DELAY
+        assert pod["spec"]["terminationGracePeriodSeconds"] == GRACE + DELAY
     for pod in await fleet.pods(place, "web"):
         assert "lifecycle" not in pod["spec"]["containers"][0], "the user's own pod stays as it is"
     began = time.monotonic()
