@@ -175,6 +175,7 @@ async def _runs(pair: Pair, name: str) -> bool:
     return bool((await pair.here.get(PODS, name, pair.namespace))["status"].get("phase") == "Running")
 
 
+@pytest.mark.full("The state of a pause is on the chaperon, which the tests of its parts hold.")
 async def test_a_source_that_is_started_again_goes_on_with_the_pause(pair: Pair) -> None:
     connection = load(str(pair.clusters[1].kubeconfig))
     async with running(pair.clusters[1], *THERE), contextlib.AsyncExitStack() as stack:
@@ -196,6 +197,7 @@ async def test_a_source_that_is_started_again_goes_on_with_the_pause(pair: Pair)
                 await pair.gone(CHAPERONS, name)
 
 
+@pytest.mark.full("A variant of the test of a pause.")
 async def test_a_target_that_is_cut_off_in_the_pause_ends_the_delegate_when_it_is_back(pair: Pair) -> None:
     async with at_work(pair, withdraw=1.5) as place:
         await place.share()
