@@ -4,14 +4,14 @@ The results share unchanged parts with what was given: treat both as read-only.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
 from agent.api.names import delegates, fencing, givingup
 from agent.api.names.endings import ANNOTATION_GRACE_PERIOD
-from agent.model import admitted, baseline, downward, owner_labels, priorityclass, references, sourceapi
+from agent.model import accounttoken, admitted, baseline, downward, owner_labels, priorityclass, references, sourceapi
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.model.pattern import InvalidPattern, LabelPattern
@@ -153,8 +153,8 @@ def delegate_containers(containers: Iterable[dict[str, Any]], proxy: dict[str, A
 
     :raises InvalidPod: if the values that are written out for them are too long
     """
-    environment = _environment(proxy)
-    return [_container(container, environment, set()) for container in containers]
+    environment, tokens = _environment(proxy), accounttoken.admission_volumes(proxy["spec"])
+    return [_container(container, environment, tokens) for container in containers]
 
 
 def _creator(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -211,7 +211,7 @@ def _hostname(pod_name: str) -> str | None:
 
 def _rewrite_containers(spec: dict[str, Any], proxy: dict[str, Any]) -> None:
     """Take out the service account token of the source, and resolve the downward API of the environment."""
-    tokens: set[str] = set()
+    tokens = accounttoken.admission_volumes(proxy["spec"])
     environment = _environment(proxy)
     for field in _LISTS:
         if spec.get(field):
@@ -231,13 +231,14 @@ def _environment(proxy: dict[str, Any]) -> downward.Environment:
     return downward.Environment(proxy, baseline.annotations(proxy))
 
 
-def _container(container: dict[str, Any], environment: downward.Environment, tokens: set[str]) -> dict[str, Any]:
+def _container(container: dict[str, Any], environment: downward.Environment, tokens: Collection[str]) -> dict[str, Any]:
     result = dict(container)
-    mounts = container.get("volumeMounts") or ()
-    kept = [mount for mount in mounts if mount.get("mountPath") != names.SERVICE_ACCOUNT_MOUNT]
-    if len(kept) < len(mounts):
-        tokens.update(mount["name"] for mount in mounts if mount.get("mountPath") == names.SERVICE_ACCOUNT_MOUNT)
-        result["volumeMounts"] = kept
+    if accounttoken.mounts_token(container, tokens):
+        result["volumeMounts"] = [
+            mount
+            for mount in container["volumeMounts"]
+            if mount["name"] not in tokens or mount.get("mountPath") != names.SERVICE_ACCOUNT_MOUNT
+        ]
     if container.get("env"):
         result["env"] = environment.resolve(container)
     return result

@@ -4,7 +4,7 @@ What lies in the volume of its service account's token is none of it: the cluste
 (`kube-root-ca.crt` and what distributions put beside it).
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from msgspec import field
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, Kind
 from agent.api.names import ANNOTATION_MANIFEST, SERVICE_ACCOUNT_MOUNT
 from agent.model import manifest
+from agent.model.accounttoken import is_of_admission
 from agent.model.errors import InvalidPod
 
 ROOT_CA = "kube-root-ca.crt"
@@ -41,7 +42,12 @@ class _ClaimVolume(msgspec.Struct, rename="camel", gc=False):
     claim_name: str = ""
 
 
+class _Token(msgspec.Struct, gc=False):
+    audience: str = ""
+
+
 class _Projection(msgspec.Struct, rename="camel", gc=False):
+    service_account_token: _Token | None = None
     config_map: _Named | None = None
     secret: _Named | None = None
 
@@ -198,7 +204,7 @@ def _all(spec: _Spec) -> Iterator[_Found]:
         *(spec.init_containers or ()),
         *(spec.ephemeral_containers or ()),
     ]
-    tokens = _token_volumes(containers)
+    tokens = _token_volumes(spec.volumes or (), containers)
     for volume in spec.volumes or ():
         if volume.name not in tokens:
             yield from _of_volume(volume)
@@ -210,11 +216,16 @@ def _all(spec: _Spec) -> Iterator[_Found]:
     yield (SERVICE_ACCOUNTS, spec.service_account_name, False)
 
 
-def _token_volumes(containers: list[_Container]) -> set[str]:
-    """Volumes that are mounted where the token of the service account is, and nowhere else."""
+def _token_volumes(volumes: Iterable[_Volume], containers: list[_Container]) -> set[str]:
+    """Volumes of ServiceAccount admission that are mounted at the usual path and nowhere else."""
     mounts = [mount for container in containers for mount in container.volume_mounts or ()]
-    tokens = {mount.name for mount in mounts if mount.mount_path == SERVICE_ACCOUNT_MOUNT}
-    return tokens - {mount.name for mount in mounts if mount.mount_path != SERVICE_ACCOUNT_MOUNT}
+    elsewhere = {mount.name for mount in mounts if mount.mount_path != SERVICE_ACCOUNT_MOUNT}
+    return {each.name for each in volumes if is_of_admission(each.name, has_token=_has_token(each))} - elsewhere
+
+
+def _has_token(volume: _Volume) -> bool:
+    tokens = (each.service_account_token for each in (volume.projected.sources or ())) if volume.projected else ()
+    return any(token is not None and not token.audience for token in tokens)
 
 
 def _of_volume(volume: _Volume) -> Iterator[_Found]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.model import owner_labels
+from agent.model import accounttoken, owner_labels
 
 Raw = dict[str, Any]
 
@@ -51,6 +51,7 @@ def pointed(spec: Raw, original: Mapping[str, Any], secret: str, address: str) -
     env = [{"name": "KUBERNETES_SERVICE_HOST", "value": host}, {"name": "KUBERNETES_SERVICE_PORT", "value": port}]
     mount = {"name": VOLUME, "mountPath": names.SERVICE_ACCOUNT_MOUNT, "readOnly": True}
     result = {**spec, "automountServiceAccountToken": False}
+    tokens = accounttoken.token_volumes(original)
     for field in _LISTS:
         if spec.get(field):
             result[field] = [
@@ -58,14 +59,21 @@ def pointed(spec: Raw, original: Mapping[str, Any], secret: str, address: str) -
                     **container,
                     # What a user sets comes last, and wins.
                     "env": [*env, *(container.get("env") or ())],
-                    "volumeMounts": [*(container.get("volumeMounts") or ()), mount],
+                    "volumeMounts": [*_other_mounts(container), mount],
                 }
-                if _has_token(before)
+                if accounttoken.mounts_token(before, tokens)
                 else container
                 for container, before in zip(spec[field], original[field], strict=True)
             ]
     result["volumes"] = [*(spec.get("volumes") or ()), {"name": VOLUME, "secret": {"secretName": secret}}]
     return result
+
+
+def _other_mounts(container: Mapping[str, Any]) -> list[Raw]:
+    """Mounts of a container without the one where clients look for their token."""
+    return [
+        each for each in container.get("volumeMounts") or () if each.get("mountPath") != names.SERVICE_ACCOUNT_MOUNT
+    ]
 
 
 def token_request(pod: Mapping[str, Any], account: str, seconds: int) -> Raw:
@@ -106,7 +114,3 @@ def renew_in(annotations: Mapping[str, str], seconds: float, now: datetime) -> f
         return max(0.0, (expires - now).total_seconds() - seconds / 5)
     except (ValueError, TypeError):
         return 0.0
-
-
-def _has_token(container: Mapping[str, Any]) -> bool:
-    return any(each.get("mountPath") == names.SERVICE_ACCOUNT_MOUNT for each in container.get("volumeMounts") or ())

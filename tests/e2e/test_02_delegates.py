@@ -131,6 +131,27 @@ async def test_a_rich_spec_arrives_as_it_was_written(fleet: Fleet, namespace: st
     assert [owner["kind"] for owner in metadata["ownerReferences"]] == ["PodChaperon"]
 
 
+async def test_volumes_of_the_users_own_stay_where_a_token_would_be(fleet: Fleet, namespace: str) -> None:
+    """As in a plain cluster: ServiceAccount admission adds a token only where a container mounts nothing itself."""
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]
+    volumes = [{"name": "by-hand", "projected": {"sources": sources}}, {"name": "hidden", "emptyDir": {}}]
+    pod = manifests.pod("hardened")
+    pod["spec"]["volumes"] = volumes
+    pod["spec"]["containers"] = [
+        {"name": each["name"], "image": "busybox", "volumeMounts": [{"name": each["name"], "mountPath": TOKENS}]}
+        for each in volumes
+    ]
+    plain = await plain_spec(fleet, pod)
+    await fleet.source.create(PODS, pod, namespace)
+    await fleet.running(namespace, "hardened", 1)
+    ((_, delegate),) = (await fleet.delegates(namespace)).values()
+    for field in ("containers", "volumes"):
+        assert delegate["spec"][field] == plain[field], field
+
+
 @pytest.mark.full("A variant of the test of a rich spec.")
 async def test_a_service_account_of_the_target_gives_the_token(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(PODS, manifests.pod("a"), namespace)

@@ -175,6 +175,29 @@ def test_the_service_account_token_goes_from_all_containers_but_a_volume_used_el
 
 
 @pytest.mark.parametrize(
+    "volume",
+    [
+        {"name": "kube-api-access-mine", "emptyDir": {}},
+        {"name": "api-access", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+        {"name": "kube-api-access-vault", "projected": {"sources": [{"serviceAccountToken": {"audience": "vault"}}]}},
+        {"name": "hidden", "emptyDir": {"medium": "Memory"}},
+    ],
+)
+def test_a_volume_of_the_users_own_stays_where_the_token_of_the_service_account_would_be(
+    volume: dict[str, Any],
+) -> None:
+    mount = {"name": volume["name"], "mountPath": names.SERVICE_ACCOUNT_MOUNT}
+    source = pod()
+    source["spec"]["volumes"].append(volume)
+    source["spec"]["containers"].append({"name": "own", "image": "busybox", "volumeMounts": [mount]})
+    spec = made(source)["spec"]
+    first, own = spec["containers"]
+    assert own["volumeMounts"] == [mount]
+    assert names.SERVICE_ACCOUNT_MOUNT not in {each["mountPath"] for each in first["volumeMounts"]}
+    assert [each["name"] for each in spec["volumes"]] == ["d", volume["name"]]
+
+
+@pytest.mark.parametrize(
     ("path", "want"),
     [
         ("metadata.name", "web-abc12"),

@@ -13,7 +13,7 @@ from agent.model.errors import InvalidPod
 from agent.model.proxypod import proxy_pod
 from agent.model.references import LIMIT, check, own_and_added, references
 from tests.model.pods import pod
-from tests.model.podspecs import TOKEN_MOUNT
+from tests.model.podspecs import TOKEN, TOKEN_MOUNT
 
 Raw = dict[str, Any]
 
@@ -83,12 +83,20 @@ def test_the_certificate_authority_of_the_cluster_is_not_among_it() -> None:
 def test_what_lies_in_the_volume_of_the_token_is_not_among_it() -> None:
     """OpenShift puts a config map of its own beside kube-root-ca.crt."""
     sources = [{"configMap": {"name": "openshift-service-ca.crt"}}, {"serviceAccountToken": {"path": "token"}}]
-    volumes = [{"name": "token", "projected": {"sources": sources}}]
-    mount = {"name": "token", "mountPath": TOKEN_MOUNT}
+    volumes = [{"name": TOKEN, "projected": {"sources": sources}}]
+    mount = {"name": TOKEN, "mountPath": TOKEN_MOUNT}
     assert of(volumes=volumes, containers=[{"name": "c", "volumeMounts": [mount]}]) == {}
-    elsewhere = {"name": "token", "mountPath": "/ca"}
+    elsewhere = {"name": TOKEN, "mountPath": "/ca"}
     found = of(volumes=volumes, containers=[{"name": "c", "volumeMounts": [mount, elsewhere]}])
     assert found == {CONFIGMAPS: {"openshift-service-ca.crt": False}}
+
+
+def test_what_lies_in_a_volume_that_a_user_puts_where_the_token_would_be_is_among_it() -> None:
+    sources = [{"configMap": {"name": "mine"}}, {"serviceAccountToken": {"path": "token"}}]
+    volumes = [{"name": "by-hand", "projected": {"sources": sources}}, {"name": "keys", "secret": {"secretName": "k"}}]
+    mounts = [{"name": each["name"], "mountPath": TOKEN_MOUNT} for each in volumes]
+    containers = [{"name": f"c{number}", "volumeMounts": [mount]} for number, mount in enumerate(mounts)]
+    assert of(volumes=volumes, containers=containers) == {CONFIGMAPS: {"mine": False}, SECRETS: {"k": False}}
 
 
 def test_fields_that_are_null_name_nothing() -> None:

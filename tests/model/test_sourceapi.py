@@ -40,6 +40,21 @@ def test_containers_that_had_a_token_get_that_of_the_source_and_its_address() ->
     assert spec["automountServiceAccountToken"] is False
 
 
+def test_a_token_that_is_mounted_by_hand_becomes_that_of_the_source_and_what_hides_one_stays() -> None:
+    source = pod(ASKS)
+    token = {"name": "by-hand", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    source["spec"]["volumes"] = [token, {"name": "hidden", "emptyDir": {}}]
+    source["spec"]["containers"] = [
+        {"name": name, "image": "busybox", "volumeMounts": [{"name": name, "mountPath": names.SERVICE_ACCOUNT_MOUNT}]}
+        for name in ("by-hand", "hidden")
+    ]
+    by_hand, hidden = spec_of(source)["containers"]
+    assert [each["name"] for each in by_hand["volumeMounts"]] == [sourceapi.VOLUME]
+    assert [each["name"] for each in by_hand["env"]] == ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"]
+    assert [each["name"] for each in hidden["volumeMounts"]] == ["hidden"]
+    assert "env" not in hidden
+
+
 @pytest.mark.parametrize(
     ("accounts", "otherwise", "want"),
     [
