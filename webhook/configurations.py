@@ -1,9 +1,9 @@
 """What API servers are told about this webhook: which objects to send, where to, and what if there is no answer. Pure.
 
 Pods are mutated at two paths, each by an entry of its own, so that as few pods as possible depend on us: those that ask
-for it themselves, and those of namespaces that elect by default. A third is for changes of proxy pods, where no answer
-leaves a change as it is. Our own kinds are validated at a fourth; what makes pods, for nothing but warnings, at two
-more.
+for it themselves, and those of namespaces that elect by default. A third is for changes of proxy pods, and a fourth for
+pods that stay and are spread over nodes: there no answer leaves the pod as it is. Our own kinds are validated at a
+fifth; what makes pods, for nothing but warnings, at two more.
 """
 
 import base64
@@ -33,6 +33,7 @@ from agent.api.names import (
     VERSION,
 )
 from agent.model.manifest import TAKEN
+from agent.model.spread import SPREAD_HARD
 from webhook.placement_entries import ENTRIES, Entry
 from webhook.target_choices import ENTRY, SAID_ANEW
 from webhook.workloads import KINDS
@@ -45,6 +46,7 @@ PATH = "/mutate--v1-pod"
 PATH_V010 = "/mutate-v1-pod"
 PATH_BY_DEFAULT = "/mutate-by-default--v1-pod"
 PATH_CHANGED = "/mutate-changed--v1-pod"
+PATH_STAYING = "/mutate-staying--v1-pod"
 PATH_VALIDATE = "/validate-multicluster-admiralty-io-v1alpha1"
 PATH_WORKLOADS = "/warn-workloads"
 PATH_WORKLOADS_BY_DEFAULT = "/warn-by-default-workloads"
@@ -175,8 +177,9 @@ def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "
         "not-placed": NOT_PLACED,
     }
     changed = {"was-a-proxy-pod": WAS_A_PROXY, "what-the-webhook-writes-changes": TAKEN_CHANGES}
+    staying = {"not-elected": f"!({ELECTED})", "not-a-delegate": NOT_A_DELEGATE, "spread-hard": SPREAD_HARD}
     if service := reach(PATH_BY_DEFAULT).get("service"):
-        by_default["not-our-own"] = _not_our_own(service["namespace"])
+        by_default["not-our-own"] = staying["not-our-own"] = _not_our_own(service["namespace"])
     return _configuration(
         MUTATING_WEBHOOKS,
         name,
@@ -184,6 +187,11 @@ def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "
             webhook(f"{name}.{GROUP}", PATH, {}, asked),
             webhook(f"by-default.{name}.{GROUP}", PATH_BY_DEFAULT, {LABEL_ELECT_BY_DEFAULT: "true"}, by_default),
             webhook(f"changed.{name}.{GROUP}", PATH_CHANGED, {}, changed, "UPDATE"),
+            {
+                **webhook(f"staying.{name}.{GROUP}", PATH_STAYING, {}, staying),
+                "failurePolicy": "Ignore",
+                "timeoutSeconds": WARNING_TIMEOUT_SECONDS,
+            },
         ],
     )
 

@@ -28,6 +28,7 @@ from webhook.configurations import (
     PATH,
     PATH_BY_DEFAULT,
     PATH_CHANGED,
+    PATH_STAYING,
     PATH_V010,
     PATH_VALIDATE,
     PATH_WORKLOADS,
@@ -77,6 +78,10 @@ class Handlers:
         if not takes_long(request):
             return answer_to_change(request)
         return await off_loop(_tenant(request), answer_to_change, request)
+
+    async def staying(self, request: Request) -> Answer:
+        """A pod that is not elected, and is spread over nodes."""
+        return pods.staying(request)
 
     async def workload(self, request: Request) -> Answer:
         """What makes pods that may ask for election."""
@@ -129,6 +134,7 @@ def application(
         (PATH_V010, handlers.elected),
         (PATH_BY_DEFAULT, handlers.by_default),
         (PATH_CHANGED, handlers.changed),
+        (PATH_STAYING, handlers.staying),
         (PATH_VALIDATE, handlers.validated),
         (ENTRY.path, handlers.namespace),
         (PATH_WORKLOADS, handlers.workload),

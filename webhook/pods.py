@@ -9,6 +9,7 @@ from agent.api import names
 from agent.model.delegatepod import check as check_delegate
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_elected, is_proxy, proxy_pod
+from agent.model.spread import honoring_taints
 from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, patched, refused
 
 LONG = 4 * 1024
@@ -99,6 +100,20 @@ def answer(request: Request, known: Known, *, by_default: bool = False, agent: s
         for key in names.STATE_OF_REPLACEMENT:
             annotations.pop(key, None)
     return patched(request, json_patch(pod, proxy), _warnings(namespace, pod, known, finalizers))
+
+
+def staying(request: Request) -> Answer:
+    """Have a pod that stays in this cluster spread over the nodes that it tolerates, virtual nodes not among them.
+
+    :raises Malformed: if the object is not a pod
+    """
+    pod = request.get("object")
+    if not isinstance(pod, dict) or pod.get("kind") != "Pod" or not isinstance(pod.get("metadata"), dict):
+        raise Malformed("request.object is not a pod: the webhook's rules may name pods of the core group only")
+    changed = honoring_taints(pod)
+    if changed is pod or is_elected(pod):
+        return allowed(request, Outcome.UNTOUCHED)
+    return patched(request, json_patch(pod, changed), [])
 
 
 def _not_elected(request: Request, pod: Mapping[str, Any]) -> Answer:

@@ -56,6 +56,18 @@ ANNOTATIONS_NOT_HOME = {
 }
 """Keys and domains of annotations that do not come home from delegates, and who acts upon them."""
 
+ANNOTATIONS_OF_CLIENTS = {
+    "kubectl.kubernetes.io/last-applied-configuration": "kubectl apply compares with it; it is as large as the object",
+    "objectset.rio.cattle.io": "Rancher and k3s do the same",
+    "kapp.k14s.io": "kapp does the same",
+    "banzaicloud.com/last-applied": "operators of the Banzai Cloud libraries do the same",
+    "kopf.zalando.org": "operators of the Kopf library keep their progress in it, and the object they saw last",
+    "meta.helm.sh": "Helm adopts what names a release",
+    "argocd.argoproj.io": "Argo CD prunes what carries the tracking ID of an application",
+    "toolkit.fluxcd.io": "Flux prunes, or leaves alone, what they say",
+}
+"""Keys and domains of annotations that clients of one cluster write for themselves: copies and delegates have none."""
+
 ANNOTATIONS_WITH_ADDRESSES = {
     "cni.projectcalico.org/podIP": "Calico takes a pod's address from it before status.podIP is set",
     "cni.projectcalico.org/podIPs": "the same",
@@ -106,3 +118,8 @@ def is_among(key: str, among: Collection[str]) -> bool:
             return True
         domain = domain.partition(".")[2]
     return False
+
+
+def is_of_client(key: str) -> bool:
+    """Return True for an annotation that a client of one cluster has written for itself."""
+    return is_among(key, ANNOTATIONS_OF_CLIENTS)

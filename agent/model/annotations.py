@@ -38,6 +38,21 @@ def fitting(current: Mapping[str, str], changes: Mapping[str, Any]) -> tuple[dic
     return kept, tuple(sorted(changes.keys() - kept.keys()))
 
 
+def within(pairs: Mapping[str, str], taken: int, *, listed: bool = False) -> dict[str, str]:
+    """Return annotations without the largest, until all fit beside `taken` bytes of others.
+
+    :param listed: whether another annotation lists the keys as JSON
+    """
+    costs = {key: len(key.encode()) * (1 + listed) + len(value.encode()) + 4 * listed for key, value in pairs.items()}
+    kept, excess = dict(pairs), sum(costs.values()) + taken - LIMIT
+    for key in sorted(costs, key=lambda key: (-costs[key], key)):
+        if excess <= 0:
+            break
+        del kept[key]
+        excess -= costs[key]
+    return kept
+
+
 def message(keys: Sequence[str]) -> str:
     """What users are told of those that are left out."""
     shown = abridged([key[:_KEY_SHOWN] for key in keys], _KEYS_TOLD)

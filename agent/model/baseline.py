@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
+from agent.model.copies import travelling
 from agent.model.diff import merge_patch
 
 Raw = dict[str, Any]
@@ -31,8 +32,7 @@ def labels(pod: Mapping[str, Any]) -> dict[str, str]:
 
 def annotations(pod: Mapping[str, Any]) -> dict[str, str]:
     """Annotations of a pod that travel."""
-    found: dict[str, str] = pod["metadata"].get("annotations") or {}
-    return {key: value for key, value in found.items() if not names.is_ours(key)}
+    return travelling(pod["metadata"].get("annotations"))
 
 
 def note(proxy: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Copies in targets of objects that pods need: same name, same namespace, same content (wire contract, 6).
 
-Keys of ours are never copied: they say whose child the copy is. Everything else is, unknown fields included.
+Keys of ours are never copied: they say whose child the copy is. Nor are annotations that clients of the source keep for
+themselves, and the largest of those that do not fit beside ours. All else is copied, unknown fields included.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -8,7 +9,9 @@ from typing import Any, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import SERVICE_ACCOUNTS, Kind
+from agent.api.labels import is_of_client
 from agent.model import owner_labels
+from agent.model.annotations import size, within
 from agent.model.diff import equivalent
 
 Raw = dict[str, Any]
@@ -27,6 +30,7 @@ def copy_of(kind: Kind, original: Mapping[str, Any], *, cluster_name: str, clust
     :param cluster_uid: UID of the source's kube-system namespace (ruling 4)
     """
     metadata = original["metadata"]
+    own = owner_labels.annotations(metadata)
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
@@ -37,7 +41,7 @@ def copy_of(kind: Kind, original: Mapping[str, Any], *, cluster_name: str, clust
                 **_theirs(metadata.get("labels")),
                 **owner_labels.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
             },
-            "annotations": {**_theirs(metadata.get("annotations")), **owner_labels.annotations(metadata)},
+            "annotations": {**within(travelling(metadata.get("annotations")), size(own)), **own},
         },
         **{field: original[field] for field in _fields(kind.name, original)},
     }
@@ -105,6 +109,11 @@ def is_same_or_upstream(found: Mapping[str, Any], original: Mapping[str, Any]) -
     """Whether what is found in a target is the original itself, or what the original is a copy of."""
     uid = found["metadata"]["uid"]
     return bool(uid == original["metadata"]["uid"] or uid == parent_uid(original))
+
+
+def travelling(annotations: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the annotations of an original, or of a pod, that mean something in another cluster."""
+    return {key: value for key, value in _theirs(annotations).items() if not is_of_client(key)}
 
 
 def _theirs(pairs: Mapping[str, str] | None) -> dict[str, str]:

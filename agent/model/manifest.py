@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from agent.api import names
+from agent.api.labels import is_of_client
 from agent.model import constraints, json_or_yaml
+from agent.model.annotations import LIMIT, size
 from agent.model.errors import InvalidPod
 
 Raw = dict[str, Any]
@@ -19,6 +21,8 @@ FIELD = f"metadata.annotations[{names.ANNOTATION_MANIFEST}]"
 TAKEN = (*constraints.FIELDS, "schedulerName", "terminationGracePeriodSeconds")
 """Fields of a pod spec that the webhook changes: what they were before is in the manifest alone."""
 
+_BRIEF = ("name", "image", "resources")
+"""Fields of a container that every manifest has."""
 _REMEDY = "remove it, the webhook writes it"
 
 
@@ -53,9 +57,32 @@ _decoder = msgspec.json.Decoder(_Pod)
 
 
 def of(pod: Raw) -> str:
-    """The manifest of a pod: JSON, which is YAML, too (ruling 7)."""
+    """The manifest of a pod: JSON, which is YAML, too (ruling 7).
+
+    Annotations of clients stay on the proxy pod: `kubectl apply` writes the whole manifest into one.
+    """
     metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if key != "managedFields"}
+    if metadata.get("annotations"):
+        kept = {key: value for key, value in metadata["annotations"].items() if not is_of_client(key)}
+        metadata["annotations"] = kept
     return msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", **pod, "metadata": metadata}).decode()
+
+
+def fitting(pod: Raw, annotations: Mapping[str, str]) -> str:
+    """The manifest of a pod, or a brief one where it does not fit beside annotations."""
+    text = of(pod)
+    return text if size({**annotations, names.ANNOTATION_MANIFEST: text}) <= LIMIT else of(_brief(pod))
+
+
+def _brief(pod: Raw) -> Raw:
+    """Return a pod whose containers lack what its proxy pod has anyway, for manifests that would be too large."""
+    spec = pod.get("spec") or {}
+    lists = {
+        field: [{key: each[key] for key in _BRIEF if key in each} for each in spec[field]]
+        for field in ("containers", "initContainers")
+        if spec.get(field)
+    }
+    return {**pod, "spec": {**spec, **lists}}
 
 
 def source_pod(proxy: Mapping[str, Any]) -> Raw:

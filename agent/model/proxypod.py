@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.api import names
-from agent.model import claimfilter, constraints, manifest, moveterms, placementref, proxycopy, targetchoice
-from agent.model.annotations import LIMIT
-from agent.model.annotations import size as size_of
+from agent.model import constraints, manifest, proxycopy
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
-from agent.model.pattern import InvalidPattern, LabelPattern
 from agent.model.podstate import is_our_finalizer
+from agent.model.proxychecks import check_choices, check_claims, check_group, check_size, written_key
 
-__all__ = ["InvalidPod", "is_elected", "is_proxy", "proxy_pod", "source_pod"]
+__all__ = ["InvalidPod", "is_elected", "is_proxy", "proxy_pod", "source_pod", "written_key"]
 
 TOLERATIONS: tuple[dict[str, str], ...] = (
     {"key": names.PROVIDER_KEY, "value": names.PROVIDER_VALUE},
@@ -26,7 +24,6 @@ TOLERATIONS: tuple[dict[str, str], ...] = (
 )
 NODE_LOST = frozenset(toleration["key"] for toleration in TOLERATIONS if "effect" in toleration)
 """Taints for which pods leave a node that is lost."""
-_SWITCHES = (names.FOLLOW_ACCOUNT, names.FOLLOW_ROLES, names.FOLLOW_POLICIES, names.SOURCE_API)
 
 
 def is_delegate(pod: Mapping[str, Any]) -> bool:
@@ -80,7 +77,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
     :raises InvalidPod: if an annotation or field cannot be honoured
     """
     # Before anything is read that is in them.
-    _check_size((pod.get("metadata") or {}).get("annotations") or {})
+    check_size((pod.get("metadata") or {}).get("annotations") or {})
     if (pod.get("spec") or {}).get("nodeName"):
         raise InvalidPod(
             "spec.nodeName", "the node of an elected pod is chosen by the proxy scheduler: remove the field"
@@ -95,13 +92,14 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         manifest.check_containers(source, spec)
     else:
         source = pod
-        annotations[names.ANNOTATION_MANIFEST] = manifest.of(pod)
-    _check_choices(annotations)
-    _check_group(annotations, metadata)
+        annotations[names.ANNOTATION_MANIFEST] = manifest.fitting(pod, annotations)
+    check_choices(annotations)
+    check_claims(annotations, spec)
+    check_group(annotations, metadata)
     if not annotations[names.ANNOTATION_MANIFEST].startswith("{"):
         # The agent reads it often, and YAML takes a hundred times as long.
         annotations[names.ANNOTATION_MANIFEST] = manifest.of(source)
-    _check_size(annotations)
+    check_size(annotations)
     kept = [name for name in metadata.get("finalizers") or () if not is_our_finalizer(name)]
     return {
         **pod,
@@ -113,18 +111,6 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         },
         "spec": _proxy_spec(spec, _constraints(annotations, source)),
     }
-
-
-def _check_choices(annotations: dict[str, str]) -> None:
-    _check_regexp(annotations)
-    _check_choice(annotations, names.SCHEDULING, names.SCHEDULING_MODES)
-    _check_choice(annotations, names.INJECTED, names.INJECTED_CHOICES)
-    _check_choice(annotations, names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES)
-    for suffix in _SWITCHES:
-        _check_choice(annotations, suffix, ("true", "false"))
-    for found in (placementref.flaws, moveterms.flaws, targetchoice.flaws, claimfilter.flaws):
-        for field, reason in found(annotations):
-            raise InvalidPod(field, reason)
 
 
 def _without_state(pod: dict[str, Any]) -> dict[str, Any]:
@@ -214,12 +200,6 @@ def is_limited(toleration: Mapping[str, Any]) -> bool:
     return toleration.get("tolerationSeconds") is not None and toleration.get("key") in NODE_LOST
 
 
-def written_key(annotations: Mapping[str, str], suffix: str) -> str:
-    """The key of an annotation, with the prefix under which the user has written it."""
-    long = names.PREFIX + suffix
-    return long if long in annotations else names.SHORT_PREFIX + suffix
-
-
 def _check_daemon(pod: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
     """A DaemonSet's controller finds its pods by the node that their affinity names: of those that name none it makes
     more and more.
@@ -233,62 +213,4 @@ def _check_daemon(pod: Mapping[str, Any], annotations: Mapping[str, str]) -> Non
             "metadata.ownerReferences",
             "the pods of a DaemonSet belong to the nodes of this cluster: remove the annotation "
             f"{written_key(annotations, names.ELECT)} from its template",
-        )
-
-
-def _check_regexp(annotations: Mapping[str, str]) -> None:
-    try:
-        LabelPattern(names.annotation(annotations, names.NO_PREFIX_REGEXP))
-    except InvalidPattern as error:
-        key = written_key(annotations, names.NO_PREFIX_REGEXP)
-        raise InvalidPod(f"metadata.annotations[{key}]", str(error)) from error
-
-
-def _check_choice(annotations: Mapping[str, str], suffix: str, choices: Sequence[str]) -> None:
-    value = names.annotation(annotations, suffix)
-    if value is not None and value not in choices:
-        key = written_key(annotations, suffix)
-        raise InvalidPod(f"metadata.annotations[{key}]", f"must be {' or '.join(choices)}, not {value!r}")
-
-
-def _check_group(annotations: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
-    size = names.annotation(annotations, names.POD_GROUP_SIZE)
-    name = names.annotation(annotations, names.POD_GROUP)
-    if name is None:
-        for suffix in (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY, names.POD_GROUP_ON_FAILURE):
-            if names.annotation(annotations, suffix) is not None:
-                raise InvalidPod(
-                    f"metadata.annotations[{written_key(annotations, suffix)}]",
-                    f"is about a group and there is none: write {names.SHORT_PREFIX}{names.POD_GROUP}, or remove this",
-                )
-        return
-    if not name:
-        raise InvalidPod(
-            f"metadata.annotations[{written_key(annotations, names.POD_GROUP)}]",
-            "is empty: write the name of the group",
-        )
-    if size is None or not (size.isascii() and size.isdecimal() and 0 < len(size) < 10 and int(size)):
-        told = "is missing" if size is None else f"must be a number from 1, not {size!r}"
-        raise InvalidPod(
-            f"metadata.annotations[{written_key(annotations, names.POD_GROUP_SIZE)}]",
-            f"{told}: write how many pods start together",
-        )
-    _check_choice(annotations, names.POD_GROUP_POLICY, names.POD_GROUP_POLICIES)
-    _check_choice(annotations, names.POD_GROUP_ON_FAILURE, names.POD_GROUP_ON_FAILURES)
-    restarts = names.annotation(annotations, names.POD_GROUP_ON_FAILURE) == names.RESTART
-    if restarts and not any(owner.get("controller") for owner in metadata.get("ownerReferences") or ()):
-        raise InvalidPod(
-            f"metadata.annotations[{written_key(annotations, names.POD_GROUP_ON_FAILURE)}]",
-            f"{names.RESTART} deletes the pods of the group for their controllers to make them anew, and this pod has "
-            "none: let a Job, StatefulSet or Deployment make it, or write keep",
-        )
-
-
-def _check_size(annotations: Mapping[str, str]) -> None:
-    taken = size_of(annotations)
-    if taken > LIMIT:
-        raise InvalidPod(
-            "metadata.annotations",
-            f"with the manifest of the pod they take {taken} bytes, and Kubernetes allows {LIMIT}: "
-            "make the pod smaller, for example by moving long annotations, arguments or variables to a ConfigMap",
         )

@@ -13,11 +13,11 @@ from agent.api import names
 from agent.api.kinds import INGRESSES, ROLE_BINDINGS, SECRETS, SERVICES
 from agent.api.names.links import ANNOTATION_LINKED_IN, ANNOTATION_LINKED_SERVICE, LABEL_LINK_OF
 from agent.model import copies
-from agent.model.copies import Content, Raw
+from agent.model.annotations import size, within
+from agent.model.copies import Content, Raw, travelling
 from agent.model.diff import equivalent
 from agent.model.service import is_headless, selector_of_copy
 
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _CLUSTERS_OWN = frozenset(
     (
         "allocateLoadBalancerNodePorts",
@@ -202,8 +202,12 @@ def _port_key(port: Mapping[str, Any]) -> tuple[int, str]:
 def marked(copy: Raw, annotations: Mapping[str, str]) -> Raw:
     """With annotations of ours, and a list of all keys that a later revision may take away."""
     metadata = copy["metadata"]
-    metadata["annotations"].pop(_LAST_APPLIED, None)
-    metadata["annotations"] |= annotations
+    found: dict[str, str] = {key: value for key, value in metadata["annotations"].items() if not names.is_ours(key)}
+    ours: dict[str, str] = {key: value for key, value in metadata["annotations"].items() if names.is_ours(key)}
+    ours.update(annotations)
+    labels = sum(len(key) + 4 for key in metadata["labels"]) + sum(len(key) + 4 for key in ours)
+    taken = size(ours) + len(names.ANNOTATION_COPIED_KEYS) + labels
+    metadata["annotations"] = within(travelling(found), taken, listed=True) | ours
     keys = sorted({*metadata["labels"], *metadata["annotations"]})
     metadata["annotations"][names.ANNOTATION_COPIED_KEYS] = msgspec.json.encode(keys).decode()
     return copy

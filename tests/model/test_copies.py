@@ -9,10 +9,19 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, SECRETS
 from agent.model import copies
+from agent.model.annotations import LIMIT
+from agent.model.annotations import size as annotation_size
 
 Raw = dict[str, Any]
 
 OURS = "5e1f-cluster"
+OF_CLIENTS = {
+    "kubectl.kubernetes.io/last-applied-configuration": "{}",
+    "objectset.rio.cattle.io/applied": "{}",
+    "kapp.k14s.io/original": "{}",
+    "meta.helm.sh/release-name": "web",
+    "argocd.argoproj.io/tracking-id": "web:/ConfigMap:team/settings",
+}
 P = names.PREFIX
 
 
@@ -24,7 +33,7 @@ def original(**fields: Any) -> Raw:
         "resourceVersion": "7",
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "labels": {"app": "web", P + "has-finalizer": "true"},
-        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "multicluster/note": "x"},
+        "annotations": {"note": "mine", "multicluster/note": "x", **OF_CLIENTS},
         "finalizers": [P + "team-us"],
         "ownerReferences": [{"uid": "O"}],
     }
@@ -33,6 +42,19 @@ def original(**fields: Any) -> Raw:
 
 def copied(given: Raw | None = None) -> Raw:
     return copies.copy_of(CONFIGMAPS, given or original(), cluster_name="cd", cluster_uid=OURS)
+
+
+@given(st.lists(st.sampled_from([1, 1000, 100_000, 262_000]), max_size=8))
+def test_annotations_that_do_not_fit_beside_ours_are_left_out_the_largest_first(sizes: list[int]) -> None:
+    annotations = {f"example.com/{index}": "x" * size for index, size in enumerate(sizes)}
+    given_original = original()
+    given_original["metadata"]["annotations"] = annotations
+    found = copied(given_original)["metadata"]["annotations"]
+    assert annotation_size(found) <= LIMIT
+    left_out = annotations.keys() - found.keys()
+    smallest = min((len(annotations[key]) for key in left_out), default=LIMIT)
+    assert all(len(value) <= smallest for value in found.values())
+    assert annotation_size(found) + smallest > LIMIT - 200
 
 
 def stored(copy: Raw, **metadata: Any) -> Raw:
@@ -54,7 +76,7 @@ def test_a_copy_has_the_content_and_says_whose_child_it_is() -> None:
                 "multicluster/parent-cluster-uid": OURS,
             },
             "annotations": {
-                "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                "note": "mine",
                 P + "parent-name": "settings",
                 P + "parent-namespace": "team",
             },

@@ -52,17 +52,19 @@ def test_only_the_trust_of_a_configuration_is_patched() -> None:
             {"name": "flotilla.multicluster.admiralty.io", "clientConfig": {"caBundle": want}},
             {"name": "by-default.flotilla.multicluster.admiralty.io", "clientConfig": {"caBundle": want}},
             {"name": "changed.flotilla.multicluster.admiralty.io", "clientConfig": {"caBundle": want}},
+            {"name": "staying.flotilla.multicluster.admiralty.io", "clientConfig": {"caBundle": want}},
         ]
     }
     made["webhooks"][0]["clientConfig"]["caBundle"] = want
     assert [each["name"] for each in trust_patch(made, b"new")["webhooks"]] == [
         "by-default.flotilla.multicluster.admiralty.io",
         "changed.flotilla.multicluster.admiralty.io",
+        "staying.flotilla.multicluster.admiralty.io",
     ]
 
 
 def test_pods_of_namespaces_that_elect_by_default_have_an_entry_of_their_own() -> None:
-    asked, by_default, _ = mutating("flotilla", by_service(Service("system", "hook")), CA)["webhooks"]
+    asked, by_default, _, _ = mutating("flotilla", by_service(Service("system", "hook")), CA)["webhooks"]
     assert by_default["clientConfig"]["service"]["path"] == "/mutate-by-default--v1-pod"
     assert by_default["namespaceSelector"] == {
         "matchLabels": {"multicluster-scheduler": "enabled", "multicluster/elect-by-default": "true"}
@@ -87,6 +89,15 @@ def test_changes_of_proxy_pods_never_wait_for_us() -> None:
     proxy, taken = (condition["expression"] for condition in changed["matchConditions"])
     assert "oldObject.spec.schedulerName == 'admiralty-proxy'" in proxy
     assert all(f"object.spec.{field}" in taken for field in TAKEN)
+
+
+def test_pods_that_stay_never_wait_for_us() -> None:
+    staying = mutating("flotilla", by_service(Service("system", "hook")), CA)["webhooks"][3]
+    assert staying["clientConfig"]["service"]["path"] == "/mutate-staying--v1-pod"
+    assert (staying["failurePolicy"], staying["timeoutSeconds"]) == ("Ignore", 2)
+    assert staying["namespaceSelector"] == {"matchLabels": {"multicluster-scheduler": "enabled"}}
+    names = [condition["name"] for condition in staying["matchConditions"]]
+    assert names == ["not-elected", "not-a-delegate", "spread-hard", "not-our-own"]
 
 
 def test_outside_a_cluster_no_pod_is_our_own() -> None:

@@ -119,6 +119,7 @@ BAD = [
     ("proxy-pod-scheduling-constraints", "containers: []", "containers"),
     ("proxy-pod-scheduling-constraints", "nodeSelector: {virtual-kubelet.io/provider: other}", "remove the key"),
     ("scheduling", "fast", "ranked or reserve"),
+    ("resource-claims", "source", "must be target"),
 ]
 
 
@@ -254,3 +255,40 @@ async def test_an_annotation_on_a_pod_that_exists_elects_nothing(place: Place) -
         annotation = {"metadata": {"annotations": {LONG + "elect": ""}}}
         late = await place.client.patch(PODS, "late", annotation, place.namespace)
     assert not is_proxy(late)
+
+
+async def test_pods_with_long_scripts_are_admitted_as_in_a_plain_cluster(place: Place) -> None:
+    """`kubectl apply` writes the manifest into an annotation, which the webhook's manifest does not repeat."""
+    async with place.replica():
+        for kilobytes in (100, 220):
+            script = "echo 'a line of a script'\n" * (kilobytes * 1000 // 27)
+            sent = elected("long", {"team": "x"})
+            sent["spec"]["containers"][0]["args"] = [script]
+            sent["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json.dumps(sent)
+            proxy = await place.create(sent, dry_run=True)
+            assert is_proxy(proxy)
+            assert proxy["spec"]["containers"][0]["args"] == [script]
+            assert source_pod(proxy)["metadata"]["annotations"] == {LONG + "elect": "", "team": "x"}
+
+
+async def test_a_pod_with_a_resource_claim_is_refused_unless_it_says_that_targets_have_it(place: Place) -> None:
+    claim = {"name": "d", "resourceClaimTemplateName": "one-device"}
+    async with place.replica():
+        with pytest.raises(Invalid) as refused:
+            await place.create(elected(resourceClaims=[claim]), dry_run=True)
+        assert "spec.resourceClaims[0].resourceClaimTemplateName" in refused.value.message
+        assert "ResourceClaimTemplate one-device does not follow" in refused.value.message
+        proxy = await place.create(
+            elected("web", {SHORT + "resource-claims": "target"}, resourceClaims=[claim]), dry_run=True
+        )
+        assert proxy["spec"]["resourceClaims"] == [claim]
+
+
+async def test_virtual_nodes_are_no_domains_for_pods_that_stay_and_are_spread_hard(place: Place) -> None:
+    soft = {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}
+    chosen = {**SPREAD, "topologyKey": "zone", "nodeTaintsPolicy": "Ignore"}
+    async with place.replica():
+        plain = await place.create(pod("web", topologySpreadConstraints=[SPREAD, chosen, soft]), dry_run=True)
+        assert plain["spec"]["topologySpreadConstraints"] == [{**SPREAD, "nodeTaintsPolicy": "Honor"}, chosen, soft]
+        proxy = await place.create(elected("web", topologySpreadConstraints=[SPREAD]), dry_run=True)
+        assert source_pod(proxy)["spec"]["topologySpreadConstraints"] == [SPREAD]
