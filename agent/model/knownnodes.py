@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.model import flatness, nodeshapes
+from agent.model import flatness, nodefeatures, nodeshapes
 from agent.model.nodeshapes import HOSTNAME, Alike, encode, labels_of
 from agent.model.quantity import Quantity
 from agent.model.requests import amounts
@@ -35,6 +35,7 @@ class _Node(msgspec.Struct, frozen=True):
     like: str
     hostname: str | None
     networks: tuple[str, ...]
+    features: frozenset[str]
 
 
 class KnownNodes:
@@ -71,7 +72,7 @@ class KnownNodes:
         self._forget(key)
         if before is None or before.networks != networks:
             self._networks = None
-        self._nodes[key] = _Node(like, hostname, networks)
+        self._nodes[key] = _Node(like, hostname, networks, nodefeatures.declared_by(node))
         self._equal.setdefault(like, found).names[key] = name
 
     def remove(self, key: str) -> None:
@@ -126,6 +127,10 @@ class KnownNodes:
             for text, (shape, those) in by_shape.items()
         ]
         return [one for _, one in sorted(found, key=lambda each: (-len(each[1].names), each[0]))]
+
+    def features(self) -> tuple[str, ...]:
+        """Return the features that all nodes declare, sorted."""
+        return nodefeatures.common({node.features for node in self._nodes.values()})
 
     def networks(self) -> flatness.Networks:
         """The pod networks of all nodes together, as few as can be; none where there are too many."""

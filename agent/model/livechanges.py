@@ -1,6 +1,6 @@
 """What changed on a proxy pod after it was created, and how its delegate follows: labels, annotations, and the fields
-of a running pod's spec that Kubernetes lets change (images, resources, more tolerations, a sooner deadline, containers
-to debug it).
+of a running pod's spec that Kubernetes lets change (images, resources of containers and of the whole pod, more
+tolerations, a sooner deadline, containers to debug it).
 
 Labels of a pod that is withdrawn from Services count as removed: the delegate loses them, the proxy pod keeps them.
 `multicluster/serving`, which only chaperons and delegates have, can be withdrawn, too.
@@ -32,6 +32,7 @@ class _Changes(TypedDict, total=False):
     annotations: dict[str, str | None]
     images: dict[str, str]
     resources: dict[str, dict[str, Any]]
+    podResources: dict[str, Any]
     tolerations: list[dict[str, Any]]
     activeDeadlineSeconds: int
     ephemeralContainers: list[dict[str, Any]]
@@ -45,8 +46,8 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
     """What the delegate has to follow, {} when nothing has changed since the pod was created.
 
     What was told once stays told, with its present value: a change that is taken back has to be followed, too.
-    Keys: labels and annotations (null removes), images and resources by container, tolerations (added ones),
-    activeDeadlineSeconds, ephemeralContainers.
+    Keys: labels and annotations (null removes), images and resources by container, podResources, tolerations (added
+    ones), activeDeadlineSeconds, ephemeralContainers.
 
     The chaperon's spec is as it was made; what its labels and annotations were, `baseline` knows.
 
@@ -62,6 +63,7 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
         "annotations": {**annotations, **_files(proxy, before, annotations, chaperon, known)},
         "images": _by_container(spec, was, "image", known.get("images", {})),
         "resources": _by_container(spec, was, "resources", known.get("resources", {})),
+        "podResources": _pod_resources(spec, was, known),
         "tolerations": others(admitted.added_tolerations(proxy, source), tolerated),
         "ephemeralContainers": _ephemeral(proxy, known.get("ephemeralContainers", ())),
         baseline.KEY: known.get(baseline.KEY),
@@ -168,10 +170,13 @@ def delegate_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
 
 def resize_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
     """Strategic merge patch for the delegate's `resize` subresource (KEP-1287); {} when it has followed."""
-    spec = {
+    spec: Raw = {
         name: [{"name": each, "resources": resources} for each, resources in wanted.items()]
         for name, wanted in _per_list(changed.get("resources", {}), pod, "resources").items()
     }
+    whole = changed.get("podResources")
+    if whole and pod["spec"].get("resources") != whole:
+        spec["resources"] = whole
     return {"spec": spec} if spec else {}
 
 
@@ -254,6 +259,12 @@ def _by_container(spec: Raw, was: Raw, field: str, known: Raw) -> Raw:
             if now and each in before and (each in known or now != before[each]):
                 found[each] = now
     return found
+
+
+def _pod_resources(spec: Raw, was: Raw, known: Raw) -> Raw:
+    """Resources of the whole pod (KEP-5419), where they have changed."""
+    now = spec.get("resources") or {}
+    return now if "podResources" in known or now != (was.get("resources") or {}) else {}
 
 
 def _differs(pod: Mapping[str, Any], field: str, key: str, value: str | None) -> bool:

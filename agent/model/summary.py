@@ -17,7 +17,7 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
 from agent.api.names import givingup, links
 from agent.api.names.ocm import CLAIMS, USED
-from agent.model import flatness, nodeshapes
+from agent.model import flatness, nodefeatures, nodeshapes
 from agent.model.free_capacity import Taken
 from agent.model.knownnodes import KnownNodes
 from agent.model.measured import write_used
@@ -49,6 +49,8 @@ class Survey(msgspec.Struct, frozen=True):
     """None where the level of detail says nothing about single nodes."""
     pods: flatness.Networks = ()
     """Pod networks; none at the lower levels of detail."""
+    features: tuple[str, ...] = ()
+    """Features that all nodes declare; none at the lower levels of detail."""
 
 
 def survey(nodes: Iterable[dict[str, Any]], detail: Detail = "full") -> Survey:
@@ -72,6 +74,7 @@ def survey_of(known: KnownNodes, detail: Detail) -> Survey:
         allocatable=allocatable,
         alike=tuple(known.alike()) if full else None,
         pods=known.networks() if full else (),
+        features=known.features() if full else (),
     )
 
 
@@ -131,9 +134,9 @@ def _of_nodes(
     surveyed: Survey, taken: Mapping[str, Taken] | None, delegates: Mapping[str, int] | None, agent: tuple[str, int]
 ) -> dict[str, str]:
     """What is told at the highest level of detail alone."""
-    annotations: dict[str, str] = {}
     if surveyed.alike is None:
-        return annotations
+        return {}
+    annotations = nodefeatures.write(surveyed.features)
     if (shapes := nodeshapes.write_shapes(surveyed.alike, taken)) is not None:
         annotations[names.ANNOTATION_NODE_SHAPES] = shapes
         if taken is not None:

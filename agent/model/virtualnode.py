@@ -11,6 +11,7 @@ from agent.api import names
 from agent.api.conditions import Status, set_condition
 from agent.api.labels import HOSTNAME, LABELS_NOT_TAKEN, is_among, is_value
 from agent.api.names.ocm import MANAGED_CLUSTER
+from agent.model.nodefeatures import FIELD
 from agent.model.nodeshapes import read_shapes
 from agent.model.pattern import LENGTH_LIMIT, WORK_LIMIT, InvalidPattern, LabelPattern
 from agent.model.quantity import InvalidQuantity, Quantity
@@ -39,6 +40,8 @@ READY_REASON = "VirtualNodeReady"
 READY_MESSAGE = f"the agent stands in for this node's kubelet; {TARGET_REACHABLE} says whether the target answers"
 
 _HUGE_PAGES = "hugepages-"
+PODS = "pods"
+"""Resource: how many pods a node takes."""
 
 TAINT = {"key": names.PROVIDER_KEY, "value": names.PROVIDER_VALUE, "effect": "NoSchedule"}
 
@@ -158,16 +161,26 @@ def free(summary: Mapping[str, Any]) -> str:
 def amounts(summary: Mapping[str, Any], *, several_huge_pages: bool) -> dict[str, dict[str, Any]]:
     """Capacity and allocatable of a virtual node (wire contract, 8.3).
 
+    No pod fits by `allocatable.pods`: a scheduler of this cluster would bind pods that tolerate every taint, and none
+    of them runs there. The proxy scheduler goes by the ClusterSummary, and the API server binds whatever it is told to.
+
     A target with huge pages of several sizes keeps none of them unless a node of this cluster has several, too: where
     none has, API servers and schedulers may not take such a node.
     """
     found = {field: dict(summary.get(field) or {}) for field in ("capacity", "allocatable")}
+    if found["allocatable"]:
+        found["allocatable"][PODS] = "0"
     if several_huge_pages or not any(has_several_huge_pages(each) for each in found.values()):
         return found
     return {
         field: {resource: amount for resource, amount in each.items() if resource not in _huge_pages(each)}
         for field, each in found.items()
     }
+
+
+def is_closed(node: Mapping[str, Any]) -> bool:
+    """Return whether schedulers of this cluster find no room on a virtual node."""
+    return str(((node.get("status") or {}).get("allocatable") or {}).get(PODS, "0")) == "0"
 
 
 def _huge_pages(resources: Mapping[str, Any] | None) -> set[str]:
@@ -190,6 +203,7 @@ def node_status(
     version: str,
     now: datetime,
     served: tuple[bool, str, str] | None = None,
+    features: list[str] | None = None,
 ) -> dict[str, Any]:
     """The whole status of a virtual node. It is Ready for as long as an agent keeps it, whatever its target does.
 
@@ -200,10 +214,9 @@ def node_status(
     :param port: None leaves it as it is
     :param served: whether, reason and message of the condition KubeletServing, None leaves that as it is
     :param version: what `kubectl get nodes` shows as the kubelet's
+    :param features: those that all nodes of the target declare, None leaves them as they are
     """
-    status = dict(current or {})
-    if resources is not None:
-        status.update(resources)
+    status = {**(current or {}), **(resources or {}), **({FIELD: features} if features is not None else {})}
     conditions = set_condition(status.get("conditions"), "Ready", "True", READY_REASON, READY_MESSAGE, now)
     conditions = set_condition(conditions, TARGET_REACHABLE, reachable, reason, message, now)
     if served is not None:

@@ -14,7 +14,7 @@ from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.kube.client import Client
-from agent.kube.errors import NotFound
+from agent.kube.errors import Forbidden, Invalid, NotFound
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
@@ -102,7 +102,9 @@ class Pair:
 
 
 @contextlib.asynccontextmanager
-async def pair(cluster: Cluster, client: Client, namespace: str, version: str = "0.1.0") -> AsyncIterator[Pair]:
+async def pair(
+    cluster: Cluster, client: Client, namespace: str, version: str = "0.1.0", **spec: Any
+) -> AsyncIterator[Pair]:
     """A pair in a target whose agent says that it is of this version; empty for one that says nothing."""
     told = {names.ANNOTATION_AGENT_VERSION: version} if version else {}
     async with (
@@ -111,7 +113,7 @@ async def pair(cluster: Cluster, client: Client, namespace: str, version: str = 
         connected(deps, client, namespace, me=None) as targets,
     ):
         container = {"name": "main", "image": "busybox:1", "resources": RESOURCES}
-        pod = elected("web", namespace, containers=[container])
+        pod = elected("web", namespace, containers=[container], **spec)
         pod["metadata"]["annotations"]["team"] = "x"
         await create(client, pod, [*targets.values()])
         await pod_where(client, namespace, "web", phase="Running", node=targets["me"].node_name)
@@ -164,6 +166,26 @@ async def test_a_resize_follows_and_is_taken_back(cluster: Cluster, client: Clie
             containers = [{"name": "main", "resources": resources}]
             await both.change({"spec": {"containers": containers}}, sub="resize")
             await both.becomes(lambda pod, wanted=resources: main(pod)["resources"] == wanted)  # type: ignore[misc]
+        await both.comes_to_rest()
+
+
+async def test_a_resize_of_the_whole_pod_follows(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with pair(cluster, client, namespace, resources=RESOURCES) as both:
+        await both.says_that_it_can_be_resized()
+        for pod in (await both.proxy(), await both.delegate()):
+            features = {"status": {"declaredFeatures": ["InPlacePodLevelResourcesVerticalScaling"]}}
+            await client.patch(NODES, pod["spec"]["nodeName"], features, sub="status")
+        larger = {"requests": {"cpu": "15m", "memory": "8Mi"}, "limits": {"cpu": "30m", "memory": "16Mi"}}
+
+        async def resized() -> bool:
+            # Admission asks a cache of nodes, which the patch may not have reached.
+            with contextlib.suppress(Forbidden, Invalid):
+                await both.change({"spec": {"resources": larger}}, sub="resize")
+                return True
+            return False
+
+        await until(resized)
+        await both.becomes(lambda pod: pod["spec"]["resources"] == larger)
         await both.comes_to_rest()
 
 

@@ -86,7 +86,7 @@ def test_what_the_summary_is_made_of_matters(parts: dict[str, Any]) -> None:
 
 
 def test_a_node_without_status_can_be_read() -> None:
-    assert substance(b'{"metadata":{"name":"n"}}') == (b"", False, b"", b"", b"", b"", b"")
+    assert substance(b'{"metadata":{"name":"n"}}') == (b"", False, b"", b"", b"", b"", b"", b"")
 
 
 def amounts(memory: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.api.conditions import find_condition
-from agent.api.kinds import CLUSTER_SUMMARIES, LEASES, NODES, PODS, TARGETS
+from agent.api.kinds import CLUSTER_SUMMARIES, DEPLOYMENTS, EVENTS, LEASES, NODES, PODS, TARGETS
 from agent.api.names import (
     ANNOTATION_APPLIED_LABELS,
     LABEL_TARGET_NAME,
@@ -200,6 +200,33 @@ async def test_a_node_goes_after_its_target_and_its_pods(cluster: Cluster, clien
         await gone(lambda: client.get(NODES, name))
 
 
+async def test_a_pod_that_a_scheduler_has_bound_there_is_moved_off_and_one_that_its_user_put_there_is_told_of(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    name = virtual_node(namespace, "c1")
+    spec = {"schedulerName": "another", "tolerations": [{"operator": "Exists"}]}
+
+    async def told(pod: str) -> bool:
+        events = await client.list(EVENTS, namespace, fields=f"involvedObject.name={pod},reason=VirtualNode")
+        return any(name in each["message"] for each in events)
+
+    async with running(cluster, *ROOMS, SummaryRoom):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, name, lambda node: node["status"].get("allocatable", {}).get("pods") == "0")
+        await client.create(PODS, pod("by-hand", name, schedulerName="another"), namespace)
+        await client.create(DEPLOYMENTS, workload(DEPLOYMENTS, "everywhere", spec, replicas=1), namespace)
+        (first,) = await until(lambda: client.list(PODS, namespace, labels="app=everywhere"))
+        target = {"apiVersion": "v1", "kind": "Node", "name": name}
+        binding = {"metadata": {"name": first["metadata"]["name"]}, "target": target}
+        await client.create_raw(PODS, binding, namespace, sub="binding")
+        await gone(lambda: client.get(PODS, first["metadata"]["name"], namespace))
+        (second,) = await until(lambda: client.list(PODS, namespace, labels="app=everywhere"))
+        assert not second["spec"].get("nodeName")
+        await until(lambda: told(first["metadata"]["name"]))
+        await until(lambda: told("by-hand"))
+        assert await client.get(PODS, "by-hand", namespace)
+
+
 async def test_a_node_goes_although_a_daemon_set_makes_its_pod_there_again(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
@@ -371,7 +398,7 @@ async def test_huge_pages_of_two_sizes_show_while_a_node_of_this_cluster_has_the
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: node["status"].get("capacity", {}).keys() == {"cpu"})
         await client.create(NODES, real)
-        await node_where(client, name, lambda node: node["status"]["allocatable"] == pages)
+        await node_where(client, name, lambda node: node["status"]["allocatable"] == pages | {"pods": "0"})
         await client.delete(NODES, f"{namespace}-real")
-        await node_where(client, name, lambda node: node["status"]["allocatable"].keys() == {"cpu"})
+        await node_where(client, name, lambda node: node["status"]["allocatable"].keys() == {"cpu", "pods"})
     await client.delete(CLUSTER_SUMMARIES, "singleton")

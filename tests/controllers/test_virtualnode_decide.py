@@ -8,7 +8,7 @@ import pytest
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.names import links
+from agent.api.names import links, nodes
 from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.endpoints import Served
 from agent.clusters.target import Record, State
@@ -68,6 +68,19 @@ def test_a_node_says_what_pod_networks_its_target_has_told_last() -> None:
     assert gone.body["metadata"]["annotations"] == {links.ANNOTATION_NETWORKS: None}
 
 
+def test_a_node_declares_the_features_that_all_nodes_of_its_target_declare() -> None:
+    told = {nodes.ANNOTATION_DECLARED_FEATURES: '["Resize","Guests"]'}
+    summary = {**SUMMARY, "metadata": {**SUMMARY["metadata"], "annotations": told}}
+    view = replace(VIEW, summary=summary, declares_features=True)
+    node = created(view)
+    assert node["status"]["declaredFeatures"] == ["Guests", "Resize"]
+    assert decide(replace(view, node=node)) is None
+    assert decide(replace(view, node=node, summary=None)) is None, "they stay while nothing is told"
+    gone = patch(replace(VIEW, node=node, declares_features=True))
+    assert gone.body["status"] == {"declaredFeatures": None}
+    assert "declaredFeatures" not in created(replace(view, declares_features=False))["status"]
+
+
 def test_a_node_is_made_with_everything_at_once() -> None:
     node = created()
     assert node["metadata"]["name"] == "admiralty-default-c2"
@@ -76,7 +89,7 @@ def test_a_node_is_made_with_everything_at_once() -> None:
         {"key": "virtual-kubelet.io/provider", "value": "admiralty", "effect": "NoSchedule"}
     ]
     status = node["status"]
-    assert status["allocatable"] == {"cpu": "7"}
+    assert status["allocatable"] == {"cpu": "7", "pods": "0"}
     assert status["addresses"] == [{"type": "InternalIP", "address": "10.0.0.1"}]
     assert status["nodeInfo"]["kubeletVersion"] == "v1.36.3"
     assert decide(replace(VIEW, node=node)) is None

@@ -262,6 +262,22 @@ def test_new_resources_go_through_the_resize_subresource() -> None:
     assert both.follow() == ({}, {"spec": {"containers": [{"name": "c", "resources": resources}]}})
 
 
+def test_new_resources_of_the_whole_pod_go_the_same_way_and_are_taken_back() -> None:
+    both = Both()
+    first, second = {"requests": {"cpu": "1"}}, {"requests": {"cpu": "2"}}
+    for each in (both.proxy, both.chaperon, both.pod):
+        each["spec"]["resources"] = first
+    assert both.changed() == {}
+    both.proxy["spec"]["resources"] = second
+    both.tell()
+    assert both.follow() == ({}, {"spec": {"resources": second}})
+    both.pod["spec"]["resources"] = second
+    assert both.follow() == ({}, {})
+    both.proxy["spec"]["resources"] = first
+    both.tell()
+    assert both.follow() == ({}, {"spec": {"resources": first}})
+
+
 def test_an_added_toleration_is_added_and_the_api_servers_own_are_not() -> None:
     both = Both()
     added = {"key": "new", "operator": "Exists", "effect": "NoSchedule"}
@@ -305,7 +321,9 @@ def test_a_container_to_debug_it_with_is_not_started_again_in_another_delegate()
 def test_a_container_to_debug_it_with_sees_the_proxy_and_no_token_of_the_source() -> None:
     both = Both()
     own = {"name": "data", "mountPath": "/data"}
-    token = {"name": "kube-api-access", "mountPath": names.SERVICE_ACCOUNT_MOUNT}
+    volume = {"name": "kube-api-access-q9", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    both.proxy["spec"]["volumes"] = [volume]
+    token = {"name": volume["name"], "mountPath": names.SERVICE_ACCOUNT_MOUNT}
     env = [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
     both.proxy["spec"]["ephemeralContainers"] = [debugger(env=env, volumeMounts=[own, token])]
     both.tell()

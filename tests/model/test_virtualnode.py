@@ -12,6 +12,7 @@ from agent.model.virtualnode import (
     desired_labels,
     free,
     has_several_huge_pages,
+    is_closed,
     node_status,
     virtual_node,
 )
@@ -244,7 +245,16 @@ def test_huge_pages_of_a_target_are_shown_as_admiralty_shows_them(
     there: dict[str, str], several_here: bool, want: dict[str, str]
 ) -> None:
     found = amounts({"capacity": there, "allocatable": there}, several_huge_pages=several_here)
-    assert found == {"capacity": want, "allocatable": want}
+    assert found == {"capacity": want, "allocatable": {**want, "pods": "0"}}
+
+
+def test_no_pod_fits_on_a_virtual_node_by_what_schedulers_go_by() -> None:
+    sums = {"cpu": "4", "pods": "110"}
+    found = amounts({"capacity": sums, "allocatable": sums}, several_huge_pages=False)
+    assert found == {"capacity": sums, "allocatable": {"cpu": "4", "pods": "0"}}
+    assert is_closed({"status": found})
+    assert is_closed({"status": {}})
+    assert not is_closed({"status": {"allocatable": sums}})
 
 
 def test_a_summary_without_amounts_gives_none() -> None:

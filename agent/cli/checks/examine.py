@@ -4,7 +4,18 @@ from collections.abc import Callable, Iterator
 
 from agent.api.admission import policies as made
 from agent.api.kinds import POLICIES
-from agent.cli.checks import clusters, dialed, endpointless, linked, lookup, namespaces, rights, targets, webhook
+from agent.cli.checks import (
+    clusters,
+    dialed,
+    endpointless,
+    linked,
+    lookup,
+    namespaces,
+    rights,
+    staying,
+    targets,
+    webhook,
+)
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import View
 
@@ -52,6 +63,7 @@ CHECKS: tuple[Check, ...] = (
     targets.sources,
     clusters.clocks,
     namespaces.unproxied,  # ... and what goes wrong all the same.
+    staying.staying,
     namespaces.obstacles,
     endpointless.services,
     lookup.services,

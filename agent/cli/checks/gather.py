@@ -30,7 +30,7 @@ from agent.api.kinds import (
 )
 from agent.api.ownroles import WEBHOOK_SECRET
 from agent.base.clock import Clock
-from agent.cli.checks import dry_run
+from agent.cli.checks import dry_run, staying
 from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import rights_of
 from agent.cli.checks.endpointless import read as read_endpointless
@@ -38,7 +38,7 @@ from agent.cli.checks.gatewaycalls import GatewayCalls
 from agent.cli.checks.lookup import services_of
 from agent.cli.checks.namespaces import is_enabled
 from agent.cli.checks.remote import read_target
-from agent.cli.checks.view import ClusterView, Obstacle, Raw, TargetView, Unproxied, View, WebhookView
+from agent.cli.checks.view import ClusterView, Obstacle, Raw, Spread, TargetView, Unproxied, View, WebhookView
 from agent.cli.checks.webhook import is_ours
 from agent.cli.fleet.lines import moment
 from agent.cli.fleet.source_queries import read_nodes, read_targets
@@ -89,6 +89,7 @@ class Gatherer:
         )
         endpointless = await self._attempt("endpoints of Services", read_endpointless(self._client, proxies or ()))
         targets = await self._targets()
+        misplaced, spread = await self._staying(targets, namespaces or [])
         sources = [*await self._ours(SOURCES), *await self._ours(CLUSTER_SOURCES)]
         peers, calls = await self._ours(GATEWAY_PEERS), GatewayCalls(self._client, self._clock)
         called = await self._attempt("gateways", calls.made(peers))
@@ -101,6 +102,8 @@ class Gatherer:
             unproxied=unproxied,
             obstacles=obstacles,
             unscheduled=tuple(unscheduled.values()) if unscheduled is not None else None,
+            misplaced=misplaced,
+            spread=spread,
             proxies=tuple(proxies) if proxies is not None else None,
             services=services,
             endpointless=endpointless,
@@ -108,6 +111,18 @@ class Gatherer:
             peers=tuple(peers),
             calls=called or (),
             unread=(*self._unread, *calls.unread),
+        )
+
+    async def _staying(
+        self, targets: tuple[TargetView, ...], namespaces: list[Raw]
+    ) -> tuple[tuple[str, ...] | None, tuple[Spread, ...] | None]:
+        """Pods on virtual nodes that run nowhere, and workloads for which virtual nodes are domains."""
+        nodes = [each.node for each in targets if each.node is not None]
+        carried = {key for node in nodes for key in node["metadata"].get("labels") or {}}
+        titles = [node["metadata"]["name"] for node in nodes]
+        return await asyncio.gather(
+            self._attempt("pods on virtual nodes", staying.misplaced(self._client, titles)),
+            self._attempt("workloads", staying.spread_hard(self._client, carried, namespaces)),
         )
 
     async def installation(self) -> View:

@@ -122,6 +122,14 @@ class Unproxied:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """A workload that stays, and is spread hard over labels of virtual nodes."""
+
+    title: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Obstacle:
     """An event that tells of something in the way."""
 
@@ -196,6 +204,10 @@ class View:
     obstacles: tuple[Obstacle, ...] | None = None
     unscheduled: tuple[Obstacle, ...] | None = None
     """Delegates here for which there is no candidate scheduler, one for each message."""
+    misplaced: tuple[str, ...] | None = None
+    """Namespaces and names of pods on virtual nodes that run nowhere."""
+    spread: tuple[Spread, ...] | None = None
+    """Workloads that stay, and for which virtual nodes are domains."""
     proxies: tuple[Raw, ...] | None = None
     """Proxy pods of this cluster."""
     services: frozenset[Key] | None = None

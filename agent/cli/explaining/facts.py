@@ -181,8 +181,9 @@ async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, c
     told = unconnected_target(obj)
     info = target_info_of(told, node, None, obj)
     if node is not None:
-        # Without a summary these sums are all there is.
-        info = replace(info, allocatable=amounts((node.decode().get("status") or {}).get("allocatable")))
+        # Without a summary these sums are all there is, but for the number of pods: see `virtualnode.amounts`.
+        sums = (node.decode().get("status") or {}).get("allocatable") or {}
+        info = replace(info, allocatable=amounts({key: each for key, each in sums.items() if key != "pods"}))
     refusal = refusal_told(obj.decode(), pod.namespace)
     try:
         connection = await connection_of(source, obj)

@@ -1,14 +1,16 @@
 """Join one source and one target, step by step; what has been done is known at every step."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.api.conditions import condition_of
-from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS
+from agent.api.kinds import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from agent.api.names import ACCEPT_CLUSTER, LEASE_CONTROLLERS, SHORT_PREFIX
 from agent.api.roles import NAMED_FEATURES, OPTIONAL_FEATURES
+from agent.cli.checks.staying import REMEDY, TOPOLOGY, spread_hard
 from agent.cli.joining import credentials, manifests
 from agent.cli.joining.contexts import Side, Way, address, telling
 from agent.cli.joining.manifests import Names, Raw
@@ -16,9 +18,10 @@ from agent.cli.joining.objects import Report, ensure, find, title, until
 from agent.cli.options import Failed
 from agent.clusters.target import State
 from agent.kube import kubeconfig
-from agent.kube.errors import Forbidden, Unauthorized
+from agent.kube.errors import Forbidden, KubeError, Unauthorized
 from agent.kube.kubeconfig import Entry
 from agent.model import token
+from agent.model.abridged import abridged
 
 Say = Callable[[str], None]
 
@@ -33,6 +36,11 @@ READS_ALL = (
     " it is kept from writing only: no role can leave out namespaces. Where that is too much, join without"
     " --cluster-scoped, namespace by namespace"
 )
+SPREAD = (
+    "virtual nodes have labels of their target such as {keys}, and count as domains of {source} for pods that stay and"
+    " are spread hard over them ({which}): {remedy}"
+)
+_SHOWN = 3
 _SETTLED_SECONDS = 6.0
 """How long a Target may still say what was true of its old credentials."""
 
@@ -76,11 +84,23 @@ class Joiner:
             await self._prove(found if reached else self._own_way(found))
         with telling(self._source.title):
             changed = await self._add(found)
+            await self._warn_of_spread()
             self._report.state = "joined"
             if self._terms.wait:
                 self._report.state = "failed"
                 await self._ready(entry["server"], time.monotonic() + (_SETTLED_SECONDS if changed else 0.0))
                 self._report.state = "ready"
+
+    async def _warn_of_spread(self) -> None:
+        """Note pods that stay in the source, and that the new virtual node may keep from being scheduled."""
+        client = self._source.client
+        with contextlib.suppress(KubeError):
+            found = await spread_hard(client, TOPOLOGY, await client.list(NAMESPACES))
+            if found:
+                keys = " and ".join(sorted({key for each in found for key in each.keys}))
+                which = abridged([each.title for each in found], _SHOWN)
+                text = SPREAD.format(keys=keys, source=self._source.title, which=which, remedy=REMEDY)
+                self._report.notes.append(text)
 
     async def _reach(self, entry: Entry) -> bool:
         """Try the address that agents will use, as far as that can be done from here, and say how far that is."""

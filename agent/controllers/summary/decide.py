@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from agent.api import labels, names
-from agent.api.names import givingup, links
+from agent.api.names import givingup, links, nodes
 from agent.api.names.ocm import CLAIMS, USED
 from agent.model.diff import merge_patch
 
@@ -23,6 +23,7 @@ class _Spec(msgspec.Struct):
 class _Status(msgspec.Struct):
     capacity: msgspec.Raw = msgspec.Raw()
     allocatable: msgspec.Raw = msgspec.Raw()
+    declaredFeatures: msgspec.Raw = msgspec.Raw()
 
 
 class _Metadata(msgspec.Struct):
@@ -39,6 +40,7 @@ _OURS = (
     names.ANNOTATION_NODE_SHAPES,
     names.ANNOTATION_COUNTED,
     names.ANNOTATION_CLUSTER_PROPERTIES,
+    nodes.ANNOTATION_DECLARED_FEATURES,
     names.ANNOTATION_AGENT_VERSION,
     givingup.ANNOTATION_AGENT_ANSWERS,
     names.ANNOTATION_CLUSTER_UID,
@@ -61,6 +63,7 @@ def substance(node: bytes) -> tuple[bytes | bool, ...]:
         bytes(seen.spec.podCIDRs),
         bytes(seen.status.capacity),
         bytes(seen.status.allocatable),
+        bytes(seen.status.declaredFeatures),
     )
 
 

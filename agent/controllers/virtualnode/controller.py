@@ -38,6 +38,7 @@ VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
 REAL = f"{names.PROVIDER_KEY}!={names.PROVIDER_VALUE}"
 _HUGE_PAGES = "huge-pages"
 _SEVERAL = "several"
+_FEATURES, _DECLARED = "features", "declared"
 FREE_SECONDS = 10.0
 """Shortest time between two writes about room in a target."""
 _RETIRE_SECONDS = 1.0
@@ -69,7 +70,8 @@ class VirtualNodeRoom(Controller[Key]):
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self._real = deps.local.informer(NODES, labels=REAL)
         self._real.store.index(_HUGE_PAGES, _huge_pages)
-        self._several_huge_pages = False
+        self._real.store.index(_FEATURES, _features)
+        self._several_huge_pages = self._declares_features = False
         self._free: dict[Key, tuple[str, float]] = {}
         """What was told of room in a target, and when."""
         self._targets = deps.local.either(TARGET_KINDS)
@@ -148,6 +150,7 @@ class VirtualNodeRoom(Controller[Key]):
             version=self._versions.get(key, ""),
             now=self._deps.clock.now(),
             several_huge_pages=self._several_huge_pages,
+            declares_features=self._declares_features,
             managed_cluster=(manifest.get("status") or {}).get("managedCluster") or "",
             standing=standing(manifest),
         )
@@ -235,9 +238,9 @@ class VirtualNodeRoom(Controller[Key]):
             self._versions[target.key] = ""
 
     def _real_node_changed(self, old: Object | None, new: Object | None) -> None:
-        several = self._real.store.count(_HUGE_PAGES, _SEVERAL) > 0
-        if several != self._several_huge_pages:
-            self._several_huge_pages = several
+        found = self._real.store.count(_HUGE_PAGES, _SEVERAL) > 0, self._real.store.count(_FEATURES, _DECLARED) > 0
+        if found != (self._several_huge_pages, self._declares_features):
+            self._several_huge_pages, self._declares_features = found
             for target in self._targets:
                 self.queue.add(target.key)
 
@@ -269,6 +272,10 @@ _capacity_decoder = msgspec.json.Decoder(_Capacity)
 
 def _huge_pages(node: Object) -> Iterable[str]:
     return (_SEVERAL,) if has_several_huge_pages(_capacity_decoder.decode(node.raw).status.capacity) else ()
+
+
+def _features(node: Object) -> Iterable[str]:
+    return (_DECLARED,) if b'"declaredFeatures"' in node.raw else ()
 
 
 def target_of(node: Object) -> Iterable[Key]:

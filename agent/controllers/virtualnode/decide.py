@@ -12,7 +12,7 @@ from agent.api.names import lifecycle, links
 from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.endpoints import Served
 from agent.clusters.target import Record, State
-from agent.model import flatness
+from agent.model import flatness, nodefeatures
 from agent.model.diff import merge_patch
 from agent.model.standing import NOTHING_SAID, Standing
 from agent.model.virtualnode import TAINT, InvalidPattern, amounts, desired_labels, node_status, virtual_node
@@ -60,6 +60,8 @@ class TargetAndNode:
     """How the kubelet API goes; None while that is not known."""
     several_huge_pages: bool = False
     """A real node of this cluster has huge pages of more than one size."""
+    declares_features: bool = False
+    """A real node of this cluster declares features, so that its API server keeps the field."""
     managed_cluster: str = ""
     """The ManagedCluster that stands for the target, as its Target says; empty where there is none."""
     standing: Standing = NOTHING_SAID
@@ -212,9 +214,17 @@ def _status(view: TargetAndNode, current: Raw) -> Raw:
         address=view.address,
         port=view.port,
         served=(view.served.well, view.served.reason, view.served.message) if view.served is not None else None,
+        features=_features(view),
         version=view.version or (current.get("nodeInfo") or {}).get("kubeletVersion", ""),
         now=view.now,
     )
+
+
+def _features(view: TargetAndNode) -> list[str] | None:
+    """The features to declare; None to leave them: unknown, or a field that the API server would not keep."""
+    if view.summary is None or not view.declares_features:
+        return None
+    return nodefeatures.read((view.summary.get("metadata") or {}).get("annotations"))
 
 
 def _title(key: Key) -> str:

@@ -1,0 +1,69 @@
+"""Pods of this cluster that are not elected, and that virtual nodes are in the way of."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from agent.api.kinds import DEPLOYMENTS, PODS, STATEFUL_SETS
+from agent.cli.checks.finding import Finding, ok, warn
+from agent.cli.checks.view import Raw, Spread, View
+from agent.kube.client import Client
+from agent.kube.store import Object
+from agent.model.abridged import abridged
+from agent.model.misplaced import Remedy, remedy
+from agent.model.namespaces import is_enabled
+from agent.model.podstate import OTHER_PODS
+from agent.model.proxypod import is_elected
+from agent.model.spread import affected_keys
+
+TOPOLOGY = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname")
+"""Labels that virtual nodes usually have."""
+REMEDY = (
+    "write nodeTaintsPolicy: Honor into these constraints, or keep the label off virtual nodes with"
+    " spec.excludedLabelsRegexp of the Target"
+)
+_SHOWN = 3
+
+
+async def spread_hard(client: Client, labels: Collection[str], namespaces: Iterable[Raw]) -> tuple[Spread, ...]:
+    """Return the workloads for which virtual nodes with these labels are domains. Raises KubeError.
+
+    In namespaces that are enabled the webhook sees to it.
+    """
+    enabled = {each["metadata"]["name"] for each in namespaces if is_enabled(each["metadata"].get("labels"))}
+    found = []
+    for kind in (DEPLOYMENTS, STATEFUL_SETS):
+        for obj in await client.list(kind):
+            metadata, template = obj["metadata"], obj["spec"]["template"]
+            pod = {"metadata": template.get("metadata") or {}, "spec": template["spec"]}
+            keys = affected_keys(pod["spec"], labels)
+            if keys and metadata["namespace"] not in enabled and not is_elected(pod):
+                found.append(Spread(f"{kind.name} {metadata['namespace']}/{metadata['name']}", tuple(keys)))
+    return tuple(found)
+
+
+async def misplaced(client: Client, nodes: Iterable[str]) -> tuple[str, ...]:
+    """Return namespaces and names of pods on virtual nodes that run nowhere. Raises KubeError."""
+    found: list[str] = []
+    for node in nodes:
+        _, items = await client.list_raw(PODS, fields=f"spec.nodeName={node},{OTHER_PODS}")
+        pods = (Object(PODS, bytes(item)) for item in items)
+        found += [f"{pod.namespace}/{pod.name}" for pod in pods if remedy(pod.decode()) is not Remedy.NONE]
+    return tuple(sorted(found))
+
+
+def staying(view: View) -> Iterator[Finding]:
+    """Pods that stay run beside virtual nodes as they did before."""
+    if view.misplaced:
+        yield warn(
+            "pods",
+            f"some are on virtual nodes without being elected, and run nowhere: {abridged(view.misplaced, _SHOWN)}",
+            "delete them, and create them again without spec.nodeName and with a scheduler that counts pods of nodes",
+        )
+    for keys in sorted({each.keys for each in view.spread or ()}):
+        which = abridged([each.title for each in view.spread or () if each.keys == keys], _SHOWN)
+        yield warn(
+            f"spread over {' and '.join(keys)}",
+            f"virtual nodes count as domains that stay empty, so that not all pods may be scheduled: {which}",
+            REMEDY,
+        )
+    if view.misplaced == () and view.spread == ():
+        yield ok("pods", "those that are not elected have nothing to do with virtual nodes")

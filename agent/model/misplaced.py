@@ -1,0 +1,42 @@
+"""Pods on virtual nodes that are neither proxy pods nor DaemonSets': none of their containers runs. Pure."""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any
+
+from agent.api.conditions import condition_of
+from agent.model.podstate import ENDED
+from agent.model.proxypod import is_of_a_daemon_set, is_proxy
+
+REASON = "VirtualNode"
+"""Reason of the event on such a pod."""
+
+
+class Remedy(Enum):
+    """Answer to a pod on a virtual node."""
+
+    NONE = auto()
+    EVICT = auto()
+    """Its controller makes another pod, which finds no room on virtual nodes."""
+    REPORT = auto()
+    """No controller would replace it, or its user has named the node."""
+
+
+def remedy(pod: Mapping[str, Any]) -> Remedy:
+    """Return the answer to a pod on a virtual node."""
+    metadata = pod["metadata"]
+    ended = (pod.get("status") or {}).get("phase") in ENDED
+    if is_proxy(pod) or is_of_a_daemon_set(pod) or ended or metadata.get("deletionTimestamp"):
+        return Remedy.NONE
+    # The API server writes the condition when a scheduler binds a pod, not when a pod is created on a node.
+    scheduled = (condition_of(pod, "PodScheduled") or {}).get("status") == "True"
+    controlled = any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
+    return Remedy.EVICT if scheduled and controlled else Remedy.REPORT
+
+
+def message(node: str, answer: Remedy) -> str:
+    """Return the text of the event on the pod."""
+    text = f"node {node} stands for another cluster, and no container of this pod runs there"
+    if answer is Remedy.EVICT:
+        return f"{text}: it is deleted for its controller to make another, which schedulers place on other nodes"
+    return f"{text}: delete it, and create it again without spec.nodeName, or elect it to have it run in that cluster"
