@@ -7,18 +7,19 @@ _PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DOMAIN_LIMIT = 253
 
+HOSTNAME = "kubernetes.io/hostname"
+"""The name of a node. The scheduler takes a target with one node for a host of its own."""
 LABELS_NOT_TAKEN = frozenset(
     (
         # Reserved for administrators who isolate workloads: kubelets cannot set them either (NodeRestriction).
         "node-restriction.kubernetes.io",
         # Who has such a label is excluded from load balancers, or gets the pods of a control plane.
         "node-role.kubernetes.io",
+        # Each node with this label is a domain of its own, in which no pod that stays can run.
+        HOSTNAME,
     )
 )
 """Keys and domains of labels that a virtual node does not take from its target."""
-
-HOSTNAME = "kubernetes.io/hostname"
-"""The name of a node: a virtual node that has it has its own, not that of the only node of its target."""
 
 ANNOTATIONS_NOT_HOME = {
     "prometheus.io": "Prometheus scrapes the port, path and parameters that they name",

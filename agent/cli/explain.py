@@ -141,14 +141,18 @@ async def _explanation(name: str, namespace: str, kubeconfig: str, context: str,
     now = SystemClock().now()
     async with opened(chosen, "source", facts.REQUEST_SECONDS) as source:
         pod = await facts.read_pod(source, namespace or chosen.namespace, name)
-        wrong = remedy(pod, await facts.read_namespace(source, pod.namespace))
+        later = pod.scheduler_name != names.SCHEDULER_PROXY and await facts.was_elected_later(source, pod)
+        wrong = remedy(pod, await facts.read_namespace(source, pod.namespace), later=later)
         if wrong:
             raise facts.Unexplained(wrong)
         return explanation_of(await facts.read(source, pod, settings, now), settings, now)
 
 
-def remedy(pod: Object, namespace: Object | None) -> str:
-    """What the pod is, and what to do, empty for a proxy pod."""
+def remedy(pod: Object, namespace: Object | None, *, later: bool = False) -> str:
+    """What the pod is, and what to do, empty for a proxy pod.
+
+    :param later: the pod was annotated after its creation
+    """
     if pod.scheduler_name == names.SCHEDULER_PROXY:
         return ""
     what = f"pod {pod.namespace}/{pod.name}"
@@ -164,6 +168,10 @@ def remedy(pod: Object, namespace: Object | None) -> str:
     enabled = namespace is not None and is_enabled(namespace.labels)
     label = command(pod.namespace)
     if is_elected(pod.decode()):
+        if later:
+            steps = [] if enabled else [f"run `{label}`"]
+            steps.append("create the pod again with the annotation")
+            return f"{what} was annotated after it had been created, which elects no pod: {', then '.join(steps)}"
         why = "there was no webhook" if enabled else "its namespace was not enabled"
         first = "see that the webhook runs" if enabled else f"run `{label}`"
         return f"{what} asks to be elected, but {why} when it was created: {first}, then create the pod again"

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from agent.api import names
+from agent.api.labels import HOSTNAME
 from agent.api.names.ocm import CLAIMS
 from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.target import Record
@@ -61,7 +62,7 @@ def target_info_of(
         namespace=target.namespace,
         ready=ready,
         state="" if ready else _why_not_ready(target, node),
-        labels=node.labels if node is not None else {},
+        labels=_labels(target, node, common),
         taints=tuple(spec.get("taints") or ()),
         unschedulable=bool(spec.get("unschedulable")),
         allocatable=amounts(told.get("allocatable")),
@@ -76,6 +77,13 @@ def target_info_of(
         claims=claims(summary, told),
         closed=standing(manifest).closed,
     )
+
+
+def _labels(target: Health, node: Object | None, common: Mapping[str, str]) -> Mapping[str, str]:
+    """Labels that pods are placed by: those of the virtual node, and its host name if the target has one node."""
+    if node is None:
+        return {}
+    return {HOSTNAME: target.node_name, **node.labels} if HOSTNAME in common else node.labels
 
 
 def claims(summary: Object | None, told: Mapping[str, Any]) -> dict[str, str] | None:

@@ -28,6 +28,7 @@ TOKEN_REREAD_SECONDS = 60.0
 PLUGIN_REREAD_SECONDS = 60.0
 PLUGIN_SECONDS = 30.0
 """How long a credential plugin may take."""
+_NO_PROXY = "is no http(s) address, and SOCKS is not spoken: name an HTTP proxy, http://HOST:PORT"
 PLUGIN_RETRY_SECONDS = 5.0
 """How long its failure counts: all who wait for the same credentials hear of it, not one after the other."""
 
@@ -189,7 +190,7 @@ def of_document(
         raise InvalidConfig(f"cluster {documents.shown(entry['cluster'])}: server is not an http(s) address")
     proxy = str(cluster.get("proxy-url") or "")
     if proxy and not proxy.startswith(("http://", "https://")):
-        raise InvalidConfig(f"cluster {documents.shown(entry['cluster'])}: proxy-url is not an http(s) address")
+        raise InvalidConfig(f"cluster {documents.shown(entry['cluster'])}: proxy-url {_NO_PROXY}")
     tls = _tls(cluster, user, base) if server.startswith("https://") else None
     return Connection(
         server=server,

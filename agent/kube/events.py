@@ -6,10 +6,10 @@ import logging
 import time
 from typing import Any, Literal
 
-from agent.api.kinds import EVENTS
+from agent.api.kinds import EVENTS, NAMESPACES
 from agent.base.clock import Clock, stamp
 from agent.kube.client import Client
-from agent.kube.errors import AlreadyExists, KubeError
+from agent.kube.errors import AlreadyExists, Forbidden, KubeError
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +19,8 @@ _REMEMBERED = 2_000
 """Events; the count of one that is forgotten is read when it is told again."""
 _MESSAGE_LIMIT = 1024
 _WAITING = 2_000
+_TERMINATING = "because it is being terminated"
+"""Part of the API server's message (kubernetes: plugin/pkg/admission/namespace/lifecycle)."""
 
 Raw = dict[str, Any]
 
@@ -61,7 +63,14 @@ class Recorder:
         if len(self._written) > _REMEMBERED:
             del self._written[next(iter(self._written))]
         try:
-            await self._write(regarding, name, kind, reason, message, count + 1)
+            try:
+                await self._write(regarding, name, kind, reason, message, count + 1)
+            except Forbidden as error:
+                if _TERMINATING not in error.message:
+                    raise
+                # Nothing new is created in a namespace that is being deleted: what holds it up is told of itself.
+                about = f"{regarding['kind']} {regarding['name']}: {message}"
+                await self._write(_namespace(regarding), name, kind, reason, about[:_MESSAGE_LIMIT], count + 1)
         except KubeError as error:
             about = f"{regarding['kind']} {regarding['name']}"
             log.warning("event %s on %s not written: %s", reason, about, error)
@@ -91,6 +100,11 @@ class Recorder:
                 repeated["count"] = int(existing.get("count") or 1) + 1
                 self._written[name] = (time.monotonic(), repeated["count"])
             await self._client.patch_raw(EVENTS, name, repeated, namespace)
+
+
+def _namespace(regarding: Raw) -> Raw:
+    """The namespace of an object as a reference; events about namespaces are in namespace `default`."""
+    return {"apiVersion": "v1", "kind": NAMESPACES.name, "namespace": None, "name": regarding["namespace"]}
 
 
 def _reference(manifest: dict[str, Any]) -> Raw:

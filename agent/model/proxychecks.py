@@ -26,7 +26,14 @@ def check_size(annotations: Mapping[str, str]) -> None:
         )
 
 
-def check_choices(annotations: dict[str, str]) -> None:
+def check_asked(annotations: dict[str, str], metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+    """Check what a pod asks for."""
+    _check_choices(annotations)
+    _check_claims(annotations, spec)
+    _check_group(annotations, metadata)
+
+
+def _check_choices(annotations: dict[str, str]) -> None:
     """Check annotations that have a choice of values."""
     _check_regexp(annotations)
     _check_choice(annotations, names.SCHEDULING, names.SCHEDULING_MODES)
@@ -40,7 +47,7 @@ def check_choices(annotations: dict[str, str]) -> None:
             raise InvalidPod(field, reason)
 
 
-def check_claims(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> None:
+def _check_claims(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> None:
     """ResourceClaims and their templates do not follow: a device belongs to nodes of its own cluster."""
     claims = spec.get("resourceClaims") or ()
     if not claims or names.annotation(annotations, RESOURCE_CLAIMS) is not None:
@@ -54,7 +61,7 @@ def check_claims(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> Non
     )
 
 
-def check_group(annotations: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
+def _check_group(annotations: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
     """Check the annotations of a pod group."""
     size = names.annotation(annotations, names.POD_GROUP_SIZE)
     name = names.annotation(annotations, names.POD_GROUP)

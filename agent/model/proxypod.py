@@ -11,7 +11,7 @@ from agent.model import constraints, manifest, proxycopy
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.model.podstate import is_our_finalizer
-from agent.model.proxychecks import check_choices, check_claims, check_group, check_size, written_key
+from agent.model.proxychecks import check_asked, check_size, written_key
 
 __all__ = ["InvalidPod", "is_elected", "is_proxy", "proxy_pod", "source_pod", "written_key"]
 
@@ -93,9 +93,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
     else:
         source = pod
         annotations[names.ANNOTATION_MANIFEST] = manifest.fitting(pod, annotations)
-    check_choices(annotations)
-    check_claims(annotations, spec)
-    check_group(annotations, metadata)
+    check_asked(annotations, metadata, spec)
     if not annotations[names.ANNOTATION_MANIFEST].startswith("{"):
         # The agent reads it often, and YAML takes a hundred times as long.
         annotations[names.ANNOTATION_MANIFEST] = manifest.of(source)

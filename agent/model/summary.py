@@ -2,7 +2,8 @@
 
 How much it tells is for its administrator to say:
 - `full`: everything, also what is free on the nodes of each shape;
-- `minimal`: what Admiralty tells, sums and the labels on which all nodes agree, and nothing about single nodes;
+- `minimal`: what Admiralty tells, sums and the labels on whose value all nodes that have them agree, and nothing
+  about single nodes;
 - `sums`: sums alone.
 What the administrator says about the cluster as a whole (its properties) is told at every level.
 """

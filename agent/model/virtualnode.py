@@ -9,7 +9,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.conditions import Status, set_condition
-from agent.api.labels import HOSTNAME, LABELS_NOT_TAKEN, is_among, is_value
+from agent.api.labels import LABELS_NOT_TAKEN, is_among, is_value
 from agent.api.names.ocm import MANAGED_CLUSTER
 from agent.model.nodefeatures import FIELD
 from agent.model.nodeshapes import read_shapes
@@ -93,7 +93,6 @@ def desired_labels(
     excluded_regexp: str | None,
     current_labels: Mapping[str, str] | None,
     last_applied: str | None,
-    hostname: str = "",
 ) -> Labels:
     """All labels of a virtual node: ours (base, then the target's common ones) and those that users gave it.
 
@@ -103,7 +102,6 @@ def desired_labels(
 
     :param excluded_regexp: of the Target; labels of the summary in whose `key=value` it is found are left out
     :param last_applied: annotation `multicluster/applied-labels` of the node, None if it has none
-    :param hostname: value of the label kubernetes.io/hostname where the target has one
     :raises InvalidPattern: if the regexp is none
     """
     excluded = excluded_labels(excluded_regexp)
@@ -112,8 +110,6 @@ def desired_labels(
         for key, value in (summary_labels or {}).items()
         if not _identifies(key) and not is_among(key, LABELS_NOT_TAKEN) and not excluded.matches(key, value)
     }
-    if HOSTNAME in common:
-        common[HOSTNAME] = hostname
     ours = {**base, **common}
     current = current_labels or {}
     before = _applied(last_applied)

@@ -200,7 +200,7 @@ def _format(name: str) -> Any:
 
 
 def reject_by_totals(target: TargetInfo, template: PodTemplate) -> Rejection | None:
-    """A target that tells no shapes: a label on which all its nodes agree, and sums, are all there is."""
+    """A target that tells no shapes: labels on which its nodes agree, those without them apart, and sums are all."""
     for key, value in (template.source.get("nodeSelector") or {}).items():
         if target.common_labels.get(key, value) != value:
             return Rejection("NoNode", f"no node has {key}={value}")

@@ -633,6 +633,13 @@ def test_pods_that_were_not_elected_are_told_with_the_reason() -> None:
     assert "kubectl label namespace other multicluster-scheduler=enabled" in second
 
 
+def test_pods_that_were_annotated_after_their_creation_are_not_said_to_lack_a_webhook() -> None:
+    (told,) = bad(namespaces.unproxied, view(unproxied=(Unproxied("default", ("a",), ("a",)),)))
+    assert "pods were annotated after their creation, which elects none: a" in told
+    _, slipped = bad(namespaces.unproxied, view(unproxied=(Unproxied("default", ("a", "b"), ("a",)),)))
+    assert "there was no webhook when they were created: b" in slipped
+
+
 def test_sources_that_have_no_rights_yet_are_told() -> None:
     refused = {"type": "Ready", "status": "False", "reason": "NoRole", "message": "create it"}
     given_sources = (

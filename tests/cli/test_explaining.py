@@ -23,6 +23,7 @@ from agent.cli.output import as_json, as_yaml
 from agent.kube.store import Object
 from agent.model.claimfilter import combine as asking
 from agent.model.claimfilter import level
+from agent.model.electedlater import elected_later
 from agent.model.proxypod import proxy_pod
 from agent.model.targetchoice import Level, combine
 from agent.scheduling.placed import Decided, Placed, Reference, shares
@@ -300,6 +301,20 @@ def test_pods_of_others_get_the_remedy(stranger: Object, where: Object | None, w
     told = remedy(stranger, where)
     assert want in told
     assert bool(told) == bool(want)
+
+
+def test_a_pod_that_was_annotated_after_its_creation_is_not_said_to_lack_a_webhook() -> None:
+    told = remedy(pod(elected=True), ENABLED, later=True)
+    assert "was annotated after it had been created, which elects no pod: create the pod again" in told
+    assert "which elects no pod: run `kubectl label" in remedy(pod(elected=True), namespace(), later=True)
+
+
+@pytest.mark.parametrize(("time", "want"), [("2026-01-01T00:00:09Z", True), ("2026-01-01T00:00:00Z", False)])
+def test_managed_fields_tell_when_a_pod_was_annotated(time: str, want: bool) -> None:
+    owned = {"f:metadata": {"f:annotations": {f"f:{names.PREFIX}{names.ELECT}": {}}}}
+    metadata = {"creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{"time": time, "fieldsV1": owned}]}
+    assert elected_later(msgspec.json.encode({"metadata": metadata})) is want
+    assert not elected_later(msgspec.json.encode({"metadata": {"creationTimestamp": time}}))
 
 
 def test_the_total_is_the_sum_of_the_scores_that_are_told_by_the_weights_that_are_told() -> None:

@@ -96,7 +96,15 @@ async def test_a_service_that_lacks_a_port_is_told_apart_from_one_that_does_not_
             metadata={"labels": labels},
             spec={"ports": [{"port": 80}]},
         )
-        raw = peer("eu", {"web": (1, []), "ghost": (1, [])})
+        cluster.put(
+            cluster.deps.local.informer(SERVICES),
+            SERVICES,
+            "external",
+            "shop",
+            metadata={"labels": labels},
+            spec={"type": "ExternalName", "externalName": "db.example.com", "ports": [{"port": 80}]},
+        )
+        raw = peer("eu", {"web": (1, []), "ghost": (1, []), "external": (1, [])})
         raw["metadata"]["labels"] = {names.LABEL_PARENT_CLUSTER_UID: cluster.deps.cluster_uid}
         raw["spec"]["services"][0]["ports"].append({"name": "metrics", "port": 9090})
         found = await room._usable(raw)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agent.api import names
-from agent.api.names import ac3, delegates, fencing, givingup, lifecycle, links, mcs, moves, ocm, p2code
+from agent.api.names import ac3, delegates, fencing, givingup, lifecycle, links, mcs, moves, nodes, ocm, p2code
 from agent.model import servicelinks
 from agent.model.p2code import linked, progress, verdicts
 from agent.model.p2code import status as applications
@@ -95,7 +95,7 @@ def test_every_key_that_users_write_is_documented_and_no_other() -> None:
         | OF_TARGETS
         | {links.AFFINITY, links.ADMIT_GATEWAY, links.SERVICE_REROUTE}
     )
-    suffixes |= {p2code.APPLY_AS, p2code.DISTRIBUTION, p2code.DEPENDS_ON, p2code.IGNORE_LINKS}
+    suffixes |= {nodes.RESOURCE_CLAIMS, p2code.APPLY_AS, p2code.DISTRIBUTION, p2code.DEPENDS_ON, p2code.IGNORE_LINKS}
     assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
 
 
@@ -108,6 +108,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES
     of_moves |= {givingup.ANNOTATION_GIVE_UP, givingup.ANNOTATION_AGENT_ANSWERS}
+    of_nodes = {nodes.ANNOTATION_DECLARED_FEATURES}
     of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS, links.LABEL_LINK_OF, links.LABEL_SKUPPER}
     of_links |= {links.LABEL_LINKERD, links.LABEL_FEDERATED}
     of_links |= {links.ANNOTATION_LINKED_SERVICE, links.ANNOTATION_LINKED_IN}
@@ -115,7 +116,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     of_links |= OF_NETWORKS | {mcs.LABEL_DERIVED, mcs.ANNOTATION_EXPORTED_IN}
     of_delegates = {delegates.ANNOTATION_NEW_LABELS, delegates.ANNOTATION_LABELS_FILE}
     of_delegates |= {delegates.ANNOTATION_ANNOTATIONS_FILE, delegates.ANNOTATION_RESTARTS}
-    of_links |= of_delegates
+    of_links |= of_delegates | of_nodes
     assert shown - formed == (KEYS | of_ocm | of_moves | of_links | APPLIED) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {

@@ -117,7 +117,10 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a user that is missing": (kubeconfig(users=None), "no user named 'u'"),
     "no server": (kubeconfig(cluster={"server": None}), "server is not an http"),
     "a server without scheme": (kubeconfig(cluster={"server": "1.2.3.4:6443"}), "not an http"),
-    "a socks proxy": (kubeconfig(cluster={"proxy-url": "socks5://p:1"}), "proxy-url is not an http"),
+    "a socks proxy": (
+        kubeconfig(cluster={"proxy-url": "socks5://p:1"}),
+        "and SOCKS is not spoken: name an HTTP proxy",
+    ),
     "bad base64": (kubeconfig(cluster={"certificate-authority-data": "*"}), "authority-data is not base64"),
     "base64 that is no text": (kubeconfig(cluster={"certificate-authority-data": 12}), "authority-data is not text"),
     "an authority that is no PEM": (

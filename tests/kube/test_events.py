@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import NODES, PODS
+from agent.api.kinds import NAMESPACES, NODES, PODS
 from agent.base.clock import SystemClock
 from agent.kube import events
 from agent.kube.client import Client
@@ -110,3 +110,29 @@ async def test_more_events_than_anybody_reads_are_dropped_rather_than_kept(clien
     for number in range(events._WAITING + 50):
         recorder.event(pod("any"), "Normal", "Flood", str(number))
     assert recorder._queue.qsize() == events._WAITING
+
+
+async def test_an_event_about_an_object_in_a_namespace_that_is_being_deleted_is_about_the_namespace(
+    recorder: Recorder, client: Client
+) -> None:
+    name = "test-terminating-events"
+    await client.create(NAMESPACES, {"metadata": {"name": name}, "spec": {"finalizers": ["example.com/kept"]}})
+    await client.delete(NAMESPACES, name)
+
+    async def terminating() -> bool:
+        return (await client.get(NAMESPACES, name))["status"]["phase"] == "Terminating"
+
+    try:
+        await until(terminating)
+        recorder.event(pod(name), "Warning", "Unreachable", "annotate it")
+
+        async def about() -> list[dict[str, Any]]:
+            return await client.list(EVENTS, "default", fields=f"involvedObject.name={name}")
+
+        (event,) = await until(about)
+        assert (event["involvedObject"]["kind"], event["reason"]) == ("Namespace", "Unreachable")
+        assert event["message"] == "Pod web: annotate it"
+    finally:
+        await client.update(
+            NAMESPACES, (await client.get(NAMESPACES, name)) | {"spec": {"finalizers": []}}, sub="finalize"
+        )

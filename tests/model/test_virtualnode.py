@@ -84,10 +84,10 @@ def test_what_a_target_may_not_say_of_a_node_of_this_cluster_is_not_taken() -> N
     assert after.labels.keys() - BASE.keys() == {"node-role.kubernetes.io/mine", "node.kubernetes.io/instance-type"}
 
 
-def test_a_virtual_node_has_the_label_of_host_names_where_its_target_has_it_with_its_own_name() -> None:
+def test_a_virtual_node_never_has_the_label_of_host_names() -> None:
     assert "kubernetes.io/hostname" not in labels().labels
-    found = desired_labels(BASE, {"kubernetes.io/hostname": "n1"}, None, {}, None, "admiralty-default-us")
-    assert found.labels["kubernetes.io/hostname"] == "admiralty-default-us"
+    found = desired_labels(BASE, {"kubernetes.io/hostname": "n1"}, None, {}, None)
+    assert "kubernetes.io/hostname" not in found.labels
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,6 @@ def virtual_node(target_namespace: str, target_name: str) -> str:
     return join(LONG_LIMIT, ("admiralty", target_namespace, target_name), constant=(0,), optional=(1,))
 
 
-def hostname(target_namespace: str, target_name: str) -> str:
-    """The name of the virtual node as the value of a label."""
-    return join(SHORT_LIMIT, ("admiralty", target_namespace, target_name), constant=(0,), optional=(1,))
-
-
 def finalizer(target_namespace: str, target_name: str) -> str:
     """Finalizer of a Target, or of a ClusterTarget when the namespace is empty (section 2.3)."""
     return PREFIX + join(SHORT_LIMIT, (target_namespace, target_name), optional=(0,))

@@ -47,6 +47,7 @@ from agent.cli.options import Failed
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
+from agent.model.electedlater import elected_later
 from agent.model.podstate import PROXY_PODS
 from agent.model.proxypod import is_elected
 
@@ -249,12 +250,16 @@ class Gatherer:
     async def _unproxied(self) -> tuple[Unproxied, ...]:
         """Pods that ask for it, and that the webhook has not seen. Metadata says all of that."""
         _, items = await self._client.list_raw(PODS, labels=f"!{names.LABEL_PARENT_UID}", accept=METADATA_LIST)
-        found: dict[str, list[str]] = {}
-        for pod in (Object(PODS, bytes(item)).decode() for item in items):
+        found: dict[str, dict[str, bool]] = {}
+        for item in items:
+            pod = Object(PODS, raw := bytes(item)).decode()
             metadata = pod["metadata"]
             if names.ANNOTATION_MANIFEST not in (metadata.get("annotations") or {}) and is_elected(pod):
-                found.setdefault(metadata["namespace"], []).append(metadata["name"])
-        return tuple(Unproxied(namespace, tuple(sorted(pods))) for namespace, pods in sorted(found.items()))
+                found.setdefault(metadata["namespace"], {})[metadata["name"]] = elected_later(raw)
+        return tuple(
+            Unproxied(namespace, tuple(sorted(pods)), tuple(sorted(name for name in pods if pods[name])))
+            for namespace, pods in sorted(found.items())
+        )
 
     async def _events(self, reason: str) -> dict[str, Obstacle]:
         """Late ones, by their message."""

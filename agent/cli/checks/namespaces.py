@@ -77,7 +77,16 @@ def unproxied(view: View) -> Iterator[Finding]:
         return
     enabled = {each["metadata"]["name"] for each in view.namespaces or () if is_enabled(each)}
     for each in view.unproxied:
-        which = abridged(each.pods, _SHOWN)
+        if each.later:
+            yield warn(
+                f"namespace {each.namespace}",
+                f"pods were annotated after their creation, which elects none: {abridged(each.later, _SHOWN)}",
+                "create them again with the annotation",
+            )
+        others = tuple(pod for pod in each.pods if pod not in each.later)
+        if not others:
+            continue
+        which = abridged(others, _SHOWN)
         if each.namespace in enabled:
             why, remedy = "there was no webhook when they were created", "see that it runs, then create them again"
         else:

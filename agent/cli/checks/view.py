@@ -119,6 +119,8 @@ class Unproxied:
 
     namespace: str
     pods: tuple[str, ...]
+    later: tuple[str, ...] = ()
+    """Those of the pods that were annotated after their creation."""
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
 from agent.model.claimfilter import ClaimFilter
+from agent.model.electedlater import elected_later
 from agent.model.namespaces import is_enabled, not_enabled
 from agent.model.targetchoice import TargetChoice
 from agent.scheduler.cache.extra_scores import kind_of, read_score
@@ -107,6 +108,13 @@ async def read_pod(source: Client, namespace: str, name: str) -> Object:
         return Object(PODS, await source.get_raw(PODS, name, namespace))
     except NotFound:
         raise Unexplained(f"there is no pod {namespace}/{name} in this cluster") from None
+
+
+async def was_elected_later(source: Client, pod: Object) -> bool:
+    """Whether a pod was annotated after its creation: an Object no longer has the managedFields that tell it."""
+    with contextlib.suppress(NotFound):
+        return elected_later(await source.get_raw(PODS, pod.name, pod.namespace))
+    return False
 
 
 async def read_namespace(source: Client, name: str) -> Object | None:

@@ -81,7 +81,9 @@ def address(entry: Entry, context: str, way: Way) -> Entry:
     proxy = way.proxy or str(entry.get("proxy-url") or "")
     if proxy:
         if not proxy.startswith(("http://", "https://")):
-            raise Failed(f"context {context}: proxy {proxy!r} is not an http(s) address: --proxy-url http://HOST:PORT")
+            raise Failed(
+                f"context {context}: proxy {proxy!r} is not an http(s) address, and SOCKS is not spoken: --proxy-url http://HOST:PORT"
+            )
         found["proxy-url"] = proxy
     return found
 

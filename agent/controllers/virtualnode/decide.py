@@ -123,7 +123,6 @@ def wanted(view: TargetAndNode, node: Raw) -> Raw:
         view.excluded,
         metadata.get("labels"),
         annotations.get(names.ANNOTATION_APPLIED_LABELS),
-        names.hostname(*view.key),
     )
     spec = node.get("spec") or {}
     return {
