@@ -8,9 +8,6 @@ from agent.api.conditions import condition_of
 from agent.model.podstate import ENDED
 from agent.model.proxypod import is_of_a_daemon_set, is_proxy
 
-REASON = "VirtualNode"
-"""Reason of the event on such a pod."""
-
 
 class Remedy(Enum):
     """Answer to a pod on a virtual node."""

@@ -36,6 +36,8 @@ GONE_SECONDS = 60.0
 """For how long pods of a node that is gone are looked for; Kubernetes' own garbage collector of pods takes over."""
 _CLOSED_SECONDS = 1.0
 """Pause until a node that schedulers still find room on is checked again."""
+REASON = "VirtualNode"
+"""Reason of the event on a pod that runs nowhere."""
 EVICTION_SECONDS = (1.0, 300.0)
 """First and longest pause between evictions of one controller's pods: a scheduler may bind them there again."""
 _CONTROLLERS = 1000
@@ -101,7 +103,7 @@ class ForeignPodRoom(Controller[tuple[str, Key]]):
                 return wait
         if self._reported.get((name, pod.key)) != pod.uid:
             self._reported[name, pod.key] = pod.uid
-            self._recorder.event(manifest, "Warning", misplaced.REASON, misplaced.message(name, answer))
+            self._recorder.event(manifest, "Warning", REASON, misplaced.message(name, answer))
         if answer is Remedy.EVICT:
             with contextlib.suppress(NotFound, Conflict):
                 await self._local.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace=0)
