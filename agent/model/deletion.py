@@ -14,7 +14,6 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import is_true
 from agent.api.names.endings import ANNOTATION_GRACE_PERIOD
-from agent.base.clock import parse
 from agent.model.livechanges import told
 from agent.model.owner_labels import controller_of
 from agent.model.podstate import has_ended
@@ -54,7 +53,8 @@ def began(proxy: Mapping[str, Any]) -> datetime | None:
     """Return when a proxy pod was first deleted, by its API server's clock; None if that cannot be read."""
     metadata = proxy["metadata"]
     try:
-        return parse(metadata["deletionTimestamp"]) - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+        grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+        return datetime.fromisoformat(metadata["deletionTimestamp"]) - grace
     except (KeyError, ValueError, OverflowError):
         return None
 
