@@ -1,6 +1,7 @@
 """What rooms are built from."""
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from agent.base.clock import Clock
@@ -61,6 +62,11 @@ class Deps:
     def home(self) -> str:
         """The namespace that this process runs in."""
         return self.lease.namespace if self.lease is not None else self.settings.namespace or "kube-system"
+
+    @property
+    def server_now(self) -> datetime:
+        """The time of day by the clock of this cluster's API server, for what it has dated."""
+        return self.clock.now() + timedelta(seconds=self.local.client.session.skew)
 
     def fence_left(self, pod: Object) -> float | None:
         """In how many seconds its fence has stopped a bound pod whose target is cut off; None: unknown."""

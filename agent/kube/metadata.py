@@ -10,6 +10,7 @@ from agent.kube.store import Identity, metadata_only
 
 
 class _Metadata(Identity, kw_only=True, rename="camel", omit_defaults=True):
+    generation: int = 0
     owner_references: list[typed.Owner] | None = None
     annotations: dict[str, str] | None = None
 
@@ -23,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def owner_metadata(raw: bytes) -> bytes:
-    """Of what controls pods, what tells it apart, those of its annotations that are ours, and its own controller."""
+    """Keep of what controls pods its identity, generation and own controller, and those annotations that are ours."""
     owner = _decoder.decode(raw)
     metadata = owner.metadata
     metadata.labels = metadata.finalizers = None

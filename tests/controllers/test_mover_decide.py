@@ -323,7 +323,6 @@ DEAD = Pod("work-a", "o", cause="Lost", answers=False, certified=True)
         (JOB, replace(DEAD, ended=True), []),
         (JOB, replace(DEAD, deleting=True), []),
         (owner("Job", None, None, OwnerPods("never")), DEAD, "Held"),
-        (EVICT, DEAD, "Held"),
     ],
     ids=[
         "a person says that it does not run",
@@ -337,12 +336,70 @@ DEAD = Pod("work-a", "o", cause="Lost", answers=False, certified=True)
         "it has ended already",
         "it is deleted already",
         "it is never to be moved",
-        "its owner makes none for one that has failed",
     ],
 )
 def test_a_pod_of_a_job_has_failed_where_nothing_of_it_runs(owner: Owner, pod: Pod, wanted: list[str] | str) -> None:
     done = steps(owner, pod)
     assert (done, told(owner, pod)) == ((wanted, []) if isinstance(wanted, list) else ([], [("o", wanted)]))
+
+
+LOST = replace(DEAD, name="db-0")
+"""A pod whose last status says that it is available."""
+ELSEWHERE = Pod("db-2", "z", available=False)
+
+
+@pytest.mark.parametrize(
+    ("owner", "pods", "wanted"),
+    [
+        pytest.param(
+            replace(EVICT, replicas=3), (LOST, replace(LOST, name="db-1", uid="y"), ELSEWHERE), "y", id="a quorum"
+        ),
+        pytest.param(
+            replace(EVICT, replicas=3),
+            (replace(LOST, available=False),),
+            "o",
+            id="its siblings were never made, since it has never been ready",
+        ),
+        pytest.param(
+            replace(EVICT, replicas=3),
+            (Pod("db-0", "o", cause="Targets", available=False),),
+            "o",
+            id="the same where nothing is lost",
+        ),
+        pytest.param(
+            EVICT,
+            (Pod("web-a", "a", cause="Retire"), Pod("web-b", "o", cause="Retire", available=False)),
+            "o",
+            id="what serves nobody goes before what serves",
+        ),
+        pytest.param(replace(EVICT, held="its StatefulSet rolls out"), (LOST, ELSEWHERE), "o", id="a rollout"),
+    ],
+)
+def test_what_serves_nobody_waits_for_no_sibling(owner: Owner, pods: tuple[Pod, ...], wanted: str) -> None:
+    assert [action.old.uid for action in decide(owner, pods).actions if isinstance(action, Evict)] == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("owner", "pods"),
+    [
+        pytest.param(EVICT, (Pod("db-0", "o", cause="Retire"), ELSEWHERE), id="it serves"),
+        pytest.param(EVICT, (replace(LOST, answers=True), ELSEWHERE), id="it is declared lost, and answers"),
+        pytest.param(replace(EVICT, doubted=True, replicas=0, had=3), (LOST,), id="no other is made for it"),
+        pytest.param(
+            replace(EVICT, held="not seen yet", unseen=True), (LOST,), id="its controller has not seen its change yet"
+        ),
+    ],
+)
+def test_what_may_cost_something_waits(owner: Owner, pods: tuple[Pod, ...]) -> None:
+    assert [action for action in decide(owner, pods).actions if isinstance(action, Evict)] == []
+
+
+def test_a_lost_pod_is_replaced_while_its_owner_rolls_out_and_the_replacement_is_kept() -> None:
+    busy = replace(SURGE, held="its Deployment is paused")
+    lost = replace(O, cause="Lost", answers=False)
+    assert steps(busy, A, lost) == ["Create"]
+    assert "Discard" not in steps(busy, A, lost, N)
+    assert "Create" not in steps(replace(busy, unseen=True), A, lost)
 
 
 def test_all_pods_of_a_job_have_failed_at_once() -> None:

@@ -77,7 +77,8 @@ class World:
     def tick(self) -> None:
         """Time goes by: pods are placed, become ready, end; the ReplicaSet does its work."""
         for name, each in list(self.pods.items()):
-            if each.pod.placed and each.target == self.silent:
+            released = self.lost and each.pod.deleting
+            if each.pod.placed and each.target == self.silent and not released:
                 continue
             each.age += 1
             if each.pod.deleting and each.age > LONG_ENOUGH:
@@ -183,7 +184,10 @@ class World:
         if self.written(pods) != self.written(self.view()):
             # A leader knows its own writes, and asks the API server for those of the one before.
             owner, pods, versions = views[-1]
-        actions = decide(owner, pods).actions
+        plan = decide(owner, pods)
+        away = any(pod.owned and pod.lives and pod.cause for pod in pods)
+        assert plan.waits or plan.holds or not away, "nothing has the mover look at them again"
+        actions = plan.actions
         for action in actions:
             if self.trouble and self.random.random() < 0.2:
                 return True
@@ -262,7 +266,13 @@ def test_a_move_comes_to_its_end_whoever_is_killed_where(seed: int, alone: bool)
         world.hold_true()
         views = [*views[-2:], world.snapshot()]
         world.move(views)
-    world.trouble, world.held, world.quota, world.silent, world.lost = False, "", False, "", False
+    world.held, world.silent, world.lost = "", "", False
+    come_to_an_end(world)
+
+
+def come_to_an_end(world: World) -> None:
+    """Let the world go on without trouble until everything is where it should be."""
+    world.trouble, world.quota = False, False
     for each in world.pods.values():
         each.broken = False
     for _ in range(400):
@@ -271,6 +281,22 @@ def test_a_move_comes_to_its_end_whoever_is_killed_where(seed: int, alone: bool)
         if not world.move([world.snapshot()]) and world.is_done():
             return
     raise AssertionError([each.pod for each in world.pods.values()])
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_lost_pods_are_replaced_though_their_owner_rolls_out_without_end(seed: int) -> None:
+    """The rollout may wait for those very pods, and a Deployment may be paused for good."""
+    world = World(random.Random(seed), replicas=4 + seed % 5, surge=1 + seed % 4)
+    views = [world.snapshot()]
+    for _ in range(seed % 40):
+        if world.random.random() < 0.1:
+            world.disturb()
+        world.tick()
+        views = [*views[-2:], world.snapshot()]
+        world.move(views)
+    world.held, world.wanted, world.silent, world.lost = "its Deployment rolls out", "us", "eu", True
+    world.smooth = world.heard = False
+    come_to_an_end(world)
 
 
 OLD = Pod("web-o", "o", cause="Targets")
@@ -306,6 +332,8 @@ OTHER = Pod("db-0", "d")
 )
 def test_what_cannot_go_on_for_hours_is_told_once_and_writes_nothing_more(owner: Owner, pods: tuple[Pod, ...]) -> None:
     said = {tell.pod.uid: tell for tell in decide(owner, pods).actions if isinstance(tell, Tell)}
+    looks_again = decide(owner, pods).waits or decide(owner, pods).holds
+    assert looks_again or not said, "nothing has the mover look at them again"
     assert len(said) == len(decide(owner, pods).actions)
     after = [
         replace(pod, told=f"{said[pod.uid].reason}: {said[pod.uid].message}") if pod.uid in said else pod

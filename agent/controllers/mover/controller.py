@@ -35,6 +35,8 @@ from agent.runtime.controller import Controller
 LOOK_SECONDS, RARELY_SECONDS = 2.0, 15.0
 """Pause while something is waited for of which no watch tells, what owners are about, and that time goes by; and where
 looking so often has found nothing to do for a while."""
+HELD_SECONDS = 60.0
+"""Longest pause while pods wait for an event: a claim that is freed, a rollout that ends, a target that answers."""
 _OFTEN_SECONDS = 60.0
 """For so long after something was done it is the first."""
 _OWNER, _REPLACES = "mover owner", "mover replaces"
@@ -61,6 +63,7 @@ class Mover(Controller[OwnerKey]):
         self._actions = Actions(deps, self._causes, self._gather, self._announcements, self._writer, self._limits)
         self._busy: dict[OwnerKey, Mapping[str, int]] = {}
         """Owners that were looked at because there was something to do, with their pods by reason."""
+        self._busy_by_uid: dict[str, OwnerKey] = {}
         self._acted: dict[OwnerKey, float] = {}
         """When something was done last for each of these."""
         self._sure: set[str] = set()
@@ -71,6 +74,7 @@ class Mover(Controller[OwnerKey]):
             self.watch(informer, lambda obj: ())
         self._proxies.subscribe(self._pod_changed)
         deps.choices.on_change(self._choice_changed)
+        self._gather.claims.subscribe(self._claim_changed)
         for informer in (deps.namespaces.informer, *(deps.owners.informers.values() if deps.owners else ())):
             informer.subscribe(self._level_changed)
         reach.subscribe(self._service_changed)
@@ -97,20 +101,31 @@ class Mover(Controller[OwnerKey]):
         self._look_at(pod for key in pods if (pod := self._proxies.store.get(key)) is not None)
 
     def _level_changed(self, old: Object | None, new: Object | None) -> None:
-        """A namespace or an owner says something else, for one how its pods move, or that it is paused no more."""
+        """A namespace or an owner says something else, or (of one that holds its pods) its status has changed."""
+        if old is not None and new is None and old.kind is NAMESPACES:
+            self._sure.discard(old.name)
         if old is None or new is None:
             return
         says_else = old.annotations != new.annotations
         if new.kind is NAMESPACES:
             if says_else:
                 self._look_at_all(frozenset((new.name,)))
-        elif self._deps.owners is not None and (says_else or _generation(old) != _generation(new)):
-            below = set(self._deps.owners.below(new))
-            for key in self._busy:
-                if key[3] in below:
+        elif self._deps.owners is not None:
+            changed = says_else or _generation(old) != _generation(new)
+            for uid in self._deps.owners.below(new):
+                key = self._busy_by_uid.get(uid)
+                if key is not None and (changed or self._busy[key].get("Held")):
                     self.queue.add(key)
-            for uid in below if says_else else ():
-                self._look_at(self._proxies.store.by_index(_OWNER, uid))
+                if says_else:
+                    self._look_at(self._proxies.store.by_index(_OWNER, uid))
+
+    def _claim_changed(self, old: Object | None, new: Object | None) -> None:
+        """A volume claim may keep no pod any more."""
+        if old is None:
+            return
+        for key, found in self._busy.items():
+            if key[1] == old.namespace and (found.get("DataElsewhere") or found.get("Held")):
+                self.queue.add(key)
 
     def _target_changed(self, node: str) -> None:
         for pod in self._deps.proxies.bound_to(node):
@@ -150,7 +165,7 @@ class Mover(Controller[OwnerKey]):
 
     def _starting(self) -> int:
         """Replacements that count for all owners: what does not get on holds up no owner but its own."""
-        now = self._deps.clock.now()
+        now = self._deps.server_now
         return sum(is_starting(pod, now) for pod in self._proxies.store.by_index(_REPLACES, _REPLACES))
 
     # What becomes of it ----------------------------------------------------------------------------------------------
@@ -175,7 +190,7 @@ class Mover(Controller[OwnerKey]):
             plan = decide(owner, views)
         now = time.monotonic()
         if any(map(is_of_interest, views)):
-            self._busy[key] = reasons(views, plan.actions)
+            self._busy[key], self._busy_by_uid[key[3]] = reasons(views, plan.actions), key
             self._acted[key] = now if plan.actions else self._acted.get(key, now)
         else:
             self._rest(key, pods)
@@ -186,7 +201,9 @@ class Mover(Controller[OwnerKey]):
             raise
         due = (self._causes.due(pod, self._gather.levels(pod, read.annotations)) for pod in pods if pod.node_name)
         pause = LOOK_SECONDS if now - self._acted.get(key, now) < _OFTEN_SECONDS else RARELY_SECONDS
-        return min((each for each in (pause if plan.waits else None, again, *due) if each), default=None)
+        if not plan.waits:
+            pause = HELD_SECONDS if plan.holds else 0.0
+        return min((each for each in (pause, again, *due) if each), default=None)
 
     def _pods(self, key: OwnerKey) -> list[Object]:
         return [pod for pod in self._proxies.store.by_index(_OWNER, key[3]) if pod.namespace == key[1]]
@@ -200,11 +217,11 @@ class Mover(Controller[OwnerKey]):
 
     def _rest(self, key: OwnerKey, pods: list[Object]) -> None:
         self._busy.pop(key, None)
+        self._busy_by_uid.pop(key[3], None)
         self._acted.pop(key, None)
         self._announcements.forget(pods)
         self._gather.forget(key)
-        if not pods:
-            self._writer.refusals.pop(key[3], None)
+        self._writer.refusals.pop(key[3], None)
 
     async def _make_sure(self, namespace: str) -> None:
         """Know what whoever led before has created, also just now: our watch may not have told of it yet."""

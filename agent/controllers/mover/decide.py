@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 
 from agent.controllers.mover.evicting import evict
-from agent.controllers.mover.plan import UNKNOWN, Plan, cause_of, stays
+from agent.controllers.mover.plan import UNKNOWN, Plan, cause_of, held_by, stays
 from agent.controllers.mover.view import Adopt, Create, Discard, Fail, Mark, Owner, Pod, Restore, Tell
 from agent.model import replacement
 
@@ -149,8 +149,8 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan
     elif not old.cause:
         plan.actions.append(Discard(new, "the pod that it was to replace is well placed again"))
         plan.waits = True
-    elif new.outdated or owner.held or owner.way != "surge":
-        why = owner.held or owner.why or "its template is not that of its owner any more"
+    elif new.outdated or held_by(owner, old) or owner.way != "surge":
+        why = held_by(owner, old) or owner.why or "its template is not that of its owner any more"
         plan.actions.append(Discard(new, why))
         plan.tell(Tell(old, "Held", why))
         plan.waits = True

@@ -9,7 +9,7 @@ from agent.controllers.mover.view import Evict, Owner, Pod, Tell
 
 
 def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
-    """Evict one pod, the highest ordinal first, once all others are there."""
+    """Evict one pod, the highest ordinal first, once all others are there; before that those that serve nobody."""
     movable = []
     for old in waiting:
         why = stays(owner, old)
@@ -23,12 +23,14 @@ def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan)
             plan.tell(Tell(old, "NoRoom", f"{cause_of(old)}; {owner.refused}"))
         return
     _evict_group([old for old in movable if old.together], plan)
-    movable = [old for old in movable if not old.together]
+    movable = sorted((old for old in movable if not old.together), key=lambda old: not _serves_nobody(old))
     if not movable:
         return
-    others = _others(owner, pods, movable)
+    missing = _others(owner, pods, movable)
     first = next((old for old in movable if not old.room), None)
     for old in movable:
+        # Others may wait for this very pod. Of an owner that has made no other one lately none more goes.
+        others = missing if owner.had or not _serves_nobody(old) else ""
         if others:
             plan.tell(Tell(old, "Held", f"{cause_of(old)}; {others}"))
         elif old.room:
@@ -51,6 +53,11 @@ def _evict_group(movable: Sequence[Pod], plan: Plan) -> None:
         plan.tell(Tell(old, "Moving", f"{cause_of(old)}; {message}"))
     if going:
         plan.actions.append(Evict(going[0]))
+
+
+def _serves_nobody(old: Pod) -> bool:
+    """Return True if the eviction of a pod costs nothing."""
+    return not old.available or (old.cause == "Lost" and not old.answers)
 
 
 def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:

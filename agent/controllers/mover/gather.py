@@ -168,7 +168,7 @@ class Gather:
             owner_uid=key[3],
             cause=self._causes.of(pod, self.levels(pod, read.annotations)),
             answers=home.answers or not pod.node_name,
-            waits=is_waiting(pod, self._deps.clock.now()),
+            waits=is_waiting(pod, self._deps.server_now),
             certified=self._causes.is_dead(pod.node_name),
             fence=self._deps.fence_left(pod) if not home.answers else None,
             available=(key[0] == owners.JOB and bool(pod.node_name))

@@ -60,9 +60,12 @@ def owner(kind: str, obj: Raw | None, parent: Raw | None, asked: OwnerPods) -> O
         return Owner(kind, name, "evict", why, replicas=0, doubted=asked.move != moves.EVICT)
     replicas = _number(obj["spec"].get("replicas"), 1)
     if kind == STATEFUL_SET:
-        return Owner(kind, name, "evict", "a StatefulSet has one pod of a name", _updating(obj, replicas), replicas)
+        why, held = "a StatefulSet has one pod of a name", _updating(obj, replicas)
+        return Owner(kind, name, "evict", why, held, replicas, unseen=bool(_held(obj)))
     way, why, surge = _manner(replicas, parent, asked)
-    return Owner(kind, name, way, why, _rolling_out(parent) if parent else "", replicas, surge)
+    if not parent or parent.get("kind") != DEPLOYMENT:
+        return Owner(kind, name, way, why, "", replicas, surge)
+    return Owner(kind, name, way, why, _rolling_out(parent), replicas, surge, unseen=bool(_held(parent)))
 
 
 def plain(kind: str) -> str:
@@ -123,8 +126,6 @@ def _updating(stateful_set: Raw, replicas: int) -> str:
 
 
 def _rolling_out(deployment: Raw) -> str:
-    if deployment.get("kind") != DEPLOYMENT:
-        return ""
     spec, status = deployment["spec"], deployment.get("status") or {}
     if spec.get("paused"):
         return "its Deployment is paused"

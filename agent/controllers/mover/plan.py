@@ -23,9 +23,12 @@ class Plan:
     actions: list[Action] = field(default_factory=list)
     waits: bool = False
     """Whether to look again soon, for something that no event tells of."""
+    holds: bool = False
+    """Whether a pod is not where it should be: then to look again by and by, though events bring that about earlier."""
 
     def tell(self, action: Tell) -> None:
         """Say it, if it is not said already."""
+        self.holds |= bool(action.reason)
         if action.news:
             self.actions.append(action)
 
@@ -47,5 +50,14 @@ def stays(owner: Owner, old: Pod) -> Tell | None:
     if old.together is not None and old.together.reason:
         return Tell(old, old.together.reason, f"{cause}; {old.together.message}")
     alone = "the pods of its group are not replaced one by one" if old.together and owner.way == "surge" else ""
-    reason = old.stays or alone or owner.held or (owner.why if owner.way == "stay" else "")
+    reason = old.stays or alone or held_by(owner, old) or (owner.why if owner.way == "stay" else "")
     return Tell(old, "Held", f"{cause}; {reason}") if reason else None
+
+
+def held_by(owner: Owner, old: Pod) -> str:
+    """Return why a pod waits for what its owner does just now, empty if it does not.
+
+    A pod in a lost target serves nobody, and a rollout may wait for that very pod: only a change that its controller
+    has not seen yet holds it.
+    """
+    return owner.held if old.cause != "Lost" or owner.unseen else ""

@@ -138,6 +138,8 @@ class Owner:
     """Of such a one: how many pods it had before one of them was evicted; 0 if none was, as far as is known."""
     refused: str = ""
     """Why no pod may be created, or end for another one now, in words, where that may change by itself."""
+    unseen: bool = False
+    """Whether its controller has not seen its latest change yet, which takes moments."""
 
 
 @dataclass(frozen=True)

@@ -187,9 +187,10 @@ class Writer:
     async def evict(self, namespace: str, action: Evict, owner: Owner) -> str:
         """Evict a pod; what a disruption budget says against it, empty if nothing.
 
-        One that is not available in a lost target is deleted: a budget would keep what serves nobody for ever.
+        One in a lost target is deleted. Its status is the last that came, so that a budget counts it as healthy, and
+        would keep it for ever.
         """
-        if action.old.cause == "Lost" and not action.old.available:
+        if action.old.cause == "Lost" and not (action.old.answers and action.old.available):
             with contextlib.suppress(NotFound, Conflict):
                 await self._client.delete(PODS, action.old.name, namespace, uid=action.old.uid)
             MOVES.labels(action.old.cause, owner.kind, "deleted").inc()
