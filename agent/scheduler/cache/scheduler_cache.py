@@ -82,7 +82,7 @@ class SchedulerCache:
 
         :raises InvalidPod: if its manifest is unusable
         """
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.thread_time()
         pod_info = self.pod_infos.of(pod).beside(self._prerequisites.places(pod))
         pod_info = pod_info.following(self.decisions.of(pod)).choosing(self._choices.of(pod))
         pod_info = pod_info.claiming(self._claims(pod))
@@ -92,9 +92,8 @@ class SchedulerCache:
         if self._refusing.nodes:
             targets = self._refusing.seen_by(pod, targets, pod_info.attempts)
         ranking = rank(pod_info, targets, self.assumed.usages, self._weights, turn=self._turn)
-        taken = time.perf_counter() - started
-        self._ranking_seconds += (taken - self._ranking_seconds) / _AVERAGED
-        PHASE.labels("rank").observe(taken)
+        self._ranking_seconds += (time.thread_time() - worked - self._ranking_seconds) / _AVERAGED
+        PHASE.labels("rank").observe(time.perf_counter() - started)
         return pod_info, ranking
 
     @property
