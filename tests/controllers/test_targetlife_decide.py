@@ -171,3 +171,7 @@ def test_what_does_not_count() -> None:
     assert counts({**known, "spec": {"self": True}}) == ""
     assert counts({**known, "metadata": {"annotations": {"multicluster/lost": "true"}}}) == ""
     assert counts({"metadata": {}}) == ""
+
+
+def test_a_target_that_never_was_lost_says_that_its_cluster_answers_by_another() -> None:
+    assert said(replace(view(SILENT), other="ns/eu-direct"))["Lost"] == "False/ClusterAnswers"

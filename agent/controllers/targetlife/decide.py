@@ -81,7 +81,7 @@ def conditions(view: View) -> list[Raw]:
         (lifecycle.FAILOVER_HELD, _held(view)),
         (lifecycle.STABLE, _stable(view)),
     ):
-        if words is not None and (words[0] != "False" or kind == lifecycle.STABLE or find_condition(result, kind)):
+        if words is not None and (_is_news(kind, words) or find_condition(result, kind)):
             result = set_condition(result, kind, *words, view.now, generation)
     return result
 
@@ -111,6 +111,11 @@ def _outages(target: Raw) -> list[datetime]:
 
 
 Words = tuple[Status, str, str]
+
+
+def _is_news(kind: str, words: Words) -> bool:
+    """Return True if a condition says something of a target that never had it."""
+    return words[0] != "False" or kind == lifecycle.STABLE or words[1] == lifecycle.CLUSTER_ANSWERS
 
 
 def _lost(view: View) -> Words | None:
