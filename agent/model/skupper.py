@@ -27,6 +27,8 @@ _REASONS = (
     ("no matching connector", NO_CONNECTOR),
 )
 """What is in the messages of Skupper's controllers."""
+_NAME_LIMIT, _CUT = 50, 41
+"""Characters of a Service's name that names of ours have, and those of a longer one beside its digest."""
 _BARE = ("", "Pending")
 
 
@@ -138,9 +140,14 @@ def digest(text: str) -> str:
 
 def _owned(kind: Kind, service: Mapping[str, Any], port: int, spec: Raw) -> Raw:
     metadata = service["metadata"]
-    head = headed(kind, f"{metadata['name'][:50].rstrip('-')}-{port}-link", metadata["namespace"])
+    head = headed(kind, f"{_short(metadata['name'])}-{port}-link", metadata["namespace"])
     head["metadata"] |= {"labels": {LABEL_SKUPPER: metadata["name"]}, "ownerReferences": _by(service)}
     return {**head, "spec": {**spec, "type": "tcp"}}
+
+
+def _short(name: str) -> str:
+    """Return a Service's name, cut and with a digest if it is too long for a name that contains it."""
+    return name if len(name) <= _NAME_LIMIT else f"{name[:_CUT].rstrip('-')}-{digest(name)}"
 
 
 def _by(service: Mapping[str, Any]) -> list[Raw]:

@@ -51,6 +51,17 @@ def test_names_are_names_and_no_two_services_have_the_same(name: str) -> None:
     assert len(skupper.listener(service, 65535)["metadata"]["name"]) <= 63
 
 
+def test_two_services_with_one_beginning_have_objects_of_their_own() -> None:
+    begin = "payment-processing-backend-for-the-european-region"
+    made = [{**SERVICE, "metadata": {**SERVICE["metadata"], "name": f"{begin}-{each}"}} for each in ("blue", "green")]
+    for write in (lambda each: skupper.connector(each, 80, 8080), lambda each: skupper.listener(each, 80)):
+        found = {write(each)["metadata"]["name"] for each in made}
+        assert len(found) == 2
+        assert all(len(each) <= 63 for each in found)
+    # Short names stay as they were: what is there is not made again.
+    assert skupper.listener(SERVICE, 80)["metadata"]["name"] == f"{SERVICE['metadata']['name']}-80-link"
+
+
 def test_only_tcp_is_carried_and_of_that_what_is_asked_for() -> None:
     assert skupper.tcp_ports(SERVICE, None) == [("http", 80), ("admin", 9000)]
     assert skupper.tcp_ports(SERVICE, {"admin", "dns"}) == [("admin", 9000)]
