@@ -12,7 +12,7 @@ from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, HERE
 from agent.kube.store import Object
 from agent.model import podranges
-from agent.model.flatness import ANSWERS, Networks, overlap, read
+from agent.model.flatness import ANSWERS, NOTHING_TOLD, Networks, overlap, read
 from agent.model.links import HERE as LOCAL
 from agent.model.links import between_targets, no_gateway, told_by
 from agent.model.servicelinks import CONNECTED, UNVERIFIED, Finding
@@ -31,6 +31,13 @@ def _are_networks_new(old: Object | None, new: Object | None) -> bool:
     return told[0] != told[1]
 
 
+def _told(node: Object | None, summary: Object | None) -> Networks:
+    """Pod networks of a target: by its summary if that names all, else also those that its virtual node has."""
+    now = read(summary.annotations) if summary is not None else NOTHING_TOLD
+    before = read(node.annotations).pods if node is not None and not now.names_all else ()
+    return (*now.pods, *(each for each in before if each not in now.pods))
+
+
 class _Known:
     """What was worked out of Targets: right as long as none of them has changed."""
 
@@ -43,6 +50,7 @@ class _Known:
         self.said: dict[str, Mapping[str, Any]] = {}
         self.reasons: dict[str, str] = {}
         self.gateways: dict[str, bool] = {}
+        self.hidden: dict[str, bool] = {}
         self.between: dict[tuple[str, str], tuple[str, str]] = {}
         """Drivers of pairs: where addresses of either mean the same in the other, and where they do not."""
 
@@ -60,7 +68,7 @@ class Clusters:
         self._seen: list[int] = []
         self._known = _Known()
         self._away: tuple[int, frozenset[str]] = (-1, frozenset())
-        self._networks: dict[str, tuple[str, str, Networks | None]] = {}
+        self._networks: dict[str, tuple[tuple[str, ...], Networks | None]] = {}
         self._apart: dict[tuple[str, str], tuple[Networks, Networks, bool]] = {}
 
     def on_networks(self, listener: Callable[[str], None]) -> None:
@@ -154,21 +162,29 @@ class Clusters:
     def networks(self, node: str) -> Networks | None:
         """Those of a target's pods, as its Target names them or else it tells itself; empty where neither does.
 
-        None where its Target is annotated with the driver `endpointslices`: a person's word that pods are reached.
+        Its virtual node has what it told last. None where its Target is annotated with the driver `endpointslices`: a
+        person's word that pods are reached.
         """
         obj, virtual = self.target_object(node), self.nodes.store.get(("", node))
-        versions = (obj.version if obj is not None else "", virtual.version if virtual is not None else "")
+        target = self.deps.targets.by_node(node)
+        # A virtual node follows the summary, and other controllers may be faster.
+        summary = target.told if target is not None else None
+        versions = tuple(each.version if each is not None else "" for each in (obj, virtual, summary))
         known = self._networks.get(node)
-        if known is None or known[:2] != versions:
-            found: Networks | None = read(virtual.annotations).pods if virtual is not None else ()
+        if known is None or known[0] != versions:
+            found: Networks | None = _told(virtual, summary)
             if obj is not None:
                 named = podranges.of(obj.decode()).networks
                 by_hand = names.annotation(obj.annotations, names.NETWORK_DRIVER) == names.ENDPOINT_SLICES_DRIVER
                 found = None if by_hand else found if named is None else named
             # Pairs are known by the same object.
-            found = known[2] if known is not None and known[2] == found else found
-            known = self._networks[node] = (*versions, found)
-        return known[2]
+            found = known[1] if known is not None and known[1] == found else found
+            known = self._networks[node] = (versions, found)
+        return known[1]
+
+    def networks_of(self, target: Object) -> Networks | None:
+        """Return the same by the Target."""
+        return self.networks(names.virtual_node(*target.key))
 
     def measured(self, one: str, other: str) -> Finding:
         """Whether an agent has answered from among the pods of the other of two clusters, one of which is this one."""
@@ -229,9 +245,17 @@ class Clusters:
             known[node] = self.reason(obj) if obj is not None else ""
         return known[node]
 
+    def _hides(self, node: str) -> bool:
+        """Whether addresses of a target's pods are not published."""
+        known = self._now().hidden
+        if node not in known:
+            obj = self.target_object(node)
+            known[node] = obj is None or bool(podranges.why_hidden(obj.decode()))
+        return known[node]
+
     def _are_apart(self, one: str, other: str) -> bool:
         """Whether addresses of one of two clusters are known to lead to strangers in the other."""
-        if any(podranges.why_withheld(self.said(node)) for node in (one, other) if node != HERE):
+        if any(self._hides(node) for node in (one, other) if node != HERE):
             return True
         return HERE not in (one, other) and self.overlap(one, other)
 

@@ -11,6 +11,7 @@ from agent.api import names
 from agent.controllers.p2code.decide import decide
 from agent.controllers.p2code.fit import Room
 from agent.controllers.p2code.plan import Plan, View, calls_of
+from agent.model.links import Link
 from agent.model.p2code import linked as linked_model
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import World, draft
@@ -285,9 +286,34 @@ def test_in_one_cluster_no_link_is_needed() -> None:
     assert [each.reason for each in plan.beside if each.type == "LinksReady"] == [""]
 
 
-def test_where_nothing_is_known_of_links_nothing_is_said() -> None:
-    plan = decide(view(LINKED, placements=PLACED, decisions=DECIDED, calls={"api": (CALL,)}))
-    assert plan.finish == verdicts.SCHEDULED
+def unlinked(ready: str, reason: str, *, psm: Raw = PSM, seconds: int = 0) -> Plan:
+    """The same without ServiceLinks: the drivers of the Targets say what leads from one cluster to the other."""
+
+    def path(namespace: str, one: str, other: str) -> Link:
+        assert (namespace, one, other) == ("demo", "us", "eu")
+        return Link(one, other, "", ready, reason, "in words")
+
+    now = NOW + timedelta(seconds=seconds)
+    found = {"placements": PLACED, "decisions": DECIDED, "calls": {"api": (CALL,)}, "path": path, "now": now}
+    return decide(view(LINKED, psm=psm, **found))
+
+
+@pytest.mark.parametrize("reason", ["Connected", "Unverified"])
+def test_without_service_links_the_drivers_of_targets_say_what_is_reached(reason: str) -> None:
+    plan = unlinked("True", reason)
+    assert (plan.finish, links_of(plan)[:2]) == (verdicts.SCHEDULED, ("True", "Connected"))
+
+
+def test_without_service_links_either_connectivity_is_unreliable_where_nothing_leads() -> None:
+    plan = unlinked("False", "PodNetworksOverlap")
+    assert plan.finish == verdicts.UNLINKED
+    assert links_of(plan) == ("False", "NoPath", "workload api in us calls demo/front:80 in eu: in words")
+
+
+def test_a_driver_that_is_not_known_for_long_is_no_path() -> None:
+    assert unlinked("Unknown", "Pending").again == 30.0
+    psm = {**PSM, "status": status(PSM, verdicts.SCHEDULED, DECISIONS, unlinked("Unknown", "Pending").beside, NOW)}
+    assert unlinked("Unknown", "Pending", psm=psm, seconds=30).finish == verdicts.UNLINKED
 
 
 ELSEWHERE = spec_of(

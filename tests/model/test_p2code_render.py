@@ -1,5 +1,6 @@
 """What is written for P2CODE's applications: Placements, manifests with the targets of their pods, status."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from agent.api.conditions import find_condition
 from agent.model.p2code import verdicts
 from agent.model.p2code.annotations import Filter
 from agent.model.p2code.bundles import Bundle
+from agent.model.p2code.following import policies_left, rights_left
 from agent.model.p2code.manifests import read
 from agent.model.p2code.render import differs, placement, rendered
 from agent.model.p2code.status import Decision, decided, observed, said, status, told
@@ -132,6 +134,112 @@ def test_what_a_bundle_has_follows_its_pods() -> None:
         "multicluster/follow-roles": "true",
         "multicluster/follow-network-policies": "true",
     }
+
+
+SUBJECT = {"kind": "ServiceAccount", "name": "robot", "namespace": "demo"}
+ACCOUNT, ROLES, POLICIES = (f"multicluster/follow-{each}" for each in ("service-account", "roles", "network-policies"))
+FROM_FRONT = {"podSelector": {"matchLabels": {"app": "web"}}, "ingress": [{"from": [{"podSelector": {}}]}]}
+
+
+def pods_of(written: dict[Any, Raw], kind: str, name: str) -> Raw:
+    """Annotations of a workload's pod template, without that which elects."""
+    (found,) = [raw for each, raw in written.items() if (each.kind, each.name) == (kind, name)]
+    annotations = of(found, "spec", "template", "metadata", "annotations")
+    return {key: each for key, each in annotations.items() if key not in ELECT}
+
+
+def one_cluster(*objects: Raw, own: list[Raw] | None = None, live: Mapping[str, Raw] = {}) -> dict[Any, Raw]:
+    found = bundled(*objects, own=own)
+    clusters = {each.name: f"c{number}" for number, each in enumerate(found.bundles)}
+    return rendered(found.bundles, clusters, lambda *_: "eu", lambda identity: live.get(identity.name, {}))
+
+
+@pytest.mark.parametrize("role", ["view", "robot-role", "system:node-reader"])
+def test_a_binding_to_a_cluster_role_follows(role: str) -> None:
+    objects = [
+        workload(spec={"serviceAccountName": "robot"}),
+        manifest("ServiceAccount", "robot"),
+        manifest("RoleBinding", "b", roleRef={"kind": "ClusterRole", "name": role}, subjects=[SUBJECT]),
+        manifest("ClusterRole", "robot-role"),
+    ]
+    written = one_cluster(*objects)
+    assert pods_of(written, "Deployment", "web") == {ACCOUNT: "true", ROLES: "true"}
+    (following,) = bundled(*objects).bundles[0].following.values()
+    # Of a ClusterRole every cluster has its own.
+    assert bool(rights_left([following])) == (role == "robot-role")
+
+
+def test_what_does_not_follow_of_rights_is_told() -> None:
+    wide = manifest("ClusterRoleBinding", "w", roleRef={"kind": "ClusterRole", "name": "system:x"}, subjects=[SUBJECT])
+    found = bundled(workload(spec={"serviceAccountName": "robot"}), manifest("ServiceAccount", "robot"), wide)
+    (following,) = found.bundles[0].following.values()
+    assert following.annotations == (ACCOUNT,)
+    assert rights_left([following]).startswith("ClusterRoleBinding w: ")
+
+
+def test_only_what_concerns_a_workload_changes_its_pods() -> None:
+    app = [workload("web"), workload("migrate", kind="Job"), workload("api", spec={"serviceAccountName": "robot"})]
+    more = [
+        manifest("NetworkPolicy", "n", spec={"podSelector": {"matchLabels": {"app": "web"}}}),
+        manifest("ServiceAccount", "robot"),
+        manifest("Role", "r"),
+        manifest("RoleBinding", "b", roleRef={"kind": "Role", "name": "r"}, subjects=[SUBJECT]),
+    ]
+    before, after = one_cluster(*app), one_cluster(*app, *more)
+    assert pods_of(before, "Job", "migrate") == pods_of(after, "Job", "migrate") == {}
+    assert pods_of(after, "Deployment", "web") == {POLICIES: "true"}
+    assert pods_of(after, "Deployment", "api") == {ACCOUNT: "true", ROLES: "true"}
+
+
+def test_the_template_of_a_job_that_is_there_stays_as_it_is() -> None:
+    job = workload("migrate", kind="Job")
+    policy = manifest("NetworkPolicy", "n", spec={"podSelector": {}})
+    for had in ({}, {ROLES: "true"}):
+        live = {"spec": {"template": {"metadata": {"annotations": {**ELECT, **had}}}}}
+        assert pods_of(one_cluster(job, policy, live={"migrate": live}), "Job", "migrate") == had
+    assert pods_of(one_cluster(job, policy), "Job", "migrate") == {POLICIES: "true"}
+
+
+def test_pods_of_an_application_that_an_earlier_agent_applied_are_not_replaced() -> None:
+    live = {"spec": {"template": {"metadata": {"annotations": {ROLES: "true", POLICIES: "true"}}}}}
+    written = one_cluster(workload("web"), manifest("Role", "r"), live={"web": live})
+    assert pods_of(written, "Deployment", "web") == {ROLES: "true", POLICIES: "true"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "follows"),
+    [
+        (FROM_FRONT, {}, False),
+        (FROM_FRONT, {"multicluster/admit-gateway": "true"}, True),
+        ({**FROM_FRONT, "ingress": [{"from": [{"namespaceSelector": {}}]}]}, {}, False),
+        ({**FROM_FRONT, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}, {}, True),
+        ({**FROM_FRONT, "ingress": [{"ports": [{"port": 80}]}]}, {}, True),
+        ({**FROM_FRONT, "ingress": []}, {}, True),
+        ({**FROM_FRONT, "ingress": [], "egress": [{"to": [{"podSelector": {}}]}]}, {}, False),
+    ],
+)
+def test_a_policy_that_would_cut_off_callers_in_other_clusters_stays_and_is_told(
+    spec: Raw, annotations: Raw, follows: bool
+) -> None:
+    policy = manifest("NetworkPolicy", "n", spec=spec)
+    policy["metadata"]["annotations"] = annotations
+    apart = [workload("web"), workload("api"), policy]
+    own = [{"name": "web"}]
+    assert pods_of(one_cluster(*apart, own=own), "Deployment", "web") == ({POLICIES: "true"} if follows else {})
+    found = [each for bundle in bundled(*apart, own=own).bundles for each in bundle.following.values()]
+    assert ("NetworkPolicy demo/n limits" in policies_left(found)) != follows
+    # Before, it followed: it goes, for it cuts off callers.
+    live = {"web": {"spec": {"template": {"metadata": {"annotations": {POLICIES: "true"}}}}}}
+    assert bool(pods_of(one_cluster(*apart, own=own, live=live), "Deployment", "web")) == follows
+    # In one cluster all callers are delegates beside it.
+    assert pods_of(one_cluster(*apart), "Deployment", "web") == {POLICIES: "true"}
+
+
+def test_what_an_author_says_of_following_counts() -> None:
+    owner = workload()
+    owner["spec"]["template"]["metadata"]["annotations"] = {POLICIES: "false"}
+    written = one_cluster(owner, manifest("NetworkPolicy", "n", spec={"podSelector": {}}))
+    assert pods_of(written, "Deployment", "web") == {POLICIES: "false"}
 
 
 def test_what_is_shared_is_written_once_and_a_namespace_is_enabled() -> None:

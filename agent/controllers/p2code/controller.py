@@ -29,6 +29,7 @@ from agent.controllers.p2code.fit import Room
 from agent.controllers.p2code.gather import Surroundings
 from agent.controllers.p2code.manifestworks import ManifestWorks
 from agent.controllers.p2code.memory import Memory
+from agent.controllers.p2code.paths import Paths
 from agent.controllers.p2code.plan import Plan, View
 from agent.controllers.p2code.rooms import Rooms
 from agent.controllers.p2code.services import LiveServices
@@ -75,6 +76,7 @@ class P2CodeRoom(Controller[Key]):
         self._around = Surroundings(deps, lambda key: self.queue.add_after(key, QUIET_SECONDS), self._all)
         self._unfit: set[Key] = set()
         """Those that wait for a target to change."""
+        self._paths = Paths(deps, self._around.leading)
         self._rooms = Rooms(deps, self._targets_changed)
         self._workloads = Workloads(deps, self._object_changed)
         self._works = ManifestWorks(deps, self._object_changed, self._all)
@@ -131,6 +133,7 @@ class P2CodeRoom(Controller[Key]):
             unknown_calls=memory.calls.unknown,
             live=memory.live or {},
             links=functools.cache(self._rows) if self._deps.service_links.served else None,
+            path=functools.cache(self._paths.between),
             elsewhere=self._deps.settings.link_namespaces,
             distribution=self._distribution(psm),
             hub=self._works.hub(psm.uid),

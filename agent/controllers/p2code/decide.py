@@ -11,13 +11,13 @@ from agent.api.names.p2code import DISTRIBUTIONS, WORKS, bundle_placement
 from agent.controllers.p2code.fit import Newcomer, unfit
 from agent.controllers.p2code.plan import Plan, Raw, View, decisions_of, knows, unsearched, waiting
 from agent.controllers.p2code.works import distributed
-from agent.model.p2code import linked, verdicts
+from agent.model.p2code import following, linked, verdicts
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Application, check
 from agent.model.p2code.manifests import Identity, Manifest, at
 from agent.model.p2code.progress import cannot_move, readiness
 from agent.model.p2code.render import Write, differs, placement, rendered
-from agent.model.p2code.status import Decision, Told, decided, said, told
+from agent.model.p2code.status import RIGHTS, Decision, Told, decided, said, told
 from agent.model.p2code.verdicts import Verdict
 from agent.model.targetchoice import CLUSTER_TARGET
 
@@ -100,7 +100,7 @@ def _applied(
     decisions = decisions_of(bundles, clusters)
     if unreachable is not None:
         return Plan(tell=unreachable, decisions=[], beside=beside)
-    objects = rendered(bundles, clusters, view.target)
+    objects = rendered(bundles, clusters, view.target, lambda identity: view.workloads(identity).raw or {})
     try:
         lacking = unfit(_newcomers(view, bundles, clusters, objects), view.rooms)
     except LookupError:
@@ -111,10 +111,19 @@ def _applied(
     needs = linked.needs(bundles, clusters, view.calls, elsewhere=elsewhere, live=view.live)
     made = linked.service_links(view.psm["metadata"]["name"], needs, _called(view)) if elsewhere else []
     links = _links(view, needs)
+    follow = [each for bundle in bundles for each in bundle.following.values()]
+    stays = following.rights_left(follow)
+    rights = Told(RIGHTS, "ClusterRolesStay" if stays else "", stays, "False")
     return Plan(
         tell=None if quiet or knows(view.psm, decisions) else verdicts.PLACED,
         decisions=decisions,
-        beside=(*beside, links.told, readiness(bundles, view.workloads), cannot_move(bundles, view.workloads)),
+        beside=(
+            *beside,
+            linked.with_policies(links.told, following.policies_left(follow)),
+            rights,
+            readiness(bundles, view.workloads),
+            cannot_move(bundles, view.workloads),
+        ),
         apply=[*objects.values(), *made],
         finish=verdicts.finished(bundles, unlinked=links.broken, orphaned=bool(found.bundling.orphans)),
         again=links.again,
@@ -148,10 +157,10 @@ def _called(view: View) -> Callable[[str, str], str]:
 
 
 def _links(view: View, needs: Sequence[linked.Need]) -> linked.Standing:
-    if view.links is None:
-        return linked.Standing(Told(linked.READY, ""), broken=False, again=None)
-    conditions = (view.psm.get("status") or {}).get("conditions")
-    return linked.standing(needs, view.links, _called(view), conditions, view.now)
+    """What ServiceLinks tell, or, without any, the drivers of the Targets."""
+    conditions, called = (view.psm.get("status") or {}).get("conditions"), _called(view)
+    rows = view.links or linked.by_drivers(needs, view.path, called)
+    return linked.standing(needs, rows, called, conditions, view.now)
 
 
 def _unreachable(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> Verdict | None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from agent.api.conditions import condition_of
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS, SCHEDULING_MANIFESTS, TARGET_KINDS
 from agent.clusters.decided import owner_in, owner_of, parts_of
 from agent.clusters.deps import Deps
@@ -10,6 +11,7 @@ from agent.clusters.managed_cluster import managed_cluster
 from agent.clusters.namespaces import turns
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.model.links import no_gateway
 from agent.model.namespaces import is_enabled
 from agent.model.p2code.check import World
 from agent.model.targetchoice import CLUSTER_TARGET
@@ -145,8 +147,13 @@ def _sets(fleet: PlacementInputs) -> dict[str, frozenset[str]]:
     return {name: frozenset(clusters) for name, clusters in found.items()}
 
 
-def _leads(target: Object | None) -> str | None:
-    return managed_cluster(target) if target is not None and not target.deleting else None
+def _leads(target: Object | None) -> object:
+    """What matters of a Target: the ManagedCluster, and by which driver Services there are reached."""
+    if target is None or target.deleting:
+        return None
+    manifest = target.decode()
+    said = condition_of(manifest, "ServicesShared") or {}
+    return managed_cluster(target), said.get("status"), said.get("reason"), no_gateway(manifest)
 
 
 def _owner(placement: Object) -> Key | None:

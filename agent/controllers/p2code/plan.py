@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 from agent.api.names.p2code import ELECTED
 from agent.controllers.p2code.fit import Rooms
 from agent.model.abridged import abridged
+from agent.model.links import Link
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Draft, World
 from agent.model.p2code.detect import CALLS, Book, Call, Key, Services, calls
+from agent.model.p2code.linked import unknown_path
 from agent.model.p2code.progress import There, Workloads
 from agent.model.p2code.render import Write
 from agent.model.p2code.search import Searched, search
@@ -63,6 +65,8 @@ class View:
     """Those that are there."""
     links: Callable[[Key], Sequence[Raw]] | None = None
     """What ServiceLinks tell of a Service by cluster; None where nothing is known of links."""
+    path: Callable[[str, str, str], Link] = unknown_path
+    """The link between two ManagedClusters that Targets of a namespace lead to, by the drivers of these."""
     elsewhere: bool = False
     """Whether ServiceLinks may name callers in other namespaces."""
     distribution: str = ELECTED

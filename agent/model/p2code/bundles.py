@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from agent.api.names.p2code import cut
 from agent.model.p2code.ancillaries import Absent, belongings
 from agent.model.p2code.annotations import Filter, Override, Precedence, Wishes, combined, filters
+from agent.model.p2code.following import Following, in_application, of_bundle
 from agent.model.p2code.index import Index
 from agent.model.p2code.manifests import Identity, InvalidManifest, Manifest, Reading, objects, text, texts
 
@@ -26,6 +28,8 @@ class Bundle(NamedTuple):
     absent: tuple[Absent, ...] = ()
     """What its workload refers to and nobody defines."""
     overridden: tuple[Override, ...] = ()
+    following: Mapping[Identity, Following] = MappingProxyType({})
+    """What follows pods, by workload."""
 
 
 class Bundling(NamedTuple):
@@ -41,14 +45,16 @@ def bundle(spec: Mapping[str, Any], name: str, asked: Wishes, reading: Reading, 
     """The bundles of a P2CodeSchedulingManifest of this name, whose annotations have been checked."""
     duplicates = tuple(f"{each.identity} (a second time)" for each in reading.duplicates)
     entries = objects(spec, "workloadAnnotations")
-    if asked.cluster:
-        return Bundling("cluster", (Bundle(name, reading.manifests),), duplicates)
-    if not entries:
-        mode: Mode = "global" if asked.filters else "default"
-        return Bundling(mode, (Bundle(mode, reading.manifests, asked.filters),), duplicates)
+    if asked.cluster or not entries:
+        mode: Mode = "cluster" if asked.cluster else "global" if asked.filters else "default"
+        called, wanted = (name, ()) if asked.cluster else (mode, asked.filters)
+        index = Index(reading.manifests)
+        follow = {each.identity: in_application(each, index) for each in reading.workloads}
+        return Bundling(mode, (Bundle(called, reading.manifests, wanted, following=follow),), duplicates)
     own = {text(each, "name"): filters(texts(each, "annotations")) for each in entries}
     index, found, count = Index(reading.manifests), [], 0
-    for called, workload in _called([*reading.workloads]):
+    workloads = [*reading.workloads]
+    for called, workload in _called(workloads):
         wanted, overridden = combined(asked.filters, own.get(workload.name, ()), precedence)
         belonging = belongings(workload, index)
         together = tuple(dict.fromkeys((workload, *belonging.manifests)))
@@ -58,7 +64,8 @@ def bundle(spec: Mapping[str, Any], name: str, asked: Wishes, reading: Reading, 
                 f"invalid manifest: spec.manifests: the bundles of its workloads have more than {BUNDLED} objects, "
                 "each counted in every bundle that has it: split the application"
             )
-        found.append(Bundle(called, together, wanted, belonging.absent, overridden))
+        follow = {workload.identity: of_bundle(workload, belonging.manifests, apart=len(workloads) > 1)}
+        found.append(Bundle(called, together, wanted, belonging.absent, overridden, follow))
     bundled = {each for one in found for each in one.manifests}
     orphans = tuple(str(each.identity) for each in reading.manifests if each not in bundled)
     return Bundling("workloads", tuple(found), orphans + duplicates)

@@ -8,6 +8,7 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import SERVICE_LINKS
 from agent.api.names.p2code import cut
 from agent.model.abridged import abridged
+from agent.model.links import Link
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.detect import Call, Key
 from agent.model.p2code.status import Told
@@ -15,6 +16,7 @@ from agent.model.servicelinks import ACCEPTED, NO_ENDPOINTS
 
 READY = "LinksReady"
 NO_PATH = "NoPath"
+POLICIES_STAY = "PoliciesStay"
 _UNTOLD = "Untold"
 PATIENCE = timedelta(seconds=30)
 """For how long a link that is being made is waited for."""
@@ -131,6 +133,41 @@ def standing(
     since = datetime.fromisoformat(before["lastTransitionTime"]) if before.get("status") == "False" else now
     left = (since + PATIENCE - now).total_seconds()
     return Standing(told, broken=left <= 0, again=max(left, 0.1) if left > 0 else None)
+
+
+def unknown_path(namespace: str, one: str, other: str) -> Link:
+    """Return a link of which nothing is known."""
+    return Link(one, other, "", "Unknown", "Pending", "the agent has not said yet which driver it has")
+
+
+def by_drivers(
+    wanted: Iterable[Need], path: Callable[[str, str, str], Link], called: Callable[[str, str], str]
+) -> Callable[[Key], Sequence[Mapping[str, Any]]]:
+    """Return what `standing` reads of ServiceLinks, from the drivers of Targets.
+
+    :param path: the link between two ManagedClusters that Targets of a namespace lead to
+    """
+    rows: dict[Key, list[dict[str, Any]]] = {}
+    for need in wanted:
+        if not need.source or need.source == need.consumer:
+            continue
+        namespace = need.call.service[0]
+        link = path(namespace, need.consumer, need.source)
+        reason = NO_PATH if link.ready == "False" else link.reason
+        consumer, source = called(need.namespace or namespace, need.consumer), called(namespace, need.source)
+        told = {"ready": link.ready, "reason": reason, "message": link.message}
+        found = {"cluster": consumer, "namespace": need.namespace or namespace, "from": [source], **told}
+        rows.setdefault(need.call.service, []).append(found)
+    return lambda service: rows.get(service, ())
+
+
+def with_policies(told: Told, left: str) -> Told:
+    """Add to what is told of links which NetworkPolicies do not follow; `left` is empty if all do."""
+    if not left:
+        return told
+    if told.status == "False":
+        return told._replace(message=f"{told.message}; {left}")
+    return Told(READY, POLICIES_STAY, left)
 
 
 def _found(need: Need, rows: Sequence[Mapping[str, Any]], called: Callable[[str, str], str]) -> tuple[str, str]:

@@ -1,24 +1,21 @@
 """What is written for an application: Placements, and its manifests with the targets of their pods. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.api import names
 from agent.api.kinds import PLACEMENTS, SCHEDULING_MANIFESTS
 from agent.api.names.moves import TARGETS
 from agent.api.names.p2code import LABEL_OWNER, LABEL_PSM_UID, bundle_placement, cut
+from agent.model.p2code import following
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.manifests import Identity, Manifest, at, objects
 
 Write = dict[str, Any]
 Targets = Callable[[str, str], str]
 """What leads from a namespace to a ManagedCluster, as annotations name it."""
-
-_FOLLOWING = {
-    "ServiceAccount": names.FOLLOW_ACCOUNT,
-    "Role": names.FOLLOW_ROLES,
-    "NetworkPolicy": names.FOLLOW_POLICIES,
-}
+Live = Callable[[Identity], Mapping[str, Any]]
+"""A workload as it is in the cluster; empty for one that does not exist, or is not known."""
 
 
 def placement(bundle: Bundle, cluster_set: str, psm: Mapping[str, Any]) -> Write:
@@ -72,11 +69,12 @@ def _expressions(predicate: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def rendered(bundles: Sequence[Bundle], clusters: Mapping[str, str], target: Targets) -> dict[Identity, Write]:
+def rendered(
+    bundles: Sequence[Bundle], clusters: Mapping[str, str], target: Targets, live: Live = lambda identity: {}
+) -> dict[Identity, Write]:
     """All objects of an application, in order; what several bundles share is one."""
     found: dict[Identity, Write] = {}
     for bundle in bundles:
-        follow = _following(bundle.manifests)
         for each in bundle.manifests:
             if each.identity in found:
                 continue
@@ -85,15 +83,15 @@ def rendered(bundles: Sequence[Bundle], clusters: Mapping[str, str], target: Tar
                 labels = {**at(written, "metadata", "labels"), names.LABEL_ENABLED: names.ENABLED_VALUE}
                 written["metadata"] = {**at(written, "metadata"), "labels": labels}
             if each.is_workload:
+                follow = following.written(
+                    each,
+                    bundle.following.get(each.identity, following.NOTHING),
+                    following.template_annotations(each, live(each.identity)),
+                    at(each.template, "metadata", "annotations"),
+                )
                 written = _elected(each, written, target(each.namespace, clusters[bundle.name]), follow)
             found[each.identity] = written
     return found
-
-
-def _following(manifests: Iterable[Manifest]) -> dict[str, str]:
-    """What is to follow pods beside what always does, because their bundle has such objects."""
-    kinds = {each.kind for each in manifests}
-    return {names.SHORT_PREFIX + suffix: "true" for kind, suffix in _FOLLOWING.items() if kind in kinds}
 
 
 def _elected(manifest: Manifest, written: Write, target: str, follow: Mapping[str, str]) -> Write:

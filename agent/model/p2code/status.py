@@ -12,6 +12,8 @@ from agent.model.p2code.verdicts import STATES, Verdict
 ORPHANED = "OrphanedManifests"
 OVERRIDDEN = "AnnotationsOverridden"
 CALLS_KNOWN = "CallsKnown"
+RIGHTS = "RightsFollow"
+"""Whether pods in targets have the rights that their service accounts have by bindings of the application."""
 LEFT = "ObjectsLeft"
 """While it is deleted: what is still there."""
 _MESSAGE_LIMIT = 32768

@@ -1,0 +1,28 @@
+"""Whether Services of one ManagedCluster are reached from another, by the drivers of the Targets that lead there."""
+
+from collections.abc import Callable
+
+from agent.clusters.deps import Deps
+from agent.drivers.clusters import Clusters
+from agent.kube.store import Object
+from agent.model.links import Link, link, peer
+from agent.model.p2code.linked import unknown_path
+
+
+class Paths:
+    """Reads Targets and virtual nodes."""
+
+    def __init__(self, deps: Deps, leading: Callable[[str, str], Object | None]) -> None:
+        """:param leading: the Target that leads from a namespace to a ManagedCluster"""
+        self._clusters = Clusters(deps)
+        self._leading = leading
+
+    def between(self, namespace: str, one: str, other: str) -> Link:
+        """Return the link between two ManagedClusters."""
+        targets = [self._leading(namespace, each) for each in (one, other)]
+        found = [peer(each.decode(), self._clusters.networks_of(each) or ()) for each in targets if each is not None]
+        if len(found) < len(targets):
+            return unknown_path(namespace, one, other)
+        here = [each for each in found if each.is_self]
+        away = [each for each in found if not each.is_self]
+        return link(None, away[0]) if here and away else link(found[0], found[1])
