@@ -28,10 +28,14 @@ from agent.model.gatewayhosts import EVERY_OFFERED, with_hosts
 from agent.model.gatewaylink import document
 from agent.model.gatewaypeer import Gateway
 from agent.model.gatewaysize import Limits, Served, fit, limits, served, served_by
+from agent.runtime.together import side_by_side
 
 INTERVAL_SECONDS = 0.25
 _LOOK_SECONDS = 1.0
 """How peers are is looked at this often."""
+
+_WRITES_AT_ONCE = 16
+"""Statuses of GatewayPeers that one gateway pod writes side by side."""
 
 _SYSTEM_NAMESPACE = "kube-system"
 
@@ -148,21 +152,31 @@ class FromCluster:
 
     async def _tell(self) -> None:
         """Say on each peer how it is; one that cannot be written keeps no other from being."""
-        problem, known = "", dict[Key, Said]()
-        for obj in list(self._peers.store):
+        known, todo = dict[Key, Said](), list[tuple[Object, Raw]]()
+        for obj in self._peers.store:
             says = self._says(f"{obj.namespace}/{obj.name}")
-            if says is None:
-                continue
-            try:
-                if self._known.get(obj.key) != (obj.version, says):
-                    obj = await self._written(obj, says)
+            if says is not None and self._known.get(obj.key) != (obj.version, says):
+                todo.append((obj, says))
+            elif says is not None:
                 known[obj.key] = (obj.version, says)
-            except KubeError as error:
-                problem = f"GatewayPeer {obj.namespace}/{obj.name}: {error}"
-        self._known = known
+        # Callers of a peer that does not answer wait for nothing else.
+        todo.sort(key=lambda each: each[1]["healthy"] > 0)
+        slots = asyncio.Semaphore(_WRITES_AT_ONCE)
+        problems = await side_by_side([self._tell_one(*each, known, slots) for each in todo])
+        self._known, problem = known, next(filter(None, problems), "")
         if problem and problem != self._problem:
             _log.warning("how peers are cannot be said: %s", problem)
         self._problem = problem
+
+    async def _tell_one(self, obj: Object, says: Raw, known: dict[Key, Said], slots: asyncio.Semaphore) -> str:
+        """Say how one peer is, and note that in `known`; returns why that cannot be said, empty if it can."""
+        async with slots:
+            try:
+                written = await self._written(obj, says)
+            except KubeError as error:
+                return f"GatewayPeer {obj.namespace}/{obj.name}: {error}"
+        known[obj.key] = (written.version, says)
+        return ""
 
     async def _written(self, obj: Object, says: Raw) -> Object:
         """The GatewayPeer with what this pod says in its status, written there if need be. Raises KubeError."""

@@ -27,6 +27,8 @@ class LocalPorts:
         self._store = store
         self._ports: dict[Key, tuple[str, str, frozenset[int]]] = {}
         """Version, source and local ports by GatewayPeer."""
+        self._pending: dict[Key, frozenset[int]] = {}
+        """Local ports that were allotted and are being written, by GatewayPeer."""
         self._freed: dict[int, float] = {}
         self._holders: Counter[int] = Counter()
         """Number of GatewayPeers by local port; above 1 only if another user has written a status."""
@@ -41,6 +43,11 @@ class LocalPorts:
     def forget(self, key: Key) -> None:
         """Forget a GatewayPeer that has been deleted."""
         self._ports.pop(key, None)
+        self.settle(key)
+
+    def settle(self, key: Key) -> None:
+        """What was allotted to a GatewayPeer has been written, or could not be."""
+        self._pending.pop(key, None)
 
     def allot(self, peer: Raw, ports: Ports, hosts: Sequence[HostService], most: int) -> tuple[Raw, str]:
         """Return the local ports of a peer, and why some Services have none.
@@ -55,7 +62,10 @@ class LocalPorts:
         if not problem and every_local({"status": kept}) <= own:
             return kept, ""
         taken, held = self.others(peer)
-        return peerports.allot(peer, ports, hosts, taken, most, held)
+        allotted, problem = peerports.allot(peer, ports, hosts, taken, most, held)
+        key = (peer["metadata"]["namespace"], peer["metadata"]["name"])
+        self._pending[key] = frozenset(every_local({"status": allotted}))
+        return allotted, problem
 
     def others(self, peer: Raw) -> tuple[set[int], Held]:
         """Return local ports that a peer cannot have: those of other peers, and those freed only just now; and how many
@@ -84,4 +94,4 @@ class LocalPorts:
             peer = obj.decode()
             source, ports = writer(peer), frozenset(every_local(peer))
             self._ports[obj.key] = (obj.version, source, ports)
-        return source, ports
+        return source, ports | self._pending.get(obj.key, frozenset())

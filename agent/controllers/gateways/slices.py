@@ -24,10 +24,11 @@ from agent.clusters.deps import Deps
 from agent.controllers.gateways.hosts import HostServices
 from agent.controllers.gateways.localports import GONE_SECONDS, LocalPorts
 from agent.controllers.gateways.ownfirst import OwnFirst
-from agent.kube.errors import AlreadyExists, Conflict, NotFound
+from agent.controllers.gateways.slicewriter import SliceWriter, Writes, writes
+from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
 from agent.model import hostservices, peerports
-from agent.model.diff import merge_patch, same
+from agent.model.diff import same
 from agent.model.gatewayhosts import EVERY_CALLED
 from agent.model.gatewaylink import NO_PORT, is_shared_by, writer
 from agent.model.gatewayslices import Pod, connected, slices
@@ -43,10 +44,10 @@ _NAMESPACE, _PEER = "namespace", "peer"
 
 
 class GatewaySlicesRoom(Controller[Key]):
-    """Keys are those of GatewayPeers. There is one worker: ports are allotted one after the other."""
+    """Keys are those of GatewayPeers. Ports are allotted one after the other, and slices are written side by side."""
 
     name = "gatewayslices"
-    workers = 1
+    workers = 16
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
@@ -63,6 +64,8 @@ class GatewaySlicesRoom(Controller[Key]):
         made = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
         self._made = deps.local.informer(ENDPOINT_SLICES, labels=made)
         self._made.store.index(_PEER, lambda each: (f"{each.namespace}/{each.labels.get(LABEL_GATEWAY_PEER)}",))
+        self._writer = SliceWriter(deps.local.client, self._made)
+        self._making_hosts = asyncio.Lock()
         self._own_first = OwnFirst(deps, self._reconsider)
         self.watch(self._peers, lambda peer: (peer.key,))
         self.watch(self._services, lambda service: self._in_namespace(service.namespace))
@@ -75,15 +78,22 @@ class GatewaySlicesRoom(Controller[Key]):
         if obj is None or obj.deleting:
             self._ports.forget(key)
             self._over(key, set())
-            for slice in self._slices(key):
-                await self._delete(slice)
+            await self._writer.apply((slice, None) for slice in self._slices(key))
             await self._hosts.forget(key)
             return None
+        try:
+            return await self._bring(obj)
+        finally:
+            self._ports.settle(key)
+
+    async def _bring(self, obj: Object) -> float | None:
+        key = obj.key
         pods = self._pods()
         most = max(map(len, pods.values()), default=0)
         peer = obj.decode()
         usable = await self._usable(peer)
-        hosts = await self._hosts.make(peer)
+        async with self._making_hosts:
+            hosts = await self._hosts.make(peer)
         # A GatewayPeer may be 1.5 MiB long: the event loop has other work in between.
         await asyncio.sleep(0)
         allotted, problem = self._ports.allot(peer, usable.ports, hosts.services, most)
@@ -98,10 +108,14 @@ class GatewaySlicesRoom(Controller[Key]):
             )
         }
         every = [pod for found in pods.values() for pod in found]
+        held = self._own_first.held_back(peer, wanted)
+        todo = writes(self._slices(key), held) if held is not None else Writes([], [])
+        # Callers are sent nowhere until these are written.
+        await self._writer.apply(todo.closing)
         again = await self._status(obj, peer, every, peerports.programmed(problem, usable, hosts.message))
-        if (held := self._own_first.held_back(peer, wanted)) is None:
+        if held is None:
             return _UNKNOWN_SECONDS
-        await self._make(key, held)
+        await self._writer.apply(todo.others)
         return _AT_ONCE if hosts.unfinished else again
 
     async def _status(self, obj: Object, peer: Raw, pods: list[Pod], programmed: Finding) -> float | None:
@@ -192,27 +206,6 @@ class GatewaySlicesRoom(Controller[Key]):
                     ready = (each.get("conditions") or {}).get("ready") is not False
                     found.setdefault(manifest["addressType"], set()).add(Pod(name, each["addresses"][0], ready))
         return {family: sorted(pods) for family, pods in sorted(found.items())}
-
-    async def _make(self, key: Key, wanted: dict[str, Raw]) -> None:
-        client, existing = self._deps.local.client, {obj.name: obj for obj in self._slices(key)}
-        for name, obj in existing.items():
-            if name not in wanted:
-                await self._delete(obj)
-        for name, manifest in wanted.items():
-            if name not in existing:
-                with contextlib.suppress(AlreadyExists):
-                    self._made.absorb(await client.create_raw(ENDPOINT_SLICES, manifest))
-                continue
-            found = existing[name].decode()
-            old, new = ({field: each.get(field) for field in ("ports", "endpoints")} for each in (found, manifest))
-            body = merge_patch(old, new)
-            if body:
-                with contextlib.suppress(NotFound):
-                    self._made.absorb(await client.patch_raw(ENDPOINT_SLICES, name, body, key[0]))
-
-    async def _delete(self, slice: Object) -> None:
-        with contextlib.suppress(NotFound, Conflict):
-            await self._deps.local.client.delete(ENDPOINT_SLICES, slice.name, slice.namespace, uid=slice.uid)
 
     def _slices(self, key: Key) -> list[Object]:
         return self._made.store.by_index(_PEER, "/".join(key))
