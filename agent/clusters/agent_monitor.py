@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from agent.api import names
 from agent.api.kinds import LEASES
-from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Pulse, conclude, flaw_of, readable_leases
+from agent.clusters.agenthealth import (
+    OWN,
+    AgentRecord,
+    AgentState,
+    Pulse,
+    conclude,
+    flaw_of,
+    is_readable,
+    readable_leases,
+)
 from agent.clusters.port import Port
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.informer import Informer
@@ -54,10 +63,16 @@ class AgentMonitor:
     @property
     def summary(self) -> Object | None:
         """What the agent tells of its nodes; None while that is not known, or cannot be used."""
-        return self._told if self._flaw is None else None
+        return self._summary if self._flaw is None else None
 
     @property
-    def _told(self) -> Object | None:
+    def told(self) -> Object | None:
+        """Its summary also if something is wrong with what that says of nodes; None while it cannot be read at all."""
+        summary = self._summary
+        return summary if self._flaw is None or (summary is not None and is_readable(summary)) else None
+
+    @property
+    def _summary(self) -> Object | None:
         return self._summaries.store.get(("", names.SUMMARY_NAME))
 
     def connect(self, connected: bool) -> None:
@@ -106,7 +121,7 @@ class AgentMonitor:
 
     def _judge(self) -> None:
         old = self.record
-        self.record = conclude(self._pulse_record, self._told, self._flaw)
+        self.record = conclude(self._pulse_record, self._summary, self._flaw)
         if self.record is not None and self.record != old:
             level = logging.INFO if self.record.usable else logging.WARNING
             log.log(level, "agent of target %s: %s", self._title, self.record.message)

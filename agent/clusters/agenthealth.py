@@ -173,6 +173,14 @@ def _version_of(summary: Object) -> str:
         return ""
 
 
+def is_readable(summary: Object) -> bool:
+    """Whether the annotations of a ClusterSummary can be read, whatever is wrong with other fields."""
+    try:
+        return summary.annotations is not None
+    except Unreadable:
+        return False
+
+
 def flaw_of(summary: Object) -> Flaw | None:
     """What is wrong with a ClusterSummary as an API server gave it, None if nothing is."""
     try:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.api import names
@@ -15,6 +15,7 @@ from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.cluster import Cluster
 from agent.clusters.identity import Identity
 from agent.clusters.latency_monitor import LatencyMonitor
+from agent.clusters.probing import Probing
 from agent.clusters.record import Record, State, classify, is_silence, unread
 from agent.clusters.refusal_backoff import RefusalBackoff
 from agent.clusters.trust import Trust
@@ -38,22 +39,6 @@ PROBE = {"fieldSelector": "metadata.name=flotilla-probe", "resourceVersion": "0"
 """Parameters of a probe, which lists no PodChaperon. API servers answer from their cache, where they ignore `limit`."""
 _SLOW_SECONDS = 1.0
 """Pause between probes of a slow target: with few pods sent there, little else tells that it is prompt again."""
-
-
-@dataclass(frozen=True)
-class Probing:
-    """How a target is probed: seconds, and counts of probes."""
-
-    interval: float = 5.0
-    timeout: float = 3.0
-    failures: int = 2
-    """A target that was ready counts as unreachable after so many failed probes in a row."""
-    agent_interval: float = 15.0
-    """Pause between readings of the lease of the target's agent; its silence is granted a third of it on top."""
-    slow: float = 0.5
-    """A target whose answers take longer is slow (`LatencyMonitor`)."""
-    unread: float = 60.0
-    """A target of which a watch has failed for so long is not ready."""
 
 
 class Target:
@@ -118,6 +103,11 @@ class Target:
     def summary(self) -> Object | None:
         """What the target tells of its nodes; None while that is not known, or cannot be used."""
         return self._agent.summary if self.identified else None
+
+    @property
+    def told(self) -> Object | None:
+        """The summary for readers that check their annotation themselves: other fields may be flawed."""
+        return self._agent.told if self.identified else None
 
     @property
     def agent(self) -> AgentRecord | None:

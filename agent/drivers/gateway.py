@@ -45,14 +45,14 @@ class Gateway(Nothing):
         if node == HERE:
             return self._sharing.deps.settings.gateway
         target = self._sharing.deps.targets.by_node(node)
-        if target is None or target.summary is None:
+        if target is None or target.told is None:
             return True
-        return usable(target.summary.annotations)
+        return usable(target.told.annotations)
 
     def _flaw(self, node: str) -> str:
         """What is wrong with what a cluster tells of its gateways, empty where nothing is."""
         target = self._sharing.deps.targets.by_node(node) if node != HERE else None
-        summary = target.summary if target is not None else None
+        summary = target.told if target is not None else None
         return flaw(summary.annotations) if summary is not None else ""
 
     async def connected(self, place: Place, source: str) -> Finding:

@@ -99,7 +99,7 @@ def peer_of(sharing: Sharing, route: Route) -> Object | None:
     if route.consumer == HERE and deps.settings.gateway:
         return deps.local.informer(GATEWAY_PEERS, labels=mine).store.get(key)
     # What tells of no gateways may not serve that kind either.
-    if target is not None and target.summary is not None and read(target.summary.annotations) is not None:
+    if target is not None and target.told is not None and read(target.told.annotations) is not None:
         return target.informer(GATEWAY_PEERS, labels=mine).store.get(key)
     return None
 

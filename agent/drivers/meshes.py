@@ -37,7 +37,7 @@ class Meshes:
             return False
         if now >= self._istio[0]:
             self._istio = (now + BELIEVED_SECONDS, await clusters_read(self._deps.local.port, namespace))
-        annotations = target.summary.annotations if target.summary is not None else {}
+        annotations = target.told.annotations if target.told is not None else {}
         uid = annotations.get(names.ANNOTATION_CLUSTER_UID, "")
         return not self._istio[1].isdisjoint((*self._clusters.called(target.node_name), uid))
 

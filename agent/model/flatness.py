@@ -2,11 +2,13 @@
 
 Measured, not assumed: each cluster tells in its ClusterSummary where its pods are and where a pod of its agent answers
 whose it is. Where networks overlap, or somebody else answers there, they are not flat. Silence proves nothing: a
-NetworkPolicy may be in the way. A cluster that tells nothing (Admiralty's) counts as flat. Pure.
+NetworkPolicy may be in the way. A cluster whose summary names no networks (Admiralty's) counts as flat. While a summary
+is missing or cannot be used, the last verdict stands; without any, no address is used. Pure.
 """
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -20,7 +22,7 @@ Networks = tuple[Network, ...]
 """Of a cluster's pods; empty where they are not known."""
 
 LIMIT = 256
-"""Networks that a cluster tells of; one that is in more pieces tells of none."""
+"""Most networks that a summary names. A cluster with more names fewer and wider ones."""
 _TEXT_LIMIT = 65536
 _SHOWN = 60
 
@@ -31,6 +33,13 @@ class Told(NamedTuple):
     pods: Networks = ()
     health: str = ""
     """ADDRESS:PORT at which a pod of its agent says whose it is, empty where that is not told."""
+    flaw: str = ""
+    """Why the networks are not known although some are named; `pods` has those that can be read. Empty for no flaw."""
+
+    @property
+    def names_all(self) -> bool:
+        """Whether `pods` are all networks of the cluster."""
+        return bool(self.pods) and not self.flaw
 
 
 NOTHING_TOLD = Told()
@@ -41,7 +50,14 @@ class _Document(msgspec.Struct, omit_defaults=True):
     health: str = ""
 
 
-_decoder = msgspec.json.Decoder(_Document)
+class _Unchecked(msgspec.Struct):
+    """The same document as another agent or a user may have written it."""
+
+    pods: Any = []
+    health: Any = ""
+
+
+_decoder = msgspec.json.Decoder(_Unchecked)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -52,9 +68,36 @@ def named_by(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def united(written: Iterable[str]) -> Networks:
-    """These networks together, as few as can be; none where there are too many. What is no network does not count."""
+    """Unite networks; if more than `LIMIT` are left, widen those that are closest to each other.
+
+    Strings that are no CIDR are ignored.
+    """
     found = _united({each for each in map(network, written) if each is not None})
-    return found if len(found) <= LIMIT else ()
+    if len(found) <= LIMIT:
+        return found
+    four, six = ([each for each in found if each.version == version] for version in (4, 6))
+    most = LIMIT - min(len(six), LIMIT // 2)
+    return (*_widened(four, most), *_widened(six, LIMIT - min(len(four), most)))
+
+
+def _widened(networks: list[Network], most: int) -> Networks:
+    """Cover networks of one family, sorted and disjoint, with at most so many: first those that share most bits."""
+    if len(networks) <= most:
+        return tuple(networks)
+    shared = [_shared_bits(one, other) for one, other in pairwise(networks)]
+    joined = set(sorted(range(len(shared)), key=lambda gap: -shared[gap])[: len(networks) - most])
+    found: list[Network] = []
+    for index, each in enumerate(networks):
+        if index - 1 in joined:
+            bits = min(shared[index - 1], found[-1].prefixlen)
+            found[-1] = found[-1].supernet(new_prefix=bits)
+        else:
+            found.append(each)
+    return tuple(found)
+
+
+def _shared_bits(one: Network, other: Network) -> int:
+    return one.max_prefixlen - (int(one.network_address) ^ int(other.network_address)).bit_length()
 
 
 def _united(networks: Iterable[Network]) -> Networks:
@@ -85,18 +128,26 @@ def write(pods: Networks, agent: str = "", port: int = 0) -> str:
 
 
 def read(annotations: Mapping[str, str] | None) -> Told:
-    """What a summary with these annotations tells; nothing where it cannot be read."""
+    """Return what a summary with these annotations says; a field that cannot be used hides no other."""
     text = (annotations or {}).get(links.ANNOTATION_NETWORKS)
-    if text is None or len(text) > _TEXT_LIMIT:
+    if not text:
         return NOTHING_TOLD
+    if len(text) > _TEXT_LIMIT:
+        return Told(flaw=f"it has {len(text)} characters, and {_TEXT_LIMIT} are allowed")
     try:
         found = _decoder.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return NOTHING_TOLD
-    pods = [network(each) for each in found.pods[: LIMIT + 1]]
-    if len(pods) > LIMIT or None in pods:
-        return NOTHING_TOLD
-    return Told(_united(each for each in pods if each is not None), found.health if _can_be_asked(found.health) else "")
+        return Told(flaw="it is no JSON object of pods and health")
+    health = found.health if isinstance(found.health, str) and _can_be_asked(found.health) else ""
+    if not isinstance(found.pods, list):
+        return Told(health=health, flaw="pods: is no list of CIDRs")
+    pods = [network(each) for each in found.pods[:LIMIT]]
+    flaw = ""
+    if len(found.pods) > LIMIT:
+        flaw = f"pods: has {len(found.pods)} networks, and {LIMIT} are allowed"
+    elif None in pods:
+        flaw = f"pods: {str(found.pods[pods.index(None)])[:_SHOWN]!r} is no CIDR"
+    return Told(_united(each for each in pods if each is not None), health, flaw)
 
 
 def _can_be_asked(health: str) -> bool:
@@ -133,15 +184,17 @@ class AgentAnswer(msgspec.Struct, frozen=True):
 class Flatness(NamedTuple):
     """Whether one cluster reaches another one's pods at their own addresses."""
 
-    state: Literal["flat", "not flat", "unverified"]
+    state: Literal["flat", "not flat", "unverified", "unknown"]
     reason: str = ""
-    """Of the condition ServicesShared, where they are not flat."""
+    """Of the condition ServicesShared, if addresses of pods may not be used."""
     message: str = ""
+    stands: bool = False
+    """Whether it is the last verdict, because nothing that is known now can replace it."""
 
     @property
     def usable(self) -> bool:
         """Whether addresses of pods may be told: silence withdraws nothing."""
-        return self.state != "not flat"
+        return self.state not in ("not flat", "unknown")
 
 
 NOT_TOLD = Flatness("unverified")
@@ -156,18 +209,25 @@ def waits(here: Told, there: Told, asked: AgentAnswer | None) -> bool:
     return bool(overlap(here.pods, there.pods))
 
 
-def judge(here: Told, there: Told, uid: str, asked: AgentAnswer | None, before: str = "") -> Flatness:
-    """Whether pods of a target are reached from this cluster.
+def judge(
+    here: Told | None, there: Told | None, uid: str, asked: AgentAnswer | None, before: str | None = ""
+) -> Flatness:
+    """Judge whether pods of a target are reached from this cluster.
 
+    :param here: None while this cluster's own summary is not known
+    :param there: None while the target's summary is not known
     :param uid: of the target; its agent's answer from within a network that both have proves that they are told apart
     :param asked: None until it has been
-    :param before: the reason that the condition has for not being True: silence ends it as little as it makes it
+    :param before: the reason of the last verdict if addresses were not usable, empty if they were, None without any
     """
+    if here is None or there is None:
+        missing = "this cluster" if here is None else "the target"
+        return _last(before, f"the ClusterSummary of {missing} is missing or cannot be read. {UNREAD_REMEDY}")
     known = asked is not None and asked.health == there.health
     answer = asked.answer if asked is not None and known else ""
     silence = f"not verified: nobody answers at {there.health}; a NetworkPolicy may be in the way"
-    common = overlap(here.pods, there.pods)
-    if answer and answer == uid and (not common or _is_in(here.pods, there.health)):
+    common, flaw = overlap(here.pods, there.pods), here.flaw or there.flaw
+    if answer and answer == uid and not flaw and (not common or _is_in(here.pods, there.health)):
         if asked is not None and asked.silent:
             return Flatness("unverified", message=silence)
         return Flatness("flat", message=ANSWERS)
@@ -176,11 +236,30 @@ def judge(here: Told, there: Told, uid: str, asked: AgentAnswer | None, before: 
     if answer and uid and answer != uid:
         who = f"at {there.health}, where its agent is, answers that of cluster {answer[:_SHOWN]}"
         return Flatness("not flat", links.STRANGERS, f"{who}: routes lead elsewhere. {REMEDY}")
+    if flaw:
+        where = "this cluster" if here.flaw else "the target"
+        field = f"annotation {links.ANNOTATION_NETWORKS} of the ClusterSummary of {where}"
+        return _last(before, f"{field} cannot be used: {flaw}. {UNREAD_REMEDY}")
     if before == links.STRANGERS:
         return Flatness("not flat", before, f"another cluster's pod answered before, and now nobody does. {REMEDY}")
+    if before == links.OVERLAP and not (here.names_all and there.names_all):
+        return _last(before, f"both clusters had a pod network in common, and now one of them names none. {REMEDY}")
     return Flatness("unverified", message=silence) if there.health and known else NOT_TOLD
 
 
+def _last(before: str | None, why: str) -> Flatness:
+    """Return the last verdict while there can be no new one."""
+    if before is None or before == links.UNTOLD:
+        return Flatness("unknown", links.UNTOLD, f"pod networks are not known: {why}", stands=True)
+    if before:
+        return Flatness("not flat", before, f"the last verdict stands: {why}", stands=True)
+    return Flatness("unverified", stands=True)
+
+
+UNREAD_REMEDY = (
+    "See that the agent runs there and may write its ClusterSummary, and that this agent may read it; or annotate the"
+    f" Target {names.SHORT_PREFIX}{names.NETWORK_DRIVER} with a driver"
+)
 REMEDY = (
     "Give the clusters pod networks of their own that are routed to each other; name the right ranges in spec.podCIDRs"
     f" of the Target, if these are not; or annotate it {names.SHORT_PREFIX}{names.NETWORK_DRIVER}: endpointslices if"

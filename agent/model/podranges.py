@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.names import links
 from agent.model.abridged import abridged
@@ -56,10 +57,36 @@ def why_unreached(said: Mapping[str, Any]) -> str:
     return next((each for each in links.NOT_FLAT if unreached(each) in message), reason)
 
 
+def last_verdict(said: Mapping[str, Any] | None) -> str | None:
+    """Return why pods are not reached by the last verdict: empty if they are, None if the condition has no verdict."""
+    if not said or said.get("status") not in ("True", "False"):
+        return None
+    reason = why_unreached(said)
+    return None if reason == links.UNTOLD else reason
+
+
 def why_withheld(said: Mapping[str, Any]) -> str:
     """Why addresses of a target's pods are told to nobody, by its condition: also where it has the driver `gateway`."""
     by_gateway = (said.get("status"), said.get("reason")) == ("True", links.BY_GATEWAY)
     return links.BY_GATEWAY if by_gateway else why_unreached(said)
+
+
+def why_hidden(target: Mapping[str, Any]) -> str:
+    """Return why addresses of a Target's pods are not published, empty if they are.
+
+    Without any verdict they are not, unless the Target is this cluster or names the driver `endpointslices`.
+    """
+    said = condition_of(target, "ServicesShared")
+    annotations = (target.get("metadata") or {}).get("annotations")
+    if said is not None:
+        return why_withheld(said)
+    by_hand = names.annotation(annotations, names.NETWORK_DRIVER) == names.ENDPOINT_SLICES_DRIVER
+    return "" if by_hand or (target.get("spec") or {}).get("self") else links.UNTOLD
+
+
+def published(target: Mapping[str, Any]) -> PodRanges:
+    """Return the ranges of addresses that are published of a Target's pods."""
+    return PodRanges(of(target).networks, why_hidden(target))
 
 
 def of(target: Mapping[str, Any]) -> PodRanges:
@@ -97,10 +124,14 @@ def without_outside(status: Raw, ranges: PodRanges) -> tuple[Raw, LeftOut | None
     kept = [each for each in entries if ranges.holds(each.get("ip"))]
     outside = [str(each.get("ip"))[:_LONGEST] for each in entries if each not in kept]
     if ranges.strange and kept:
+        where = (
+            "it is not known yet where that leads from here, and it"
+            if ranges.strange == links.UNTOLD
+            else "from here that leads to other pods, if to any, and"
+        )
         left_out = LeftOut(
             ranges.strange,
-            f"{strangers(status, ranges)}: from here that leads to other pods, if to any, and is left out; see the"
-            " condition ServicesShared of the Target",
+            f"{strangers(status, ranges)}: {where} is left out; see the condition ServicesShared of the Target",
         )
         kept = []
     elif outside:

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.kinds import ENDPOINT_SLICES, SERVICE_LINKS, SERVICES, TARGETS
+from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, SERVICE_LINKS, SERVICES, TARGETS
 from agent.kube.client import Client
 from tests.controllers.pair import Pair
 from tests.controllers.targets import target
@@ -109,6 +109,19 @@ def condition(link: Raw, type: str) -> tuple[str, str, str]:
 
 def rows(link: Raw) -> list[tuple[str, list[str], str, str]]:
     return [(row["cluster"], row["from"], row["driver"], row["reason"]) for row in link["status"].get("clusters") or ()]
+
+
+@contextlib.asynccontextmanager
+async def summaries(pair: Pair) -> AsyncIterator[None]:
+    """Both clusters have a ClusterSummary that says nothing of their networks: without any there is no driver."""
+    made = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
+    for client in (pair.here, pair.there):
+        await client.create(CLUSTER_SUMMARIES, {**made, "metadata": {"name": names.SUMMARY_NAME}})
+    try:
+        yield
+    finally:
+        for client in (pair.here, pair.there):
+            await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
 
 
 @contextlib.asynccontextmanager

@@ -9,6 +9,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, SERVICES, TARGETS
 from agent.api.names.links import ANNOTATION_GATEWAY
+from agent.clusters.gatewaystold import GatewaysTold
 from agent.clusters.unwritten_marks import UnwrittenMarks
 from agent.controllers.gateways.headless import HeadlessOffers
 from agent.controllers.gateways.offers import Offers
@@ -62,7 +63,7 @@ class Many:
         )
         uids = [f"uid-{min(number, OTHERS - 2)}" for number in range(OTHERS)]
         targets = {
-            node: SimpleNamespace(is_self=False, summary=summary(uid)) for node, uid in zip(NODE, uids, strict=True)
+            node: SimpleNamespace(is_self=False, told=summary(uid)) for node, uid in zip(NODE, uids, strict=True)
         }
         deps: Any = SimpleNamespace(
             local=local,
@@ -92,6 +93,7 @@ class Many:
         room = self.room = GatewayPeersRoom.__new__(GatewayPeersRoom)
         super(GatewayPeersRoom, room).__init__()
         room._deps, room._sharing, room._written = deps, sharing, {node: stored() for node in ("", *NODE)}
+        room._gateways = GatewaysTold()
         room._offers = Offers(sharing, room._written)
         room._headless = HeadlessOffers(sharing, room._offers, room._written)
         room._summaries = stored()

@@ -51,7 +51,7 @@ class Wanting(GatewayPeersRoom):
     peers: dict[str, Raw]
 
     def _wanted(
-        self, node: str, namespace: str, only: Collection[str] | None = None
+        self, node: str, namespace: str, only: Collection[str] | None = None, existing: Collection[str] = ()
     ) -> tuple[dict[str, Raw], set[str], set[str]]:
         return {name: dict(each) for name, each in self.peers.items()}, set(), set()
 

@@ -10,7 +10,7 @@ from agent.drivers import handover, meshes
 from agent.kube.client import Client
 from tests.controllers.installed import installed
 from tests.controllers.pair import Pair
-from tests.controllers.servicelinks import Links, rows, shared_with_eu
+from tests.controllers.servicelinks import Links, rows, shared_with_eu, summaries
 from tests.controllers.targets import condition
 
 pytestmark = pytest.mark.cluster
@@ -42,7 +42,7 @@ async def test_istio_is_chosen_where_istiod_has_a_remote_secret_for_the_target(
     async def said(reason: str) -> None:
         await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", reason)
 
-    async with installed((pair.here, pair.there), [(GATEWAYS, None)]), shared_with_eu(pair):
+    async with installed((pair.here, pair.there), [(GATEWAYS, None)]), shared_with_eu(pair), summaries(pair):
         # One for another cluster, and one that istiod does not look at.
         await remote_secret(pair.here, pair.namespace, "us", **marked)
         await remote_secret(pair.here, pair.namespace, "eu")

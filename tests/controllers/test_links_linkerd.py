@@ -20,7 +20,7 @@ from tests.controllers.installed import served_by_both
 from tests.controllers.limited import limited
 from tests.controllers.linkerd import KINDS, Linkerd, link
 from tests.controllers.pair import Pair
-from tests.controllers.servicelinks import Links, condition, rows, shared_with_eu
+from tests.controllers.servicelinks import Links, condition, rows, shared_with_eu, summaries
 from tests.controllers.targets import condition as target_condition
 from tests.waiting import at_rest, until
 
@@ -59,6 +59,7 @@ async def test_services_are_members_of_linkerds_federated_services(pair: Pair, m
     network = Linkerd(pair.namespace, home=pair.here, eu=pair.there)
     async with (
         shared_with_eu(pair),
+        summaries(pair),
         pair.at_work(NetworkDriverRoom, *ROOMS, **SETTINGS),
         network.at_work(),
     ):
@@ -119,7 +120,7 @@ async def test_linkerd_is_chosen_where_links_lead_both_ways(pair: Pair) -> None:
     async def said(reason: str) -> None:
         await target_condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", reason)
 
-    async with shared_with_eu(pair):
+    async with shared_with_eu(pair), summaries(pair):
         await link(pair.here, pair.namespace, "eu")
         await link(pair.there, pair.namespace, "us")
         async with pair.at_work(NetworkDriverRoom, **SETTINGS):

@@ -16,7 +16,7 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
-from tests.controllers.servicelinks import Links, condition, shared_with_eu
+from tests.controllers.servicelinks import Links, condition, shared_with_eu, summaries
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -115,6 +115,7 @@ async def test_a_link_names_the_rights_that_a_target_does_not_grant(
 
     async with (
         shared_with_eu(pair),
+        summaries(pair),
         limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, rules(*GROUPS)) as weak,
         pair.at_work(
             ServiceLinksRoom,

@@ -20,7 +20,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from tests.controllers.installed import installed, uninstalled
 from tests.controllers.pair import Pair
-from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu
+from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu, summaries
 from tests.controllers.targets import condition as said_of_target
 from tests.controllers.targets import target
 from tests.waiting import gone, until
@@ -184,6 +184,7 @@ async def test_the_newest_version_that_is_served_is_used_and_where_there_is_none
     async with (
         installed(both, [(BETA_IMPORTS, None)]),
         shared_with_eu(pair),
+        summaries(pair),
         pair.at_work(NetworkDriverRoom, ServiceLinksRoom, *ROOMS, service_links=True, discovery_interval=0.5),
     ):
         assert pair.deps is not None

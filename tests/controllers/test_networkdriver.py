@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -25,6 +26,10 @@ from tests.controllers.targets import condition, target
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
+
+
+soon = functools.partial(NetworkDriverRoom, grace=0.3)
+"""The controller, for which what a summary no longer names counts for a moment only."""
 
 
 async def tell(client: Client, uid: str, health: str, *pods: str) -> None:
@@ -94,7 +99,7 @@ async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -
     await tell(pair.there, there, health_address, "10.2.0.0/16")
     await pair.here.create(TARGETS, target("eu", pair.namespace))
     try:
-        async with pair.at_work(NetworkDriverRoom, discovery_interval=0.3):
+        async with pair.at_work(soon, discovery_interval=0.3):
             async with serving(health):
                 await said("True", "EndpointSlices")
                 health.cluster = here
@@ -149,7 +154,7 @@ async def test_of_a_target_that_has_gateways_it_is_told_whether_others_may_be_le
         await tell(client, await uid_of(client), "", network)
     await pair.here.create(TARGETS, target("eu", pair.namespace))
     try:
-        async with pair.at_work(NetworkDriverRoom, discovery_interval=0.3, gateway=True):
+        async with pair.at_work(soon, discovery_interval=0.3, gateway=True):
             found = await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True")
             assert found["reason"] == "EndpointSlices"
             target_object = await pair.here.get(TARGETS, "eu", pair.namespace)
@@ -160,7 +165,7 @@ async def test_of_a_target_that_has_gateways_it_is_told_whether_others_may_be_le
             assert "install the chart there" in await said("False", "NoGateway")
             await gateway(pair.there, "CA")
             await said("True", "Allowed")
-        async with pair.at_work(NetworkDriverRoom, discovery_interval=0.3):
+        async with pair.at_work(soon, discovery_interval=0.3):
             assert "the source has no gateway" in await said("False", "NoGateway")
     finally:
         for client in (pair.here, pair.there):

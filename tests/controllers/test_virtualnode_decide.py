@@ -60,11 +60,13 @@ def test_a_node_says_what_is_free_in_its_target() -> None:
 
 def test_a_node_says_what_pod_networks_its_target_has_told_last() -> None:
     told = {links.ANNOTATION_NETWORKS: '{"health":"10.2.0.7:8080","pods":["10.2.0.0/16"]}'}
-    summary = {**SUMMARY, "metadata": {**SUMMARY["metadata"], "annotations": told}}
-    node = created(replace(VIEW, summary=summary))
+    node = created(replace(VIEW, told=told))
     assert node["metadata"]["annotations"][links.ANNOTATION_NETWORKS] == '{"pods":["10.2.0.0/16"]}'
     assert decide(replace(VIEW, node=node, summary=None)) is None
-    gone = patch(replace(VIEW, node=node))
+    for unusable in ({}, {links.ANNOTATION_NETWORKS: '{"pods":["nonsense"]}'}):
+        assert decide(replace(VIEW, node=node, told=unusable)) is None
+    none = {links.ANNOTATION_NETWORKS: '{"health":"10.2.0.7:8080"}'}
+    gone = patch(replace(VIEW, node=node, told=none))
     assert gone.body["metadata"]["annotations"] == {links.ANNOTATION_NETWORKS: None}
 
 

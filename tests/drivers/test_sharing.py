@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, NODES, TARGETS
+from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, NODES, TARGETS
 from agent.api.names.links import ANNOTATION_NETWORKS, GATEWAY_USABLE, OVERLAP, STRANGERS
 from agent.drivers import clusters
 from agent.drivers.clusters import Clusters
@@ -37,7 +37,12 @@ class Fleet:
             either=lambda kinds: EitherScope(None, informer, kinds),  # type: ignore[arg-type]
         )
         self.sharing = Sharing.__new__(Sharing)
-        Clusters.__init__(self.sharing, SimpleNamespace(local=local))  # type: ignore[arg-type]
+        self.told: dict[str, Object] = {}
+        """Summaries of connected targets, by virtual node."""
+        self.targets = SimpleNamespace(
+            by_node=lambda node: SimpleNamespace(told=self.told[node]) if node in self.told else None
+        )
+        Clusters.__init__(self.sharing, SimpleNamespace(local=local, targets=self.targets))  # type: ignore[arg-type]
 
     def set(
         self,
@@ -185,6 +190,27 @@ def test_what_a_mesh_does_with_addresses_is_its_own_matter(fleet: Fleet) -> None
 
 def test_a_target_that_tells_no_networks_counts_as_flat(fleet: Fleet) -> None:
     fleet.set("eu")
+    assert fleet.between("us", "eu") == "EndpointSlices"
+
+
+def test_a_summary_counts_before_its_virtual_node_does(fleet: Fleet) -> None:
+    def tell(text: str) -> None:
+        metadata = {
+            "name": "singleton",
+            "resourceVersion": f"{next(COUNT)}",
+            "annotations": {ANNOTATION_NETWORKS: text},
+        }
+        fleet.told[node("eu")] = Object(CLUSTER_SUMMARIES, encode({"metadata": metadata}))
+
+    assert fleet.between("us", "eu") == "EndpointSlices"
+    tell('{"pods":["10.1.7.0/24"]}')
+    assert fleet.between("us", "eu") == ""
+    # While it cannot be read, what it named last counts.
+    tell('{"pods":5}')
+    assert fleet.between("us", "eu") == "EndpointSlices"
+    fleet.set("eu", "10.1.7.0/24")
+    assert fleet.between("us", "eu") == ""
+    tell('{"pods":["10.3.0.0/16"]}')
     assert fleet.between("us", "eu") == "EndpointSlices"
 
 

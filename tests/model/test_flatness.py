@@ -50,10 +50,27 @@ def test_networks_of_nodes_are_united() -> None:
     assert of_nodes([]) == ()
 
 
-def test_networks_in_too_many_pieces_are_not_told() -> None:
-    apart = [node(f"10.{number // 128}.{number % 128 * 2}.0/24") for number in range(LIMIT + 1)]
-    assert of_nodes(apart) == ()
-    assert len(of_nodes(apart[1:])) == LIMIT
+def test_networks_in_too_many_pieces_are_widened_where_that_adds_least() -> None:
+    apart = [node(f"10.{number // 128}.{number % 128 * 2}.0/24") for number in range(LIMIT - 1)]
+    assert len(of_nodes([*apart, node("10.9.0.0/24")])) == LIMIT
+    found = of_nodes([*apart, node("10.9.0.0/24"), node("10.9.4.0/24")])
+    assert len(found) == LIMIT
+    assert set(nets("10.9.0.0/24", "10.9.4.0/24")) <= set(found)
+    assert overlap(found, nets("10.1.3.0/24")) == ""
+    assert sum(each.prefixlen == 22 for each in found) == 1
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.lists(st.integers(0, 2**16 - 1), min_size=LIMIT, max_size=3 * LIMIT, unique=True),
+    st.lists(st.integers(0, 2**16 - 1), max_size=2 * LIMIT, unique=True),
+)
+def test_no_network_is_left_out_however_many_there_are(four: list[int], six: list[int]) -> None:
+    written = [f"10.{each // 256}.{each % 256}.0/24" for each in four] + [f"fd00:0:0:{each:x}::/64" for each in six]
+    found = united(written)
+    assert len(found) <= LIMIT
+    for each in nets(*written):
+        assert any(each.version == other.version and each.subnet_of(other) for other in found)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -75,15 +92,25 @@ def test_what_is_written_is_read(pods: tuple[str, ...], agent: str, want: Told) 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "5", '{"pods":["nonsense"]}', '{"pods":[5]}', '{"pods":"10.1.0.0/16"}', '{"pods":null}', "[" * 999],
+    ["{", "[]", "5", '{"pods":["nonsense"]}', '{"pods":[5]}', '{"pods":"10.1.0.0/16"}', '{"pods":null}', "[" * 999],
 )
-def test_what_cannot_be_read_tells_nothing(text: str) -> None:
-    assert told(text) == NOTHING_TOLD
+def test_what_cannot_be_read_is_a_flaw_and_no_statement(text: str) -> None:
+    assert told(text).flaw
+    assert not told(text).pods
+
+
+def test_a_field_that_cannot_be_used_hides_no_other() -> None:
+    found = told(f'{{"pods":["nonsense","10.2.0.0/16"],"health":"{HEALTH}"}}')
+    assert (found.pods, found.health) == (nets("10.2.0.0/16"), HEALTH)
+    assert "nonsense" in found.flaw
+    assert told(f'{{"pods":5,"health":"{HEALTH}"}}').health == HEALTH
+    assert told('{"pods":["10.2.0.0/16"],"health":5}') == Told(nets("10.2.0.0/16"))
 
 
 def test_too_much_is_not_read() -> None:
-    assert told(msgspec.json.encode({"pods": ["10.1.0.0/16"] * (LIMIT + 1)}).decode()) == NOTHING_TOLD
-    assert told('{"pods":[]}' + " " * 70_000) == NOTHING_TOLD
+    many = told(msgspec.json.encode({"pods": ["10.1.0.0/16"] * (LIMIT + 1)}).decode())
+    assert (many.pods, many.names_all) == (nets("10.1.0.0/16"), False)
+    assert told('{"pods":[]}' + " " * 70_000).flaw
     assert read(None) == read({}) == NOTHING_TOLD
 
 
@@ -195,6 +222,41 @@ def test_nothing_is_said_while_only_an_answer_can_tell(there: Told, asked: Agent
 
 def test_a_cluster_that_does_not_know_its_own_networks_overlaps_with_none() -> None:
     assert judge(NOTHING_TOLD, SAME, "there", None).usable
+
+
+FLAWED = Told(nets("10.2.0.0/16"), HEALTH, "pods: 'nonsense' is no CIDR")
+
+
+@pytest.mark.parametrize("there", [None, FLAWED])
+@pytest.mark.parametrize("asked", [None, AgentAnswer(HEALTH), AgentAnswer(HEALTH, "there")])
+@pytest.mark.parametrize(
+    ("before", "usable", "reason"),
+    [
+        ("", True, ""),
+        (links.OVERLAP, False, links.OVERLAP),
+        (links.STRANGERS, False, links.STRANGERS),
+        (links.UNTOLD, False, links.UNTOLD),
+        (None, False, links.UNTOLD),
+    ],
+)
+def test_while_a_summary_is_missing_or_flawed_the_last_verdict_stands(
+    there: Told | None, asked: AgentAnswer | None, before: str | None, usable: bool, reason: str
+) -> None:
+    for pair in ((HERE, there), (there, HERE)):
+        found = judge(*pair, "there", asked, before)
+        assert (found.usable, found.reason, found.stands) == (usable, reason, True)
+
+
+def test_what_can_be_read_of_a_flawed_summary_shows_an_overlap() -> None:
+    found = judge(HERE, Told(SAME.pods, "", "pods: 'nonsense' is no CIDR"), "there", None, "")
+    assert (found.reason, found.stands) == (links.OVERLAP, False)
+
+
+def test_an_overlap_stands_while_a_summary_names_no_networks_and_no_agent_answers() -> None:
+    for there in (NOTHING_TOLD, Told(health=HEALTH)):
+        assert judge(HERE, there, "there", None, links.OVERLAP).reason == links.OVERLAP
+    assert judge(HERE, Told(health=HEALTH), "there", AgentAnswer(HEALTH, "there"), links.OVERLAP).state == "flat"
+    assert judge(HERE, APART, "there", None, links.OVERLAP).usable
 
 
 def test_an_answer_to_a_cluster_that_does_not_tell_who_it_is_proves_nothing() -> None:

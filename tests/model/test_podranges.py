@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.api import names
 from agent.api.names import links
 from agent.model.podranges import (
     ANYWHERE,
@@ -11,7 +12,9 @@ from agent.model.podranges import (
     PodRanges,
     addresses,
     flaw,
+    last_verdict,
     of,
+    published,
     shown,
     strangers,
     unreached,
@@ -122,7 +125,7 @@ def test_no_address_comes_home_from_where_it_leads_to_strangers(state: str, reas
     assert found == {"phase": "Running", "hostIP": "192.0.2.1"}
     assert left_out is not None
     assert left_out.reason == reason
-    assert "10.1.0.5, fd00:1::5: from here that leads to other pods" in left_out.message
+    assert left_out.message.startswith("10.1.0.5, fd00:1::5: ")
     assert strangers(status("10.1.0.5", "fd00:1::5"), there) == "10.1.0.5, fd00:1::5"
     assert without_outside({"phase": "Pending"}, there) == ({"phase": "Pending"}, None)
     assert there.holds("10.1.0.5")
@@ -155,6 +158,27 @@ def test_what_keeps_pods_apart_is_known_from_the_condition_whoever_has_written_i
     ):
         assert why_unreached({"status": state, "reason": reason, "message": message}) == want
     assert why_unreached({}) == ""
+
+
+def test_without_a_verdict_no_address_is_published() -> None:
+    fresh: Raw = {"metadata": {}, "spec": {"podCIDRs": ["10.1.0.0/16"]}}
+    assert published(fresh) == PodRanges(ranges("10.1.0.0/16").networks, links.UNTOLD)
+    found, left_out = without_outside(status("10.1.0.5"), published(fresh))
+    assert "podIP" not in found
+    assert left_out is not None
+    assert "not known yet" in left_out.message
+    assert published({**fresh, "status": condition("True", "EndpointSlices")}) == ranges("10.1.0.0/16")
+    assert published({"spec": {"self": True}}) == ANYWHERE
+    by_hand = {names.SHORT_PREFIX + names.NETWORK_DRIVER: names.ENDPOINT_SLICES_DRIVER}
+    assert published({"metadata": {"annotations": by_hand}}) == ANYWHERE
+    for state, reason, want in (
+        ("True", "EndpointSlices", ""),
+        ("True", links.BY_GATEWAY, ""),
+        ("False", links.OVERLAP, links.OVERLAP),
+        ("False", links.UNTOLD, None),
+    ):
+        assert last_verdict({"status": state, "reason": reason, "message": ""}) == want
+    assert last_verdict(None) is None
 
 
 def test_addresses_of_a_pod_are_known_wherever_they_are_told() -> None:

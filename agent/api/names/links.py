@@ -36,7 +36,8 @@ LABEL_FEDERATED = "mirror.linkerd.io/federated"
 
 OVERLAP = "PodNetworksOverlap"
 STRANGERS = "PodNetworkUnreachable"
-NOT_FLAT = (OVERLAP, STRANGERS)
+UNTOLD = "PodNetworksUnknown"
+NOT_FLAT = (OVERLAP, STRANGERS, UNTOLD)
 """Reasons for which the condition ServicesShared of a Target is False: its pods are not reached at their addresses."""
 BY_GATEWAY = "Gateway"
 """Reason for which it is True although they are not: gateways are called instead."""

@@ -55,7 +55,7 @@ class AgentAsks(Controller[Key]):
     async def reconcile(self, key: Key) -> float | None:
         """Ask the agent of one target, unless that was done a while ago."""
         target = self._deps.targets.get(key)
-        summary = target.summary if target is not None else None
+        summary = target.told if target is not None else None
         if target is None or summary is None or target.is_self or not target.ready:
             return None
         health = read(summary.annotations).health

@@ -4,16 +4,21 @@ Watches  Targets and ClusterTargets, Services here, the ClusterSummaries here an
          one, which kinds they serve and what is granted, and whether pods are reached.
 Writes   the condition ServicesShared of Targets: its reason is the driver, or why there is none; and GatewayUsable of
          those that tell of gateways.
-Absent target: both stay. The rooms that share endpoints and reroute Services go by it.
+Absent target: both stay. The rooms that share endpoints and reroute Services go by it. While a ClusterSummary is
+missing or cannot be used, the last verdict stands.
 """
 
 import time
+from typing import TYPE_CHECKING
 
 from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.kinds import CLUSTER_SUMMARIES, SERVICES
-from agent.api.names.links import BY_GATEWAY, GATEWAY_USABLE
+from agent.api.names.links import ANNOTATION_GATEWAY, BY_GATEWAY, GATEWAY_USABLE, UNTOLD
+from agent.base.grace import ABSENT_SECONDS, GracePeriods
+from agent.clusters.agenthealth import is_readable
 from agent.clusters.deps import Deps
+from agent.clusters.gatewaystold import GatewaysTold, had_gateways
 from agent.clusters.port import Port
 from agent.clusters.target import Target
 from agent.clusters.target_condition import TargetCondition, Words
@@ -21,22 +26,28 @@ from agent.controllers.endpoints.asking import AgentAsks, can_be_asked
 from agent.drivers.choice import all_drivers, choose
 from agent.drivers.cilium import usable
 from agent.drivers.clusters import CONDITION
-from agent.drivers.driver import BY_ADDRESSES, Pair
+from agent.drivers.driver import BY_ADDRESSES, HERE, Pair
 from agent.drivers.gateway import Gateway
 from agent.drivers.mcs import without_exports
 from agent.drivers.meshes import Meshes
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
-from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
+from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, Told, judge, read, waits
 from agent.model.links import NO_GATEWAY
 from agent.model.summary import told_uid
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 RECHECK_SECONDS = 30.0
 """Longest pause between looks whether what was missing is there; shorter where all is looked at more often."""
 _UNREAD_SECONDS = 0.5
+_UNTOLD_SECONDS = 10.0
+"""Seconds for which a new Target may have no condition because a ClusterSummary is missing."""
+_OWN = (names.ANNOTATION_CLUSTER_UID, ANNOTATION_GATEWAY)
 _ONE_LACKS = "one of the clusters has none; install the chart there with gateway.enabled, or remove the annotation"
 _NONE_HERE = "the source has no gateway: install the chart in it with gateway.enabled"
 
@@ -47,7 +58,8 @@ class NetworkDriverRoom(Controller[Key]):
     name = "networkdriver"
     workers = 16
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, deps: Deps, grace: float = ABSENT_SECONDS) -> None:
+        """:param grace: seconds for which what a summary no longer names still counts"""
         super().__init__()
         self._deps = deps
         sharing = Sharing(deps)
@@ -61,8 +73,13 @@ class NetworkDriverRoom(Controller[Key]):
         self._services = deps.local.informer(SERVICES)
         self._asks = AgentAsks(deps, self.queue.add)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
-        self._here = NOTHING_TOLD
-        self._gateway = False
+        self._here: Told | None = None
+        """What this cluster's own summary said last, None while it has not been read."""
+        self._own: Mapping[str, str] | None = None
+        self._gateways = GatewaysTold(grace)
+        self._untold = GracePeriods(min(grace, _UNTOLD_SECONDS))
+        self._judged: dict[Key, str] = {}
+        """Why pods are not reached, as found last: a driver that a user names may hide it from the condition."""
         self.watch(self._services, lambda service: ())
         self.watch(self._summaries, lambda summary: ())
         self._summaries.subscribe(self._summary_changed)
@@ -82,49 +99,68 @@ class NetworkDriverRoom(Controller[Key]):
         target = self._deps.targets.get(key)
         if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
             return None
-        if target.summary is None and not target.summaries.synced.is_set() and target.summaries.error is None:
+        if target.told is None and not target.summaries.synced.is_set() and target.summaries.error is None:
             return _UNREAD_SECONDS
         now = time.monotonic()
         annotation = names.annotation(obj.annotations, names.NETWORK_DRIVER)
-        before = podranges.why_unreached(condition_of(obj.decode(), CONDITION) or {})
-        flat = self._flatness(target, obj, before)
+        said = condition_of(obj.decode(), CONDITION) or {}
+        flat = self._flatness(target, obj, podranges.last_verdict(said))
         if flat is None:
             return _UNREAD_SECONDS
+        told = self._has_gateways(target, obj, now)
+        gateways = self._gateways.has(HERE, self._own, now, before=self._deps.settings.gateway) and told
+        seen = (target.port, annotation, flat, gateways, told)
         checked_at, asked = self._checked.get(key, (0.0, None))
-        told = _has_gateway(target.summary)
-        gateways = self._gateway and told
-        if asked == (target.port, annotation, flat, gateways, told) and now < checked_at:
+        if asked == seen and now < checked_at:
             return checked_at - now
+        if target.told is None and annotation is None and podranges.last_verdict(said) is not None:
+            return self._recheck
         present = Sharing.reason(obj) if self._chose(key, target) else ""
         words = await self._words(target, annotation, flat, gateways, present)
-        await self._condition.write(obj, words)
+        if not said and words.reason == UNTOLD and (left := self._untold.left(key, now)):
+            return left
+        if not (flat.stands and (words.status, words.reason) == (said.get("status"), said.get("reason"))):
+            await self._condition.write(obj, words)
         usable = await self._of_gateway(target, told=told) if told or self._usable.status(obj) else None
-        if usable is not None:
+        if usable is not None and target.told is not None:
             await self._usable.write(obj, usable)
         is_well = words.status == "True" and (usable is None or usable.reason != "Forbidden")
         pause = self._deps.settings.discovery_interval if is_well else self._recheck
-        self._checked[key] = (now + pause, (target.port, annotation, flat, gateways, told))
+        pause = min(filter(None, (pause, *(self._gateways.left(each, now) for each in (key, HERE)))))
+        self._checked[key] = (now + pause, seen)
         return pause
 
     @property
     def _recheck(self) -> float:
         return min(RECHECK_SECONDS, self._deps.settings.discovery_interval)
 
-    def _flatness(self, target: Target, obj: Object, before: str) -> Flatness | None:
+    def _flatness(self, target: Target, obj: Object, before: str | None) -> Flatness | None:
         """Whether pods of a target are reached from here, by what it tells and what its agent has answered; None while
         nothing but that answer can tell, and it is not there yet.
         """
-        annotations = target.summary.annotations if target.summary is not None else {}
-        uid = told_uid(annotations)
+        annotations = target.told.annotations if target.told is not None else None
+        uid = told_uid(annotations or {})
         if uid == self._deps.cluster_uid:
             return NOT_TOLD
-        there, named = read(annotations), podranges.of(obj.decode()).networks
+        there, named = read(annotations) if annotations is not None else None, podranges.of(obj.decode()).networks
         if named is not None:
-            there = there._replace(pods=named)
+            there = (there or NOTHING_TOLD)._replace(pods=named, flaw="")
         asked = self._asks.of(target.key)
-        if can_be_asked(target, there.health) and waits(self._here, there, asked):
+        # The first verdict on a target is not given before its agent was asked.
+        first = before is None and asked is None
+        here = self._here
+        known = here is not None and there is not None and can_be_asked(target, there.health)
+        if known and (first or waits(here or NOTHING_TOLD, there or NOTHING_TOLD, asked)):
             return None
-        return judge(self._here, there, uid, asked, before)
+        before = self._judged.get(target.key, "") if before == "" else before
+        found = judge(here, there, uid, asked, before)
+        if not found.stands:
+            self._judged[target.key] = found.reason
+        return found
+
+    def _has_gateways(self, target: Target, obj: Object, now: float) -> bool:
+        annotations = target.told.annotations if target.told is not None else None
+        return self._gateways.has(target.key, annotations, now, before=had_gateways(obj.decode()))
 
     def _chose(self, key: Key, target: Target) -> bool:
         """Whether the present driver was found and not named, as far as this process has seen."""
@@ -143,7 +179,7 @@ class NetworkDriverRoom(Controller[Key]):
             driver = choose(annotation, self._drivers, Pair(here, there, flat.usable, gateways, meshes), present)
         except ValueError as error:
             return Words("False", "InvalidNetworkDriver", f"{error}{apart}")
-        flaw = _flaw(target.summary)
+        flaw = _flaw(target.told)
         if driver is None:
             also = f"; nor by gateway: {flaw}" if flaw else ""
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}{also}")
@@ -156,6 +192,8 @@ class NetworkDriverRoom(Controller[Key]):
         if driver.reason == BY_ADDRESSES:
             # Who names it says that they are reached all the same.
             apart = f"; {flat.message}" if flat.message and not problem else ""
+        if driver.reason == BY_GATEWAY and flaw:
+            apart = f"{apart}; the last that is known counts: {flaw}"
         if problem:
             return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}{apart}")
         return Words(
@@ -182,22 +220,25 @@ class NetworkDriverRoom(Controller[Key]):
     def _detached(self, target: Target) -> None:
         self._groups.pop(target.port, None)
         self._checked.pop(target.key, None)
+        self._judged.pop(target.key, None)
+        self._untold.end(target.key)
+        self._gateways.forget(target.key)
 
     def _summary_changed(self, old: Object | None, new: Object | None) -> None:
-        annotations = new.annotations if new is not None else None
-        here, gateway = read(annotations), _has_gateway(new)
-        if (here, gateway) != (self._here, self._gateway):
-            self._here, self._gateway = here, gateway
+        if new is None or not is_readable(new):
+            # What it said last stands.
+            self._own = None
+            return
+        here, before = read(new.annotations), (self._here, self._own)
+        self._here = here if not here.flaw or self._here is None else self._here
+        self._own = {each: new.annotations[each] for each in _OWN if each in new.annotations}
+        if (self._here, self._own) != before:
             for target in self._deps.targets:
                 self.queue.add(target.key)
 
     def _attached(self, target: Target) -> None:
         if not target.is_self:
             self.watch(target.summaries, lambda summary: (target.key,), required=False)
-
-
-def _has_gateway(summary: Object | None) -> bool:
-    return summary is not None and gatewaytold.usable(summary.annotations)
 
 
 def _flaw(summary: Object | None) -> str:

@@ -4,10 +4,12 @@ Watches  Services here, their EndpointSlices and copies in all clusters, Targets
          gateways), ServiceLinks, and GatewayPeers that this cluster has written.
 Writes   GatewayPeers, one for each namespace, cluster and other cluster between which the driver is `gateway`; an
          event at the Target where an API server refuses one.
-Absent target: nothing is written there. Elsewhere what it offers stays as it is: gateways find out who answers.
+Absent target: nothing is written there. Elsewhere what it offers stays as it is: gateways find out who answers. The
+same holds while its ClusterSummary is missing or cannot be used, and for a minute if that names no gateways any more.
 """
 
 import asyncio
+import time
 from collections.abc import Collection, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,13 +17,17 @@ from weakref import WeakKeyDictionary
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, TARGET_KINDS
 from agent.api.names.links import ANNOTATION_GATEWAY
+from agent.base.grace import ABSENT_SECONDS
+from agent.clusters.agenthealth import is_readable
 from agent.clusters.deps import Deps
+from agent.clusters.gatewaystold import GatewaysTold
 from agent.clusters.identity import uid_of
 from agent.clusters.target import Target
 from agent.controllers.gateways.changes import At, PendingChanges
 from agent.controllers.gateways.headless import HeadlessOffers
 from agent.controllers.gateways.offers import Offers
 from agent.controllers.gateways.peerwriter import PeerWriter
+from agent.controllers.gateways.withdrawn import AWAY_SECONDS, WithdrawnPeers
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import Forbidden, NotFound, Unreadable
@@ -47,15 +53,22 @@ class GatewayPeersRoom(Controller[At]):
     name = "gatewaypeers"
     workers = 64
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, deps: Deps, grace: float = ABSENT_SECONDS, away: float = AWAY_SECONDS) -> None:
+        """Initialise.
+
+        :param grace: seconds for which gateways count that a ClusterSummary no longer names
+        :param away: seconds for which a GatewayPeer stays away that a user has deleted
+        """
         super().__init__()
         self._deps = deps
+        self._gateways = GatewaysTold(grace)
         self._sharing = Sharing(deps)
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
         self._written: dict[str, Informer] = {}
         self._offers = Offers(self._sharing, self._written)
         self._headless = HeadlessOffers(self._sharing, self._offers, self._written)
-        self._writer = PeerWriter(deps, self._sharing)
+        self._withdrawn = WithdrawnPeers(deps, self._sharing, away)
+        self._writer = PeerWriter(deps, self._sharing, self._withdrawn)
         self._changes = PendingChanges()
         self._mine = names.children_of(deps.cluster_uid)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
@@ -95,6 +108,8 @@ class GatewayPeersRoom(Controller[At]):
         written = self._written.get(node)
         if written is None:
             return None
+        if isinstance(written.error, NotFound):
+            self._withdrawn.forget(node)
         if not written.synced.is_set() and isinstance(written.error, (Forbidden, NotFound)):
             return _REFUSED_SECONDS
         if not written.synced.is_set() or not self._sharing.is_synced(node) or not self._deps.service_links.known:
@@ -105,7 +120,9 @@ class GatewayPeersRoom(Controller[At]):
         existing = {obj.name: obj for obj in written.store.by_index(_NAMESPACE, namespace)}
         if only is not None:
             only = {*only, *self._writer.refused.at(key)}
-        wanted, unknown, same = self._wanted(node, namespace, only)
+        wanted, unknown, same = self._wanted(node, namespace, only, existing)
+        for name in (away := self._withdrawn.away(key)):
+            wanted.pop(name, None)
         affinity = gatewayaffinity.told(self._offers.own_first(namespace))
         for each in wanted.values():
             each["spec"] |= affinity
@@ -113,17 +130,20 @@ class GatewayPeersRoom(Controller[At]):
         await self._writer.write(key, written, existing, wanted, unknown | same)
         if unknown - existing.keys() or self._offers.handover.concerns(node, namespace, now):
             return _UNKNOWN_SECONDS
-        return self._writer.refused.due(key, now)
+        # Their kind may be gone with all of them, and come back.
+        soon = [min(_REFUSED_SECONDS, *away.values())] if away else []
+        later = [*soon, self._writer.refused.due(key, now), self._stand_for(node, namespace)]
+        return min((each for each in later if each is not None), default=None)
 
     def _wanted(
-        self, node: str, namespace: str, only: Collection[str] | None
+        self, node: str, namespace: str, only: Collection[str] | None, existing: Collection[str] = ()
     ) -> tuple[dict[str, Raw], set[str], set[str]]:
         """What is to be told in a cluster by name, and what stays as it is: of others that are not known yet, and of
         those that have not changed.
         """
         found, unknown, same, seen = dict[str, Raw](), set[str](), set[str](), {self._uid(node)}
         if self._told(node) is None:
-            return found, unknown, same
+            return found, set(existing) if self._stands(node) else unknown, same
         shared = self._offers.of(namespace)
         others = {self._sharing.gateway_peer(each): each for each in (HERE, *self._sharing.serving(namespace))}
         # Several Targets may lead to one cluster, of which one is told.
@@ -139,6 +159,8 @@ class GatewayPeersRoom(Controller[At]):
                 unknown.add(name)
                 continue
             told, uid = self._told(other), self._uid(other)
+            if (told is None or not uid) and name in existing and self._stands(other):
+                unknown.add(name)
             if told is None or not uid or uid in seen:
                 continue
             services = self._offers.between(node, other, shared)
@@ -149,6 +171,18 @@ class GatewayPeersRoom(Controller[At]):
                 found[name] = manifest(name, namespace, self._deps.cluster_uid, uid, told, services, offered, headless)
         return found, unknown, same
 
+    def _stands(self, node: str) -> bool:
+        """Whether the gateways of a cluster count that its summary does not name, or not in a usable way."""
+        summary = self._summary(node)
+        annotations = summary.annotations if summary is not None and is_readable(summary) else None
+        return self._gateways.has(node, annotations, time.monotonic(), before=True)
+
+    def _stand_for(self, node: str, namespace: str) -> float | None:
+        """Seconds until gateways of some cluster no longer count, None if that does not change by itself."""
+        now = time.monotonic()
+        left = [self._gateways.left(each, now) for each in (node, HERE, *self._sharing.serving(namespace))]
+        return min((each for each in left if each is not None), default=None)
+
     def _is_known(self, node: str) -> bool:
         """Whether what a cluster tells of its gateways and Services may be believed."""
         target = self._deps.targets.by_node(node) if node else None
@@ -158,7 +192,7 @@ class GatewayPeersRoom(Controller[At]):
     def _summary(self, node: str) -> Object | None:
         target = self._deps.targets.by_node(node) if node else None
         if node:
-            return target.summary if target is not None else None
+            return target.told if target is not None else None
         return self._summaries.store.get(("", names.SUMMARY_NAME))
 
     def _told(self, node: str) -> Told | None:
@@ -177,6 +211,8 @@ class GatewayPeersRoom(Controller[At]):
         """Read the GatewayPeers that this cluster has written in another one."""
 
         def changed(old: Object | None, new: Object | None) -> None:
+            if new is None and old is not None:
+                self._deleted(node, old)
             generations = {each.decode()["metadata"]["generation"] for each in (old, new) if each is not None}
             if old is None or new is None or len(generations) == 2:
                 namespace = (new or old).namespace  # type: ignore[union-attr]
@@ -187,6 +223,12 @@ class GatewayPeersRoom(Controller[At]):
         informer.store.index(_NAMESPACE, lambda peer: (peer.namespace,))
         self._written[node] = informer
         informer.subscribe(changed)
+
+    def _deleted(self, node: str, peer: Object) -> None:
+        target = self._deps.targets.by_node(node) if node else None
+        gone = bool(node) and (target is None or not target.ready)
+        ending = gone or not self._deps.namespaces.is_in_use(peer.namespace)
+        self._withdrawn.deleted((node, peer.namespace), peer.name, peer.uid, ending=ending)
 
     def _service_changed(self, service: Object) -> Iterable[At]:
         if self._sharing.concerns(service):
@@ -235,6 +277,8 @@ class GatewayPeersRoom(Controller[At]):
         self._sharing.detach(target)
         self._written.pop(target.node_name, None)
         self._changes.forget(target.node_name)
+        self._gateways.forget(target.node_name)
+        self._withdrawn.forget(target.node_name)
         self._all(target.namespace)
 
     def _all(self, namespace: str) -> None:

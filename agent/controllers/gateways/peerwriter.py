@@ -12,6 +12,7 @@ from agent.clusters.port import Port
 from agent.controllers.gateways.changes import At
 from agent.controllers.gateways.dropped import DroppedFields
 from agent.controllers.gateways.refused import RefusedPeers
+from agent.controllers.gateways.withdrawn import WithdrawnPeers
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import (
     AlreadyExists,
@@ -38,8 +39,9 @@ WRITE_SECONDS = 0.5
 class PeerWriter:
     """What is written in all clusters."""
 
-    def __init__(self, deps: Deps, sharing: Sharing) -> None:
+    def __init__(self, deps: Deps, sharing: Sharing, withdrawn: WithdrawnPeers) -> None:
         self._deps = deps
+        self._withdrawn = withdrawn
         self._busy_until: dict[At, float] = {}
         self._full = set[tuple[str, str]]()
         """GatewayPeers that leave out Services and have been logged, by namespace and name."""
@@ -102,6 +104,8 @@ class PeerWriter:
         """Write or (None) delete one GatewayPeer; returns whether there was anything to do."""
         (node, namespace), port = key, self._port(key[0])
         if wanted is None:
+            if obj is not None:
+                self._withdrawn.deleting(obj.uid)
             with contextlib.suppress(NotFound):
                 await port.delete(GATEWAY_PEERS, name, namespace, uid=obj.uid if obj is not None else None)
             return True

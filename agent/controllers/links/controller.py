@@ -236,7 +236,7 @@ class ServiceLinksRoom(Controller[Key]):
 
     def _summary_changed(self, target: Target) -> Iterable[Key]:
         """Of a target that has gateways it is told there how these are."""
-        summary = target.summary
+        summary = target.told
         has = self._deps.settings.gateway and summary is not None and gatewaytold.read(summary.annotations) is not None
         if has and target not in self._peers:
             self._peers.add(target)

@@ -117,7 +117,7 @@ class TargetRoom(Controller[Key]):
 
     async def _connect(self, key: Key, target: Raw, informer: Informer | None) -> Problem | None:
         """Have the connection that the Target asks for. Returns what keeps us from it."""
-        place, ranges = gather.reference(target), podranges.of(target)
+        place, ranges = gather.reference(target), podranges.published(target)
         expected = self._recorded.expected(key, target)
         connected = self._deps.targets.get(key)
         if connected is not None:

@@ -142,6 +142,7 @@ class VirtualNodeRoom(Controller[Key]):
             agent=connected.agent if connected is not None else None,
             draining=target.deleting,
             summary=told,
+            told=connected.told.annotations if connected is not None and connected.told is not None else None,
             free=self._room(key, told),
             excluded=None if flaw else excluded,
             address=self._address,

@@ -66,6 +66,8 @@ class TargetAndNode:
     """The ManagedCluster that stands for the target, as its Target says; empty where there is none."""
     standing: Standing = NOTHING_SAID
     """What its Target says of being emptied, or of having been cut off."""
+    told: Mapping[str, str] | None = None
+    """Annotations of its summary, also if that says something unusable of nodes; None while they are not known."""
 
 
 @dataclass(frozen=True)
@@ -142,11 +144,11 @@ def wanted(view: TargetAndNode, node: Raw) -> Raw:
 
 
 def _networks(view: TargetAndNode, annotations: Raw) -> dict[str, str]:
-    """Those of the target, for pairs of targets; while it tells nothing, as it told them last."""
-    if view.summary is None:
-        text = annotations.get(links.ANNOTATION_NETWORKS, "")
-    else:
-        text = flatness.write(flatness.read((view.summary.get("metadata") or {}).get("annotations")).pods)
+    """Return those of the target, for pairs of targets; while its summary names none, those that it named last."""
+    told = view.told if view.told is not None and links.ANNOTATION_NETWORKS in view.told else None
+    found = flatness.read(told)
+    stands = told is None or found.flaw
+    text = annotations.get(links.ANNOTATION_NETWORKS, "") if stands else flatness.write(found.pods)
     return {links.ANNOTATION_NETWORKS: text} if text else {}
 
 
