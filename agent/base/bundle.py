@@ -25,6 +25,9 @@ CERTIFICATE = "tls.crt"
 KEY = "tls.key"
 FIELDS = (CA_CERTIFICATE, CA_KEY, CERTIFICATE, KEY)
 
+_EARLIER = 2
+"""CAs of a lost Secret that stay trusted."""
+
 Issue = Callable[[Pair, Sequence[str], datetime, timedelta], Pair]
 """Makes a certificate of a CA for names, such as `certificates.issue`."""
 
@@ -84,6 +87,19 @@ def new(name: str, names: Sequence[str], now: datetime, lifetimes: Lifetimes) ->
     """A first bundle: a CA and a certificate for these DNS names and IP addresses."""
     ca = certificates.authority(name, now, lifetimes.ca)
     return Bundle(ca, lifetimes.issue(ca, names, now, lifetimes.certificate))
+
+
+def trusting(bundle: Bundle, told: bytes, now: datetime) -> Bundle:
+    """Return a bundle that trusts earlier CAs, too, whose keys are lost: replicas still serve certificates of theirs.
+
+    :param told: certificates (PEM); what cannot be read or has expired is left out
+    """
+    try:
+        found = certificates.split(told)
+        earlier = [each for each in found if certificates.expiry(each) > now and each != bundle.ca.certificate]
+    except ValueError:
+        return bundle
+    return replace(bundle, earlier=(*earlier[:_EARLIER], *bundle.earlier))
 
 
 def with_new_ca(bundle: Bundle, name: str, now: datetime, lifetimes: Lifetimes) -> Bundle:

@@ -7,7 +7,7 @@ the earlier one stays trusted while replicas serve under it.
 import base64
 import binascii
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.api.kinds import SECRETS
@@ -40,9 +40,13 @@ class Rotation:
         *,
         keeper: str,
         remedy: str,
+        told: Callable[[], bytes] = lambda: b"",
     ) -> None:
-        """:param keeper: who says on the Secret that it is theirs
+        """Initialise.
+
+        :param keeper: who says on the Secret that it is theirs
         :param remedy: what to do where it is somebody else's
+        :param told: CA certificates that clients were last told to trust (PEM); a new CA after a start keeps them
         """
         self._client = client
         self._namespace = namespace
@@ -52,6 +56,7 @@ class Rotation:
         self._clock = clock
         self._labels = {"app.kubernetes.io/managed-by": keeper}
         self._remedy = remedy
+        self._told = told
         self.bundle: Bundle | None = None  #: as last read or written; None before the first refresh
 
     async def refresh(self) -> Bundle:
@@ -101,7 +106,8 @@ class Rotation:
     def _advance(self, bundle: Bundle | None) -> Bundle:
         now = self._clock.now()
         if bundle is None:
-            return bundles.new(self._secret, self._names, now, self._lifetimes)
+            found = bundles.new(self._secret, self._names, now, self._lifetimes)
+            return bundles.trusting(found, self._told(), now)
         return bundles.advance(bundle, self._secret, self._names, now, self._lifetimes)
 
     async def _create(self) -> Bundle:

@@ -46,6 +46,18 @@ def test_the_certificate_is_renewed_under_the_same_ca(fresh: Bundle) -> None:
     assert bundles.parse(renewed.data()) == renewed
 
 
+def test_a_ca_whose_key_is_lost_stays_trusted_while_replicas_may_serve_under_it(fresh: Bundle) -> None:
+    at = NOW + DAY
+    made = bundles.trusting(bundles.new("test", NAMES, at, LIFETIMES), fresh.trusted, at)
+    assert made.earlier == (fresh.ca.certificate,)
+    assert bundles.parse(made.data()) == made
+    assert advance(made, at + 9 * MINUTE).earlier == made.earlier
+    assert advance(made, at + 10 * MINUTE).earlier == ()
+    for nonsense in (b"", b"-----BEGIN CERTIFICATE-----x-----END CERTIFICATE-----", made.ca.certificate):
+        assert bundles.trusting(replace(made, earlier=()), nonsense, at).earlier == ()
+    assert bundles.trusting(replace(made, earlier=()), fresh.trusted, NOW + 301 * DAY).earlier == ()
+
+
 def test_a_new_ca_is_first_trusted_then_used_and_the_old_one_then_forgotten(fresh: Bundle) -> None:
     start = NOW + 201 * DAY
     serving = replace(fresh, serving=certificates.issue(fresh.ca, NAMES, start - DAY, LIFETIMES.certificate))

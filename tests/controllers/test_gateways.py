@@ -512,6 +512,16 @@ async def test_a_new_ca_is_told_beside_the_old_one(pair: Pair) -> None:
             return now is not None and now["ca"] != first["ca"] and now["ca"].endswith(first["ca"])
 
         await until(both, what="both CAs are told")
+        second = await told() or {}
+    # Another leader, which has never seen the Secret that is gone, keeps trusting its CA.
+    await pair.here.delete(SECRETS, GATEWAY_SECRET, HOME)
+    async with running(pair.clusters[0], *EVERYWHERE, gateway=True, gateway_address=("gw.example.org:443",)):
+
+        async def still() -> bool:
+            now = await told()
+            return now is not None and now["ca"] != second["ca"] and now["ca"].endswith(second["ca"])
+
+        await until(still, what="the CA of the lost Secret is told, too")
     # Without gateways nothing is told of them.
     async with running(pair.clusters[0], SummaryRoom):
 

@@ -14,10 +14,11 @@ from agent.api.names import PROVIDER_KEY, PROVIDER_VALUE, SUMMARY_NAME
 from agent.api.names.links import ANNOTATION_GATEWAY, GATEWAY_SECRET
 from agent.base import certificates
 from agent.base.bundle import Bundle, Lifetimes
+from agent.clusters.agenthealth import is_readable
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
 from agent.model.gatewaypeer import identity
-from agent.model.gatewaytold import Told, exposed, write
+from agent.model.gatewaytold import Told, exposed, read, write
 from agent.runtime.controller import Controller
 from agent.runtime.rotation import Rotation, UnusableSecret
 
@@ -49,6 +50,7 @@ class GatewayTrustRoom(Controller[str]):
             deps.clock,
             keeper="flotilla-agent",
             remedy="delete it, and another one is made",
+            told=self._trusted,
         )
         self._checked = 0.0
         self._problem = ""
@@ -74,6 +76,12 @@ class GatewayTrustRoom(Controller[str]):
             body = {"metadata": {"annotations": {ANNOTATION_GATEWAY: told}}}
             self._summaries.absorb(await self._deps.local.client.patch_raw(CLUSTER_SUMMARIES, SUMMARY_NAME, body))
         return max(_UNTOLD_SECONDS, self._checked + _CHECK_SECONDS - time.monotonic())
+
+    def _trusted(self) -> bytes:
+        """Return the CA certificates that sources were told of last, by this agent or the one before it."""
+        summary = self._summaries.store.get(("", SUMMARY_NAME))
+        found = read(summary.annotations) if summary is not None and is_readable(summary) else None
+        return found.ca.encode() if found is not None else b""
 
     async def _bundle(self) -> Bundle | None:
         """CA and certificate; None where somebody else's are in the way."""
