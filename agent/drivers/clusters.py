@@ -1,5 +1,6 @@
 """Clusters as their Targets tell of them: what they are called, where their pods are, which two have which driver."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.kinds import NODES, TARGET_KINDS
 from agent.api.names.links import ANNOTATION_NETWORKS
+from agent.base.grace import GracePeriods
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, HERE
@@ -18,6 +20,8 @@ from agent.model.links import between_targets, no_gateway, told_by
 from agent.model.servicelinks import CONNECTED, UNVERIFIED, Finding
 
 CONDITION = "ServicesShared"
+UNSAID_SECONDS = 30.0
+"""Seconds for which the last condition of a Target counts after another program has removed it."""
 
 
 def said_of(target: Object) -> Mapping[str, Any]:
@@ -47,9 +51,7 @@ class _Known:
         self.serving: dict[str, list[str]] = {}
         self.called: dict[str, tuple[str, ...]] = {}
         self.peers: dict[str, str] = {}
-        self.said: dict[str, Mapping[str, Any]] = {}
-        self.reasons: dict[str, str] = {}
-        self.gateways: dict[str, bool] = {}
+        self.standing: dict[str, tuple[Mapping[str, Any], bool]] = {}
         self.hidden: dict[str, bool] = {}
         self.between: dict[tuple[str, str], tuple[str, str]] = {}
         """Drivers of pairs: where addresses of either mean the same in the other, and where they do not."""
@@ -67,6 +69,9 @@ class Clusters:
         self.targets = deps.local.either(TARGET_KINDS)
         self._seen: list[int] = []
         self._known = _Known()
+        self._last: dict[str, tuple[Mapping[str, Any], bool]] = {}
+        """What Targets said last of shared Services and of gateways, by virtual node."""
+        self._unsaid = GracePeriods(UNSAID_SECONDS)
         self._away: tuple[int, frozenset[str]] = (-1, frozenset())
         self._networks: dict[str, tuple[tuple[str, ...], Networks | None]] = {}
         self._apart: dict[tuple[str, str], tuple[Networks, Networks, bool]] = {}
@@ -154,9 +159,10 @@ class Clusters:
         if named:
             return "" if named == BY_ADDRESSES and self._are_apart(one, other) else named
         known, pair = self._now().between, (one, other)
-        if pair not in known:
-            known[pair] = self._of_pair(one, other)
-        flat, apart = known[pair]
+        found = known[pair] if pair in known else self._of_pair(one, other)
+        if self._is_certain(*pair):
+            known[pair] = found
+        flat, apart = found
         return apart if flat != apart and self.overlap(one, other) else flat
 
     def networks(self, node: str) -> Networks | None:
@@ -214,11 +220,31 @@ class Clusters:
 
     def said(self, node: str) -> Mapping[str, Any]:
         """What the Target behind a virtual node says of shared Services, nothing where there is none."""
-        known = self._now().said
+        return self._standing(node)[0]
+
+    def _standing(self, node: str) -> tuple[Mapping[str, Any], bool]:
+        """Return the condition ServicesShared of a Target, and whether its gateways may be used with others.
+
+        If another program has removed the conditions, the last ones count until the agent has written them again.
+        """
+        known = self._now().standing
         if node not in known:
             obj = self.target_object(node)
-            known[node] = said_of(obj) if obj is not None else {}
+            if obj is None:
+                self._last.pop(node, None)
+                return {}, False
+            found = said_of(obj), not no_gateway(obj.decode())
+            if found[0]:
+                self._last[node] = found
+                self._unsaid.end(node)
+            elif node in self._last and self._unsaid.left(node, time.monotonic()):
+                return self._last[node]
+            known[node] = found
         return known[node]
+
+    def _is_certain(self, *nodes: str) -> bool:
+        """Whether what these Targets say lasts until one of them changes."""
+        return all(node == HERE or node in self._known.standing for node in nodes)
 
     def _of_pair(self, one: str, other: str) -> tuple[str, str]:
         if HERE in (one, other):
@@ -232,18 +258,11 @@ class Clusters:
 
     def _has_gateway(self, node: str) -> bool:
         """Whether gateways of a target may be used with those of others."""
-        known = self._now().gateways
-        if node not in known:
-            obj = self.target_object(node)
-            known[node] = obj is not None and not no_gateway(obj.decode())
-        return known[node]
+        return self._standing(node)[1]
 
     def _driver(self, node: str) -> str:
-        known = self._now().reasons
-        if node not in known:
-            obj = self.target_object(node)
-            known[node] = self.reason(obj) if obj is not None else ""
-        return known[node]
+        obj, said = self.target_object(node), self.said(node)
+        return told_by(obj.annotations, said) if obj is not None and said.get("status") == "True" else ""
 
     def _hides(self, node: str) -> bool:
         """Whether addresses of a target's pods are not published."""

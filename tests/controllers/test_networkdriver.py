@@ -19,9 +19,10 @@ from agent.controllers.endpoints import NetworkDriverRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.gatewaytold import Told, write
-from agent.model.podranges import of, unreached
+from agent.model.podranges import of, published, unreached
 from agent.runtime.health import Health
 from tests.controllers.pair import Pair
+from tests.controllers.servicelinks import summaries
 from tests.controllers.targets import condition, target
 from tests.waiting import until
 
@@ -143,6 +144,27 @@ async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -
     finally:
         for client in (pair.here, pair.there):
             await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+
+
+async def test_a_condition_that_another_program_takes_away_is_written_again(pair: Pair) -> None:
+    await pair.here.create(TARGETS, target("eu", pair.namespace))
+    async with summaries(pair), pair.at_work(soon, discovery_interval=600.0):
+        for _ in range(2):
+            await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", "EndpointSlices")
+            await pair.here.patch(TARGETS, "eu", {"status": {"conditions": None}}, pair.namespace, sub="status")
+
+
+async def test_a_new_target_says_why_it_has_no_driver_and_publishes_no_address(pair: Pair) -> None:
+    await pair.here.create(TARGETS, target("eu", pair.namespace))
+    async with pair.at_work(soon, discovery_interval=0.3):
+        found = await condition(pair.here, pair.namespace, "eu", "ServicesShared", "False", links.UNTOLD)
+        assert "the ClusterSummary of this cluster is missing" in found["message"]
+        assert published(await pair.here.get(TARGETS, "eu", pair.namespace)).strange == links.UNTOLD
+        async with summaries(pair):
+            await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", "EndpointSlices")
+        # They are gone, and the verdict stands.
+        await asyncio.sleep(0.5)
+        await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", "EndpointSlices")
 
 
 async def test_of_a_target_that_has_gateways_it_is_told_whether_others_may_be_led_there(pair: Pair) -> None:

@@ -31,7 +31,7 @@ class Everywhere(Sharing):
         self.services: Any = SimpleNamespace(store=store)
         self.deps: Any = SimpleNamespace(unwritten_marks=UnwrittenMarks())
         self.targets: Any = SimpleNamespace(informers=())
-        self._seen, self._known = [], _Known()
+        self._seen, self._known, self._last = [], _Known(), {}
 
     def rule(self, service: tuple[str, str]) -> Rule:
         return ANYTHING

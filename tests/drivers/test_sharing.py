@@ -1,6 +1,7 @@
 """Which driver two clusters have for each other."""
 
 import json
+import time
 from collections.abc import Mapping
 from itertools import count
 from types import SimpleNamespace
@@ -65,6 +66,11 @@ class Fleet:
         self._targets.put(Object(TARGETS, encode(manifest)))
         told = {ANNOTATION_NETWORKS: json.dumps({"pods": pods})} if pods else {}
         self._nodes.put(Object(NODES, encode({"metadata": {**version, "name": node(name), "annotations": told}})))
+
+    def unsay(self, name: str) -> None:
+        """Take the conditions of a Target away."""
+        metadata = {"resourceVersion": f"{next(COUNT)}", "name": name, "namespace": "shop"}
+        self._targets.put(Object(TARGETS, encode({"metadata": metadata, "spec": {}})))
 
     def between(self, one: str, other: str) -> str:
         """The same whichever way it is asked, and asked again."""
@@ -212,6 +218,20 @@ def test_a_summary_counts_before_its_virtual_node_does(fleet: Fleet) -> None:
     assert fleet.between("us", "eu") == ""
     tell('{"pods":["10.3.0.0/16"]}')
     assert fleet.between("us", "eu") == "EndpointSlices"
+
+
+def test_a_condition_that_is_taken_away_counts_for_a_while(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fleet.between(HERE, "eu") == "EndpointSlices"
+    fleet.unsay("eu")
+    assert fleet.between(HERE, "eu") == fleet.between("us", "eu") == "EndpointSlices"
+    later = time.monotonic() + clusters.UNSAID_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert fleet.between(HERE, "eu") == fleet.between("us", "eu") == ""
+
+
+def test_a_target_that_never_had_a_condition_has_no_driver(fleet: Fleet) -> None:
+    fleet.unsay("new")
+    assert fleet.between(HERE, "new") == fleet.between("us", "new") == ""
 
 
 def test_a_person_knows_better_where_pods_are(fleet: Fleet) -> None:

@@ -111,7 +111,8 @@ class NetworkDriverRoom(Controller[Key]):
         gateways = self._gateways.has(HERE, self._own, now, before=self._deps.settings.gateway) and told
         seen = (target.port, annotation, flat, gateways, told)
         checked_at, asked = self._checked.get(key, (0.0, None))
-        if asked == seen and now < checked_at:
+        # A status that was taken away is written again.
+        if said and asked == seen and now < checked_at:
             return checked_at - now
         if target.told is None and annotation is None and podranges.last_verdict(said) is not None:
             return self._recheck
@@ -152,7 +153,7 @@ class NetworkDriverRoom(Controller[Key]):
         known = here is not None and there is not None and can_be_asked(target, there.health)
         if known and (first or waits(here or NOTHING_TOLD, there or NOTHING_TOLD, asked)):
             return None
-        before = self._judged.get(target.key, "") if before == "" else before
+        before = before or self._judged.get(target.key, before)
         found = judge(here, there, uid, asked, before)
         if not found.stands:
             self._judged[target.key] = found.reason
