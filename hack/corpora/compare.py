@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from hack.corpora.views import View
@@ -32,6 +32,15 @@ def uneven(what: str, plain: Sequence[str], elected: Sequence[str]) -> list[str]
     here, there = Counter(plain), Counter(elected)
     more = [f"{what}: {line}" for line in sorted((there - here).elements())]
     return more + [f"{what}: {line} (only plain)" for line in sorted((here - there).elements())]
+
+
+def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return a line for each object that has another version than at the last look; new objects do not count."""
+    return [
+        f"{name}: is being written again and again"
+        for name, version in now.items()
+        if before.get(name, version) != version
+    ]
 
 
 def excused(line: str, plain: Sequence[str], rewritten: Collection[str]) -> str:

@@ -12,12 +12,12 @@ from agent.api.names import ANNOTATION_MANIFEST, ANNOTATION_ORIGINAL_SELECTOR
 from agent.base.backoff import Backoff
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
-from hack.corpora.compare import CONFIGURED, differences, excused, uneven
+from hack.corpora.compare import CONFIGURED, changed, differences, excused, uneven
 from hack.corpora.contents import Contents
 from hack.corpora.errors import CorpusError
 from hack.corpora.files import File
 from hack.corpora.ground import Ground, Place
-from hack.corpora.views import View, left, view
+from hack.corpora.views import ENDPOINTS, View, left, view
 
 Raw = dict[str, Any]
 
@@ -28,7 +28,14 @@ STEADY_SECONDS = 0.6
 """The same of one that waits for nothing."""
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.4, 2.1
 """Between two looks, and half of it at least: they become rarer, since each reads some hundred lists."""
-_MADE_BY_CONTROLLERS = (PODS.plural, "replicasets", "jobs", ENDPOINT_SLICES.plural, PERSISTENT_VOLUME_CLAIMS.plural)
+_MADE_BY_CONTROLLERS = (
+    PODS.plural,
+    "replicasets",
+    "jobs",
+    ENDPOINTS.plural,
+    ENDPOINT_SLICES.plural,
+    PERSISTENT_VOLUME_CLAIMS.plural,
+)
 
 
 @dataclass(frozen=True)
@@ -106,21 +113,34 @@ class _Trial:
         """In what they differ at rest, and what the plain one waits for even then."""
         deadline = time.monotonic() + self._patience
         seen: tuple[View, View] | None = None
+        versions: Mapping[str, str] = {}
         since = time.monotonic()
         pause = Backoff(_FIRST_SECONDS, _LONGEST_SECONDS)
         while True:
             plain, elected = looked = await self._views(self._watched())
-            if seen is None or (plain.objects, elected.objects) != (seen[0].objects, seen[1].objects):
+            before, versions = versions, await self._versions()
+            written = changed(before, versions)
+            if seen is None or written or (plain.objects, elected.objects) != (seen[0].objects, seen[1].objects):
                 seen, since = looked, time.monotonic()
             # What nobody has begun yet is alike, too.
             rests = time.monotonic() - since > (STEADY_SECONDS if plain.ready else QUIET_SECONDS)
             over = time.monotonic() > deadline
             if over or (rests and not differences(plain, elected)):
                 plain, elected = await self._views()
-                found = differences(plain, elected)
+                found = [*differences(plain, elected), *written]
                 if over or not found:
                     return found, plain.waits
             await asyncio.sleep(pause.next())
+
+    async def _versions(self) -> dict[str, str]:
+        """Return the version of each Service in all clusters, by its name there."""
+        found = {}
+        for contents in (*(place.contents for place in self._places), *self._ground.targets):
+            for each in await contents.of(self._file.namespaces, (SERVICES,)):
+                metadata = each["metadata"]
+                name = f"{SERVICES.name} {metadata['namespace']}/{metadata['name']} in {contents.client.name}"
+                found[name] = str(metadata["resourceVersion"])
+        return found
 
     def _watched(self) -> frozenset[str]:
         return frozenset((*_MADE_BY_CONTROLLERS, *(obj["kind"] for obj in self._file.objects)))

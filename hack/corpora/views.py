@@ -6,16 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import ENDPOINT_SLICES, SERVICES
+from agent.api.kinds import ENDPOINT_SLICES, SERVICES, Kind
 from hack.corpora.facts import facts
 from hack.corpora.rollouts import waiting
 
 Raw = dict[str, Any]
 
+ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints")
 _SLICE_MANAGERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io", names.SLICE_MANAGER)
 _OF_EVERY_NAMESPACE = frozenset((("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")))
-_UNSEEN_KINDS = frozenset(("ControllerRevision", "Endpoints", "Event", "PodMetrics"))
-"""Controllers write them for themselves."""
+_UNSEEN_KINDS = frozenset(("ControllerRevision", ENDPOINTS.name, "Event", "PodMetrics"))
+"""Controllers write them for themselves. Endpoints are compared as a part of their Service."""
+_STATES = (("addresses", "ready"), ("notReadyAddresses", "not ready"))
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class View:
 
 def view(objects: Iterable[Raw], virtual_nodes: frozenset[str] = frozenset()) -> View:
     """What there is in some namespaces. Pods of DaemonSets on virtual nodes are no plain cluster's."""
+    objects = list(objects)
     kept = [obj for obj in objects if not _is_unseen(obj)]
     by_uid = {obj["metadata"]["uid"]: obj for obj in kept}
     made_up = _made_up(kept)
@@ -46,6 +49,7 @@ def view(objects: Iterable[Raw], virtual_nodes: frozenset[str] = frozenset()) ->
         what = json.loads(_without(made_up, json.dumps(facts(obj))))
         if obj["kind"] == SERVICES.name:
             what["endpoints"] = _endpoints(obj, kept)
+            what["references"] = json.loads(_without(made_up, json.dumps(_references(obj, objects, by_uid))))
         found.setdefault(key, []).append(what)
         if waits_for := waiting(obj):
             waits.append(f"{key}: {waits_for}")
@@ -142,3 +146,28 @@ def _ready_ports(service: Raw, objects: Sequence[Raw]) -> Iterator[tuple[bool, s
             ready = (endpoint.get("conditions") or {}).get("ready") is not False
             for port in each.get("ports") or [{}]:
                 yield ready, f"{port.get('name') or 'port'}:{port.get('port', '')}"
+
+
+def _references(service: Raw, objects: Sequence[Raw], by_uid: Mapping[str, Raw]) -> Raw:
+    """Return the names of the pods to which each port of a Service's core/v1 Endpoints refers, ready and not."""
+    found: dict[str, list[str]] = {}
+    metadata = service["metadata"]
+    for each in objects:
+        name = (each["metadata"].get("namespace"), each["metadata"]["name"])
+        if each["kind"] != ENDPOINTS.name or name != (metadata.get("namespace"), metadata["name"]):
+            continue
+        for subset in each.get("subsets") or ():
+            for port in subset.get("ports") or [{}]:
+                for field_, state in _STATES:
+                    key = f"{port.get('name') or 'port'}:{port.get('port', '')} {state}"
+                    found.setdefault(key, []).extend(_reference(at, by_uid) for at in subset.get(field_) or ())
+    return {key: sorted(names_) for key, names_ in found.items() if names_}
+
+
+def _reference(address: Raw, by_uid: Mapping[str, Raw]) -> str:
+    """Return the name of the pod to which an address refers, or the address if it refers to none."""
+    reference = address.get("targetRef")
+    if reference is None:
+        return str(address["ip"])
+    pod = by_uid.get(reference.get("uid", ""))
+    return key_of(pod, by_uid) if pod else f"{reference['kind']} {reference['name']}, which does not exist"

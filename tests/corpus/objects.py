@@ -36,3 +36,13 @@ def slice_of(service: str, ready: int, port: int = 80, *, managed: str = "endpoi
         endpoints=endpoints,
         ports=[{"name": "http", "port": port}],
     )
+
+
+def endpoints_of(service: str, pods: list[Raw], port: int = 80) -> Raw:
+    """The core/v1 Endpoints of a Service, with an address of each pod."""
+    addresses = [
+        {"ip": f"10.0.0.{number}", "targetRef": {"kind": "Pod", "name": name, "uid": f"Pod-{name}"}}
+        for number, name in enumerate(each["metadata"]["name"] for each in pods)
+    ]
+    ports = [{"name": "http", "port": port}]
+    return obj("Endpoints", service, subsets=[{"addresses": addresses, "ports": ports}] if pods else [])

@@ -6,9 +6,9 @@ import pytest
 
 from agent.api import names
 from agent.model.service import format_selector
-from hack.corpora.compare import differences, excused, uneven
+from hack.corpora.compare import changed, differences, excused, uneven
 from hack.corpora.views import left, view
-from tests.corpus.objects import obj, pod, slice_of
+from tests.corpus.objects import endpoints_of, obj, pod, slice_of
 
 Raw = dict[str, Any]
 
@@ -67,6 +67,32 @@ def test_a_service_that_leads_to_delegates_is_alike_with_as_many_endpoints() -> 
     assert unlike(plain, [service, slice_of("web", 0), *elsewhere]) == []
     (line,) = unlike(plain, [service, slice_of("web", 0), elsewhere[0]])
     assert "endpoints.http:80 ready: 1 (plain: 2)" in line
+
+
+def test_core_endpoints_have_to_refer_to_the_same_pods() -> None:
+    def served(random: str, count: int = 2) -> list[Raw]:
+        service = obj("Service", "web", spec={"selector": {"app": "web"}, "ports": [{"port": 80}]})
+        objects = deployed(random)
+        return [*objects, service, endpoints_of("web", objects[2 : 2 + count])]
+
+    assert unlike(served("a"), served("b")) == []
+    (line,) = unlike(served("a"), served("b", 0))
+    names_ = '["Pod shop/web-5d4f-*", "Pod shop/web-5d4f-*"]'
+    assert line == f"Service shop/web, references.http:80 ready: nothing (plain: {names_})"
+    by_hand = served("b")
+    for address in by_hand[-1]["subsets"][0]["addresses"]:
+        del address["targetRef"]
+    (line,) = unlike(served("a"), by_hand)
+    assert "references.http:80 ready[0]: 10.0.0.0 (plain: Pod shop/web-5d4f-*)" in line
+
+
+def test_a_service_that_is_written_when_all_is_quiet_is_reported() -> None:
+    before = {"Service shop/web in us": "7", "Service shop/db in us": "8"}
+    assert changed({}, before) == []
+    assert changed(before, {**before, "Service shop/new in us": "9"}) == []
+    assert changed(before, {**before, "Service shop/web in us": "9"}) == [
+        "Service shop/web in us: is being written again and again"
+    ]
 
 
 def test_a_slice_by_hand_is_an_object_like_any() -> None:
