@@ -151,6 +151,7 @@ FLEET_OF = {
     "tests/e2e/test_33_last_words.py": "real",
     "tests/e2e/test_34_operator.py": "real",
     "tests/e2e/test_35_endings.py": "real",
+    "tests/e2e/test_36_service_commands.py": "real",
     "tests/e2e/test_38_downward_files.py": "real",
     "tests/e2e/test_40_versions.py": "versions",
     "tests/e2e/test_57_revoked_accounts.py": "real",

@@ -1,0 +1,1 @@
+"""Operators that other projects wrote, built from their Go modules and run as processes."""

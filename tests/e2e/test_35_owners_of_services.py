@@ -1,0 +1,89 @@
+"""Promise 35: software that owns, applies or reads a Service finds it as on a cluster without us."""
+
+import functools
+
+from agent.api.kinds import PODS, SERVICES
+from tests.e2e import discovery, manifests, shared
+from tests.e2e.discovery import Labels
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.serviceowners import ENDPOINTS, NAME, Applier, Operator, every_second, settled
+from tests.e2e.test_11_elect_by_default import stock
+
+PODS_EACH, ROLES = 2, 2
+
+
+async def scaled(fleet: Fleet, namespace: str, replicas: int) -> None:
+    """Scale the Deployment, and wait until every cluster has that many endpoints."""
+    await fleet.source.patch(DEPLOYMENTS, NAME, {"spec": {"replicas": replicas}}, namespace)
+    await shared.known_everywhere(fleet, namespace, NAME, replicas)
+
+
+async def test_an_operator_that_writes_its_service_every_second_sees_endpoints_and_no_other_writer(
+    fleet: Fleet, namespace: str
+) -> None:
+    operator = Operator(fleet.source, namespace)
+    async with every_second(operator.reconcile):
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment(NAME, 2), namespace)
+        await settled(fleet, namespace)
+        for replicas in (2, 3):
+            await scaled(fleet, namespace, replicas)
+            version = (await fleet.source.get(SERVICES, NAME, namespace))["metadata"]["resourceVersion"]
+            want, before = await shared.addresses(fleet, namespace), operator.reconciled
+
+            async def sees(want: list[str] = want, before: int = before) -> bool:
+                return operator.addresses == want and operator.reconciled > before
+
+            await fleet.until("the operator sees the endpoints", sees, about=namespace)
+            found = await fleet.source.get(SERVICES, NAME, namespace)
+            assert found["metadata"]["resourceVersion"] == version
+            assert found["spec"]["selector"] == {"app": NAME}
+
+
+async def test_a_server_side_applier_finds_its_service_unchanged_every_second(fleet: Fleet, namespace: str) -> None:
+    applier = Applier(fleet.source, namespace)
+    async with every_second(applier.apply):
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment(NAME, 2), namespace)
+        await settled(fleet, namespace)
+        before = len(applier.outcomes)
+        await scaled(fleet, namespace, 3)
+
+        async def applied() -> bool:
+            return len(applier.outcomes) >= before + 2
+
+        await fleet.until("it has been applied again", applied, about=namespace)
+        assert {*applier.outcomes[before:]} == {"unchanged"}
+
+
+async def discovered(fleet: Fleet, namespace: str) -> list[Labels]:
+    """Return the targets that Prometheus discovers for the Service by both roles, without what differs between pods."""
+    pods = await fleet.source.list(PODS, namespace)
+    endpoints = await fleet.source.get(ENDPOINTS, NAME, namespace)
+    slices = await shared.slices(fleet, namespace, NAME, "cd")
+    targets = [*discovery.by_endpoints(endpoints, pods), *discovery.by_slices(slices, pods)]
+    return sorted((discovery.normal(each) for each in targets), key=str)
+
+
+async def test_prometheus_discovers_elected_pods_as_plain_ones(fleet: Fleet, namespace: str) -> None:
+    async with fleet.namespace((), enabled=False) as plain:
+        elected = manifests.deployment(NAME, PODS_EACH)
+        for where, deployment in ((namespace, elected), (plain, stock(manifests.deployment(NAME, PODS_EACH)))):
+            await fleet.source.create(SERVICES, shared.service(NAME), where)
+            await fleet.source.create(DEPLOYMENTS, deployment, where)
+        await shared.known_everywhere(fleet, namespace, NAME, PODS_EACH)
+
+        async def complete(where: str) -> bool:
+            return len(await shared.ready(fleet, where, NAME, "cd")) == PODS_EACH
+
+        await fleet.until("plain pods are endpoints", functools.partial(complete, plain), about=plain)
+        found: dict[str, list[Labels]] = {}
+
+        async def alike() -> bool:
+            for where in (plain, namespace):
+                found[where] = await discovered(fleet, where)
+            return len(found[plain]) == PODS_EACH * ROLES and found[plain] == found[namespace]
+
+        try:
+            await fleet.until("both have the same targets", alike, about=namespace)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{found}") from error
