@@ -30,7 +30,7 @@ from hack.benchmarks.move import MOVED, move
 from hack.benchmarks.nodes import NODES_ALL, nodes
 from hack.benchmarks.place import PODS, place
 from hack.benchmarks.placement import placements
-from hack.benchmarks.services import services
+from hack.benchmarks.services import PODS_ALL, SERVICES_ALL, ServiceLoad, services
 from hack.benchmarks.signals import INTERRUPTED, until_signal
 
 Work = Coroutine[Any, Any, tuple[list[str], dict[str, Any]]]
@@ -70,7 +70,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
         case "follow":
             work = follow(options.pods, progress)
         case "services":
-            work = services(options.pods, progress)
+            work = services(ServiceLoad(options.services, options.pods), progress)
         case "move":
             work = move(options.pods, progress)
         case "placement":
@@ -125,8 +125,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     many.add_argument("--nodes", type=count, default=NODES_ALL, metavar="N", help=f"how many (default {NODES_ALL})")
     places = benchmarks.add_parser("place", help="the pure ranking of one pod over 100 and 1,000 targets, no clusters")
     places.add_argument("--pods", type=count, default=PODS, metavar="N", help=f"how many pods (default {PODS})")
-    shared = benchmarks.add_parser("services", help="100 Services: from the last pod Ready to all EndpointSlices right")
-    shared.add_argument("--pods", type=count, default=1000, metavar="N", help="how many pods (default 1000)")
+    shared = benchmarks.add_parser("services", help="N Services: from the last pod Ready to all EndpointSlices right")
+    shared.add_argument(
+        "--services", type=count, default=SERVICES_ALL, metavar="N", help=f"how many Services (default {SERVICES_ALL})"
+    )
+    shared.add_argument(
+        "--pods", type=count, default=PODS_ALL, metavar="N", help=f"how many pods in all (default {PODS_ALL})"
+    )
     follows = benchmarks.add_parser("follow", help="N pods, each with a ConfigMap and a Secret of its own, and without")
     follows.add_argument(
         "--pods", type=count, default=FOLLOWED, metavar="N", help=f"how many pods (default {FOLLOWED})"

@@ -1,4 +1,4 @@
-"""The services benchmark: 100 Services for 1,000 elected pods; when does every cluster know every endpoint?"""
+"""The services benchmark: N Services for M elected pods; when does every cluster know every endpoint?"""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ from hack.benchmarks.errors import BenchError
 from hack.benchmarks.lab import Lab, Phase, open_lab, phase, until
 from hack.benchmarks.manifests import APP, DEPLOYMENTS, deployment
 
-SERVICE_COUNT = 100
+SERVICES_ALL, PODS_ALL = 100, 1000
 CREATED_AT_ONCE = 4
 SHARED = ("services", "endpointslices", "ingresses", "secrets", "targets", "clustertargets")
 """What is written for shared Services."""
@@ -47,26 +47,43 @@ class Found:
     steady: Phase
 
 
-async def services(pods: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
+@dataclass(frozen=True)
+class ServiceLoad:
+    """How many Services there are, and how many pods in all, the same number behind each Service."""
+
+    services: int
+    pods: int
+
+    @property
+    def each(self) -> int:
+        """Pods behind a Service."""
+        return self.pods // self.services
+
+
+async def services(load: ServiceLoad, progress: Progress) -> tuple[list[str], dict[str, Any]]:
     """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
-    async with open_lab(CLUSTERS, NODES_EACH, pods_per_node(pods), progress) as lab:
+    if not load.each:
+        raise BenchError(f"{load.services} Services have no pod each if there are {load.pods}: take more --pods")
+    async with open_lab(CLUSTERS, NODES_EACH, pods_per_node(load.pods), progress) as lab:
         await lab.sandbox.join()
         await until("every target has a virtual node that takes pods", lambda: takes_pods(lab, len(lab.targets)))
         await until("the webhook elects pods", lambda: elects(lab))
-        found = await _measure(lab, pods)
+        found = await _measure(lab, load)
     budgets = [
         Budget("last pod Ready to all slices right", found.right, "most", LIMIT_SECONDS, "s"),
         Budget("writes in steady state, other than leases", counters.counted(found.steady.writes), "most", 0.0, ""),
     ]
-    lines = [*_lines(found, pods), *report.budget_lines(budgets), *report.disturbance([found.work, found.steady])]
+    lines = [*_lines(found, load), *report.budget_lines(budgets), *report.disturbance([found.work, found.steady])]
     figures = {
         "benchmark": "services",
-        "services": SERVICE_COUNT,
-        "pods": pods,
+        "services": load.services,
+        "pods": load.pods,
         "seconds_to_ready": found.ready,
         "seconds_from_ready_to_right": found.right,
         "cpu_seconds": found.work.cpu,
         "writes": found.work.writes,
+        "writes_per_pod": counters.counted(found.work.writes) / load.pods,
+        "shared_writes_per_pod": shared(found.work.writes) / load.pods,
         "steady_writes": found.steady.writes,
         "budgets": report.budget_figures(budgets),
     }
@@ -127,7 +144,12 @@ def told(slice: Object) -> set[tuple[str, str]]:
     return {(name, address) for endpoint in ready for address in endpoint["addresses"]}
 
 
-async def _measure(lab: Lab, pods: int) -> Found:
+def shared(writes: Mapping[str, float]) -> float:
+    """Return the number of writes that were made for shared Services."""
+    return sum(count for key, count in writes.items() if counters.resource(key) in SHARED)
+
+
+async def _measure(lab: Lab, load: ServiceLoad) -> Found:
     clusters = Clusters(lab)
     async with Supervisor("bench") as supervisor:
         for informer in clusters.informers:
@@ -135,8 +157,8 @@ async def _measure(lab: Lab, pods: int) -> Found:
         before = await lab.sample()
         started = time.monotonic()
         slots = asyncio.Semaphore(CREATED_AT_ONCE)
-        await asyncio.gather(*(_create(lab, slots, f"web-{number}", pods) for number in range(SERVICE_COUNT)))
-        await _all_ready(clusters, pods - pods % SERVICE_COUNT)
+        await asyncio.gather(*(_create(lab, slots, f"web-{number}", load.each) for number in range(load.services)))
+        await _all_ready(clusters, load.services * load.each)
         ready = time.monotonic()
         while wrong := clusters.wrong(clusters.ready()):
             if time.monotonic() - ready > STALL_SECONDS:
@@ -154,7 +176,7 @@ async def _create(lab: Lab, slots: asyncio.Semaphore, name: str, pods: int) -> N
     spec = {"selector": {APP: name}, "ports": [{"port": 80}]}
     async with slots:
         await lab.source.create(SERVICES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
-        await lab.source.create(DEPLOYMENTS, deployment(name, NAMESPACE, pods // SERVICE_COUNT, elected=True))
+        await lab.source.create(DEPLOYMENTS, deployment(name, NAMESPACE, pods, elected=True))
 
 
 async def _all_ready(clusters: Clusters, count: int) -> None:
@@ -168,16 +190,18 @@ async def _all_ready(clusters: Clusters, count: int) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _lines(found: Found, pods: int) -> list[str]:
+def _lines(found: Found, load: ServiceLoad) -> list[str]:
     totals = counters.by_resource(found.work.writes)
-    rows = [[f"{SERVICE_COUNT} Services, {pods} pods, {len(CLUSTERS)} clusters", ""]]
+    rows = [[f"{load.services} Services, {load.pods} pods, {len(CLUSTERS)} clusters", ""]]
     rows += [
         ["last pod Ready after", f"{found.ready:.1f} s"],
         ["all slices right after another", f"{found.right:.2f} s"],
+        ["writes per pod", f"{counters.counted(found.work.writes) / load.pods:.2f}"],
+        ["writes for shared Services, per pod", f"{shared(found.work.writes) / load.pods:.2f}"],
     ]
     for key, count in sorted(totals.items()):
         if counters.resource(key) in SHARED:
-            rows.append([f"{key}, per Service", f"{count / SERVICE_COUNT:.2f}"])
+            rows.append([f"{key}, per Service", f"{count / load.services:.2f}"])
     for key, count in sorted(counters.by_resource(found.steady.writes).items()):
         rows.append([f"{key}, in {found.steady.seconds:.0f} s of steady state", f"{count:.0f}"])
     rows += [[f"CPU of {key}", f"{found.work.cpu[key]:.1f} s"] for key in sorted(found.work.cpu) if "agent" in key]
