@@ -28,11 +28,14 @@ class Operator:
 
     It sets labels, selector and ports of the Service that it reads, and writes the whole object. Then it reads the
     core/v1 Endpoints.
+
+    :param forgets: whether it also removes annotations that it has not set
     """
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: Client, namespace: str, *, forgets: bool = False) -> None:
         self._client = client
         self._namespace = namespace
+        self._forgets = forgets
         self.reconciled = 0
         """Number of times that it has written the Service."""
         self.addresses: list[str] = []
@@ -48,6 +51,8 @@ class Operator:
             return
         found["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "operator"}
         found["spec"] |= own["spec"]
+        if self._forgets:
+            found["metadata"]["annotations"] = {}
         with contextlib.suppress(Conflict):
             await self._client.update(SERVICES, found)
             self.reconciled += 1

@@ -1,6 +1,9 @@
 """Promise 35: software that owns, applies or reads a Service finds it as on a cluster without us."""
 
+import asyncio
 import functools
+
+import pytest
 
 from agent.api.kinds import PODS, SERVICES
 from tests.e2e import discovery, manifests, shared
@@ -11,6 +14,8 @@ from tests.e2e.serviceowners import ENDPOINTS, NAME, Applier, Operator, every_se
 from tests.e2e.test_11_elect_by_default import stock
 
 PODS_EACH, ROLES = 2, 2
+SECONDS_OF_CONTRADICTION, MOST_WRITES = 10, 4
+"""Marks that an operator removes every second are written back that often at most."""
 
 
 async def scaled(fleet: Fleet, namespace: str, replicas: int) -> None:
@@ -38,6 +43,27 @@ async def test_an_operator_that_writes_its_service_every_second_sees_endpoints_a
             found = await fleet.source.get(SERVICES, NAME, namespace)
             assert found["metadata"]["resourceVersion"] == version
             assert found["spec"]["selector"] == {"app": NAME}
+
+
+@pytest.mark.full("A variant of an operator that keeps annotations which it has not set.")
+async def test_an_operator_that_removes_foreign_annotations_keeps_its_endpoints_in_every_cluster(
+    fleet: Fleet, namespace: str
+) -> None:
+    operator = Operator(fleet.source, namespace, forgets=True)
+    async with every_second(operator.reconcile):
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment(NAME, 2), namespace)
+        await shared.known_everywhere(fleet, namespace, NAME, 2)
+        want = await shared.addresses(fleet, namespace)
+        versions = set()
+        until = operator.reconciled + SECONDS_OF_CONTRADICTION
+        while operator.reconciled < until:
+            for cluster in shared.CLUSTERS:
+                assert await shared.ready(fleet, namespace, NAME, cluster) == want, cluster
+            versions.add((await fleet.source.get(SERVICES, NAME, namespace))["metadata"]["resourceVersion"])
+            await asyncio.sleep(0.1)
+        assert operator.addresses == want
+        # Each write of ours is followed by one of the operator.
+        assert len(versions) <= 2 * MOST_WRITES + 1
 
 
 async def test_a_server_side_applier_finds_its_service_unchanged_every_second(fleet: Fleet, namespace: str) -> None:
