@@ -1,4 +1,4 @@
-"""Promise 35: software that owns, applies or reads a Service finds it as on a cluster without us."""
+"""Promise 41: software that owns, applies or reads a Service finds it as on a cluster without us."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""Promise 38: Flux's kustomize-controller finds what it has applied unchanged, also where pods are elected.
+"""Promise 39: Flux's kustomize-controller finds what it has applied unchanged, also where pods are elected.
 
 It runs as a process beside the source, and applies the same artifact to a namespace that elects by default and to a
 plain one.
