@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agent.api import names
-from agent.api.names import ac3, delegates, fencing, givingup, lifecycle, links, mcs, moves, nodes, ocm, p2code
+from agent.api.names import ac3, delegates, endings, fencing, givingup, lifecycle, links, mcs, moves, nodes, ocm, p2code
 from agent.model import servicelinks
 from agent.model.p2code import linked, progress, verdicts
 from agent.model.p2code import status as applications
@@ -116,7 +116,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     of_links |= OF_NETWORKS | {mcs.LABEL_DERIVED, mcs.ANNOTATION_EXPORTED_IN}
     of_delegates = {delegates.ANNOTATION_NEW_LABELS, delegates.ANNOTATION_LABELS_FILE}
     of_delegates |= {delegates.ANNOTATION_ANNOTATIONS_FILE, delegates.ANNOTATION_RESTARTS}
-    of_links |= of_delegates | of_nodes
+    of_links |= of_delegates | of_nodes | {endings.ANNOTATION_GRACE_PERIOD}
     assert shown - formed == (KEYS | of_ocm | of_moves | of_links | APPLIED) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {

@@ -190,7 +190,7 @@ async def test_a_virtual_node_is_accepted_with_labels_and_status(client: Client,
     )
     patch = {"status": merge_patch(created["status"], status)}
     after = await client.patch(NODES, node["metadata"]["name"], patch, sub="status")
-    assert after["status"]["allocatable"] == stored["allocatable"]
+    assert after["status"]["allocatable"] == {**stored["allocatable"], "pods": "0"}, "the scheduler binds no pod there"
     assert after["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 10251
     assert merge_patch(after["status"], status) == {}
     assert summarise(await client.list(NODES)) == summary

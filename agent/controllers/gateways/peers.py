@@ -130,8 +130,7 @@ class GatewayPeersRoom(Controller[At]):
         await self._writer.write(key, written, existing, wanted, unknown | same)
         if unknown - existing.keys() or self._offers.handover.concerns(node, namespace, now):
             return _UNKNOWN_SECONDS
-        # Their kind may be gone with all of them, and come back.
-        soon = [min(_REFUSED_SECONDS, *away.values())] if away else []
+        soon = [min(_REFUSED_SECONDS, *away.values())] if away else []  # The kind may vanish, and all with it.
         later = [*soon, self._writer.refused.due(key, now), self._stand_for(node, namespace)]
         return min((each for each in later if each is not None), default=None)
 

@@ -12,23 +12,26 @@ Absent target: nothing here concerns any: this goes on while a source is away.
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition, set_condition
-from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
+from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NODES, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.base.turns import in_turns
 from agent.clusters.deps import Deps
 from agent.controllers.gateways.hosts import HostServices
 from agent.controllers.gateways.localports import GONE_SECONDS, LocalPorts
-from agent.controllers.gateways.ownfirst import OwnFirst
 from agent.controllers.gateways.slicewriter import SliceWriter, Writes, writes
+from agent.drivers.sharing import own_slices, slices_by_service, slices_in
 from agent.kube.errors import NotFound
+from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import hostservices, peerports
 from agent.model.diff import same
+from agent.model.endpoints import count_ready, is_mirror
+from agent.model.gatewayaffinity import held_back, own_first
 from agent.model.gatewayhosts import EVERY_CALLED
 from agent.model.gatewaylink import NO_PORT, is_shared_by, writer
 from agent.model.gatewayslices import Pod, connected, slices
@@ -222,3 +225,46 @@ def _flaw(spec: Raw) -> str:
     if is_headless(spec):
         return "it has no cluster IP, for it is headless here and not there"
     return ""
+
+
+class OwnFirst:
+    """Reads EndpointSlices of shared Services from when the first GatewayPeer asks for it: most clusters never do."""
+
+    def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
+        """:param changed: called with the namespace of a Service that may have ready endpoints now, or none any more"""
+        self._deps = deps
+        self._changed = changed
+        self._nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+        self._slices: dict[bool, Informer] = {}
+
+    def held_back(self, peer: Mapping[str, Any], wanted: dict[str, Raw]) -> dict[str, Raw] | None:
+        """Slices that lead to a peer, by name, not ready where callers are not sent there now; None: not known yet."""
+        services = own_first(peer)
+        if not services:
+            return wanted
+        slices = self._read(here=writer(peer) == self._deps.cluster_uid)
+        if not (slices.synced.is_set() and self._nodes.synced.is_set()):
+            return None
+        namespace = peer["metadata"]["namespace"]
+        return held_back(wanted, {name for name in services if self._ready(own_slices(slices, (namespace, name)))})
+
+    def _read(self, *, here: bool) -> Informer:
+        """Slices of Services that this cluster shares, or of copies: they have the labels of their Services."""
+        if here not in self._slices:
+            local = self._deps.local
+            copied = names.LABEL_PARENT_CLUSTER_UID
+            found = slices_in(self._deps, None) if here else local.informer(ENDPOINT_SLICES, labels=copied)
+            self._slices[here] = slices_by_service(found)
+            found.subscribe(self._slice_changed)
+        return self._slices[here]
+
+    def _slice_changed(self, old: Object | None, new: Object | None) -> None:
+        told = [[each] if each is not None and not is_mirror(each.labels) else [] for each in (old, new)]
+        had, has = map(self._ready, told)
+        if had != has:
+            self._changed((new or old).namespace)  # type: ignore[union-attr]
+
+    def _ready(self, slices: list[Object]) -> bool:
+        """Whether any has a ready endpoint; those on virtual nodes are told by their own cluster."""
+        away = {obj.name for obj in self._nodes.store}
+        return count_ready((each.decode() for each in slices), away) > 0
