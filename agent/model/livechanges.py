@@ -232,12 +232,13 @@ def _annotations(proxy: Raw, original: Raw, chaperon: Mapping[str, Any], known: 
 
 
 def _files(proxy: Raw, before: Raw, changed: Raw, chaperon: Mapping[str, Any], known: Raw) -> dict[str, str]:
-    """Texts of files of all labels or annotations: what came home from the delegate is not in them."""
+    """Texts of files of all labels or annotations: what came home from the delegate is not in them.
+
+    Labels that the proxy pod got from its node are: on a plain cluster pods have them, too.
+    """
     had: dict[str, str] = chaperon["metadata"].get("annotations") or {}
     if delegates.ANNOTATION_LABELS_FILE not in had and delegates.ANNOTATION_ANNOTATIONS_FILE not in had:
         return {}
-    labels = baseline.labels(proxy)
-    labels = {key: labels[key] for key in labels.keys() - (names.LABELS_OF_NODE - before["labels"].keys())}
     now = {key: value for key, value in {**before["annotations"], **changed}.items() if value is not None}
     said = known.get("annotations", {})
     kept = {
@@ -245,7 +246,7 @@ def _files(proxy: Raw, before: Raw, changed: Raw, chaperon: Mapping[str, Any], k
         for key in (delegates.ANNOTATION_LABELS_FILE, delegates.ANNOTATION_ANNOTATIONS_FILE)
         if key in said
     }
-    return {**kept, **changed_files(had, labels, now)}
+    return {**kept, **changed_files(had, baseline.labels(proxy), now)}
 
 
 def _by_container(spec: Raw, was: Raw, field: str, known: Raw) -> Raw:

@@ -5,8 +5,9 @@ import secrets
 
 import pytest
 
+from agent.api.conditions import is_true
 from agent.api.kinds import PODS
-from agent.api.names import ELECT, PREFIX
+from agent.api.names import ELECT, PREFIX, is_ours
 from tests.e2e.debugging import IMAGE, Kubectl
 from tests.e2e.fleet import Fleet, Raw
 
@@ -44,9 +45,15 @@ async def read(kubectl: Kubectl, name: str) -> dict[str, list[str]]:
     """Return the lines of each file, without those that a kubelet adds of its own."""
     found = {}
     for file in (*WHOLE, *KEYED):
-        _, text, _ = await kubectl.run("exec", name, "--", "cat", f"/info/{file}")
+        code, text, errors = await kubectl.run("exec", name, "--", "cat", f"/info/{file}")
+        assert code == 0, errors
         found[file] = [line for line in text.splitlines() if not line.startswith("kubernetes.io/config.")]
     return found
+
+
+def without_place(files: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Leave out labels of the node: the pods are in two clusters."""
+    return {file: [line for line in lines if not line.startswith("topology.")] for file, lines in files.items()}
 
 
 async def test_files_of_all_labels_and_annotations_are_those_of_a_plain_pod(fleet: Fleet) -> None:
@@ -57,18 +64,25 @@ async def test_files_of_all_labels_and_annotations_are_those_of_a_plain_pod(flee
         for each in (pod("plain"), elected):
             await fleet.source.create(PODS, each, namespace)
 
-        async def alike() -> bool:
-            plain, ours = await read(kubectl, "plain"), await read(kubectl, "elected")
-            return bool(plain["labels"]) and plain == ours
+        async def run() -> bool:
+            found = await fleet.source.list(PODS, namespace)
+            return all(is_true((each["status"] or {}).get("conditions"), "Ready") for each in found)
 
-        await fleet.until("the files are alike", alike, about=namespace, seconds=120)
+        await fleet.until("both are ready", run, about=namespace, seconds=120)
+        plain, ours = await read(kubectl, "plain"), await read(kubectl, "elected")
+        assert without_place(ours) == without_place(plain)
         word = secrets.token_hex(4)
         patch = {"metadata": {"labels": {"example.com/late": word}, "annotations": {"example.com/note": None}}}
         for name in ("plain", "elected"):
             await fleet.source.patch(PODS, name, patch, namespace)
+        seen: list[dict[str, list[str]]] = []
 
         async def changed() -> bool:
-            plain = await read(kubectl, "plain")
-            return f'example.com/late="{word}"' in plain["labels"] and await alike()
+            seen[:] = [await read(kubectl, "plain"), await read(kubectl, "elected")]
+            plain, ours = map(without_place, seen)
+            return f'example.com/late="{word}"' in plain["labels"] and plain == ours
 
         await fleet.until("the files follow", changed, about=namespace, seconds=180)
+        proxy = await fleet.source.get(PODS, "elected", namespace)
+        own = {key: value for key, value in proxy["metadata"]["labels"].items() if not is_ours(key)}
+        assert seen[1]["labels"] == [f'{key}="{value}"' for key, value in sorted(own.items())]

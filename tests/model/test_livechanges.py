@@ -27,6 +27,7 @@ from tests.examples import examples
 
 Raw = dict[str, Any]
 
+ZONE = 'topology.kubernetes.io/zone="us-1"'
 LABELS_FILE, ANNOTATIONS_FILE = delegates.ANNOTATION_LABELS_FILE, delegates.ANNOTATION_ANNOTATIONS_FILE
 
 
@@ -175,16 +176,16 @@ def test_files_of_all_labels_and_annotations_follow_and_what_came_home_is_not_in
     for each in (both.proxy, both.chaperon, both.pod):
         each["metadata"]["annotations"]["cni"] = "10.0.0.1"
     assert both.tell() == {}, "an annotation that came home costs no write"
-    both.proxy["metadata"]["labels"] |= {"x.io/tier": "front", "topology.kubernetes.io/zone": "of-the-node"}
+    both.proxy["metadata"]["labels"] |= {"x.io/tier": "front", "topology.kubernetes.io/zone": "us-1"}
     both.annotations["team"] = "y"
     both.tell()
     told_now = both.follow()[0]["metadata"]["annotations"]
-    assert told_now == {"team": "y", LABELS_FILE: 'app="web"\nx.io/tier="front"', ANNOTATIONS_FILE: 'team="y"'}
+    assert told_now == {"team": "y", LABELS_FILE: f'app="web"\n{ZONE}\nx.io/tier="front"', ANNOTATIONS_FILE: 'team="y"'}
     merge(both.pod["metadata"]["annotations"], told_now)
     assert both.tell() == {}
     del both.proxy["metadata"]["labels"]["x.io/tier"]
     both.tell()
-    assert both.follow()[0]["metadata"]["annotations"] == {LABELS_FILE: 'app="web"'}
+    assert both.follow()[0]["metadata"]["annotations"] == {LABELS_FILE: f'app="web"\n{ZONE}'}
 
 
 def test_labels_that_name_the_parent_never_change() -> None:
