@@ -196,7 +196,7 @@ async def test_an_owner_that_removes_the_marks_every_moment_is_not_contradicted_
 
     monkeypatch.setattr(ServiceRerouteRoom, "_write", counted)
     monkeypatch.setattr(contradictions, "FIRST_PAUSE_SECONDS", 600.0)
-    async with in_eu(pair), pair.at_work(*ROOMS):
+    async with in_eu(pair), pair.at_work(*ROOMS, share_linger=0.5):
         await native(pair)
         uid = (await pair.copy(SERVICES, "web"))["metadata"]["uid"]
         for number in range(15):
