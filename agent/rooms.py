@@ -107,8 +107,7 @@ def build_for_every_replica(local: Cluster, clock: Clock, settings: Settings) ->
 def build(deps: Deps) -> list[Controller[Any]]:
     """Every room of the leader that these settings ask for."""
     rooms = [room(deps) for room in ROOMS]
-    if deps.settings.answer_daemon_sets:
-        rooms.append(UnplacedPodRoom(deps))
+    rooms.append(UnplacedPodRoom(deps))
     if deps.settings.source_api:
         rooms.append(SourceApiRoom(deps))
     else:

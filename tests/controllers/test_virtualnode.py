@@ -231,7 +231,7 @@ async def test_a_node_goes_although_a_daemon_set_makes_its_pod_there_again(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryRoom, OrphanFinalizersRoom):
+    async with running(cluster, *ROOMS, SummaryRoom, UnplacedPodRoom, OrphanFinalizersRoom):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
         spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}
@@ -312,7 +312,7 @@ async def test_of_pods_that_are_no_proxies_those_of_daemon_sets_are_answered_for
     cluster: Cluster, client: Client, namespace: str, answers: bool, phase: str
 ) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryRoom, answer_daemon_sets=answers):
+    async with running(cluster, *ROOMS, SummaryRoom, UnplacedPodRoom, answer_daemon_sets=answers):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
         spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}

@@ -1,4 +1,4 @@
-"""Unplaced pods: give DaemonSets' pods their virtual node where a scheduler finds no room for them.
+"""Unplaced pods: give DaemonSets' pods their virtual node, on which no scheduler finds room (`virtualnode.amounts`).
 
 Watches  virtual nodes; while there is one, pods without a node whose scheduler is not ours.
 Writes   the binding of those of DaemonSets for a virtual node, once their scheduler has said that they do not fit:
