@@ -21,6 +21,7 @@ from agent.controllers.fence.renewals import FenceRoom
 from agent.controllers.fence.stopping import StoppingRoom
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.kube.store import Object
 from agent.model import fence
 from agent.runtime.controller import Controller
 from agent.runtime.lease import LeaderLease, LeaseTimes
@@ -170,6 +171,32 @@ async def test_a_fence_counts_only_while_the_agent_there_is_known_to_keep_it(pai
                 return not await kept()
 
             await until(is_void)
+
+
+async def test_a_lease_gets_a_longer_term_once_no_pod_bears_a_note_of_the_shorter_one(pair: Pair) -> None:
+    async with at_work(pair) as (target, _):
+        await pod(pair, target, "db")
+        await until(lambda: is_kept(pair, "db"))
+        assert pair.deps is not None
+        notes: list[str | None] = []
+
+        def changed(old: Object | None, new: Object | None) -> None:
+            if new is not None and new.name == "db":
+                notes.append(new.annotations.get(fencing.ANNOTATION_KEPT))
+
+        stop = pair.deps.proxies.informer.subscribe(changed)
+        # As if --fence-after had been shorter until now.
+        shorter = {"spec": {"leaseDurationSeconds": TERM - 1}}
+        await pair.there.patch(LEASES, lease_name(pair, target), shorter, pair.namespace)
+
+        async def is_long() -> bool:
+            found = await pair.there.get(LEASES, lease_name(pair, target), pair.namespace)
+            return bool(found["spec"]["leaseDurationSeconds"] == TERM)
+
+        await until(is_long)
+        assert None in notes
+        await until(lambda: is_kept(pair, "db"))
+        stop()
 
 
 def now() -> str:

@@ -1,11 +1,14 @@
-"""What has the mover look again at pods that wait for their owner."""
+"""What has the mover look again at pods that wait for their owner, or for their data."""
 
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from agent.api import names
 from agent.api.conditions import condition_of
-from agent.api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS, TARGETS, Kind
+from agent.api.kinds import DEPLOYMENTS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICA_SETS, TARGETS, Kind
 from agent.api.names import moves
 from agent.controllers.mover.controller import Mover
 from agent.model.proxypod import proxy_pod
@@ -35,11 +38,11 @@ def controlled_by(kind: Kind, owner: Raw) -> list[Raw]:
     ]
 
 
-async def paused_deployment(pair: Pair) -> Raw:
-    """Create a paused Deployment with its ReplicaSet. Return the ReplicaSet."""
+async def deployment(pair: Pair, *, paused: bool) -> Raw:
+    """Create a Deployment with its ReplicaSet. Return the ReplicaSet."""
     containers = {"containers": [{"name": "main", "image": "busybox"}]}
     template = {"metadata": {"labels": LABELS}, "spec": containers}
-    spec = {"replicas": 1, "paused": True, "selector": {"matchLabels": LABELS}, "template": template}
+    spec = {"replicas": 1, "paused": paused, "selector": {"matchLabels": LABELS}, "template": template}
     made = await pair.create(DEPLOYMENTS, "web", spec=spec)
     labels = {**LABELS, **HASH}
     metadata = {"labels": labels, "ownerReferences": controlled_by(DEPLOYMENTS, made)}
@@ -48,16 +51,18 @@ async def paused_deployment(pair: Pair) -> Raw:
     return await pair.create(REPLICA_SETS, "web-1", metadata=metadata, spec=spec)
 
 
-async def test_a_rollout_that_is_resumed_wakes_the_pods_that_it_held(pair: Pair) -> None:
+@contextlib.asynccontextmanager
+async def retiring(pair: Pair, *, paused: bool = False, **spec: Any) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+    """A pod of a Deployment in a target that is to be emptied. Gives what is said on it."""
     async with (
         running(pair.clusters[0], Mover, moves=True) as deps,
         connected(deps, pair.here, pair.namespace, eu=pair.connection) as targets,
     ):
-        retiring = target("eu", pair.namespace)
-        retiring["metadata"]["annotations"] = {"multicluster/retire": "true"}
-        await pair.here.create(TARGETS, retiring)
-        replica_set = await paused_deployment(pair)
-        pod = proxy_pod(elected("web-1-a", pair.namespace), [targets["eu"].finalizer])
+        leaving = target("eu", pair.namespace)
+        leaving["metadata"]["annotations"] = {"multicluster/retire": "true"}
+        await pair.here.create(TARGETS, leaving)
+        replica_set = await deployment(pair, paused=paused)
+        pod = proxy_pod(elected("web-1-a", pair.namespace, **spec), [targets["eu"].finalizer])
         pod["metadata"] |= {"labels": {**LABELS, **HASH}, "ownerReferences": controlled_by(REPLICA_SETS, replica_set)}
         await pair.here.create(PODS, pod)
         there = {"metadata": {"name": "web-1-a"}, "target": {"kind": "Node", "name": targets["eu"].node_name}}
@@ -67,13 +72,31 @@ async def test_a_rollout_that_is_resumed_wakes_the_pods_that_it_held(pair: Pair)
             found = await pair.here.get(PODS, "web-1-a", pair.namespace)
             return str((condition_of(found, moves.CONDITION) or {}).get("message", ""))
 
-        async def is_held() -> bool:
-            return "is paused" in await said()
+        yield said
 
-        await until(is_held, what="the pod waits for its Deployment")
+
+async def test_a_rollout_that_is_resumed_wakes_the_pods_that_it_held(pair: Pair) -> None:
+    async with retiring(pair, paused=True) as said:
+        await until(lambda: contains(said, "is paused"), what="the pod waits for its Deployment")
         await pair.here.patch(DEPLOYMENTS, "web", {"spec": {"paused": False}}, pair.namespace)
+        await until(lambda: lacks(said, "is paused"), 10, what="the mover has looked again")
 
-        async def goes_on() -> bool:
-            return "is paused" not in await said()
 
-        await until(goes_on, 10, what="the mover has looked again")
+async def test_a_claim_that_is_freed_wakes_the_pods_that_it_held(pair: Pair) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none"}
+    metadata = {"annotations": {names.ANNOTATION_VOLUME_IN: "eu"}}
+    await pair.create(PERSISTENT_VOLUME_CLAIMS, "data", metadata=metadata, spec=spec)
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    async with retiring(pair, volumes=volumes) as said:
+        await until(lambda: contains(said, "its claim data"), what="the pod waits for its data")
+        freed = {"metadata": {"annotations": {names.ANNOTATION_VOLUME_IN: None}}}
+        await pair.here.patch(PERSISTENT_VOLUME_CLAIMS, "data", freed, pair.namespace)
+        await until(lambda: lacks(said, "its claim data"), 10, what="the mover has looked again")
+
+
+async def contains(said: Callable[[], Awaitable[str]], words: str) -> bool:
+    return words in await said()
+
+
+async def lacks(said: Callable[[], Awaitable[str]], words: str) -> bool:
+    return words not in await said()
