@@ -1,6 +1,7 @@
 """Which pairs of clusters are looked at when something changes in one of many; from stores that nobody fills but us."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, SERVICES, TARGETS
 from agent.api.names.links import ANNOTATION_GATEWAY
+from agent.base.grace import ABSENT_SECONDS
 from agent.clusters.gatewaystold import GatewaysTold
 from agent.clusters.unwritten_marks import UnwrittenMarks
 from agent.controllers.gateways.headless import HeadlessOffers
@@ -65,6 +67,7 @@ class Many:
         targets = {
             node: SimpleNamespace(is_self=False, told=summary(uid)) for node, uid in zip(NODE, uids, strict=True)
         }
+        self.targets = targets
         deps: Any = SimpleNamespace(
             local=local,
             targets=SimpleNamespace(by_node=targets.get),
@@ -129,6 +132,33 @@ async def test_endpoints_that_change_are_looked_at_for_their_cluster_alone(many:
         found, same = peers(many, NODE[0], {name(changed)})
         assert found == {name(NODE[-2]): [2]}
         assert same == others - {name(NODE[-2]), name(NODE[-1])}
+
+
+async def test_a_cluster_counts_for_a_while_each_time_that_its_summary_names_no_gateways(
+    many: Many, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, name, target = time.monotonic(), many.sharing.gateway_peer(NODE[1]), many.targets[NODE[1]]
+    had, silent = target.told, Object(CLUSTER_SUMMARIES, encode(meta(names.SUMMARY_NAME)))
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def stays() -> bool:
+        wanted, unknown, _ = many.room._wanted(NODE[0], SPACE, None, {name})
+        assert name not in wanted
+        return name in unknown
+
+    for _ in range(2):
+        target.told = silent
+        assert stays()
+        now += ABSENT_SECONDS
+        assert not stays()
+        target.told = had
+        assert name in many.room._wanted(NODE[0], SPACE, None, {name})[0]
+    # What is missing, or where it is written, stays for as long as it takes.
+    for node in (NODE[0], NODE[1]):
+        many.targets[node].told = None
+        assert stays()
+        now += 10 * ABSENT_SECONDS
+        assert stays()
 
 
 async def test_a_peer_that_stands_for_nobody_is_not_among_those_that_stay(many: Many) -> None:

@@ -143,6 +143,7 @@ class GatewayPeersRoom(Controller[At]):
         found, unknown, same, seen = dict[str, Raw](), set[str](), set[str](), {self._uid(node)}
         if self._told(node) is None:
             return found, set(existing) if self._stands(node) else unknown, same
+        self._gateways.forget(node)
         shared = self._offers.of(namespace)
         others = {self._sharing.gateway_peer(each): each for each in (HERE, *self._sharing.serving(namespace))}
         # Several Targets may lead to one cluster, of which one is told.
@@ -162,6 +163,7 @@ class GatewayPeersRoom(Controller[At]):
                 unknown.add(name)
             if told is None or not uid or uid in seen:
                 continue
+            self._gateways.forget(other)
             services = self._offers.between(node, other, shared)
             offered = self._offers.between(other, node, shared, counted=False)
             headless = self._headless.told(node, other, namespace, shared)
