@@ -54,9 +54,7 @@ class GatewayPeersRoom(Controller[At]):
     workers = 64
 
     def __init__(self, deps: Deps, grace: float = ABSENT_SECONDS, away: float = AWAY_SECONDS) -> None:
-        """Initialise.
-
-        :param grace: seconds for which gateways count that a ClusterSummary no longer names
+        """:param grace: seconds for which gateways count that a ClusterSummary no longer names
         :param away: seconds for which a GatewayPeer stays away that a user has deleted
         """
         super().__init__()
