@@ -146,6 +146,7 @@ FLEET_OF = {
     "tests/e2e/test_17_lifecycle_rows.py": "placing",
     "tests/e2e/test_18_reserve.py": "reserving",
     "tests/e2e/test_19_groups.py": "reserving",
+    "tests/e2e/test_29_hardened_pods.py": "real",
     "tests/e2e/test_30_kubelet.py": "real",
     "tests/e2e/test_31_traffic.py": "real",
     "tests/e2e/test_33_last_words.py": "real",
