@@ -13,6 +13,7 @@ from agent.kube.config import load
 from agent.model.delegatepod import chaperon
 from tests.controllers.pair import Pair
 from tests.kube.relay import Relay
+from tests.policies import refusing
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -294,14 +295,17 @@ async def _has_no_namespace(pair: Pair) -> bool:
 
 
 async def test_a_copy_that_the_target_refuses_is_told_and_the_others_flow(pair: Pair) -> None:
-    """Annotations take 256 KiB at most, and ours come on top."""
-    large = {"annotations": {"note": "x" * (256 * 1024 - 10)}}
-    await pair.create(CONFIGMAPS, "large", data={}, metadata=large)
+    await pair.create(CONFIGMAPS, "unwanted", data={"unwanted": ""})
     megabyte = text("x" * (1024 * 1024 - 10))
     await pair.create(SECRETS, "megabyte", data={"a": megabyte})
-    async with pair.at_work(FollowRoom):
-        await pair.pod("web", volumes=[volume("large")], imagePullSecrets=[{"name": "megabyte"}])
-        assert "metadata.annotations" in await told(pair, "Pod", "web", "large")
+    head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "unwanted", "namespace": pair.namespace}}
+    allowed = "!('unwanted' in object.data)"
+    async with (
+        refusing(pair.there, CONFIGMAPS, {**head, "data": {"unwanted": ""}}, allowed, "not in this cluster"),
+        pair.at_work(FollowRoom),
+    ):
+        await pair.pod("web", volumes=[volume("unwanted")], imagePullSecrets=[{"name": "megabyte"}])
+        assert "not in this cluster" in await told(pair, "Pod", "web", "unwanted")
         await pair.copy(SECRETS, "megabyte", has(a=megabyte))
 
 

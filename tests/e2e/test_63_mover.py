@@ -12,20 +12,17 @@ import pytest
 from agent.api.conditions import is_true
 from agent.api.kinds import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICES, TARGETS, Kind
 from agent.api.names import LABEL_SERVING, SHORT_PREFIX, moves, virtual_node
-from agent.kube.errors import AlreadyExists, Invalid
+from agent.kube.errors import AlreadyExists
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS, JOBS, REPLICASETS, STATEFULSETS
 from tests.e2e.test_12_drain import BUDGETS
+from tests.policies import refusing
 
 Raw = dict[str, Any]
 
-POLICIES = Kind(
-    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
-)
-BINDINGS = Kind(POLICIES.group, "v1", f"{POLICIES.plural[:-3]}ybindings", f"{POLICIES.name}Binding", namespaced=False)
 REPLICAS = 4
 SURGE = 1
 LEFT_OVER = (moves.ANNOTATION_REPLACES, *moves.MARKS)
@@ -316,37 +313,13 @@ async def test_where_a_policy_refuses_replacements_pods_are_evicted(fleet: Fleet
 
 @contextlib.asynccontextmanager
 async def refused_by_policy(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
-    """No replacement is admitted in a namespace."""
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    """Admit no replacement in a namespace."""
     key = moves.ANNOTATION_REPLACES
-    refusal = f"!has(object.metadata.annotations) || !('{key}' in object.metadata.annotations)"
-    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
-    head = {"apiVersion": POLICIES.api_version, "metadata": {"name": namespace}}
-    policy = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": selector},
-        "validations": [{"expression": refusal, "message": "no replacements here"}],
-    }
-    await fleet.source.create(POLICIES, {**head, "kind": POLICIES.name, "spec": policy})
-    binding = {"policyName": namespace, "validationActions": ["Deny"]}
-    await fleet.source.create(BINDINGS, {**head, "kind": BINDINGS.name, "spec": binding})
+    allowed = f"!has(object.metadata.annotations) || !('{key}' in object.metadata.annotations)"
     probe = manifests.pod("probe", elect=None, annotations={key: "x"})
-
-    async def refuses() -> bool:
-        try:
-            await fleet.source.create_raw(
-                PODS, {**probe, "metadata": {**probe["metadata"], "namespace": namespace}}, dry_run=True
-            )
-        except Invalid:
-            return True
-        return False
-
-    try:
-        await fleet.until("the policy is at work", refuses, about=namespace)
+    refused = {**probe, "metadata": {**probe["metadata"], "namespace": namespace}}
+    async with refusing(fleet.source, PODS, refused, allowed, "no replacements here"):
         yield
-    finally:
-        await fleet.source.delete(BINDINGS, namespace)
-        await fleet.source.delete(POLICIES, namespace)
 
 
 @pytest.mark.full("The mover's model and controller tests cover this kind of owner.")
