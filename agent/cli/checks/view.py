@@ -214,7 +214,7 @@ class View:
     """Proxy pods of this cluster."""
     services: frozenset[Key] | None = None
     """Services of this cluster."""
-    endpointless: tuple[Endpointless, ...] | None = ()
+    endpointless: tuple[Endpointless, ...] | None = None
     links: tuple[Raw, ...] = ()
     """ServiceLinks of this cluster."""
     peers: tuple[Raw, ...] = ()
