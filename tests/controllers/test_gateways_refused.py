@@ -18,6 +18,7 @@ from agent.model.gatewaylink import Shared, manifest
 from agent.model.gatewaytold import Told, write
 from tests.controllers.pair import Pair
 from tests.controllers.targets import by_gateway, condition
+from tests.controllers.test_networkdriver import tell
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -32,8 +33,9 @@ async def joined(pair: Pair) -> AsyncIterator[Pair]:
     try:
         yield pair
     finally:
-        with contextlib.suppress(NotFound):
-            await pair.there.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+        for client in (pair.here, pair.there):
+            with contextlib.suppress(NotFound):
+                await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
 
 
 def wanted(pair: Pair, name: str, **spec: Any) -> Raw:
@@ -121,6 +123,7 @@ async def test_nonsense_that_a_target_tells_of_its_gateways_is_named_in_its_cond
         "capacity": {},
         "allocatable": {},
     }
+    await tell(pair.here, "uid-here", "")
     await pair.there.create(CLUSTER_SUMMARIES, summary)
     async with pair.at_work(NetworkDriverRoom, gateway=True):
         said = await condition(pair.here, pair.namespace, "eu", "ServicesShared", "False", "NoGateway")
