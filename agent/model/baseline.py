@@ -17,6 +17,8 @@ Raw = dict[str, Any]
 
 KEY = "original"
 """In a chaperon's note of live changes: merge patch from the manifest's labels and annotations."""
+BORN = "born"
+"""In the same: generation of the proxy pod when the chaperon was made; left out if it is 1."""
 _REGEXP = (names.PREFIX + names.NO_PREFIX_REGEXP, names.SHORT_PREFIX + names.NO_PREFIX_REGEXP)
 
 
@@ -38,10 +40,13 @@ def annotations(pod: Mapping[str, Any]) -> dict[str, str]:
 def note(proxy: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, str]:
     """Annotation of a chaperon that is about to be made; none where the manifest says it all."""
     before, now = _metadata(source), _metadata(proxy)
-    if before == now:
+    noted: Raw = {KEY: merge_patch(before, now)} if before != now else {}
+    generation = proxy["metadata"].get("generation") or 1
+    if generation > 1:
+        noted[BORN] = generation
+    if not noted:
         return {}
-    patch = merge_patch(before, now)
-    return {names.ANNOTATION_LIVE_CHANGES: msgspec.json.encode({KEY: patch}, order="deterministic").decode()}
+    return {names.ANNOTATION_LIVE_CHANGES: msgspec.json.encode(noted, order="deterministic").decode()}
 
 
 def of(source: Mapping[str, Any], told: Mapping[str, Any]) -> Raw:

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
-from agent.api.names import delegates, fencing, givingup
+from agent.api.names import delegates, fencing, following, givingup
 from agent.api.names.endings import ANNOTATION_GRACE_PERIOD
 from agent.model import accounttoken, admitted, baseline, downward, owner_labels, priorityclass, references, sourceapi
 from agent.model.errors import InvalidPod
@@ -39,6 +39,7 @@ _OF_CHAPERON = frozenset(
         names.ANNOTATION_LIVE_CHANGES,
         delegates.ANNOTATION_NEW_LABELS,
         delegates.ANNOTATION_RESTARTS,
+        following.ANNOTATION_OBSERVED,
         fencing.ANNOTATION_LEASE,
         fencing.ANNOTATION_KEPT_BY,
         fencing.ANNOTATION_FENCED,

@@ -1,6 +1,7 @@
 """What changed on a proxy pod after it was created, and how its delegate follows: labels, annotations, and the fields
 of a running pod's spec that Kubernetes lets change (images, resources of containers and of the whole pod, more
-tolerations, a sooner deadline, containers to debug it).
+tolerations, a sooner deadline, containers to debug it). Conditions that controllers in the source write for the pod's readiness
+gates go there, too.
 
 Labels of a pod that is withdrawn from Services count as removed: the delegate loses them, the proxy pod keeps them.
 `multicluster/serving`, which only chaperons and delegates have, can be withdrawn, too.
@@ -15,7 +16,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.names import delegates
-from agent.model import admitted, baseline, replacement
+from agent.model import admitted, baseline, podconditions, replacement
 from agent.model.delegatepod import delegate_containers
 from agent.model.diff import others
 from agent.model.downward import changed_files
@@ -36,6 +37,9 @@ class _Changes(TypedDict, total=False):
     tolerations: list[dict[str, Any]]
     activeDeadlineSeconds: int
     ephemeralContainers: list[dict[str, Any]]
+    gates: dict[str, str | None]
+    generation: int
+    born: int
     original: dict[str, dict[str, str | None]]
 
 
@@ -47,7 +51,8 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
 
     What was told once stays told, with its present value: a change that is taken back has to be followed, too.
     Keys: labels and annotations (null removes), images and resources by container, podResources, tolerations (added
-    ones), activeDeadlineSeconds, ephemeralContainers.
+    ones), activeDeadlineSeconds, ephemeralContainers, gates (statuses by condition type, null removes), generation of
+    the proxy pod, and `born`, its generation when the chaperon was made; both are left out as long as they are 1.
 
     The chaperon's spec is as it was made; what its labels and annotations were, `baseline` knows.
 
@@ -66,7 +71,9 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
         "podResources": _pod_resources(spec, was, known),
         "tolerations": others(admitted.added_tolerations(proxy, source), tolerated),
         "ephemeralContainers": _ephemeral(proxy, known.get("ephemeralContainers", ())),
-        baseline.KEY: known.get(baseline.KEY),
+        "gates": podconditions.gates(proxy, chaperon, known.get("gates", {})),
+        "generation": _generation(proxy, known),
+        **{key: known.get(key) for key in (baseline.KEY, baseline.BORN)},
     }
     if spec.get("activeDeadlineSeconds") != was.get("activeDeadlineSeconds"):
         found["activeDeadlineSeconds"] = spec.get("activeDeadlineSeconds")
@@ -189,6 +196,12 @@ def ephemeral_patch(changed: Raw, pod: Mapping[str, Any], ended: Collection[str]
     wanted = changed.get("ephemeralContainers", ())
     missing = [container for container in wanted if container["name"] not in there and container["name"] not in ended]
     return {"spec": {"ephemeralContainers": missing}} if missing else {}
+
+
+def _generation(proxy: Raw, known: Raw) -> int | None:
+    """Generation of the proxy pod; None if its chaperon was made of this one."""
+    generation: int | None = proxy["metadata"].get("generation")
+    return generation if "generation" in known or generation != known.get(baseline.BORN, 1) else None
 
 
 def _ephemeral(proxy: Raw, known: Collection[Raw]) -> list[Raw]:

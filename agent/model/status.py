@@ -13,26 +13,27 @@ from agent.api.names.lifecycle import POD_LOST
 from agent.model import baseline
 from agent.model.diff import merge_patch
 from agent.model.errors import InvalidPod
+from agent.model.followed import followed
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.livechanges import told
 from agent.model.manifest import source_pod
+from agent.model.podconditions import DISRUPTED, NOTHING, Followed, merged
 from agent.model.podranges import ANYWHERE, LeftOut, PodRanges, without_outside
 from agent.model.podstate import has_ended, other_finalizers
 
 _OWN = (
     "qosClass",
-    "observedGeneration",
     "resourceClaimStatuses",
     "extendedResourceClaimStatus",
     "nodeAllocatableResourceClaimStatuses",
 )
 """Fields about the proxy's own spec: the API server refuses a change, or checks them against that spec."""
 
-_NOT_HOME = frozenset((*_OWN, "nominatedNodeName"))
-"""nominatedNodeName is a node of the target, and the API server refuses it on a bound pod."""
+_OBSERVED = "observedGeneration"
 
-_DISRUPTED = "DisruptionTarget"
-"""Why a pod is about to be ended. Who evicts a proxy pod writes it here, and Jobs' failure policies read it here."""
+_NOT_HOME = frozenset((*_OWN, _OBSERVED, "nominatedNodeName"))
+"""observedGeneration counts changes of the delegate's spec. nominatedNodeName is a node of the target, and the API
+server refuses it on a bound pod."""
 
 CONDITION = "multicluster/PodIPsAllowed"
 """On proxy pods: addresses of the delegate that have been left out."""
@@ -52,23 +53,33 @@ def restarts_always(pod: Mapping[str, Any]) -> bool:
 
 
 def proxy_status(
-    proxy: dict[str, Any], chaperon_status: Mapping[str, Any], ranges: PodRanges = ANYWHERE
+    proxy: dict[str, Any],
+    chaperon_status: Mapping[str, Any],
+    ranges: PodRanges = ANYWHERE,
+    known: Followed = NOTHING,
 ) -> dict[str, Any]:
     """The status that the proxy pod should have, whole; the proxy's own while the delegate has none.
 
     Entries of containers that the proxy does not have (injected in the target) are left out, restart counts are never
-    lowered. Conditions that are about the proxy stay: those under our prefixes, and that it is being evicted here.
+    lowered. Conditions that controllers in the source own stay (`podconditions`). `observedGeneration` is the
+    generation of the proxy pod that the delegate has followed and its kubelet observed; it is never lowered.
 
     :param ranges: of the target; pod IPs outside, or that lead elsewhere, are left out, and a condition says so
+    :param known: what the delegate has from the proxy pod
     """
     current: dict[str, Any] = proxy.get("status") or {}
     if not chaperon_status:
         return current
     status = {key: value for key, value in chaperon_status.items() if key not in _NOT_HOME}
     status.update({key: current[key] for key in _OWN if key in current})
+    observed = chaperon_status.get(_OBSERVED)
+    generation = max(known.generation if observed else 0, current.get(_OBSERVED) or 0)
+    if generation:
+        status[_OBSERVED] = generation
     status, left_out = without_outside(status, ranges)
     if "conditions" in status or "conditions" in current or left_out:
-        status["conditions"] = _conditions(current.get("conditions") or [], status.get("conditions") or [], left_out)
+        home = merged(proxy, status.get("conditions") or [], known, observed)
+        status["conditions"] = _with_left_out(home, current.get("conditions") or [], left_out)
     for field, of in _CONTAINERS.items():
         if field in status:
             declared = {container["name"] for container in proxy.get("spec", {}).get(of) or ()}
@@ -93,13 +104,13 @@ def annotations_home(
     """
     mine = proxy_annotations or {}
     known = told({"metadata": {"annotations": chaperon_annotations}})
-    followed = known.get("annotations") or ()
+    live = known.get("annotations") or ()
     changed: dict[str, str | None] = {
         key: value
         for key, value in (chaperon_annotations or {}).items()
-        if not names.is_ours(key) and mine.get(key) != value and key not in followed and homecoming.lets(key)
+        if not names.is_ours(key) and mine.get(key) != value and key not in live and homecoming.lets(key)
     }
-    withheld = [key for key in mine if key not in followed and homecoming.withholds(key)]
+    withheld = [key for key in mine if key not in live and homecoming.withholds(key)]
     if not changed and not withheld:
         return changed
     original = _original_annotations(mine, known)
@@ -120,35 +131,16 @@ def _original_annotations(annotations: Mapping[str, str], known: Mapping[str, An
     return found
 
 
-def _conditions(
-    current: list[dict[str, Any]], delegate: list[dict[str, Any]], left_out: LeftOut | None
+def _with_left_out(
+    conditions: list[dict[str, Any]], current: list[dict[str, Any]], left_out: LeftOut | None
 ) -> list[dict[str, Any]]:
-    """The delegate's, each with the proxy's observedGeneration: the delegate's counts changes of another spec.
-
-    The API server keeps the old number of a condition that comes without one, so leaving it out would differ for ever.
-    """
-    generations = {condition["type"]: condition.get("observedGeneration") for condition in current}
-    home = []
-    for condition in delegate:
-        if names.is_ours(condition["type"]):
-            continue
-        mine = {key: value for key, value in condition.items() if key != "observedGeneration"}
-        if generations.get(condition["type"]):
-            mine["observedGeneration"] = generations[condition["type"]]
-        home.append(mine)
-    there = {condition["type"] for condition in home}
-    own = [condition for condition in current if condition["type"] not in there and _is_about_proxy(condition["type"])]
-    told = [_left_out(current, left_out)] if left_out else []
-    return home + [condition for condition in own if condition["type"] != CONDITION] + told
-
-
-def _left_out(current: list[dict[str, Any]], found: LeftOut) -> dict[str, Any]:
+    """The conditions with the one about addresses that were left out, if there are any."""
+    kept = [condition for condition in conditions if condition["type"] != CONDITION]
+    if left_out is None:
+        return kept
     before: dict[str, Any] = next((each for each in current if each["type"] == CONDITION), {})
-    return {**before, "type": CONDITION, "status": "False", "reason": found.reason, "message": found.message}
-
-
-def _is_about_proxy(condition: str) -> bool:
-    return names.is_ours(condition) or condition == _DISRUPTED
+    found = {"type": CONDITION, "status": "False", "reason": left_out.reason, "message": left_out.message}
+    return [*kept, {**before, **found}]
 
 
 def _containers(
@@ -216,7 +208,7 @@ def is_done(pod: Mapping[str, Any]) -> bool:
     return has_ended(pod) and not restarts_always(pod)
 
 
-def status_of_let_go(proxy: dict[str, Any], chaperon_status: Mapping[str, Any], ranges: PodRanges) -> dict[str, Any]:
+def status_of_let_go(proxy: dict[str, Any], chaperon: Mapping[str, Any], ranges: PodRanges) -> dict[str, Any]:
     """Merge patch of the status of a proxy pod that is let go; {} where nothing is to be written.
 
     A write only where somebody may want to know: of pods that are not started again whatever happens, and of pods that
@@ -225,9 +217,10 @@ def status_of_let_go(proxy: dict[str, Any], chaperon_status: Mapping[str, Any], 
     held = bool(other_finalizers(proxy["metadata"].get("finalizers")))
     if not proxy["spec"].get("nodeName") or (restarts_always(proxy) and not held):
         return {}
-    if is_given_up(proxy) or (has_ended(proxy) and not has_ended({"status": chaperon_status})):
+    if is_given_up(proxy) or (has_ended(proxy) and not has_ended(chaperon)):
         return {}
-    return merge_patch(proxy.get("status") or {}, proxy_status(proxy, chaperon_status, ranges))
+    wanted = proxy_status(proxy, chaperon.get("status") or {}, ranges, followed(chaperon))
+    return merge_patch(proxy.get("status") or {}, wanted)
 
 
 def status_of_lost(proxy: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,7 +243,7 @@ def status_of_given_up(message: str, now: str) -> dict[str, Any]:
     over = {"status": "False", "reason": "PodFailed", "lastTransitionTime": now}
     disrupted = {"status": "True", "reason": POD_LOST, "message": message, "lastTransitionTime": now}
     conditions = [
-        {"type": _DISRUPTED, **disrupted},
+        {"type": DISRUPTED, **disrupted},
         {"type": "Ready", **over},
         {"type": "ContainersReady", **over},
         {"type": moves.CONDITION, "$patch": "delete"},
@@ -261,5 +254,5 @@ def status_of_given_up(message: str, now: str) -> dict[str, Any]:
 def is_given_up(proxy: Mapping[str, Any]) -> bool:
     """Whether that has been written: nothing that its delegate tells counts any more, since there is another pod."""
     status = proxy.get("status") or {}
-    condition = find_condition(status.get("conditions"), _DISRUPTED) or {}
+    condition = find_condition(status.get("conditions"), DISRUPTED) or {}
     return has_ended(proxy) and status.get("reason") == POD_LOST == condition.get("reason")

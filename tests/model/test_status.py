@@ -110,7 +110,7 @@ def test_restart_counts_are_never_lowered_when_a_delegate_was_made_anew() -> Non
 
 def test_conditions_about_the_proxy_stay_and_the_delegates_replace_the_others() -> None:
     mine = {"type": P + "Scheduled", "status": "True"}
-    before = {"conditions": [mine, {"type": "Ready", "status": "False"}, {"type": "Gone", "status": "True"}]}
+    before = {"conditions": [mine, {"type": "Ready", "status": "False"}, {"type": "Initialized", "status": "True"}]}
     news = [{"type": "Ready", "status": "True"}, {"type": P + "Scheduled", "status": "False"}]
     assert proxy_status(proxy(before), {"conditions": news})["conditions"] == [
         {"type": "Ready", "status": "True"},

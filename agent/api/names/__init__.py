@@ -24,6 +24,7 @@ from agent.api.names.derived import (
     virtual_node,
 )
 from agent.api.names.fencing import ANNOTATION_KEPT
+from agent.api.names.following import ANNOTATION_TARGET_CONDITIONS
 from agent.api.names.links import ANNOTATION_POD_IPS
 from agent.api.names.moves import ANNOTATION_MOVED, ANNOTATION_REPLACES, MARKS
 from agent.api.names.prefixes import GROUP, PREFIX, SHORT_PREFIX, VERSION, annotation, is_ours
@@ -152,6 +153,7 @@ STATE_OF_PROXY = frozenset(
         ANNOTATION_ATTEMPTS,
         ANNOTATION_GROUP_RUN,
         ANNOTATION_POD_IPS,
+        ANNOTATION_TARGET_CONDITIONS,
         ANNOTATION_KEPT,
         *MARKS,
     )

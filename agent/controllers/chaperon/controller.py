@@ -13,6 +13,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
+from agent.base.reverted_writes import RevertedWrites
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon import actions, decide
 from agent.controllers.chaperon.delegate_memory import Ended, Failures, is_controlled
@@ -63,6 +64,8 @@ class Chaperon(Controller[Key]):
         self._once = Once(self._client, self._chaperons, self._pods)
         self._ended = Ended(self._pods)
         self._failures = Failures()
+        self._followed: RevertedWrites[Key] = RevertedWrites()
+        """Live changes that were applied, by delegate: another controller of this cluster may revert them."""
         self._chaperons.flaws.subscribe(self._unreadable)
         self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
         self.watch(self._pods, lambda pod: (pod.key,) if is_controlled(pod) else ())
@@ -82,6 +85,7 @@ class Chaperon(Controller[Key]):
             self._agreed.pop(key, None)
             self._once.forget(chaperon)
             self._failures.forget(key)
+            self._followed.forget(key)
             return None
         versions = (chaperon.version, pod.version) if pod is not None else None
         if versions is not None and versions == self._agreed.get(key):
@@ -133,11 +137,24 @@ class Chaperon(Controller[Key]):
             case [actions.PutStatus(status)]:
                 written = await self._tell(view, status)
             case _:
-                pauses = [await self._apply(view, action) for action in found]
+                left = self._reverted(key, view, found)
+                found = [each for each in found if not left or not isinstance(each, actions.PatchPod)]
+                pauses = [left or None, *[await self._apply(view, action) for action in found]]
                 return min((pause for pause in pauses if pause is not None), default=None)
         if written and versions is not None:
             self._agreed[key] = (written, versions[1])
         return None
+
+    def _reverted(self, key: Key, view: decide.ChaperonAndPod, found: list[actions.Action]) -> float:
+        """Return the seconds for which live changes wait that another controller keeps reverting; 0 for none."""
+        if view.pod is None or not any(isinstance(each, actions.PatchPod) for each in found):
+            return 0.0
+        changes = (view.chaperon["metadata"].get("annotations") or {}).get(names.ANNOTATION_LIVE_CHANGES, "")
+        cause = f"{view.pod['metadata']['uid']} {changes}"
+        left = self._followed.pause(key, cause)
+        if not left:
+            self._followed.record(key, cause)
+        return left
 
     async def _apply(self, view: decide.ChaperonAndPod, action: actions.Action) -> float | None:
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]

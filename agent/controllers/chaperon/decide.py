@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from agent.api import names
-from agent.api.names import delegates, givingup
+from agent.api.names import delegates, following, givingup
 from agent.base.clock import parse, stamp
 from agent.controllers.chaperon.actions import (
     Action,
@@ -28,7 +28,9 @@ from agent.controllers.chaperon.refusals import NO_SCHEDULER, unscheduled, unsch
 from agent.controllers.chaperon.telling import status_of, worth_telling
 from agent.model.annotations import fitting, message
 from agent.model.diff import equivalent, merge_patch
+from agent.model.followed import observed
 from agent.model.livechanges import delegate_patch, ephemeral_patch, missing_labels, resize_patch, told
+from agent.model.podconditions import gate_patch
 from agent.model.podpolicy import Rule, refusal, refusal_of_change
 from agent.model.podstate import has_ended, is_refused, left_behind
 from agent.model.status import ended_before, restarts_always, restarts_left_behind
@@ -213,12 +215,15 @@ def _with_pod(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[
         changed[names.ANNOTATION_POD_MISSING_SINCE] = None
     meant = told(chaperon)
     if not pod["metadata"].get("deletionTimestamp"):
-        actions += _follow(meant, pod, before) if meant else []
+        actions += _follow(meant, pod, before, now) if meant else []
         lacking = missing_labels(meant, chaperon, pod)
         if lacking:
             actions.append(PatchPod({"metadata": {"labels": lacking}}))
         elif lacking is not None:
             changed[delegates.ANNOTATION_NEW_LABELS] = None
+        seen = observed(meant, pod) if not actions else ""
+        if seen and seen != theirs.get(following.ANNOTATION_OBSERVED):
+            changed[following.ANNOTATION_OBSERVED] = seen
     ours = meant.get("annotations", {})
     upwards = merge_patch(_travelling(theirs), _travelling(pod["metadata"].get("annotations") or {}))
     changed |= {key: value for key, value in upwards.items() if key not in ours}
@@ -257,7 +262,7 @@ def _reservation(chaperon: dict[str, Any], now: datetime) -> list[Action]:
     return [PatchChaperon(_annotations({names.ANNOTATION_IS_RESERVED: None, names.ANNOTATION_HOLD: None}, chaperon))]
 
 
-def _follow(meant: dict[str, Any], pod: dict[str, Any], before: Mapping[str, Any]) -> list[Action]:
+def _follow(meant: dict[str, Any], pod: dict[str, Any], before: Mapping[str, Any], now: datetime) -> list[Action]:
     actions: list[Action] = []
     if patch := delegate_patch(meant, pod):
         actions.append(PatchPod(patch))
@@ -265,6 +270,8 @@ def _follow(meant: dict[str, Any], pod: dict[str, Any], before: Mapping[str, Any
         actions.append(PatchPod(patch, "resize"))
     if patch := ephemeral_patch(meant, pod, ended_before(pod, before)):
         actions.append(PatchPod(patch, "ephemeralcontainers"))
+    if patch := gate_patch(meant.get("gates", {}), pod, stamp(now)):
+        actions.append(PatchPod(patch, "status"))
     return actions
 
 

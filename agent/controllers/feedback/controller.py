@@ -7,7 +7,7 @@ Absent target: keeps the last known status; a terminating proxy pod waits for it
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from agent.clusters.chaperons import Placed
@@ -15,28 +15,23 @@ from agent.clusters.declared_lost import DeclaredLost
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.feedback.decide import decide
+from agent.controllers.feedback.pacing import Pacing, Seen
 from agent.controllers.feedback.stray_chaperons import Stray, StrayChaperons
-from agent.controllers.feedback.view import DeleteChaperon, Ending, ProxyAndDelegates, TargetChaperon
+from agent.controllers.feedback.view import DeleteChaperon, Ending, PatchProxy, ProxyAndDelegates, TargetChaperon
 from agent.controllers.feedback.withdrawal import Withdrawal
 from agent.controllers.feedback.writer import Writer
 from agent.kube.store import Key, Object
 from agent.model import podstate
 from agent.model.homecoming import Homecoming
-from agent.model.podranges import PodRanges
 from agent.model.podstate import ENDED
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
 
+if TYPE_CHECKING:
+    from agent.model.podranges import PodRanges
+
 _LOSER_SECONDS = 2.0
 """In mode `reserve` the scheduler takes losers away at once; those that are left then escaped it."""
-
-
-class _Seen(NamedTuple):
-    """What decides of a proxy pod and its only chaperon: their versions, and the ranges of its target."""
-
-    proxy: str
-    chaperon: str
-    ranges: PodRanges
 
 
 class Feedback(Controller[Key]):
@@ -50,8 +45,9 @@ class Feedback(Controller[Key]):
         self._deps = deps
         self._proxies = deps.proxies.informer
         self._homecoming = Homecoming(frozenset(deps.settings.home_annotation))
-        self._agreed: dict[Key, _Seen] = {}
+        self._agreed: dict[Key, Seen] = {}
         """Proxy pods and their chaperons with nothing to bring home."""
+        self._pacing = Pacing()
         self._ended: dict[Key, Placed] = {}
         """By proxy pod, a chaperon as it told that its pod has ended, until that is home: it may be gone before."""
         self._strays = StrayChaperons(deps, self._delete_stray, self.order)
@@ -80,14 +76,19 @@ class Feedback(Controller[Key]):
         proxy = self._proxies.store.get(key)
         if proxy is None or proxy.phase in ENDED:
             self._ended.pop(key, None)
+            self._pacing.forget(key)
         versions = self._versions(proxy)
         if versions is not None and versions == self._agreed.get(key):
             return None
         doubtful = await self._doubtful(proxy)
         falls = self._fence(proxy)
         view, targets = self._gather(key, proxy, frozenset(doubtful))
-        self._agreed.pop(key, None)
+        agreed, pauses = self._agreed.pop(key, None), [*doubtful.values(), falls or 0.0, view.ending.wait]
         for action in decide(view):
+            if isinstance(action, PatchProxy) and (left := self._pacing.pause(key, agreed, versions)):
+                pauses.append(left)
+                versions = None
+                continue
             if isinstance(action, DeleteChaperon) and not _ends(view):
                 reserving = proxy is not None and podstate.claim_mode(proxy) == "reserve"
                 self._strays.queue.add_after(Stray(key, action.delegate.uid), _LOSER_SECONDS if reserving else 0.0)
@@ -96,7 +97,6 @@ class Feedback(Controller[Key]):
             versions = versions._replace(proxy=written) if written and versions else None
         if versions is not None:
             self._agreed[key] = versions
-        pauses = (*doubtful.values(), falls or 0.0, view.ending.wait)
         return min((each for each in pauses if each), default=None)
 
     def _fence(self, proxy: Object | None) -> float | None:
@@ -134,7 +134,7 @@ class Feedback(Controller[Key]):
         for action in _strays(view, uid):
             await self._writer.apply(key, view, targets, action)
 
-    def _versions(self, proxy: Object | None) -> "_Seen | None":
+    def _versions(self, proxy: Object | None) -> "Seen | None":
         """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
         if proxy is None or proxy.deleting or not proxy.node_name:
             return None
@@ -143,7 +143,7 @@ class Feedback(Controller[Key]):
         placed = self._deps.chaperons.of(proxy.key)
         if len(placed) != 1 or not placed[0].target.ready:
             return None
-        return _Seen(proxy.version, placed[0].chaperon.version, placed[0].target.ranges)
+        return Seen(proxy.version, placed[0].chaperon.version, placed[0].target.ranges)
 
     def _chaperon_changed(self, parent: Key) -> None:
         for placed in self._deps.chaperons.of(parent):

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition, without_condition
-from agent.api.names import links
+from agent.controllers.feedback.records import records
 from agent.controllers.feedback.view import (
     ENDING,
     GONE,
@@ -25,8 +25,9 @@ from agent.controllers.feedback.view import (
 from agent.model import podstate
 from agent.model.annotations import fitting, message
 from agent.model.diff import merge_patch
+from agent.model.followed import followed
 from agent.model.homecoming import USUAL, Homecoming
-from agent.model.podranges import ANYWHERE, strangers
+from agent.model.podranges import ANYWHERE
 from agent.model.podstate import has_ended
 from agent.model.status import annotations_home, is_done, is_given_up, proxy_status, status_of_let_go, status_of_lost
 
@@ -115,7 +116,7 @@ def _shorten(view: ProxyAndDelegates, here: TargetChaperon | None) -> list[Actio
 def _last_words(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon | None) -> list[Action]:
     """What a delegate tells while it is let go, or has told before its chaperon was gone."""
     said = here or view.last
-    told = status_of_let_go(proxy, said.chaperon.get("status") or {}, said.ranges) if said is not None else {}
+    told = status_of_let_go(proxy, said.chaperon, said.ranges) if said is not None else {}
     metadata = _metadata(proxy, guarded="conditions" in told)
     return [PatchProxy(metadata | {"status": told}, status=True, last=True)] if told else []
 
@@ -182,10 +183,9 @@ def home_patch(
         homecoming = homecoming.without_addresses()
     mine, theirs = (each["metadata"].get("annotations") or {} for each in (proxy, here.chaperon))
     annotations, left_out = fitting(mine, annotations_home(mine, theirs, homecoming))
-    strange = strangers(here.chaperon.get("status") or {}, here.ranges)
-    if strange != mine.get(links.ANNOTATION_POD_IPS, ""):
-        annotations = {**annotations, links.ANNOTATION_POD_IPS: strange or None}
-    wanted_status = _with_left_out(proxy_status(proxy, here.chaperon.get("status") or {}, here.ranges), left_out)
+    brought, known = here.chaperon.get("status") or {}, followed(here.chaperon)
+    annotations = {**annotations, **records(proxy, brought, here.ranges, known)}
+    wanted_status = _with_left_out(proxy_status(proxy, brought, here.ranges, known), left_out)
     status = merge_patch(proxy.get("status") or {}, wanted_status)
     finalizers = proxy["metadata"].get("finalizers") or []
     wanted = podstate.held_by(finalizers, here.finalizer, held)

@@ -1,5 +1,5 @@
 """Live changes: labels, annotations and what may change in a bound proxy's spec (images, resources, tolerations,
-deadline, ephemeral containers) go to its chaperon.
+deadline, ephemeral containers) go to its chaperon, and the statuses of its readiness gates.
 
 Watches  proxy pods here, our chaperons in targets.
 Writes   the chaperon: labels, annotations and one annotation that says what changed; its agent changes the delegate. An
@@ -23,6 +23,7 @@ from agent.model.livechanges import changes, chaperon_patch, new_labels
 from agent.model.proxypod import source_pod
 from agent.runtime.controller import Controller
 
+_READINESS_GATES = b'"readinessGates"'
 _AGENT_VERSION = names.ANNOTATION_AGENT_VERSION.encode()
 
 
@@ -120,6 +121,8 @@ def _may_matter(old: Object, new: Object) -> bool:
         or generation != old.head.metadata.generation
         or old.labels != new.labels
         or old.annotations != new.annotations
+        # Conditions for them are part of the status. Few pods have gates.
+        or _READINESS_GATES in new.raw
     )
 
 

@@ -1,0 +1,45 @@
+"""Backoff where another writer reverts what feedback writes to a proxy pod."""
+
+from typing import NamedTuple
+
+from agent.base.reverted_writes import RevertedWrites
+from agent.kube.store import Key
+from agent.model.podranges import PodRanges
+
+
+class Seen(NamedTuple):
+    """What decides of a proxy pod and its only chaperon: their versions, and the ranges of its target."""
+
+    proxy: str
+    chaperon: str
+    ranges: PodRanges
+
+
+class Pacing:
+    """Writes of the same delegate's status to a proxy pod that was in line with it before.
+
+    Node lifecycle does that once, and is mended at once. A controller that does it after each of our writes gets its
+    next answer later each time. News of the delegate are never held back.
+    """
+
+    def __init__(self) -> None:
+        self._written: RevertedWrites[Key] = RevertedWrites()
+
+    def pause(self, key: Key, agreed: Seen | None, now: Seen | None) -> float:
+        """Return the seconds until the proxy pod may be written; 0 for now, and then the write counts.
+
+        :param agreed: the versions that were last in line with each other, None if none are known
+        """
+        if now is None or not self._is_repeated(key, agreed, now):
+            return 0.0
+        left = self._written.pause(key, now.chaperon)
+        if not left:
+            self._written.record(key, now.chaperon)
+        return left
+
+    def _is_repeated(self, key: Key, agreed: Seen | None, now: Seen) -> bool:
+        return key in self._written or (agreed is not None and agreed[1:] == now[1:])
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a proxy pod that has been deleted."""
+        self._written.forget(key)
