@@ -20,6 +20,7 @@ judged, of the manifest only what the webhook took away, and of neither what bel
     resourceClaims                  yes       what was allocated for them here is in the status, which stays
     added tolerations               yes       of ExtendedResourceToleration, PodTolerationRestriction, webhooks: it
                                               was admitted with them, and nodes there may have the same taints
+    added node selectors, affinity  yes       a queue chose nodes so while it gated the pod (`additions`)
     the constraints that were taken yes       among them what PodNodeSelector and RuntimeClass added before the webhook;
                                               not where the annotation says that they are for the proxy pod alone
 """
@@ -28,9 +29,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from agent.api import names
-from agent.model import constraints, manifest
+from agent.model import additions, constraints, manifest
 from agent.model.diff import others
-from agent.model.proxypod import NODE_LOST, given_tolerations, is_limited
+from agent.model.proxypod import NODE_LOST
 
 Raw = dict[str, Any]
 
@@ -58,16 +59,17 @@ def spec(proxy: Raw, source: Raw, *, injected: bool) -> Raw:
 
     :param source: the pod as its user sent it, from the manifest
     :param injected: containers that other webhooks added travel, too
-    :raises InvalidPod: if the manifest knows none of the containers, or constraints cannot be read
+    :raises InvalidPod: if the manifest knows none of the containers, or constraints cannot be read or contradict
     """
     found = {key: value for key, value in proxy["spec"].items() if key not in _STAYS}
     taken = manifest.taken(source)
     annotations = source["metadata"].get("annotations")
     if names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
         taken = {key: value for key, value in taken.items() if key not in constraints.FIELDS}
-    found |= taken
+    added = additions.of(proxy["spec"], source)
+    found |= additions.with_additions(taken, added)
     tolerations = others(taken.get("tolerations", ()), _DEFAULT_TOLERATIONS)
-    found["tolerations"] = tolerations + others(added_tolerations(proxy, source), tolerations)
+    found["tolerations"] = tolerations + others(added.tolerations, tolerations)
     if not injected:
         found |= _without_added(found, source)
     return {key: value for key, value in found.items() if value != [] or key not in _LISTS}
@@ -82,8 +84,7 @@ def added_tolerations(proxy: Raw, source: Raw) -> list[Raw]:
 
     :raises InvalidPod: if the constraints of the manifest cannot be read
     """
-    found = others(proxy["spec"].get("tolerations") or (), given_tolerations(source))
-    return [each for each in found if not is_limited(each)]
+    return list(additions.of(proxy["spec"], source).tolerations)
 
 
 def _without_added(found: Raw, source: Raw) -> Raw:

@@ -162,14 +162,22 @@ def _longest_sleep(spec: Mapping[str, Any]) -> int:
     return max(((hook.get("sleep") or {}).get("seconds") or 0 for hook in hooks), default=0)
 
 
+def given_constraints(source: dict[str, Any]) -> dict[str, Any]:
+    """The constraints that a proxy pod has got from its user's annotations.
+
+    :param source: the pod as its user sent it
+    :raises InvalidPod: if they cannot be read
+    """
+    return _constraints(source["metadata"].get("annotations") or {}, source)
+
+
 def given_tolerations(source: dict[str, Any]) -> list[dict[str, Any]]:
     """The tolerations that a proxy pod has got from us.
 
     :param source: the pod as its user sent it
     :raises InvalidPod: if its constraints cannot be read
     """
-    annotations = source["metadata"].get("annotations") or {}
-    return [*TOLERATIONS, *_constraints(annotations, source).get("tolerations", ())]
+    return [*TOLERATIONS, *given_constraints(source).get("tolerations", ())]
 
 
 def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """What a pod asks for, made of its spec: what is told of nobody in particular, and so holds for all of one template."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from agent.api import names
-from agent.model import constraints
+from agent.model import additions, constraints
 from agent.model.errors import InvalidPod
 from agent.model.manifest import FIELD
 from agent.model.requests import host_ports, requests
@@ -31,6 +31,31 @@ def template_of(namespace: str, spec: Mapping[str, Any], source: Mapping[str, An
         priority_class=spec.get("priorityClassName") or "",
         specified=resources.specified(spec),
     )
+
+
+class Demand(NamedTuple):
+    """Constraints of a proxy pod, by the nodes that they are about."""
+
+    spec: Mapping[str, Any]
+    """Its spec with the constraints for virtual nodes."""
+    source: dict[str, Any]
+    """Constraints for the target's own nodes."""
+
+
+def demand_of(spec: Mapping[str, Any], source: dict[str, Any]) -> Demand:
+    """Return the constraints of a proxy pod with this spec; added ones count for the target's own nodes.
+
+    :param source: the pod as its user sent it, from the manifest
+    :raises InvalidPod: if they cannot be read, or contradict each other
+    """
+    kept = kept_constraints(source["metadata"].get("annotations"), source["spec"])
+    if not additions.may_be(spec):
+        return Demand(spec, kept)
+    added = additions.of(spec, source)
+    wanted = additions.with_additions(kept, added)
+    if added.tolerations:
+        wanted["tolerations"] = [*wanted.get("tolerations", ()), *added.tolerations]
+    return Demand(additions.without_additions(spec, added), wanted)
 
 
 def kept_constraints(annotations: Mapping[str, str] | None, spec: Mapping[str, Any]) -> dict[str, Any]:

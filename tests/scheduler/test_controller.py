@@ -271,6 +271,24 @@ async def test_a_gated_pod_is_not_claimed_before_its_gates_are_open(
         assert [found["kind"] for found in await client.list(CHAPERONS, namespace)] == ["PodChaperon"]
 
 
+async def test_what_a_queue_writes_into_a_gated_pod_is_part_of_its_delegate(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        gated = elected("flavoured", namespace, schedulingGates=[{"name": "queue.example.com/admission"}])
+        proxy = await create(client, gated, [*targets.values()])
+        flavour = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+        node = {"kubernetes.io/hostname": "test-node-0"}
+        admitted = {"nodeSelector": node, "tolerations": [*proxy["spec"]["tolerations"], flavour]}
+        await client.patch(PODS, "flavoured", {"spec": admitted}, namespace)
+        await client.patch(PODS, "flavoured", {"spec": {"schedulingGates": []}}, namespace)
+        await pod_where(client, namespace, "flavoured", phase="Running")
+        (chaperon,) = await client.list(CHAPERONS, namespace)
+        delegate = await client.get(PODS, chaperon["metadata"]["name"], namespace)
+        assert delegate["spec"]["nodeSelector"] == node
+        assert flavour in delegate["spec"]["tolerations"]
+
+
 async def test_field_owners_of_a_claimed_pod_are_tracked_no_longer_unless_somebody_applied_it(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

@@ -9,12 +9,13 @@ import msgspec
 from agent.api import names
 from agent.clusters.claimfilters import asked_by
 from agent.kube.store import Object
+from agent.model import additions
 from agent.model.claimfilter import Level
 from agent.model.delegatepod import check as check_delegate
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.scheduler.failed_targets import failed_targets_of, read_failed_targets
-from agent.scheduling.demand import kept_constraints, template_of
+from agent.scheduling.demand import Demand, demand_of, kept_constraints, template_of
 from agent.scheduling.snapshot import PodInfo, PodTemplate
 
 _ATTEMPTS = names.ANNOTATION_ATTEMPTS.encode()
@@ -156,14 +157,15 @@ class PodInfos:
         proxy = _proxy_decoder.decode(pod.raw)
         annotations = proxy.metadata.annotations
         flaw: InvalidPod | None = None
+        demand = Demand(proxy.spec, {})
         try:
-            source = _source(annotations.manifest if annotations else None, pod)
+            demand = _demand(proxy.spec, annotations.manifest if annotations else None, pod)
         except InvalidPod as error:
-            source, flaw = {}, error
+            flaw = error
         else:
             flaw = _flaw(pod)
         pod_info = PodInfo(
-            template=self._shared(pod.namespace, proxy.spec, source),
+            template=self._shared(pod.namespace, demand),
             name=pod.name,
             uid=pod.uid,
             labels=pod.labels,
@@ -172,11 +174,11 @@ class PodInfos:
         )
         return _Known(pod.head.metadata.generation, pod.version, pod.labels, pod_info, flaw)
 
-    def _shared(self, namespace: str, spec: _Spec, source: Mapping[str, Any]) -> PodTemplate:
-        key = msgspec.json.encode((namespace, {**spec, "priority": 0}, source))
+    def _shared(self, namespace: str, demand: Demand) -> PodTemplate:
+        key = msgspec.json.encode((namespace, {**demand.spec, "priority": 0}, demand.source))
         template = self._templates.get(key)
         if template is None:
-            template = self._templates[key] = template_of(namespace, spec, source)
+            template = self._templates[key] = template_of(namespace, demand.spec, demand.source)
         return template
 
 
@@ -212,7 +214,7 @@ def pod_info_of(proxy: Mapping[str, Any]) -> PodInfo:
     """
     metadata, spec = proxy["metadata"], proxy["spec"]
     return PodInfo(
-        template=template_of(metadata["namespace"], spec, _constraints(source_pod(proxy))),
+        template=template_of(metadata["namespace"], *demand_of(spec, source_pod(proxy))),
         name=metadata.get("name") or "",
         uid=metadata.get("uid") or "",
         labels=metadata.get("labels") or {},
@@ -221,9 +223,9 @@ def pod_info_of(proxy: Mapping[str, Any]) -> PodInfo:
     )
 
 
-def _source(manifest: str | None, pod: Object) -> dict[str, Any]:
-    """Constraints for the target's own nodes. Nearly all manifests are JSON, and most of them is of no interest."""
-    if manifest is not None:
+def _demand(spec: _Spec, manifest: str | None, pod: Object) -> Demand:
+    """Constraints of a proxy pod. Nearly all manifests are JSON, and most of them is of no interest."""
+    if manifest is not None and not additions.may_be(spec):
         try:
             source = _source_decoder.decode(manifest)
         except (msgspec.DecodeError, RecursionError):
@@ -231,9 +233,5 @@ def _source(manifest: str | None, pod: Object) -> dict[str, Any]:
         else:
             if source.kind == "Pod" and source.spec.get("containers"):
                 annotations = source.metadata.annotations if source.metadata else None
-                return kept_constraints(annotations, source.spec)
-    return _constraints(source_pod(pod.decode()))
-
-
-def _constraints(source: Mapping[str, Any]) -> dict[str, Any]:
-    return kept_constraints(source.get("metadata", {}).get("annotations"), source["spec"])
+                return Demand(spec, kept_constraints(annotations, source.spec))
+    return demand_of(spec, source_pod(pod.decode()))
