@@ -15,6 +15,7 @@ from agent.kube.client import Client
 from agent.kube.eitherscope import EitherScope
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.model.schedulername import REMEDY, special
 from webhook.target_choices import unknown
 
 _DEFAULT_ACCOUNT = "default"
@@ -35,6 +36,7 @@ class _Status(msgspec.Struct):
     follow: list[str] = []
     """Kinds that are brought there."""
     namespaces: list[_Inventory] = []
+    schedulers: list[str] = msgspec.field(default_factory=list, name="missingSchedulers")
 
 
 class _Target(msgspec.Struct):
@@ -50,6 +52,8 @@ class _Told(msgspec.Struct, frozen=True):
     target: Object
     follow: list[str]
     inventory: _Inventory
+    schedulers: list[str]
+    """Schedulers that are missing there."""
 
     def accounts(self, *, follows: bool) -> list[str] | None:
         """Service accounts that are there; None where that is of no matter, since the pod's own comes along."""
@@ -93,15 +97,21 @@ class Targets:
         return own, of_cluster
 
     def missing(self, namespace: str, pod: Mapping[str, Any]) -> list[str]:
-        """What targets are known not to have of a pod, nor to get: a sentence for each service account and claim.
+        """What targets are known not to have of a pod, nor to get: a sentence for its scheduler, its service account
+        and each claim.
 
         One more is about targets that the pod names, and that there are not.
         """
-        account, claims = _account(pod), _claims(pod)
+        account, claims, scheduler = _account(pod), _claims(pod), special(pod.get("spec") or {})
         sentences = unknown((pod.get("metadata") or {}).get("annotations"), namespace, self)
-        if not account and not claims:
+        if not account and not claims and not scheduler:
             return sentences
         told = self._remembered(namespace)
+        without = sorted(title for title, one in told.items() if scheduler in one.schedulers)
+        if without:
+            sentences.append(
+                f"scheduler {scheduler} has looked at no pod of this cluster in {', '.join(without)}: {REMEDY}"
+            )
         if account:
             follows = _account_follows(pod)
             without = _without(account, {title: one.accounts(follows=follows) for title, one in told.items()})
@@ -131,7 +141,7 @@ class Targets:
 def _read(target: Object, namespace: str) -> _Told:
     status = _decoder.decode(target.raw).status
     found = next((one for one in status.namespaces if one.name == namespace), _Inventory(namespace))
-    return _Told(target, status.follow, found)
+    return _Told(target, status.follow, found, status.schedulers)
 
 
 def _without(name: str, known: Mapping[str, list[str] | None]) -> list[str]:

@@ -59,14 +59,15 @@ def demand_of(spec: Mapping[str, Any], source: dict[str, Any]) -> Demand:
 
 
 def kept_constraints(annotations: Mapping[str, str] | None, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Constraints of a source pod that hold for the target's own nodes.
+    """Constraints of a source pod that hold for the target's own nodes, and the scheduler that it names.
 
     :raises InvalidPod: if they cannot be read
     """
+    scheduler = {"schedulerName": spec["schedulerName"]} if isinstance(spec.get("schedulerName"), str) else {}
     if names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
-        return {}
+        return scheduler
     try:
         found = constraints.of(spec)
     except (msgspec.ValidationError, RecursionError) as error:
         raise InvalidPod(FIELD, f"its constraints cannot be read: {error}") from error
-    return {key: found[key] for key in ("nodeSelector", "affinity", "tolerations") if found.get(key)}
+    return scheduler | {key: found[key] for key in ("nodeSelector", "affinity", "tolerations") if found.get(key)}

@@ -36,6 +36,7 @@ from tests.controllers.proxies import elected, enable, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, target, tear_away
 from tests.nodes import takes_pods
+from tests.scheduler.test_untaken import GATE, gating, told
 from tests.waiting import gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -183,6 +184,20 @@ async def test_pods_in_every_state_are_explained(cluster: Cluster, client: Clien
         delegate = where["delegate"]
         assert "is a delegate" in await command.refused(delegate)
         assert before == [untold(pod) for pod in await client.list(PODS, namespace)]
+
+
+async def test_a_delegate_that_a_queue_of_its_target_gates_is_explained_as_its_pod_says_it(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with fleet(cluster, client, namespace) as command, gating(client, namespace):
+        await create(client, elected("queued", namespace))
+        message = await told(client, namespace, "queued", GATE)
+        account = await command.read("queued")
+        assert account["waits_for"].startswith(f"a controller in {account['claim']}: its delegate has scheduling gates")
+        (claimed,) = [line for line in account["targets"] if line["target"] == account["claim"]]
+        assert claimed["candidate"].startswith("gated: ")
+        assert claimed["candidate"].endswith(GATE)
+        assert account["told"] == message
 
 
 async def _claim_with_a_volume_in(client: Client, namespace: str, target: str) -> None:

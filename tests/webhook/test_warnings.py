@@ -69,6 +69,16 @@ async def test_whoever_applies_a_workload_is_warned_once_with_the_remedy(place: 
             assert await place.warnings(kind, workload(kind)) == [], "its pods stay here"
             owned = workload(kind, owner="CronJob" if kind.name == "Job" else "Deployment", **{ELECT: ""})
             assert await place.warnings(kind, owned) == [], "who applied its owner was warned"
+        lacks = {"status": {"missingSchedulers": ["volcano"]}}
+        await place.client.patch(TARGETS, "eu", lacks, place.namespace, sub="status")
+        batch = workload(DEPLOYMENTS, **{ELECT: ""})
+        batch["spec"]["template"]["spec"] |= {"schedulerName": "volcano", "serviceAccountName": "default"}
+
+        async def told() -> list[str]:
+            return await place.warnings(DEPLOYMENTS, batch)
+
+        (warning,) = await until(told, what="the scheduler that the target lacks is told") or ()
+        assert warning.startswith("scheduler volcano has looked at no pod of this cluster in Target eu: ")
         wrong = workload(DEPLOYMENTS, **{ELECT: "", "multicluster/scheduling": "never"})
         (warning,) = await place.warnings(DEPLOYMENTS, wrong)
         assert warning.startswith("its pods will be refused: ")

@@ -49,6 +49,10 @@ _TARGET_STATUS: Schema = fields(
             **_NAMES,
             "description": "Kinds that may be brought there with the pods that need them, as its Source allows it.",
         },
+        "missingSchedulers": {
+            **_NAMES,
+            "description": "Schedulers that pods name and that have not looked at any of them in the target.",
+        },
         "namespaces": {
             "type": "array",
             "description": "What the namespaces of elected pods have in the target; what cannot be read is absent.",

@@ -202,7 +202,9 @@ def _candidate(seen: Seen, pod: Object) -> str:
     sighting = _sighting(seen, pod)
     if sighting is None:
         return "" if seen.chaperons is not None else "?"
-    state = "going" if sighting.going else sighting.state
+    chaperon = _chaperon(seen, pod)
+    gated = chaperon is not None and ranked.is_gated(chaperon.decode())
+    state = "going" if sighting.going else "gated" if gated else sighting.state
     return f"{state}: {sighting.reason}" if sighting.reason else state
 
 
@@ -257,6 +259,8 @@ def _in_words(view: ranked.RankedPod, step: ranked.Step, here: str, titles: Mapp
         case ranked.Wait(message, seconds) if view.chaperon is not None:
             if not message:
                 return f"a node in {here}, where its delegate is being scheduled"
+            if ranked.is_gated(view.chaperon):
+                return f"a controller in {here}: {message}"
             later = f"; it may move in {seconds:.0f} s" if seconds is not None else ""
             return f"room: one candidate is left in {here}, so that one autoscaler reacts ({message}){later}"
         case ranked.Wait(message):

@@ -48,3 +48,22 @@ def unscheduled(status: Mapping[str, Any]) -> dict[str, Any]:
     """The status of such a delegate, so that its source goes on to other targets, whoever it is."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_SCHEDULER}
     return {**status, "conditions": [*(status.get("conditions") or ()), condition]}
+
+
+_MOST_GATES = 5
+
+
+def with_gates(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the status of a pod; where scheduling gates block it, with their names, which API servers do not write."""
+    status: Mapping[str, Any] = pod.get("status") or {}
+    gates = [gate["name"] for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
+    if not gates:
+        return status
+    listed = ", ".join(gates[:_MOST_GATES]) + (", ..." if len(gates) > _MOST_GATES else "")
+    conditions = [
+        {**each, "message": f"{each.get('message') or 'it is gated'}: {listed}"}
+        if each.get("reason") == "SchedulingGated"
+        else each
+        for each in status.get("conditions") or ()
+    ]
+    return {**status, "conditions": conditions}

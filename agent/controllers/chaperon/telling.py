@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from agent.api.names import delegates
+from agent.controllers.chaperon.refusals import with_gates
 from agent.model.status import with_ended, with_restarts
 
 
@@ -13,7 +14,7 @@ def status_of(chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, 
     """What the chaperon has to tell of its pod."""
     before = chaperon.get("status") or {}
     restarts = _restarts(chaperon["metadata"].get("annotations") or {})
-    return with_ended(with_restarts(pod.get("status") or {}, restarts), pod, before)
+    return with_ended(with_restarts(with_gates(pod), restarts), pod, before)
 
 
 def worth_telling(status: Mapping[str, Any]) -> bool:

@@ -70,6 +70,7 @@ class _SourceSpec(TypedDict, total=False):
     nodeSelector: Any
     affinity: Any
     tolerations: Any
+    schedulerName: Any
     containers: list[msgspec.Raw]
 
 

@@ -17,9 +17,11 @@ from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model.claimfilter import ClaimFilter
 from agent.model.namespaces import not_enabled
+from agent.model.podstate import claimed_node
 from agent.model.targetchoice import TargetChoice
 from agent.scheduler.cache.assumed_pods import AssumedPods
 from agent.scheduler.cache.decisions import Decisions
+from agent.scheduler.cache.missing_schedulers import MissingSchedulers
 from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduler.cache.refusing_targets import RefusingTargets
 from agent.scheduler.cache.target_cache import TargetCache
@@ -66,6 +68,7 @@ class SchedulerCache:
         )
         self._targets = TargetCache(deps, self.nodes, self._change)
         self._refusing = RefusingTargets(deps.targets, deps.chaperons, self._change)
+        self.missing = MissingSchedulers(self._change)
         self._clock = deps.clock
         self._prerequisites = deps.prerequisites
         self._weights = deps.settings.weights
@@ -91,6 +94,7 @@ class SchedulerCache:
         targets: Sequence[TargetInfo] = self._targets.serving(pod.namespace)
         if self._refusing.nodes:
             targets = self._refusing.seen_by(pod, targets, pod_info.attempts)
+        targets = self.missing.seen_by(pod_info.source, claimed_node(pod), targets)
         ranking = rank(pod_info, targets, self.assumed.usages, self._weights, turn=self._turn)
         self._ranking_seconds += (time.thread_time() - worked - self._ranking_seconds) / _AVERAGED
         PHASE.labels("rank").observe(time.perf_counter() - started)

@@ -13,19 +13,23 @@ from agent.kube.store import Key, Object
 from agent.model import podstate
 from agent.model.errors import InvalidPod
 from agent.model.podstate import taken_up_by
+from agent.model.schedulername import special
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import NO_ANSWER, ChaperonRefused, ChaperonWriter, Foreign, note_refusal
 from agent.scheduler.failed_targets import FailedTarget, failed_targets_of
 from agent.scheduler.limits import RequestLimits
 from agent.scheduler.proxy_writer import ProxyWriter
+from agent.scheduler.published_schedulers import PublishedSchedulers
 from agent.scheduler.ranked import decide as steps
-from agent.scheduler.ranked.neglected_chaperons import NeglectedChaperons
+from agent.scheduler.ranked.neglected_chaperons import NeglectedChaperons, is_usable
 from agent.scheduler.results import AT_ONCE, Done, Queued, RequeueAfter, Result, WaitForChange, soonest_after
 from agent.scheduling.explain import explain
 
 _SILENCES = 2
 """So often in a row a target may give no answer to a pod's chaperon, while it answers reads, before the pod goes
 elsewhere: the first may be the link's fault, and the chaperon still be on its way."""
+_GATED_SECONDS = 3.0
+"""For so long a delegate may have scheduling gates before its proxy pod says so: queues admit most within moments."""
 _MOVING = RequeueAfter(1.0)
 """A delegate that may be left elsewhere has to be gone first: the target is asked again."""
 _UNSETTLED = RequeueAfter(1.0)
@@ -50,6 +54,7 @@ class RankedScheduling:
         self._chaperons = chaperons
         self._dwell = timedelta(seconds=deps.settings.dwell)
         self._limiter = limits.chaperons
+        self._published = PublishedSchedulers(deps)
         self._neglected = NeglectedChaperons(deps.settings.take_up, wake)
         self._unsent: dict[str, tuple[str, str]] = {}
         """UIDs of pods to the claim that we wrote and its renewal, as long as no chaperon can have left for it."""
@@ -72,7 +77,12 @@ class RankedScheduling:
         chaperon = placed.decode() if placed is not None else None
         if target is not None and target.ready and placed is not None and chaperon is not None:
             step = steps.fast_path(chaperon)
-            neglected = self._is_neglected(pod, target, placed, chaperon)
+            if step is None and steps.is_gated(chaperon):
+                waited = self._neglected.gate(pod, placed, target.node_name)
+                if waited < _GATED_SECONDS:
+                    return RequeueAfter(_GATED_SECONDS - waited)
+                return await self._place(pod, target, chaperon)
+            neglected = await self._is_neglected(pod, target, placed, chaperon)
             if isinstance(step, steps.Bind):
                 await self._proxies.bind(pod, target.node_name, "ranked")
             if (
@@ -83,16 +93,29 @@ class RankedScheduling:
                 return Done()
         return await self._place(pod, target, chaperon)
 
-    def _is_neglected(self, pod: Object, target: Target, placed: Object, chaperon: dict[str, Any]) -> bool:
-        match taken_up_by(chaperon):
-            case "scheduler":
-                if self._neglected.taken(pod.uid):
-                    target.refusal_backoff.accepted(pod.namespace)
-            case "agent":
-                self._neglected.forget(pod.uid)
-            case _:
-                self._neglected.begin(pod, placed, target.node_name)
-        return self._neglected.is_neglected(pod.uid)
+    async def _is_neglected(self, pod: Object, target: Target, placed: Object, chaperon: dict[str, Any]) -> bool:
+        by = taken_up_by(chaperon)
+        if by == "scheduler":
+            if self._neglected.taken(pod.uid):
+                target.refusal_backoff.accepted(pod.namespace)
+                await self._note_scheduler(target, chaperon, missing=False)
+        elif by == "agent":
+            self._neglected.forget(pod.uid)
+        else:
+            self._neglected.begin(pod, placed, target.node_name)
+        neglected = self._neglected.is_neglected(pod.uid)
+        if neglected and not by:
+            await self._note_scheduler(target, chaperon, missing=True)
+        return neglected
+
+    async def _note_scheduler(self, target: Target, chaperon: dict[str, Any], *, missing: bool) -> None:
+        """Remember whether a target lacks the scheduler that a chaperon names, if a cluster may lack it."""
+        scheduler = special(chaperon["spec"])
+        if not scheduler or (missing and not is_usable(target.agent)):
+            return
+        note = self._cache.missing.note if missing else self._cache.missing.forget
+        note(target.node_name, scheduler)
+        await self._published.publish(target, scheduler, missing=missing)
 
     async def _cleared(self, pod: Object) -> bool:
         """Whether chaperons have to go first that an agent before us made of a pod without a claim, or their delegates.
@@ -148,7 +171,7 @@ class RankedScheduling:
             now=self._deps.clock.now(),
             dwell=self._dwell,
             closed=self._cache.closed(pod.namespace),
-            neglected=self._neglect(target, chaperon) if self._neglected.is_neglected(pod.uid) else "",
+            neglected=self._neglected.why(pod.uid, chaperon, target.agent if target is not None else None),
             misplaced=self._cache.misplaced(pod, target) if target is not None else "",
             spared=target is not None and self._cache.spared(pod, target),
         )
@@ -162,15 +185,6 @@ class RankedScheduling:
         annotations = proxy["metadata"].get("annotations") or {}
         return failed_targets_of(proxy) if names.ANNOTATION_ATTEMPTS in annotations else {}
 
-    def _neglect(self, target: Target | None, chaperon: dict[str, Any] | None) -> str:
-        scheduler = ((chaperon or {}).get("spec") or {}).get("schedulerName") or "default-scheduler"
-        text = (
-            f"nobody there has done anything about its PodChaperon for {self._deps.settings.take_up:g} s: see that the"
-            f" agent and the scheduler {scheduler} run there"
-        )
-        agent = target.agent if target is not None else None
-        return f"{text} ({agent.message})" if agent is not None and not agent.usable else text
-
     async def _take(self, pod: Object, proxy: dict[str, Any], view: steps.RankedPod, step: steps.Step) -> Result:
         if isinstance(step, steps.Claim):
             return await self._claim(pod, proxy, self._deps.targets.by_node(step.node_name))
@@ -178,7 +192,7 @@ class RankedScheduling:
         target = self._deps.targets.by_node(view.claim)
         match step:
             case steps.GiveUp(reason) if view.chaperon is not None and target is not None:
-                warn = reason == view.neglected
+                warn = bool(view.neglected)
                 left = await self._chaperons.give_up(proxy, target, view.chaperon, reason, "ranked", warn=warn)
                 return Done() if left is None else RequeueAfter(left)
             case steps.Wait(message, seconds):

@@ -12,7 +12,7 @@ from agent.scheduler.failed_targets import LONGEST_RETRY, FailedTarget
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.snapshot import TargetInfo
 
-Outcome = Literal["bind", "refused", "wait"]
+Outcome = Literal["bind", "refused", "wait", "gated"]
 
 
 class RankedPod(msgspec.Struct, frozen=True):
@@ -39,7 +39,8 @@ class RankedPod(msgspec.Struct, frozen=True):
     closed: str = ""
     """Why no pod of its namespace gets a target anew, empty when pods may."""
     neglected: str = ""
-    """Why the chaperon counts as refused although nobody has said so, empty when it does not."""
+    """Why the chaperon counts as refused although nobody has said so, empty when it does not. Gates that nobody in the
+    target opens count."""
     misplaced: str = ""
     """Why the pod is to leave the claim's target although that has not refused it, empty when it need not."""
     spared: bool = False
@@ -86,7 +87,7 @@ Step = Bind | Claim | GiveUp | Wait | Stop
 
 def fast_path(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
     """What follows from the chaperon in a target that is ready, before anything else is looked at: for most pods all
-    there is to know. None when it has been refused and the other targets count.
+    there is to know. None when it has been refused, or is gated there, and the other targets count.
     """
     if chaperon["metadata"].get("deletionTimestamp"):
         return Wait()
@@ -122,8 +123,10 @@ def _next(view: RankedPod) -> Step:
         return GiveUp(view.misplaced)
     if settled is not None:
         return settled
-    _, reason = delegate_outcome(view.chaperon.get("status") or {})
-    return Wait(reason) if view.spared else _refused(view, reason)
+    outcome, reason = delegate_outcome(view.chaperon.get("status") or {})
+    if view.spared:
+        return Wait(reason)
+    return _gated(view, reason) if outcome == "gated" else _refused(view, reason)
 
 
 def _claim(view: RankedPod) -> Step:
@@ -146,6 +149,15 @@ def _neglected(view: RankedPod) -> Step:
     others = any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried])
     again, seconds = _repeatable(view, None)
     return GiveUp(view.neglected) if others or again else Wait(view.neglected, seconds)
+
+
+def _gated(view: RankedPod, reason: str) -> Step:
+    """A queue of the claim's target holds the delegate: on to a target that was not tried yet, after a while.
+
+    Where all have been tried the pod keeps its place in the last queue.
+    """
+    others = any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried])
+    return GiveUp(reason) if view.neglected and others else Wait(reason)
 
 
 def _refused(view: RankedPod, reason: str) -> Step:
@@ -225,9 +237,19 @@ def _is_repeatable(view: RankedPod, target: TargetInfo, attempt: FailedTarget) -
     return attempt.refused or any(shape.free is not None for shape in target.shapes)
 
 
+def is_gated(chaperon: Mapping[str, Any]) -> bool:
+    """Whether the delegate has scheduling gates in the target."""
+    return delegate_outcome(chaperon.get("status") or {})[0] == "gated"
+
+
+GATED = "its delegate has scheduling gates in the target"
+
+
 def delegate_outcome(status: Mapping[str, Any]) -> tuple[Outcome, str]:
-    """What a chaperon's status means for its proxy pod, and the reason of a refusal."""
+    """What a chaperon's status means for its proxy pod, and the reason of a refusal or of waiting for gates."""
     scheduling, reason = scheduling_of(status)
     if scheduling == "bound":
         return "bind", ""
+    if scheduling == "gated":
+        return "gated", f"{GATED} ({reason}): see the controller there that opens its gates, such as a queue"
     return ("refused", reason) if scheduling in ("refused", "unschedulable") else ("wait", "")

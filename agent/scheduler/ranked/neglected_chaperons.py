@@ -1,4 +1,5 @@
-"""Chaperons that nobody in their target has taken up yet: no agent tells of a delegate, or no scheduler looks at it.
+"""Chaperons that nobody in their target has taken up yet: no agent tells of a delegate, or no scheduler looks at it, or
+no queue opens its scheduling gates.
 
 As long as a scheduler takes up other pods of ours it is at work, and those that it has not come to are not neglected.
 This is memory of one process: another leader waits anew.
@@ -6,10 +7,13 @@ This is memory of one process: another leader waits anew.
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from agent.clusters.agenthealth import AgentRecord
 from agent.kube.store import Key, Object
+from agent.model.schedulername import DEFAULT, special, why_missing
 
 _Scheduler = tuple[str, str]
 """A virtual node, and the name of a scheduler in its target."""
@@ -20,7 +24,8 @@ class _Waiting:
     pod: Key
     chaperon: str
     """Its UID."""
-    scheduler: _Scheduler
+    scheduler: _Scheduler | None
+    """None if the delegate has scheduling gates: what schedulers do for other pods says nothing of it."""
     since: float
     woken: float = -math.inf
 
@@ -44,15 +49,38 @@ class NeglectedChaperons:
             self._waiting[pod.uid] = _Waiting(pod.key, chaperon.uid, (node, chaperon.scheduler_name), now)
             self._set_timer(self._seconds)
 
+    def gate(self, pod: Object, chaperon: Object, node: str) -> float:
+        """A delegate has scheduling gates. Returns the seconds that its chaperon has waited."""
+        self.begin(pod, chaperon, node)
+        known = self._waiting[pod.uid]
+        known.scheduler = None
+        return asyncio.get_running_loop().time() - known.since
+
     def is_neglected(self, uid: str) -> bool:
         """Whether the chaperon of a pod has waited too long."""
         known = self._waiting.get(uid)
         return known is not None and self._due(known) <= asyncio.get_running_loop().time()
 
+    def why(self, uid: str, chaperon: Mapping[str, Any] | None, agent: AgentRecord | None) -> str:
+        """Return why the chaperon of a pod counts as refused, empty if it has not waited too long.
+
+        :param agent: of the target, None if it does not report any
+        """
+        if not self.is_neglected(uid):
+            return ""
+        spec = (chaperon or {}).get("spec") or {}
+        if special(spec) and is_usable(agent):
+            return why_missing(special(spec))
+        text = (
+            f"nobody there has done anything about its PodChaperon for {self._seconds:g} s: see that the agent and the"
+            f" scheduler {spec.get('schedulerName') or DEFAULT} run there"
+        )
+        return text if agent is None or is_usable(agent) else f"{text} ({agent.message})"
+
     def taken(self, uid: str) -> bool:
         """A scheduler has taken up a pod's chaperon; whether that is news."""
         known = self._waiting.pop(uid, None)
-        if known is not None:
+        if known is not None and known.scheduler is not None:
             self._seen_at_work[known.scheduler] = asyncio.get_running_loop().time()
         return known is not None
 
@@ -61,7 +89,8 @@ class NeglectedChaperons:
         self._waiting.pop(uid, None)
 
     def _due(self, waiting: _Waiting) -> float:
-        return max(waiting.since, self._seen_at_work.get(waiting.scheduler, 0.0)) + self._seconds
+        at_work = self._seen_at_work.get(waiting.scheduler, 0.0) if waiting.scheduler is not None else 0.0
+        return max(waiting.since, at_work) + self._seconds
 
     def _set_timer(self, delay: float) -> None:
         if self._timer is None:
@@ -82,3 +111,8 @@ class NeglectedChaperons:
         if self._waiting:
             # Those of a burst become due one after the other.
             self._set_timer(max(soonest - now, self._seconds / 20))
+
+
+def is_usable(agent: AgentRecord | None) -> bool:
+    """Whether a target's agent is at work, as far as is known."""
+    return agent is None or agent.usable

@@ -10,6 +10,7 @@ from agent.base.clock import stamp
 from agent.model.podstate import taken_up_by
 from agent.scheduler.failed_targets import FailedTarget
 from agent.scheduler.ranked.decide import (
+    GATED,
     Bind,
     Claim,
     GiveUp,
@@ -19,6 +20,7 @@ from agent.scheduler.ranked.decide import (
     Wait,
     decide,
     delegate_outcome,
+    fast_path,
 )
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.snapshot import Free, Shape, TargetInfo
@@ -175,6 +177,9 @@ def test_a_claim_whose_target_no_longer_fits_moves_on_when_the_target_says_it_ha
     assert decide(view(chaperon=None, ranking=Ranking((US,), 1, ()))) == Claim(US.node_name)
 
 
+OPENED = ": see the controller there that opens its gates, such as a queue"
+
+
 def condition(**fields: str) -> dict[str, Any]:
     return {"conditions": [{"type": "PodScheduled", "status": "False", **fields}]}
 
@@ -188,7 +193,7 @@ def condition(**fields: str) -> dict[str, Any]:
         (condition(reason="Unschedulable"), ("refused", "Unschedulable")),
         (condition(reason="Unschedulable") | {"nominatedNodeName": "n1"}, ("wait", "")),
         (condition(reason="Refused", message="quota"), ("refused", "quota")),
-        (condition(reason="SchedulingGated"), ("wait", "")),
+        (condition(reason="SchedulingGated", message="queue"), ("gated", f"{GATED} (queue){OPENED}")),
         (condition(reason="SchedulerError"), ("wait", "")),
     ],
     ids=[
@@ -344,14 +349,23 @@ def test_it_stays_where_no_other_can_take_the_pod_and_says_why() -> None:
     "status",
     [
         condition(reason="Unschedulable") | {"nominatedNodeName": "n1"},
-        condition(reason="SchedulingGated"),
         {"phase": "Running"},
     ],
-    ids=["preemption is under way", "a gate is closed", "it runs"],
+    ids=["preemption is under way", "it runs"],
 )
 def test_a_chaperon_is_not_neglected_where(status: dict[str, Any]) -> None:
     assert taken_up_by(chaperon(status)) == "scheduler"
     assert not isinstance(decide(view(neglected=NEGLECTED, chaperon=chaperon(status))), GiveUp)
+
+
+def test_a_delegate_that_is_gated_leaves_for_a_target_that_was_not_tried_once_nobody_opens_it() -> None:
+    gated = {"chaperon": chaperon(condition(reason="SchedulingGated", message="queue"))}
+    why = f"{GATED} (queue){OPENED}"
+    assert fast_path(gated["chaperon"]) is None
+    assert decide(view(**gated)) == Wait(why)
+    assert decide(view(**gated, neglected=NEGLECTED)) == GiveUp(why)
+    tried = {"ranking": Ranking((EU, roomy("us")), 1, ()), "failed": refused(US.node_name, ago=3600)}
+    assert decide(view(**gated, neglected=NEGLECTED, **tried)) == Wait(why)
 
 
 def test_who_takes_a_chaperon_up() -> None:

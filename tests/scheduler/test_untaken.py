@@ -1,0 +1,135 @@
+"""Delegates that a target makes and nobody there schedules: a scheduler that it lacks, a queue that gates them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.conditions import condition_of
+from agent.api.kinds import EVENTS, PODS, Kind
+from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.feedback.controller import Feedback
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.kube.errors import NotFound
+from agent.sandbox import Cluster
+from agent.scheduler.controller import ProxyScheduler
+from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
+from tests.controllers.rooms import running
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+
+ALL = (Chaperon, Feedback, ProxyScheduler)
+TAKE_UP_SECONDS = 1.0
+POLICIES = Kind("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", False)
+BINDINGS = Kind(
+    "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", False
+)
+GATE = "queue.example.com/admission"
+PATCH = f'Object{{spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: "{GATE}"}}]}}}}'
+
+
+async def told(client: Client, namespace: str, name: str, *words: str) -> str:
+    """Why a pod waits, once its condition PodScheduled has these words."""
+
+    async def probe() -> str:
+        message = str((condition_of(await client.get(PODS, name, namespace), "PodScheduled") or {}).get("message", ""))
+        return message if all(each in message for each in words) else ""
+
+    return await until(probe, what=f"{name} says {words}")
+
+
+async def claim(client: Client, namespace: str, name: str) -> str:
+    """Virtual node of the target that a pod is claimed by."""
+    annotations = (await client.get(PODS, name, namespace))["metadata"]["annotations"]
+    return str(annotations.get(names.ANNOTATION_CLAIM, ""))
+
+
+async def test_a_scheduler_that_targets_lack_is_told_on_the_pod_which_does_not_wander(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with (
+        running(cluster, *ALL, take_up=TAKE_UP_SECONDS, dwell=TAKE_UP_SECONDS / 2) as deps,
+        connected(deps, client, namespace, eu=None, us=load(str(cluster.kubeconfig))) as targets,
+    ):
+        await create(client, elected("batch", namespace, schedulerName="volcano"), [*targets.values()])
+        message = await told(client, namespace, "batch", "eu: no scheduler volcano", "us: no scheduler volcano")
+        assert "multicluster/targets" in message
+        events = await client.list(EVENTS, namespace, fields="involvedObject.name=batch,reason=FailedScheduling")
+        assert any("no scheduler volcano has looked" in event["message"] for event in events)
+        stays = await claim(client, namespace, "batch")
+        await create(client, elected("later", namespace, schedulerName="volcano"), [*targets.values()])
+        await told(client, namespace, "later", "eu: no scheduler volcano", "us: no scheduler volcano")
+        await asyncio.sleep(4 * TAKE_UP_SECONDS)
+        assert (await claim(client, namespace, "batch"), await claim(client, namespace, "later")) == (stays, "")
+        # The scheduler is installed, and comes to the pod that has waited there.
+        (chaperon,) = await chaperons(client, namespace)
+        name = chaperon["metadata"]["name"]
+        node = {"apiVersion": "v1", "kind": "Node", "name": "test-node-0"}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace}}
+        await client.create_raw(PODS, binding | {"target": node}, sub="binding")
+        await pod_where(client, namespace, "batch", phase="Running", node=stays)
+
+        async def follows() -> bool:
+            return await claim(client, namespace, "later") == stays
+
+        await until(follows, what="the other pod goes where the scheduler is")
+
+
+@contextlib.asynccontextmanager
+async def gating(client: Client, namespace: str) -> AsyncIterator[None]:
+    """A queue of the cluster gates delegates of pods `queued`, as Kueue does."""
+    name = f"gate-{namespace}"
+    resources = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    chosen = f"object.metadata.namespace == '{namespace}' && object.metadata.name.startsWith('queued-')"
+    spec = {
+        "matchConstraints": {"resourceRules": [resources]},
+        "matchConditions": [{"name": "chosen", "expression": chosen}],
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": PATCH}}],
+    }
+    await client.create(POLICIES, {"metadata": {"name": name}, "spec": spec})
+    await client.create(BINDINGS, {"metadata": {"name": name}, "spec": {"policyName": name}})
+    try:
+        await until(lambda: is_gated(client, namespace))
+        yield
+    finally:
+        for kind in (BINDINGS, POLICIES):
+            with contextlib.suppress(NotFound):
+                await client.delete(kind, name)
+
+
+async def is_gated(client: Client, namespace: str) -> bool:
+    """Whether delegates are gated now: policies are in force a moment after they were made."""
+    probe = elected("queued-probe", namespace)
+    del probe["metadata"]["annotations"]
+    found = await client.create(PODS, probe)
+    await client.delete(PODS, "queued-probe", namespace, grace=0)
+    return bool(found["spec"].get("schedulingGates"))
+
+
+async def test_a_delegate_that_a_queue_of_the_target_gates_is_told_on_the_pod_and_tries_another_target(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with (
+        running(cluster, *ALL, take_up=4 * TAKE_UP_SECONDS) as deps,
+        connected(deps, client, namespace, eu=None, us=load(str(cluster.kubeconfig))) as targets,
+    ):
+        async with gating(client, namespace):
+            await create(client, elected("queued", namespace), [*targets.values()])
+            await told(client, namespace, "queued", "its delegate has scheduling gates in the target", GATE)
+            first = await claim(client, namespace, "queued")
+
+        async def open_now() -> bool:
+            return not await is_gated(client, namespace)
+
+        await until(open_now)
+        (other,) = {target.node_name for target in targets.values()} - {first}
+        await pod_where(client, namespace, "queued", phase="Running", node=other)
