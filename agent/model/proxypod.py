@@ -163,11 +163,7 @@ def _longest_sleep(spec: Mapping[str, Any]) -> int:
 
 
 def given_constraints(source: dict[str, Any]) -> dict[str, Any]:
-    """The constraints that a proxy pod has got from its user's annotations.
-
-    :param source: the pod as its user sent it
-    :raises InvalidPod: if they cannot be read
-    """
+    """Return the constraints for proxy pods in annotations of a pod. Raises InvalidPod if they cannot be read."""
     return _constraints(source["metadata"].get("annotations") or {}, source)
 
 

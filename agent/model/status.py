@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.names import moves
+from agent.api.names import following, links, moves
 from agent.api.names.lifecycle import POD_LOST
 from agent.model import baseline
 from agent.model.diff import merge_patch
@@ -17,9 +17,11 @@ from agent.model.followed import followed
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.livechanges import told
 from agent.model.manifest import source_pod
-from agent.model.podconditions import DISRUPTED, NOTHING, Followed, merged
-from agent.model.podranges import ANYWHERE, LeftOut, PodRanges, without_outside
+from agent.model.podconditions import DISRUPTED, NOTHING, Followed, list_of_target, merged
+from agent.model.podranges import ANYWHERE, LeftOut, PodRanges, strangers, without_outside
 from agent.model.podstate import has_ended, other_finalizers
+
+Raw = dict[str, Any]
 
 _OWN = (
     "qosClass",
@@ -73,6 +75,8 @@ def proxy_status(
     status = {key: value for key, value in chaperon_status.items() if key not in _NOT_HOME}
     status.update({key: current[key] for key in _OWN if key in current})
     observed = chaperon_status.get(_OBSERVED)
+    # API servers before 1.33 count no generations of pods, and drop this field.
+    known = known._replace(generation=min(known.generation, proxy["metadata"].get("generation") or 0))
     generation = max(known.generation if observed else 0, current.get(_OBSERVED) or 0)
     if generation:
         status[_OBSERVED] = generation
@@ -86,6 +90,21 @@ def proxy_status(
             status[field] = _containers(declared, current.get(field) or [], status[field] or [])
     # API servers leave out what is empty: said explicitly, it would differ for ever.
     return {field: value for field, value in status.items() if value != []}
+
+
+def brought(proxy: dict[str, Any], chaperon: Mapping[str, Any], ranges: PodRanges) -> tuple[Raw, dict[str, str | None]]:
+    """Return the status that the proxy pod should have, and the merge patch of the annotations with facts about it.
+
+    The facts are the delegate's addresses that lead elsewhere, and the condition types that the target owns.
+    """
+    status, known = chaperon.get("status") or {}, followed(chaperon)
+    current = proxy["metadata"].get("annotations") or {}
+    facts = {
+        links.ANNOTATION_POD_IPS: strangers(status, ranges),
+        following.ANNOTATION_TARGET_CONDITIONS: list_of_target(proxy, status.get("conditions") or (), known),
+    }
+    noted = {key: value or None for key, value in facts.items() if value != current.get(key, "")}
+    return proxy_status(proxy, status, ranges, known), noted
 
 
 def annotations_home(

@@ -34,7 +34,7 @@ from tests.e2e.debugging import (
     until_forwarded,
     web,
 )
-from tests.e2e.fleet import Fleet
+from tests.e2e.fleet import Fleet, condition
 from tests.e2e.metricsserver import metrics_server
 from tests.runtime.test_health import free_port
 
@@ -42,6 +42,7 @@ pytestmark = [pytest.mark.realnodes]
 
 Raw = dict[str, Any]
 FILE_BYTES = 32 << 20
+GATE = "example.com/lb-attached"
 WITH_EACH = pytest.mark.parametrize("kubectl", ["of the sandbox", "of the machine"], indirect=True)
 """Where versions differ, and one test for each way of streaming; all others with the machine's are seldom."""
 
@@ -402,3 +403,25 @@ async def test_another_replica_takes_over_with_an_address_and_a_certificate_of_i
         await fleet.until("logs and exec work again", works)
     await fleet.until("the node has the address of who leads", lambda: follows(first))
     await fleet.until("logs and exec work again", works)
+
+
+@pytest.mark.full("tests/controllers/test_conditions.py shows the same on fake nodes.")
+async def test_a_readiness_gate_that_is_set_in_the_source_counts_for_the_kubelet(fleet: Fleet, place: str) -> None:
+    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "3600"]}
+    spec = {"readinessGates": [{"conditionType": GATE}], "terminationGracePeriodSeconds": 0, "containers": [container]}
+    metadata = {"name": "gated", "annotations": {"multicluster/elect": ""}}
+    await fleet.source.create(PODS, {"metadata": metadata, "spec": spec}, place)
+
+    async def is_ready_by(status: str, reason: str | None) -> bool:
+        found = condition(await fleet.source.get(PODS, "gated", place), "Ready")
+        return (found.get("status"), found.get("reason")) == (status, reason)
+
+    await fleet.until("the kubelet waits", lambda: is_ready_by("False", "ReadinessGatesNotReady"), about=place)
+    attached = {"type": GATE, "status": "True", "reason": "Attached"}
+    told = {"status": {"conditions": [attached]}}
+    await fleet.source.patch(PODS, "gated", told, place, sub="status", style="strategic")
+    await fleet.until("the kubelet counts the gate", lambda: is_ready_by("True", None), about=place)
+    found = await fleet.source.get(PODS, "gated", place)
+    assert condition(found, GATE)["reason"] == "Attached"
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    await fleet.source.delete(PODS, "gated", place)

@@ -1,10 +1,13 @@
 import copy
 from typing import Any
 
+import pytest
+
 from agent.api import names
 from agent.model.diff import merge_patch
 from agent.model.homecoming import USUAL, Homecoming
-from agent.model.podranges import of
+from agent.model.podconditions import Followed
+from agent.model.podranges import ANYWHERE, of
 from agent.model.proxypod import proxy_pod
 from agent.model.status import annotations_home, proxy_status, with_ended
 from tests.model.pods import P, pod
@@ -136,6 +139,19 @@ def test_conditions_keep_the_generation_that_the_api_server_would_not_let_go() -
         {"type": "Ready", "status": "True", "observedGeneration": 1},
         {"type": "PodScheduled", "status": "True"},
     ]
+
+
+@pytest.mark.parametrize(("generation", "followed", "wanted"), [(3, 2, 2), (3, 1, 1), (1, 2, 1), (None, 1, None)])
+def test_the_generation_that_the_delegate_has_followed_is_the_observed_one(
+    generation: int | None, followed: int, wanted: int | None
+) -> None:
+    mine = proxy()
+    mine["metadata"]["generation"] = generation
+    news = {"observedGeneration": 9, "conditions": [{"type": "Ready", "status": "True", "observedGeneration": 9}]}
+    status = proxy_status(mine, news, ANYWHERE, Followed((), followed))
+    assert status.get("observedGeneration") == status["conditions"][0].get("observedGeneration") == wanted
+    later = proxy_status({**mine, "status": {"observedGeneration": 3}}, news, ANYWHERE, Followed((), followed))
+    assert later["observedGeneration"] == 3, "it is never lowered"
 
 
 def test_the_same_status_again_needs_no_patch() -> None:

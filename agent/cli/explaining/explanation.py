@@ -20,6 +20,7 @@ from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduler.failed_targets import failed_targets_of
 from agent.scheduler.modes import group_name, group_of, mode_of
 from agent.scheduler.ranked import decide as ranked
+from agent.scheduler.ranked.neglected_chaperons import reason_by_age
 from agent.scheduling.explain import Row, explain, table
 from agent.scheduling.placed import misplaced, reasoned
 from agent.scheduling.ranking import Ranking, rank
@@ -199,12 +200,11 @@ def _sighting(seen: Seen, pod: Object) -> CandidateStatus | None:
 
 
 def _candidate(seen: Seen, pod: Object) -> str:
-    sighting = _sighting(seen, pod)
-    if sighting is None:
+    found = _chaperon(seen, pod)
+    if found is None:
         return "" if seen.chaperons is not None else "?"
-    chaperon = _chaperon(seen, pod)
-    gated = chaperon is not None and ranked.is_gated(chaperon.decode())
-    state = "going" if sighting.going else "gated" if gated else sighting.state
+    sighting = observe(manifest := found.decode(), seen.info.node_name, ready=True, now=0.0)
+    state = "going" if sighting.going else "gated" if ranked.is_gated(manifest) else sighting.state
     return f"{state}: {sighting.reason}" if sighting.reason else state
 
 
@@ -217,16 +217,17 @@ def _waits_for(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, setting
         return f"its scheduling gates to be removed: {', '.join(gates)}"
     if mode_of(pod, facts.namespace, settings.scheduling) == "reserve":
         return _waits_in_reserve(facts, ranking)
-    return _waits_in_ranked(facts, proxy, ranking, timedelta(seconds=settings.dwell), now)
+    return _waits_in_ranked(facts, ranking, settings, now)
 
 
-def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, dwell: timedelta, now: datetime) -> str:
+def _waits_in_ranked(facts: Facts, ranking: Ranking, settings: Settings, now: datetime) -> str:
     pod = facts.pod
     claimed = next((seen for seen in facts.targets if seen.info.node_name == podstate.claimed_node(pod)), None)
     if claimed is not None and claimed.chaperons is None:
         return f"{claimed.info.title}, which it is claimed by and which was not asked"
-    chaperon = _chaperon(claimed, pod) if claimed is not None else None
-    attempts = failed_targets_of(proxy)
+    found = _chaperon(claimed, pod) if claimed is not None else None
+    chaperon = found.decode() if found is not None else None
+    attempts = failed_targets_of(pod.decode())
     view = ranked.RankedPod(
         claim=podstate.claimed_node(pod),
         claim_known=claimed is not None,
@@ -234,11 +235,12 @@ def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, d
         claim_held=podstate.is_held(pod.finalizers),
         claim_unsent=False,
         claim_state=claimed.info.state if claimed is not None else "",
-        chaperon=chaperon.decode() if chaperon is not None else None,
+        chaperon=chaperon,
         failed=attempts,
         ranking=ranking,
         now=now,
-        dwell=dwell,
+        dwell=timedelta(seconds=settings.dwell),
+        neglected=reason_by_age(chaperon, settings.take_up, now),
         closed=facts.closed,
         misplaced=_misplaced(facts, claimed.info) if claimed is not None else "",
     )
@@ -259,7 +261,7 @@ def _in_words(view: ranked.RankedPod, step: ranked.Step, here: str, titles: Mapp
         case ranked.Wait(message, seconds) if view.chaperon is not None:
             if not message:
                 return f"a node in {here}, where its delegate is being scheduled"
-            if ranked.is_gated(view.chaperon):
+            if view.neglected or ranked.is_gated(view.chaperon):
                 return f"a controller in {here}: {message}"
             later = f"; it may move in {seconds:.0f} s" if seconds is not None else ""
             return f"room: one candidate is left in {here}, so that one autoscaler reacts ({message}){later}"

@@ -6,7 +6,6 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition, without_condition
-from agent.controllers.feedback.records import records
 from agent.controllers.feedback.view import (
     ENDING,
     GONE,
@@ -25,11 +24,10 @@ from agent.controllers.feedback.view import (
 from agent.model import podstate
 from agent.model.annotations import fitting, message
 from agent.model.diff import merge_patch
-from agent.model.followed import followed
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podranges import ANYWHERE
 from agent.model.podstate import has_ended
-from agent.model.status import annotations_home, is_done, is_given_up, proxy_status, status_of_let_go, status_of_lost
+from agent.model.status import annotations_home, brought, is_done, is_given_up, status_of_let_go, status_of_lost
 
 CONDITION = "multicluster/AnnotationsHome"
 """Of a proxy pod: which annotations of its delegate do not come home; there while there are any."""
@@ -183,10 +181,9 @@ def home_patch(
         homecoming = homecoming.without_addresses()
     mine, theirs = (each["metadata"].get("annotations") or {} for each in (proxy, here.chaperon))
     annotations, left_out = fitting(mine, annotations_home(mine, theirs, homecoming))
-    brought, known = here.chaperon.get("status") or {}, followed(here.chaperon)
-    annotations = {**annotations, **records(proxy, brought, here.ranges, known)}
-    wanted_status = _with_left_out(proxy_status(proxy, brought, here.ranges, known), left_out)
-    status = merge_patch(proxy.get("status") or {}, wanted_status)
+    wanted_status, noted = brought(proxy, here.chaperon, here.ranges)
+    annotations = {**annotations, **noted}
+    status = merge_patch(proxy.get("status") or {}, _with_left_out(wanted_status, left_out))
     finalizers = proxy["metadata"].get("finalizers") or []
     wanted = podstate.held_by(finalizers, here.finalizer, held)
     changes: dict[str, Any] = {}

@@ -7,9 +7,14 @@ as long. This is memory of one process: another leader learns it again.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from agent.api.kinds import TARGET_KINDS
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.errors import KubeError
 from agent.model.schedulername import special, why_missing
 from agent.scheduling.snapshot import TargetInfo
 
@@ -17,6 +22,11 @@ _FIRST, _LONGEST = 300.0, 3600.0
 """Seconds for which a target gets no more pods of a scheduler."""
 _MOST = 1000
 """Pairs of target and scheduler that are remembered: users write any name."""
+
+
+FIELD = "missingSchedulers"
+_MOST_PUBLISHED = 50
+"""Names in the status of one Target: users write any."""
 
 
 class MissingSchedulers:
@@ -60,3 +70,23 @@ class MissingSchedulers:
         if not info.ready or asyncio.get_running_loop().time() >= since + pause:
             return info
         return replace(info, ready=False, state=why_missing(scheduler))
+
+
+class PublishedSchedulers:
+    """Writer of `status.missingSchedulers` of Targets: the webhook, which calls no target, warns of them (ruling 14).
+
+    A write that fails is made again with the next evidence.
+    """
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+
+    async def publish(self, target: Target, scheduler: str, *, missing: bool) -> None:
+        """Record whether a target lacks a scheduler, if its Target says otherwise."""
+        obj = self._deps.local.either(TARGET_KINDS).get(target.key)
+        told: list[str] = ((obj.decode().get("status") or {}).get(FIELD) or []) if obj is not None else []
+        if obj is None or (scheduler in told) == missing:
+            return
+        wanted = {*told, scheduler} if missing else set(told) - {scheduler}
+        with suppress(KubeError):
+            await self._deps.target_status.write(obj, {FIELD: sorted(wanted)[:_MOST_PUBLISHED] or None})

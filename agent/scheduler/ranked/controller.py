@@ -14,12 +14,12 @@ from agent.model import podstate
 from agent.model.errors import InvalidPod
 from agent.model.podstate import taken_up_by
 from agent.model.schedulername import special
+from agent.scheduler.cache.missing_schedulers import PublishedSchedulers
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import NO_ANSWER, ChaperonRefused, ChaperonWriter, Foreign, note_refusal
 from agent.scheduler.failed_targets import FailedTarget, failed_targets_of
 from agent.scheduler.limits import RequestLimits
 from agent.scheduler.proxy_writer import ProxyWriter
-from agent.scheduler.published_schedulers import PublishedSchedulers
 from agent.scheduler.ranked import decide as steps
 from agent.scheduler.ranked.neglected_chaperons import NeglectedChaperons, is_usable
 from agent.scheduler.results import AT_ONCE, Done, Queued, RequeueAfter, Result, WaitForChange, soonest_after

@@ -9,10 +9,13 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from agent.base.clock import parse
 from agent.clusters.agenthealth import AgentRecord
 from agent.kube.store import Key, Object
+from agent.model.podstate import taken_up_by
 from agent.model.schedulername import DEFAULT, special, why_missing
 
 _Scheduler = tuple[str, str]
@@ -66,16 +69,7 @@ class NeglectedChaperons:
 
         :param agent: of the target, None if it does not report any
         """
-        if not self.is_neglected(uid):
-            return ""
-        spec = (chaperon or {}).get("spec") or {}
-        if special(spec) and is_usable(agent):
-            return why_missing(special(spec))
-        text = (
-            f"nobody there has done anything about its PodChaperon for {self._seconds:g} s: see that the agent and the"
-            f" scheduler {spec.get('schedulerName') or DEFAULT} run there"
-        )
-        return text if agent is None or is_usable(agent) else f"{text} ({agent.message})"
+        return reason(chaperon, self._seconds, agent) if self.is_neglected(uid) else ""
 
     def taken(self, uid: str) -> bool:
         """A scheduler has taken up a pod's chaperon; whether that is news."""
@@ -116,3 +110,23 @@ class NeglectedChaperons:
 def is_usable(agent: AgentRecord | None) -> bool:
     """Whether a target's agent is at work, as far as is known."""
     return agent is None or agent.usable
+
+
+def reason(chaperon: Mapping[str, Any] | None, seconds: float, agent: AgentRecord | None = None) -> str:
+    """Return what to say of a chaperon that nobody has taken up for so many seconds."""
+    spec = (chaperon or {}).get("spec") or {}
+    if special(spec) and is_usable(agent):
+        return why_missing(special(spec))
+    text = (
+        f"nobody there has done anything about its PodChaperon for {seconds:g} s: see that the agent and the"
+        f" scheduler {spec.get('schedulerName') or DEFAULT} run there"
+    )
+    return text if agent is None or is_usable(agent) else f"{text} ({agent.message})"
+
+
+def reason_by_age(chaperon: Mapping[str, Any] | None, seconds: float, now: datetime) -> str:
+    """Return the same for an observer that has not watched the chaperon: its age decides; empty if it is too young."""
+    created = chaperon["metadata"].get("creationTimestamp") if chaperon is not None else None
+    if chaperon is None or not created or taken_up_by(chaperon):
+        return ""
+    return reason(chaperon, seconds) if (now - parse(created)).total_seconds() >= seconds else ""
