@@ -1,7 +1,7 @@
 """What changed on a proxy pod after it was created, and how its delegate follows: labels, annotations, and the fields
 of a running pod's spec that Kubernetes lets change (images, resources of containers and of the whole pod, more
-tolerations, a sooner deadline, containers to debug it). Conditions that controllers in the source write for the pod's readiness
-gates go there, too.
+tolerations, a sooner deadline, containers to debug it). Conditions that controllers in the source write for the pod's
+readiness gates go there, too.
 
 Labels of a pod that is withdrawn from Services count as removed: the delegate loses them, the proxy pod keeps them.
 `multicluster/serving`, which only chaperons and delegates have, can be withdrawn, too.

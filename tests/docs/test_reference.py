@@ -7,7 +7,21 @@ import sys
 import pytest
 
 from agent.api import names
-from agent.api.names import ac3, delegates, endings, fencing, givingup, lifecycle, links, mcs, moves, nodes, ocm, p2code
+from agent.api.names import (
+    ac3,
+    delegates,
+    endings,
+    fencing,
+    following,
+    givingup,
+    lifecycle,
+    links,
+    mcs,
+    moves,
+    nodes,
+    ocm,
+    p2code,
+)
 from agent.model import servicelinks
 from agent.model.p2code import linked, progress, verdicts
 from agent.model.p2code import status as applications
@@ -107,7 +121,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES
-    of_moves |= {givingup.ANNOTATION_GIVE_UP, givingup.ANNOTATION_AGENT_ANSWERS}
+    of_moves |= {givingup.ANNOTATION_GIVE_UP, givingup.ANNOTATION_AGENT_ANSWERS, following.ANNOTATION_OBSERVED}
     of_nodes = {nodes.ANNOTATION_DECLARED_FEATURES}
     of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS, links.LABEL_LINK_OF, links.LABEL_SKUPPER}
     of_links |= {links.LABEL_LINKERD, links.LABEL_FEDERATED}
