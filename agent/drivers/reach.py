@@ -61,9 +61,12 @@ class EndpointReach:
         """Call with namespace and name of a Service whose endpoints change in any cluster."""
         self._listeners.append(listener)
 
-    def of(self, proxy: Mapping[str, Any]) -> Reach:
-        """Return where the endpoint of a proxy pod that is bound to a virtual node is known."""
-        services = self.services_of(proxy)
+    def of(self, proxy: Mapping[str, Any], services: Collection[Object] | None = None) -> Reach:
+        """Return where the endpoint of a proxy pod that is bound to a virtual node is known.
+
+        :param services: those that count, None for all that select it
+        """
+        services = self.services_of(proxy) if services is None else services
         addresses = podranges.addresses(proxy)
         home = self._home(proxy["spec"].get("nodeName") or HERE)
         return united([self._of_service(service, home, addresses) for service in services])

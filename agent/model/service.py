@@ -175,15 +175,15 @@ def can_be_shared(service: Mapping[str, Any]) -> bool:
 def selector_of_copy(service: Mapping[str, Any], cluster_uid: str = "") -> Selector | None:
     """Return what the copies of a shared Service select: delegates, if it is native or rerouted.
 
-    :param cluster_uid: UID of the source, whose delegates that serve are selected by exact labels; empty to select
-        delegates of all sources by the wire contract's labels
+    :param cluster_uid: UID of the source, whose delegates that serve are selected by exact labels if the Service is
+        native; empty to select delegates of all sources by the wire contract's labels, as of a rerouted one
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
     annotations = _annotations(service)
     if not selects_elected(annotations):
         return (service.get("spec") or {}).get("selector")
     original = users_selector(service)
-    if not cluster_uid or not original:
+    if not cluster_uid or not original or not is_native(annotations):
         return relabel(original, regexp(annotations))
     ours = {names.LABEL_PARENT_CLUSTER_UID: cluster_uid, names.LABEL_SERVING: "true"}
     return {**exact_selector(original, regexp(annotations)), **ours}

@@ -17,6 +17,7 @@ from agent.kube.client import Client
 from agent.model import sharedcopies
 from agent.model.delegatepod import chaperon, delegate
 from agent.model.proxypod import proxy_pod
+from agent.model.servicemarks import native
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.rooms import running
@@ -35,10 +36,8 @@ EXACT = {"multicluster/U_app": "web", names.LABEL_SERVING: "true"}
 
 def marked(selector: Raw) -> Raw:
     """Annotations of a Service that selects proxy pods, as the source's agent writes them."""
-    return {
-        names.ANNOTATION_ORIGINAL_SELECTOR: ",".join(f"{key}={value}" for key, value in sorted(selector.items())),
-        names.ANNOTATION_GLOBAL: "true",
-    }
+    found: Raw = native({"metadata": {}, "spec": {"selector": selector}})["metadata"]["annotations"]
+    return found
 
 
 def proxied(name: str, namespace: str, labels: Raw | None = None, node: str = "") -> Raw:

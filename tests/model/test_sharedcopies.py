@@ -4,7 +4,7 @@ import pytest
 
 from agent.model import sharedcopies
 from agent.model.diff import equivalent
-from agent.model.servicemarks import rerouted
+from agent.model.servicemarks import native, rerouted
 from tests.model.pods import P
 
 Raw = dict[str, Any]
@@ -47,7 +47,7 @@ def live(wanted: Raw, **spec: Any) -> Raw:
 
 
 def test_a_copy_says_whose_it_is_and_has_no_address_of_the_source() -> None:
-    made = copy(rerouted(original({"note": "mine"}), switch=True))
+    made = copy(native(original({"note": "mine"})))
     assert made["metadata"]["labels"] == {
         "team": "x",
         P + "parent-uid": "u1",
@@ -57,16 +57,21 @@ def test_a_copy_says_whose_it_is_and_has_no_address_of_the_source() -> None:
     annotations = made["metadata"]["annotations"]
     assert annotations[P + "is-delegate"] == ""
     assert annotations[P + "global"] == annotations["service.cilium.io/global"] == "true"
-    assert annotations[P + "original-selector"] == "app=web"
     assert annotations["note"] == "mine"
     assert made["spec"]["selector"] == {
         "multicluster/U_app": "web",
         "multicluster/parent-cluster-uid": "cluster-uid",
         "multicluster/serving": "true",
     }
-    contract = sharedcopies.service(rerouted(original({}), switch=True), "cd", "cluster-uid", exact=False)
-    assert contract["spec"]["selector"] == {P + "app": "web"}, "while older delegates are there"
+    older = sharedcopies.service(native(original({})), "cd", "cluster-uid", exact=False)
+    assert older["spec"]["selector"] == {P + "app": "web"}, "while older delegates are there"
     assert not {"clusterIP", "clusterIPs", "ipFamilies"} & made["spec"].keys()
+
+
+def test_the_copy_of_a_rerouted_service_keeps_to_the_contract() -> None:
+    made = copy(rerouted(original(), switch=True))
+    assert made["spec"]["selector"] == {P + "app": "web"}
+    assert made["metadata"]["annotations"][P + "original-selector"] == "app=web"
 
 
 def test_a_global_service_without_proxy_pods_selects_what_its_user_says() -> None:

@@ -89,14 +89,17 @@ class Withdrawal:
             return 0.0
         if not _follows(target) or self._is_ending(memory.key[0]):
             return 0.0
-        services, withdrawn = self._reach.services_of(proxy), deletion.is_withdrawn(chaperon)
+        # Copies of rerouted Services select by the wire contract's labels, which the delegate keeps.
+        found = self._reach.services_of(proxy)
+        services = [each for each in found if names.ANNOTATION_ORIGINAL_SELECTOR not in each.annotations]
+        withdrawn = deletion.is_withdrawn(chaperon)
         read = self._reach.services.synced.is_set() and self._reach.here.synced.is_set()
         if read and not any(is_shared(service.annotations) for service in services):
             return 0.0
         now = time.monotonic()
         if memory.began is None:
             memory.began = now - (self._since(proxy) if withdrawn else 0.0)
-        reach = self._reach.of(proxy)
+        reach = self._reach.of(proxy, services)
         if not (read and withdrawn) or reach.known or reach.silent:
             memory.followed = None
         elif memory.followed is None:
