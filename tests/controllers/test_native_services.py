@@ -241,6 +241,22 @@ async def test_what_native_endpoints_would_break_has_the_selector_rewritten(
         await native(pair)
 
 
+async def test_mirrors_take_the_place_of_addresses_that_gateways_take_over(pair: Pair) -> None:
+    """Feedback removes the addresses of proxy pods at once, and gateways need some moments."""
+
+    async def mirrored() -> bool:
+        return await served(pair, ours=True) == {"10.2.0.1"}
+
+    async with in_eu(pair) as links, pair.at_work(*ROOMS):
+        await native(pair)
+        await pair.copy(SERVICES, "web")
+        await pair.there.create(ENDPOINT_SLICES, delegates_slice(pair, "10.2.0.1"), pair.namespace)
+        await serves(pair, "10.2.0.1")
+        assert await slices(pair, ours=True) == []
+        await links.shared_by("True", "Gateway")
+        await until(mirrored, what="the source has mirrors until gateways lead")
+
+
 async def is_rewritten(pair: Pair) -> None:
     """Wait until the Service is on its way to another selector, at least."""
 
@@ -251,7 +267,9 @@ async def is_rewritten(pair: Pair) -> None:
     await until(probe, what="the Service is rerouted")
 
 
-async def test_a_namespace_decides_for_itself(pair: Pair) -> None:
+async def test_a_namespace_decides_for_itself(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "KEEP_SECONDS", 0.5)
+
     async def says(value: str | None) -> None:
         metadata = {"annotations": {"multicluster/service-reroute": value}}
         await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": metadata})
