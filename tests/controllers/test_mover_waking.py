@@ -79,7 +79,7 @@ async def test_a_rollout_that_is_resumed_wakes_the_pods_that_it_held(pair: Pair)
     async with retiring(pair, paused=True) as said:
         await until(lambda: contains(said, "is paused"), what="the pod waits for its Deployment")
         await pair.here.patch(DEPLOYMENTS, "web", {"spec": {"paused": False}}, pair.namespace)
-        await until(lambda: lacks(said, "is paused"), 10, what="the mover has looked again")
+        await until(lambda: lacks(said, "is paused"), 30, what="the mover has looked again")
 
 
 async def test_a_claim_that_is_freed_wakes_the_pods_that_it_held(pair: Pair) -> None:
@@ -91,7 +91,7 @@ async def test_a_claim_that_is_freed_wakes_the_pods_that_it_held(pair: Pair) -> 
         await until(lambda: contains(said, "its claim data"), what="the pod waits for its data")
         freed = {"metadata": {"annotations": {names.ANNOTATION_VOLUME_IN: None}}}
         await pair.here.patch(PERSISTENT_VOLUME_CLAIMS, "data", freed, pair.namespace)
-        await until(lambda: lacks(said, "its claim data"), 10, what="the mover has looked again")
+        await until(lambda: lacks(said, "its claim data"), 30, what="the mover has looked again")
 
 
 async def contains(said: Callable[[], Awaitable[str]], words: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import (
+    CLUSTER_ROLE_BINDINGS,
     ENDPOINT_SLICES,
     EVENTS,
     NAMESPACES,
@@ -26,6 +27,7 @@ from tests.e2e.manifests import DEPLOYMENTS
 
 Raw = dict[str, Any]
 CLUSTERS = ("cd", "us", "eu")
+ROLE_OF_SUMMARY = "multicluster-scheduler-cluster-summary-viewer"
 ROLES = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role")
 
 
@@ -164,13 +166,18 @@ async def apply(fleet: Fleet, namespace: str, manifest: Raw, *flags: str) -> str
 
 
 async def join_with(fleet: Fleet, namespace: str, target: str, rules: list[Raw]) -> None:
-    """Make a cluster a Target of a namespace with these rights there, and no Source."""
+    """Make a cluster a Target of a namespace with these rights and that to read its summary, and no Source.
+
+    The caller deletes the ClusterRoleBinding `NAMESPACE-poor`.
+    """
     client, account = fleet.clients[target], {"kind": "ServiceAccount", "name": "poor", "namespace": namespace}
     group = "rbac.authorization.k8s.io"
     await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "poor"}}, namespace)
     await client.create(ROLES, {"metadata": {"name": "poor"}, "rules": rules}, namespace)
     binding = {"subjects": [account], "roleRef": {"apiGroup": group, "kind": "Role", "name": "poor"}}
     await client.create(ROLE_BINDINGS, {"metadata": {"name": "poor"}, **binding}, namespace)
+    told = {"subjects": [account], "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": ROLE_OF_SUMMARY}}
+    await client.create(CLUSTER_ROLE_BINDINGS, {"metadata": {"name": f"{namespace}-poor"}, **told})
     server = fleet.sandbox[target].server
     authority = (fleet.sandbox.directory / target / "pki" / "ca.crt").read_bytes()
     text = kubeconfig.render(target, server, authority, token=await token_of(client, "poor", namespace))
