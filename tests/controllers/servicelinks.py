@@ -8,6 +8,7 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, SERVICE_LINKS, SERVICES, TARGETS
 from agent.kube.client import Client
+from agent.kube.errors import NotFound
 from tests.controllers.pair import Pair
 from tests.controllers.targets import target
 from tests.waiting import until
@@ -116,6 +117,8 @@ async def summaries(pair: Pair) -> AsyncIterator[None]:
     """Both clusters have a ClusterSummary that says nothing of their networks: without any there is no driver."""
     made = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
     for client in (pair.here, pair.there):
+        with contextlib.suppress(NotFound):
+            await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
         await client.create(CLUSTER_SUMMARIES, {**made, "metadata": {"name": names.SUMMARY_NAME}})
     try:
         yield

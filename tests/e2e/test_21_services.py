@@ -119,7 +119,7 @@ async def test_a_service_keeps_its_endpoints_while_its_pods_are_being_elected_an
                     SERVICES,
                     namespace,
                     "web",
-                    lambda found: not is_native(found["metadata"]["annotations"]),
+                    is_unmarked,
                 )
                 await fleet.until("plain pods serve again", served, about=namespace)
             else:

@@ -20,6 +20,7 @@ from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS, JOBS, REPLICASETS, STATEFULSETS
 from tests.e2e.test_12_drain import BUDGETS
 from tests.policies import refusing
+from tests.waiting import until
 
 Raw = dict[str, Any]
 
@@ -221,7 +222,7 @@ async def test_pods_of_a_deployment_that_may_have_no_more_are_evicted_one_by_one
     async with watched(fleet, namespace) as history, withdrawn_first(fleet, namespace, "eu") as ended:
         await send(fleet, namespace, "us")
         await in_target(fleet, namespace, "us", 2)
-        assert len(ended) == 2
+        await until(lambda: len(ended) == 2, what="both pods have ended in eu")
     assert history.fewest_ready >= 1
     assert history.most <= 2
 
@@ -244,7 +245,7 @@ async def test_a_stateful_set_moves_the_highest_ordinal_first_once_its_budget_le
         assert all(LABEL_SERVING in each for each in labels), "what may not go serves on"
         await fleet.source.delete(BUDGETS, "db", namespace)
         pods = await in_target(fleet, namespace, "us", 2, "db")
-        assert len(ended) == 2
+        await until(lambda: len(ended) == 2, what="both pods have ended in eu")
     assert history.fewest_ready >= 1
     created = {pod["metadata"]["name"]: pod["metadata"]["creationTimestamp"] for pod in pods}
     assert created["db-1"] <= created["db-0"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.base.metrics import REGISTRY
+from agent.base.metrics import REGISTRY, shown
 from agent.scheduler import metrics
 from agent.scheduler.metrics import Phase, Stopwatch
 
@@ -77,18 +77,19 @@ def test_a_pod_that_was_refused_is_in_the_queue_again(watch: Watch) -> None:
 
 
 def test_pods_are_in_flight_until_their_end(watch: Watch) -> None:
-    watch.stopwatch.begin("u1")
-    watch.stopwatch.begin("u1")
-    watch.stopwatch.begin("u2")
-    assert in_flight() == 2
-    watch.stopwatch.end("u1")
-    watch.stopwatch.end("u1")
-    watch.stopwatch.end("u2")
-    assert in_flight() == 0
-    watch.stopwatch.again("u1")
-    watch.lap("queue", 1.0)
-    assert in_flight() == 0
-    assert watch.measured("queue") == (0, 0.0)
+    with shown(metrics.IN_FLIGHT, watch.stopwatch.count):
+        watch.stopwatch.begin("u1")
+        watch.stopwatch.begin("u1")
+        watch.stopwatch.begin("u2")
+        assert in_flight() == 2
+        watch.stopwatch.end("u1")
+        watch.stopwatch.end("u1")
+        watch.stopwatch.end("u2")
+        assert in_flight() == 0
+        watch.stopwatch.again("u1")
+        watch.lap("queue", 1.0)
+        assert in_flight() == 0
+        assert watch.measured("queue") == (0, 0.0)
 
 
 def test_a_phase_counts_that_ends_after_the_pod_is_known_to_need_nothing_more(watch: Watch) -> None:
