@@ -366,6 +366,7 @@ async def test_what_cannot_be_done_ends_with_a_reason(
     assert says in errors
 
 
+@pytest.mark.full("Starts a dozen processes of the command.")
 async def test_as_a_process_it_says_the_same_and_ends_the_same_way(operator: Operator) -> None:
     script, module = (str(SCRIPTS / "flotilla"),), (sys.executable, "-m", "agent.cli")
     for program, code, words in ((module, 1, ("drain", "mars")), (script, 2, ("drain",))):
@@ -471,6 +472,7 @@ async def test_no_secret_appears_in_any_log_not_even_at_debug(fleet: Fleet) -> N
     assert any({"controller", "key"} <= line.keys() for line in lines)
 
 
+@pytest.mark.full("Starts a dozen processes of the command.")
 async def test_it_is_a_plugin_of_kubectl_with_completion(fleet: Fleet, operator: Operator) -> None:
     path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
     kubectl = str(fleet.sandbox.plan.programs["kubectl"])

@@ -99,6 +99,7 @@ def test_hashes_of_other_versions_than_the_pins_are_reported_without_an_index(na
     assert (done.returncode, done.stdout) == (1, "hack/image.txt: out of date, run hack/packages --hashes\n")
 
 
+@pytest.mark.full("Installs packages with pip, which only a release depends on.")
 def test_pip_installs_the_files_that_are_known_and_no_other(tmp_path: Path) -> None:
     """With the wheels that hack/setup keeps: those of this machine, without an index."""
     kept = Path(os.environ.get("FLOTILLA_CACHE", Path.home() / ".cache/flotilla")) / "packages"
