@@ -193,14 +193,14 @@ async def test_a_pod_whose_scheduler_is_in_one_target_only_gets_there(opened: Op
         assert await where(at, made) == {"eu"}
         await where(at, usual)
         events = await at.client.list(EVENTS, at.namespace, fields="reason=FailedScheduling")
-        assert any("the scheduler odd run there" in event["message"] for event in events)
+        assert any("us: no scheduler odd has looked at" in event["message"] for event in events)
 
 
 async def test_a_pod_that_no_scheduler_anywhere_is_for_says_so(opened: Open) -> None:
     async with opened(**RANKED, take_up=1.0, dwell=60.0) as at:
         await at.pod("web", schedulerName="nobody")
-        said = await at.waits("web", "nobody there has done anything about its PodChaperon")
-        assert "the scheduler nobody run there" in said
+        said = await at.waits("web", "no scheduler nobody has looked at")
+        assert "install it in the target" in said
         assert len(await at.chaperons()) == 1
 
 
