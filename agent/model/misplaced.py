@@ -16,7 +16,7 @@ class Remedy(Enum):
     EVICT = auto()
     """Its controller makes another pod, which finds no room on virtual nodes."""
     REPORT = auto()
-    """No controller would replace it, or its user has named the node."""
+    """No controller would replace it, its user has named the node, or its deletion would be a failure of its Job."""
 
 
 def remedy(pod: Mapping[str, Any]) -> Remedy:
@@ -28,7 +28,13 @@ def remedy(pod: Mapping[str, Any]) -> Remedy:
     # The API server writes the condition when a scheduler binds a pod, not when a pod is created on a node.
     scheduled = (condition_of(pod, "PodScheduled") or {}).get("status") == "True"
     controlled = any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
-    return Remedy.EVICT if scheduled and controlled else Remedy.REPORT
+    return Remedy.EVICT if scheduled and controlled and not _is_of_a_job(pod) else Remedy.REPORT
+
+
+def _is_of_a_job(pod: Mapping[str, Any]) -> bool:
+    """Return True for a pod whose deletion would count as a failure of its Job."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("kind") == "Job" for owner in owners)
 
 
 def message(node: str, answer: Remedy) -> str:

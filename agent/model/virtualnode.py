@@ -218,6 +218,8 @@ def node_status(
     if served is not None:
         well, why, text = served
         conditions = set_condition(conditions, KUBELET_SERVING, "True" if well else "False", why, text, now)
+    if (allocatable := status.get("allocatable")) and "pods" in allocatable:
+        status["allocatable"] = {**allocatable, "pods": "0"}  # An earlier version let schedulers find room.
     status["conditions"] = conditions
     status["addresses"] = [{"type": "InternalIP", "address": address}] if address else []
     if port is not None:

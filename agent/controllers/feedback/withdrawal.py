@@ -87,14 +87,16 @@ class Withdrawal:
         granted = deletion.granted_seconds(proxy, chaperon, memory.asked)
         if not (self._seconds and pause.longest(granted) and deletion.may_serve(proxy, chaperon)):
             return 0.0
-        if not _follows(target) or self._is_ending(memory.key[0]):
+        # Beside delegates of an earlier version copies of Services select by labels that a delegate keeps.
+        if not _follows(target) or self._deps.unlabelled.any(target, memory.key[0]) or self._is_ending(memory.key[0]):
             return 0.0
         # Copies of rerouted Services select by the wire contract's labels, which the delegate keeps.
         found = self._reach.services_of(proxy)
         services = [each for each in found if names.ANNOTATION_ORIGINAL_SELECTOR not in each.annotations]
         withdrawn = deletion.is_withdrawn(chaperon)
         read = self._reach.services.synced.is_set() and self._reach.here.synced.is_set()
-        if read and not any(is_shared(service.annotations) for service in services):
+        marks = self._deps.unwritten_marks
+        if read and not any(is_shared(marks.annotations(service)) for service in services):
             return 0.0
         now = time.monotonic()
         if memory.began is None:

@@ -244,11 +244,11 @@ class ServiceRerouteRoom(Controller[Key]):
         self._contradictions.forget(key)
 
     def _service_changed(self, service: Object) -> tuple[Key, ...]:
-        """Called for every change of every Service, before and after."""
         current = self._services.store.get(service.key)
         if current is None or is_copy(service.annotations):
             self._selections.put(service.key, None)
             self._marks.drop(service)
+            self._forget(service.key)
             return ()
         if current is not service:
             return (service.key,) if _SHARED in service.raw else ()
