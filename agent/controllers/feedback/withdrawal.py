@@ -87,8 +87,7 @@ class Withdrawal:
         granted = deletion.granted_seconds(proxy, chaperon, memory.asked)
         if not (self._seconds and pause.longest(granted) and deletion.may_serve(proxy, chaperon)):
             return 0.0
-        # Beside delegates of an earlier version copies of Services select by labels that a delegate keeps.
-        if not _follows(target) or self._deps.unlabelled.any(target, memory.key[0]) or self._is_ending(memory.key[0]):
+        if not _follows(target) or self._is_ending(memory.key[0]):
             return 0.0
         # Copies of rerouted Services select by the wire contract's labels, which the delegate keeps.
         found = self._reach.services_of(proxy)
