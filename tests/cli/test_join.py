@@ -198,7 +198,7 @@ async def test_what_was_broken_by_hand_is_mended(lab: Lab) -> None:
     assert [change.split()[0] for change in mended["changes"]] == ["token", "Secret"]
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Both directions at once; the first tier joins in one direction.")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_both_ways_in_all_namespaces(lab: Lab) -> None:
     arguments = ("--context", "cd", "--target-context", "us", "--both", "--cluster-scoped", "-o", "json")
@@ -242,7 +242,7 @@ async def test_no_account_with_rights_everywhere_is_made_where_pods_are_elected(
     assert code == 0, errors
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Many targets at once; the first tier joins one.")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_many_targets_are_joined_and_left_at_once_also_one_cluster_under_several_names(lab: Lab) -> None:
     document = yaml.safe_load(json.dumps(lab.document))

@@ -240,7 +240,7 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
     assert (await admin.get(INGRESSES, "web", namespace))["metadata"]["annotations"] == {"note": "mine"}
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Definitions of AC3 and P2CODE beside; the first tier uninstalls without them.")
 async def test_what_others_have_written_goes_without_us(admin: Client, client: Client, namespace: str) -> None:
     """Networks of AC3 and applications of P2CODE stay, and nothing of ours holds them."""
     for definition in (*ac3_crds(), *p2code_crds()):
@@ -308,7 +308,7 @@ async def test_accounts_of_sources_that_stay_are_named_with_what_voids_their_tok
     await admin.delete(SERVICE_ACCOUNTS, "cd", namespace)
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Pods of other clusters; the first tier keeps the reasons within one cluster.")
 async def test_pods_of_other_clusters_are_a_reason_too(admin: Client, client: Client, namespace: str) -> None:
     metadata = {"name": "web-1", "labels": {names.LABEL_PARENT_CLUSTER_NAME: "cd"}}
     chaperon = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name, "metadata": metadata}
@@ -345,7 +345,7 @@ async def test_the_command_says_why_it_refuses(admin: Client, cluster: Cluster, 
     assert errors.startswith("flotilla: nothing was changed: 1 proxy pod of this cluster")
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Another agent beside; the first tier uninstalls the only agent.")
 async def test_the_finalizer_that_is_ours_alone_is_taken_off_where_another_agent_is_at_work(
     admin: Client, cluster: Cluster, namespace: str
 ) -> None:

@@ -323,7 +323,7 @@ async def settled(client: Client, *, knows: bool) -> None:
     await until(probe)
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Definitions of the version before; the first tier keeps the present ones.")
 @pytest.mark.parametrize("old", ["callers", "provider"])
 async def test_a_crd_from_before_drops_all_of_it(joined: Pair, old: str) -> None:
     pair, mine, theirs = joined, address(), address()

@@ -137,7 +137,7 @@ async def _is_silent(host: str, port: int) -> bool:
         return await client.ask(b"hello") == b""
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("UDP left out; the first tier keeps UDP that is carried.")
 async def test_without_the_flag_udp_ports_are_left_out_and_the_link_says_so(joined: Pair) -> None:
     pair, mine, theirs = joined, address(), address()
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": [HTTP, DNS]})
@@ -195,7 +195,7 @@ async def drops_udp(client: Client, namespace: str) -> bool:
     return "udpServices" not in made["spec"]
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("A definition of the version before; the first tier keeps the present one.")
 async def test_a_target_whose_crd_is_older_goes_on_with_tcp_and_is_named(
     joined: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:

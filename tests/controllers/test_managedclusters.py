@@ -245,7 +245,7 @@ async def the_only_one(pair: Pair) -> str | None:
     return str(found[0]["metadata"]["name"]) if found else None
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Two clusters of one name; the first tier keeps one cluster of a name.")
 async def test_two_clusters_of_one_name_have_two(pair: Pair) -> None:
     name = await join(pair, "eu")
     other = f"{pair.namespace}-other"

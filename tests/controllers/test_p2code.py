@@ -386,7 +386,7 @@ async def test_the_example_of_the_docs_is_served_as_it_is_written(pair: Pair, st
         assert (await stage.get(CONFIGMAPS, "settings"))["data"] == {"LEVEL": "info"}
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Two agents, one after the other; the first-tier tests of this file begin and end one.")
 async def test_one_of_the_same_name_waits_for_nobody_to_collect_what_the_one_before_has_left(
     pair: Pair, stage: Stage
 ) -> None:
@@ -554,7 +554,7 @@ async def test_callers_in_another_namespace_are_linked_by_the_rights_of_the_acco
         await gone(functools.partial(stage.get, SCHEDULING_MANIFESTS, "shop"))
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("A Service that comes late; the first tier keeps Services that come in time.")
 async def test_a_service_that_comes_later_without_the_application_is_called_too(pair: Pair, stage: Stage) -> None:
     client, where = stage.client, stage.namespace
     async with at_work(pair, service_links=True):

@@ -136,7 +136,7 @@ async def test_bundles_are_manifest_works_which_move_once_they_are_ready_elsewhe
         await have(stage)
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Waits for two rounds of works; test_p2code.py keeps the order of what must not run twice.")
 async def test_what_must_not_run_twice_waits_until_it_is_gone_elsewhere(
     pair: Pair, stage: Stage, agents: WorkAgents
 ) -> None:
@@ -159,7 +159,7 @@ async def test_what_must_not_run_twice_waits_until_it_is_gone_elsewhere(
         await stage.told("CannotMove")
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Refusals of a work agent, one by one; the first test of this file keeps how works are reported.")
 async def test_what_a_work_agent_and_what_the_api_server_refuses_is_told(
     pair: Pair, stage: Stage, agents: WorkAgents
 ) -> None:

@@ -277,7 +277,7 @@ async def test_a_pod_that_is_deleted_meanwhile_waits_for_its_own_cluster(pair: P
         assert len(await delegates(pair.there, pair.namespace)) == len(PODS_THERE)
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("A person accepts it; the first tier keeps that nobody else may.")
 async def test_a_cluster_that_a_person_accepts_takes_the_others_place(pair: Pair) -> None:
     here = await uid_of(pair.here)
     async with at_work(pair):

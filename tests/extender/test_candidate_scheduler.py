@@ -173,7 +173,7 @@ async def test_a_candidate_of_admiraltys_is_reserved_again_after_each_hold(t: Cl
     await runs(t, room, "web")
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Kills processes and waits for their leases; the first tier keeps what a reservation means.")
 @pytest.mark.parametrize("process", ["agent", "candidate-scheduler"])
 async def test_a_process_that_is_killed_while_it_holds_does_no_harm(
     one: Sandbox, t: Client, room: str, process: str

@@ -237,7 +237,7 @@ async def test_a_head_without_end_is_cut_off_before_it_fills_the_memory(running:
         writer.transport.abort()
 
 
-@pytest.mark.full("Another variant of a rule that faster tests of this file keep.")
+@pytest.mark.full("Four hundred reviews at once on real sockets; other tests of this file hold each bound by itself.")
 async def test_a_burst_of_an_api_server_is_answered_whole(running: Running, api_server: aiohttp.ClientSession) -> None:
     padding = {"padding": "x" * 20_000}
     found = await asyncio.gather(*(ask_once(running, api_server, padding) for _ in range(400)))
