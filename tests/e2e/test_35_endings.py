@@ -36,7 +36,10 @@ async def place(fleet: Fleet) -> AsyncIterator[str]:
         await say(fleet, namespace, {TARGETS: "eu"})
         await fleet.source.create(SERVICES, shared.service("web"), namespace)
         await fleet.source.create(DEPLOYMENTS, web(), namespace)
-        await in_clusters(fleet, namespace, {"eu"})
+        pods = await in_clusters(fleet, namespace, {"eu"})
+        # kube-proxies that have just heard of the Service refuse its first requests, on a plain cluster, too.
+        async with traffic(fleet, namespace, "web") as asked:
+            await asked.met(pods)
         yield namespace
 
 
