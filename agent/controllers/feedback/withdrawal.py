@@ -87,7 +87,8 @@ class Withdrawal:
         granted = deletion.granted_seconds(proxy, chaperon, memory.asked)
         if not (self._seconds and pause.longest(granted) and deletion.may_serve(proxy, chaperon)):
             return 0.0
-        if not _follows(target) or self._is_ending(memory.key[0]):
+        namespace = memory.key[0]
+        if not _follows(target) or self._deps.unlabelled.any(target, namespace) or self._is_ending(namespace):
             return 0.0
         # Copies of rerouted Services select by the wire contract's labels, which the delegate keeps.
         found = self._reach.services_of(proxy)
