@@ -29,6 +29,8 @@ Raw = dict[str, Any]
 TERM = 4
 PODS_OF_ONE_LEASE = 40
 LATENCY_SECONDS = 0.2
+ONE_BY_ONE_SECONDS = PODS_OF_ONE_LEASE * 2 * LATENCY_SECONDS
+"""Duration of the stop if the agent patched and deleted one delegate after the other."""
 
 
 def refused(what: str) -> Raw:
@@ -78,17 +80,18 @@ async def running_delegates(pair: Pair) -> set[str]:
 async def test_slow_and_refused_writes_delay_the_stop_of_no_delegate(pair: Pair, tmp_path: Path) -> None:
     """All chaperons of one pod are refused for good, and every request takes 200 ms."""
     async with agent_behind_relay(pair, tmp_path) as (_, relay):
-        made = set(await fenced(pair, PODS_OF_ONE_LEASE, TERM))
+        # Creation may take longer than the term.
+        made = set(await fenced(pair, PODS_OF_ONE_LEASE, 600))
 
         async def refuse(method: str, path: str) -> Raw | None:
             return refused("db-0") if method == "PATCH" and path.endswith("/podchaperons/db-0") else None
 
         relay.answer = refuse
         await until(lambda: _is(running_delegates(pair), made), what="all delegates exist")
-        renewed = {"spec": {"renewTime": micro_stamp(SystemClock().now())}}
+        renewed = {"spec": {"leaseDurationSeconds": TERM, "renewTime": micro_stamp(SystemClock().now())}}
         await pair.there.patch(LEASES, f"{fencing.LEASE_PREFIX}by-hand", renewed, pair.namespace)
         relay.delay(LATENCY_SECONDS)
-        await until(lambda: _is(running_delegates(pair), set()), TERM + 8, what="all delegates are stopped")
+        await until(lambda: _is(running_delegates(pair), set()), TERM + ONE_BY_ONE_SECONDS * 0.75, what="all delegates are stopped")
 
 
 async def _is(found: Any, wanted: set[str]) -> bool:

@@ -221,6 +221,7 @@ async def test_a_tenant_that_asks_for_all_of_the_memory_leaves_others_theirs(
 
 
 @pytest.mark.cluster
+@pytest.mark.full("Needs a core to itself: a busy API server takes more than 10 s for an object of this size.")
 async def test_a_large_gateway_peer_neither_holds_up_a_gateway_nor_fills_its_memory(
     client: Client, namespace: str, tmp_path: Path
 ) -> None:
