@@ -1,14 +1,13 @@
 """The HTTPS endpoint the API server calls, and its certificate, replaced while connections go on."""
 
 import logging
-import socket
 import ssl
 
 from aiohttp import web
 
 from agent.base.certificates import Pair
 from agent.runtime.httpserver import HttpServer
-from agent.runtime.listening import BACKLOG
+from agent.runtime.listening import BACKLOG, bind
 
 KEEPALIVE_SECONDS = 120.0
 """Longer than the 90 s after which API servers drop idle connections, so that we never close one under a request."""
@@ -58,8 +57,14 @@ class Server:
     """The endpoint on a socket."""
 
     def __init__(self, app: web.Application, tls: Tls, host: str, port: int) -> None:
-        """Take the address, so that a port in use is known at once. Raises OSError."""
-        self._socket = _bound(host, port)
+        """Take the address, so that a port in use is known at once. Raises OSError.
+
+        :param host: empty for all addresses of both IP families
+        """
+        try:
+            self._sockets = bind(host, port)
+        except OSError as error:
+            raise OSError(error.errno, f"{error.strerror} (--bind)") from error
         self._server = HttpServer(
             app,
             "webhook",
@@ -73,14 +78,15 @@ class Server:
     @property
     def port(self) -> int:
         """The port taken (chosen by the kernel when 0 was asked for)."""
-        return int(self._socket.getsockname()[1])
+        return int(self._sockets[0].getsockname()[1])
 
     async def start(self) -> None:
         """Answer requests from now on; twice is the same as once."""
         if self.serving:
             return
-        self._socket.listen(BACKLOG)
-        await self._server.start((self._socket,))
+        for each in self._sockets:
+            each.listen(BACKLOG)
+        await self._server.start(self._sockets)
         self.serving = True
         _log.info("serving on port %d", self.port)
 
@@ -88,15 +94,5 @@ class Server:
         """Take no new connections; let requests under way end."""
         self.serving = False
         await self._server.stop()
-        self._socket.close()
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-    except OSError as error:
-        bound.close()
-        raise OSError(error.errno, f"cannot listen on {host} port {port} (--bind): {error.strerror}") from error
-    return bound
+        for each in self._sockets:
+            each.close()

@@ -65,7 +65,7 @@ class Process:
 
     kubeconfig: str | None = optional(FILE, "kubeconfig; default: the pod's service account, else ~/.kube/config")
     context: str | None = optional(NAME, "context of the kubeconfig; default: its current one")
-    health_address: str = flag(ADDRESS, "0.0.0.0:8080", "/healthz, /readyz and /metrics (HTTP)")
+    health_address: str = flag(ADDRESS, ":8080", "/healthz, /readyz and /metrics (HTTP)")
     metrics_address: str | None = optional(
         ADDRESS, "/metrics over HTTPS, for tokens that may get that path; default: for all, beside /healthz"
     )
@@ -82,7 +82,7 @@ class Process:
 class Serving:
     """What API servers ask."""
 
-    bind: str = flag(ADDRESS, "0.0.0.0:9443", "where to listen for the API server (HTTPS)")
+    bind: str = flag(ADDRESS, ":9443", "where to listen for the API server (HTTPS)")
     client_ca: str | None = optional(
         Form("FILE", _authorities),
         "serve only clients with a certificate of these CAs (API servers show one when their AdmissionConfiguration"

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from agent.model import envoy, hostport
 from agent.model.envoyparts import Place
 from agent.model.gatewaysize import limits
 from agent.runtime.health import Health, heartbeat
+from agent.runtime.listening import has_family
 from agent.runtime.process import run_until_signal
 from agent.runtime.supervisor import Supervisor
 
@@ -28,10 +30,17 @@ _SILENT_SECONDS = 60.0
 
 
 def place_of(settings: Settings) -> Place:
-    """Where Envoy is."""
+    """Return where Envoy listens: an empty host means all addresses of the IP families that this pod has."""
+    everywhere = "::" if has_family(socket.AF_INET6) else "0.0.0.0"
     host, port = hostport.split(settings.listen)
+    live, live_port = hostport.split(settings.live)
     return Place(
-        settings.directory, port, host or "0.0.0.0", settings.answer, settings.live, connections=settings.connections
+        settings.directory,
+        port,
+        host or everywhere,
+        settings.answer,
+        hostport.join(live or everywhere, live_port),
+        connections=settings.connections,
     )
 
 

@@ -30,9 +30,9 @@ class Settings:
     pod: str = flag(TEXT, "", "name of this pod in what it says there; empty: $POD_NAME, else the host name")
     certificates: str = flag(FILE, "/etc/flotilla-gateway/certificates", "directory of tls.crt and tls.key")
     directory: str = flag(FILE, "/run/flotilla-gateway", "directory that this process shares with Envoy")
-    listen: str = flag(ADDRESS, "0.0.0.0:15443", "where Envoy listens for gateways of peers (TLS)")
+    listen: str = flag(ADDRESS, ":15443", "where Envoy listens for gateways of peers (TLS)")
     answer: str = flag(ADDRESS, "127.0.0.1:19903", "where Envoy answers checks of peers that it has admitted")
-    live: str = flag(ADDRESS, "0.0.0.0:8081", "where Envoy answers whether it is alive: /ready (HTTP)")
+    live: str = flag(ADDRESS, ":8081", "where Envoy answers whether it is alive: /ready (HTTP)")
     connections: int = flag(
         whole(1), str(CONNECTIONS), "connections that Envoy takes at most; from outside of the cluster three quarters"
     )
@@ -43,7 +43,7 @@ class Settings:
         " The chart sets the limit of Envoy's container",
     )
     loopback: bool = flag(SWITCH, "false", "let endpoints be at 127.0.0.1 or ::1, for gateways that are in no pod")
-    health_address: str = flag(ADDRESS, "0.0.0.0:8080", "/healthz, /readyz and /metrics (HTTP)")
+    health_address: str = flag(ADDRESS, ":8080", "/healthz, /readyz and /metrics (HTTP)")
     prepare: bool = flag(SWITCH, "false", "write what Envoy starts with, and end: before both start in a pod")
     log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
     log_json: bool = flag(SWITCH, "false", "log JSON lines")

@@ -19,6 +19,7 @@ from agent.model.envoyparts import (
     Place,
     Raw,
     Resources,
+    bound_to,
     peer_chain,
     peer_cluster,
     static_cluster,
@@ -122,7 +123,7 @@ def _listener(name: str, host: str, port: int, chains: list[Raw]) -> Raw:
     return {
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
         "name": name,
-        "address": {"socket_address": {"address": host, "port_value": port}},
+        "address": bound_to(host, port),
         "filter_chains": chains,
         "socket_options": [
             {"level": _SOL_SOCKET, "name": _SO_KEEPALIVE, "int_value": 1, "state": "STATE_LISTENING"},

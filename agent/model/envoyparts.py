@@ -39,6 +39,7 @@ class Place(msgspec.Struct, frozen=True):
     directory: str
     port: int
     host: str = "0.0.0.0"
+    """`::` for all addresses of both IP families."""
     health: str = "127.0.0.1:19903"
     """On loopback: answers peers that ask whether they are admitted."""
     live: str = "0.0.0.0:8081"
@@ -64,6 +65,15 @@ def socket_address(text: str) -> Raw:
     """HOST:PORT."""
     host, port = hostport.split(text)
     return {"socket_address": {"address": host, "port_value": port}}
+
+
+def bound_to(host: str, port: int, **more: str) -> Raw:
+    """Return the address of a listener. The host `::` means all addresses of both IP families.
+
+    :param more: other fields, such as `protocol`
+    """
+    address = {**more, "address": host, "port_value": port}
+    return {"socket_address": address | ({"ipv4_compat": True} if host == "::" else {})}
 
 
 def make_cluster(name: str, kind: str, addresses: Iterable[str]) -> Raw:

@@ -4,7 +4,7 @@ from typing import Any
 
 from agent.model import hostport
 from agent.model.envoycounters import COUNTERS, INGRESS
-from agent.model.envoyparts import EXTENSIONS, Place, Raw, from_file
+from agent.model.envoyparts import EXTENSIONS, Place, Raw, bound_to, from_file
 
 ADMIN = "admin.sock"
 BOOTSTRAP, CLUSTERS, LISTENERS = "bootstrap.json", "clusters.json", "listeners.json"
@@ -84,7 +84,7 @@ def _live(place: Place) -> Raw:
     }
     return {
         "name": LIVE,
-        "address": {"socket_address": {"address": host, "port_value": port}},
+        "address": bound_to(host, port),
         "ignore_global_conn_limit": True,
         "filter_chains": [{"filters": [{"name": "http", "typed_config": config}]}],
     }

@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.model.envoycounters import INGRESS, UDP_PEER
-from agent.model.envoyparts import EXTENSIONS, MANY, Place, Raw, Resources, peer_chain, peer_cluster, static_cluster
+from agent.model.envoyparts import (
+    EXTENSIONS,
+    MANY,
+    Place,
+    Raw,
+    Resources,
+    bound_to,
+    peer_chain,
+    peer_cluster,
+    static_cluster,
+)
 from agent.model.gatewaypeer import UDP, Called, Offered, Peer, server_name
 
 IDLE_SECONDS = 60
@@ -168,11 +178,10 @@ def egress(peer: Peer, called: Called, port: int, place: Place) -> Raw:
             "headers_to_add": [client],
         },
     }
-    address = {"protocol": "UDP", "address": place.host, "port_value": port}
     return {
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
         "name": egress_name(peer, called, port),
-        "address": {"socket_address": address},
+        "address": bound_to(place.host, port, protocol="UDP"),
         "udp_listener_config": {"downstream_socket_config": {"max_rx_datagram_size": _DATAGRAM_BYTES}},
         "listener_filters": [{"name": "udp_proxy", "typed_config": config}],
     }

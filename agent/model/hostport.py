@@ -5,7 +5,7 @@ def split(text: str) -> tuple[str, int]:
     """Host, empty for every address, and port, 0 for any. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not (colon and port.isascii() and port.isdecimal() and int(port) < 65536):
-        raise ValueError("must be HOST:PORT, for example 0.0.0.0:9443 or [::]:9443")
+        raise ValueError("must be HOST:PORT, for example :9443 (all addresses) or 127.0.0.1:9443")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

@@ -29,7 +29,7 @@ class Process:
     )
     context: str = flag(TEXT, "", "context of the kubeconfig; empty: its current one")
     cluster_name: str = flag(_LABEL, "", "name of this cluster, written on what it creates elsewhere (63 characters)")
-    health_address: str = flag(ADDRESS, "0.0.0.0:8080", "HOST:PORT of /healthz, /readyz, /cluster and /metrics")
+    health_address: str = flag(ADDRESS, ":8080", "HOST:PORT of /healthz, /readyz, /cluster and /metrics")
     metrics_address: str = flag(
         or_empty(ADDRESS),
         "",

@@ -516,7 +516,7 @@ def test_metrics_with_authentication_have_a_port_of_their_own_and_health_stays()
     found = dict(pods(objects))
     for name in ("agent", "webhook"):
         container = found[f"flotilla-{name}"]["spec"]["containers"][0]
-        assert "--metrics-address=0.0.0.0:8443" in container["args"]
+        assert "--metrics-address=:8443" in container["args"]
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}
         assert (ports["health"], ports["metrics"]) == (8080, 8443)
         assert {container[f"{each}Probe"]["httpGet"]["port"] for each in ("liveness", "readiness")} == {"health"}
@@ -603,7 +603,7 @@ def test_gateways_come_with_the_rights_of_their_table_and_without_the_key_of_the
 def test_metrics_of_the_bind_extender_are_guarded_and_found_as_those_of_the_agent() -> None:
     objects = template(*CANDIDATES, "metrics.authentication=true")
     extender = dict(pods(objects))["flotilla-candidates"]["spec"]["containers"][0]
-    assert "--metrics-address=0.0.0.0:8443" in extender["args"]
+    assert "--metrics-address=:8443" in extender["args"]
     assert [each["name"] for each in of(objects, "ClusterRoleBinding", "flotilla-metrics")["subjects"]] == [
         f"flotilla-{each}" for each in ("agent", "webhook", "candidates")
     ]

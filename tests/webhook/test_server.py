@@ -229,7 +229,7 @@ async def test_a_key_of_another_certificate_is_not_loaded(running: Running) -> N
 
 
 async def test_a_port_in_use_is_named_with_its_flag(running: Running) -> None:
-    with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1 port {running.server.port} \(--bind\)"):
+    with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1:{running.server.port}: .* \(--bind\)"):
         Server(running.app, running.tls, "127.0.0.1", running.server.port)
 
 

@@ -19,7 +19,7 @@ def complaint(*argv: str, **environ: str) -> str:
 
 def test_defaults() -> None:
     settings = parse(URL, {})
-    assert settings.bind == "0.0.0.0:9443"
+    assert settings.bind == ":9443"
     assert settings.configuration_name == "multicluster-scheduler"
     assert settings.certificate_secret == "multicluster-scheduler-webhook-cert"
     assert settings.reinvocation_policy == "Never"
