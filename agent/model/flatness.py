@@ -61,6 +61,11 @@ _decoder = msgspec.json.Decoder(_Unchecked)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
+def families(networks: Iterable[Network]) -> frozenset[str]:
+    """Return the IP families of networks, as Services and EndpointSlices name them."""
+    return frozenset(f"IPv{each.version}" for each in networks)
+
+
 def named_by(node: Mapping[str, Any]) -> tuple[str, ...]:
     """The pod networks that a node says it has, as they are written."""
     spec = node.get("spec") or {}

@@ -47,13 +47,22 @@ class Labelled(Protocol):
         """Its annotations."""
 
 
-def service(original: Mapping[str, Any], cluster_name: str, cluster_uid: str, *, exact: bool = True) -> Raw:
+def service(
+    original: Mapping[str, Any],
+    cluster_name: str,
+    cluster_uid: str,
+    *,
+    exact: bool = True,
+    families: Collection[str] = (),
+) -> Raw:
     """The copy of a Service.
 
     It selects what is behind the original; it has an address, and with type NodePort ports, of its own. Type
     LoadBalancer becomes ClusterIP unless the annotation copy-load-balancer is `true`.
 
     :param exact: every delegate of the namespace in the target has the labels of this version
+    :param families: IP families of the target's pods, empty if they are not known. The copy has those of the original
+        that are among them, in its order: EndpointSlices of other families would serve none of its addresses
     :raises InvalidService, InvalidPattern: if what it selects cannot be told
     """
     annotations = original["metadata"].get("annotations") or {}
@@ -70,6 +79,8 @@ def service(original: Mapping[str, Any], cluster_name: str, cluster_uid: str, *,
         spec = {key: value for key, value in spec.items() if key not in _FROM_OUTSIDE}
     if spec.get("ipFamilyPolicy") == "RequireDualStack":
         spec["ipFamilyPolicy"] = "PreferDualStack"
+    if common := [each for each in original["spec"].get("ipFamilies") or () if each in families]:
+        spec["ipFamilies"] = common
     if spec.get("ports"):
         spec["ports"] = [{key: value for key, value in port.items() if key != "nodePort"} for port in spec["ports"]]
     spec["selector"] = selector_of_copy(original, cluster_uid if exact else "")

@@ -1,3 +1,4 @@
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -182,3 +183,26 @@ def test_a_secret_of_an_ingress_is_not_mistaken_for_one_that_pods_need() -> None
     assert made["metadata"]["labels"]["multicluster/ingress-secret-of"] == "cluster-uid"
     assert "multicluster/parent-cluster-uid" not in made["metadata"]["labels"]
     assert made["type"] == "kubernetes.io/tls"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "policy", "families", "made"),
+    [
+        (["IPv6"], "SingleStack", {"IPv4", "IPv6"}, ["IPv6"]),
+        (["IPv6", "IPv4"], "RequireDualStack", {"IPv4", "IPv6"}, ["IPv6", "IPv4"]),
+        (["IPv6", "IPv4"], "PreferDualStack", {"IPv4"}, ["IPv4"]),
+        (["IPv6"], "SingleStack", {"IPv4"}, None),
+        (["IPv6"], "SingleStack", (), None),
+    ],
+)
+def test_a_copy_has_the_ip_families_of_the_original_that_pods_of_the_target_have(
+    wanted: list[str], policy: str, families: Collection[str], made: list[str] | None
+) -> None:
+    source = native(original({}, ipFamilies=wanted, ipFamilyPolicy=policy))
+    assert sharedcopies.service(source, "cd", "u", families=families)["spec"].get("ipFamilies") == made
+
+
+def test_a_copy_that_exists_keeps_its_ip_families() -> None:
+    source = native(original({}, ipFamilies=["IPv6"]))
+    wanted = sharedcopies.service(source, "cd", "u", families={"IPv6"})
+    assert sharedcopies.merged(live(wanted), wanted)["spec"]["ipFamilies"] == ["IPv4"], "API servers refuse a change"

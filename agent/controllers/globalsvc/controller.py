@@ -6,7 +6,7 @@ Absent target: its copies stay, and are brought in line when it is back. Which S
 by their users, or by the room that reroutes them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from agent.api import names
@@ -16,7 +16,7 @@ from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.store import Object
-from agent.model import serviceimports, sharedcopies
+from agent.model import flatness, serviceimports, sharedcopies
 from agent.model.diff import same
 from agent.model.service import is_shared
 
@@ -58,14 +58,20 @@ class GlobalServices(CopyRoom):
 
     def wanted(self, original: Raw) -> Raw:
         """Return the copy that a target should have whose delegates all have the labels of this version."""
-        return sharedcopies.service(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+        return self._copy(original)
 
     def wanted_there(self, target: Target, original: Raw, copy: Object | None) -> Raw:
         """Return the copy that a target should have. A selector by exact labels stays."""
         switched = copy is not None and _SERVING in copy.raw
-        if switched or not self.deps.unlabelled.any(target, original["metadata"]["namespace"]):
-            return self.wanted(original)
-        return sharedcopies.service(original, self.deps.settings.cluster_name, self.deps.cluster_uid, exact=False)
+        exact = switched or not self.deps.unlabelled.any(target, original["metadata"]["namespace"])
+        networks = flatness.read(target.told.annotations).pods if target.told is not None else ()
+        return self._copy(original, exact=exact, families=flatness.families(networks))
+
+    def _copy(self, original: Raw, *, exact: bool = True, families: Collection[str] = ()) -> Raw:
+        settings = self.deps.settings
+        return sharedcopies.service(
+            original, settings.cluster_name, self.deps.cluster_uid, exact=exact, families=families
+        )
 
     async def reconcile(self, item: Item) -> float | None:
         """Bring one copy in line, and the condition of its original."""
