@@ -100,7 +100,7 @@ class Deps:
     @cached_property
     def fenced_pods(self) -> FencedPods:
         """Proxy pods of this cluster that ask for a fence."""
-        return FencedPods(self.proxies, self.namespaces, self.owners, self.choices)
+        return FencedPods(self.proxies, self.chaperons, self.namespaces, self.owners, self.choices)
 
     @cached_property
     def owners(self) -> Owners | None:

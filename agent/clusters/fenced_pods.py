@@ -1,10 +1,12 @@
 """Fenced pods of this source: which proxy pods ask for a fence, kept up to date by events."""
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from agent.api.names import fencing
 from agent.base.listeners import tell
-from agent.clusters.fences import is_noted
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.fences import is_noted, lease_of
 from agent.clusters.namespaces import Namespaces
 from agent.clusters.owners import Owners
 from agent.clusters.proxies import ProxyPods
@@ -18,23 +20,36 @@ Place = Key
 """Virtual node and namespace: a Lease fences the pods of one place."""
 
 
+class _Fencing(NamedTuple):
+    asks: bool
+    """Whether the pod asks for a fence."""
+    marked: bool
+    """Whether the target's agent stops its delegate without renewals: its chaperon bears the mark of a fence."""
+
+
 class FencedPods:
-    """Bound proxy pods that ask for a fence, or still bear a note of one, by place.
+    """Bound proxy pods that ask for a fence, or still bear a note of one, or whose chaperon does, by place.
 
     Each event costs as much as the pods that it concerns; nothing looks through all pods.
     """
 
     def __init__(
-        self, proxies: ProxyPods, namespaces: Namespaces, owners: Owners | None, choices: TargetChoices
+        self,
+        proxies: ProxyPods,
+        chaperons: Chaperons,
+        namespaces: Namespaces,
+        owners: Owners | None,
+        choices: TargetChoices,
     ) -> None:
         self._pods = proxies.informer.store
+        self._chaperons = chaperons
         self._proxies, self._choices = proxies, choices
         self._namespaces, self._owners = namespaces, owners
-        self._places: dict[Place, dict[Key, bool]] = {}
-        """Pods, and whether they ask."""
+        self._places: dict[Place, dict[Key, _Fencing]] = {}
         self._place_of: dict[Key, Place] = {}
         self._listeners: list[Callable[[Key, Place], None]] = []
         proxies.informer.subscribe(self._pod_changed)
+        chaperons.subscribe(self._chaperon_changed)
         namespaces.informer.subscribe(self._namespace_changed)
         for informer in owners.informers.values() if owners is not None else ():
             informer.subscribe(self._owner_changed)
@@ -48,16 +63,17 @@ class FencedPods:
 
     def asks(self, pod: Object) -> bool:
         """Return True if a bound pod is to be fenced."""
-        return self._places.get((pod.node_name, pod.namespace), {}).get(pod.key, False)
+        found = self._places.get((pod.node_name, pod.namespace), {}).get(pod.key)
+        return found is not None and found.asks
 
     def at(self, place: Place) -> list[Object]:
-        """Return the pods of a place that ask for a fence, or bear a note of one."""
+        """Return the pods of a place that ask for a fence, or bear a note of one, or whose chaperon does."""
         found = (self._pods.get(key) for key in self._places.get(place, ()))
         return [pod for pod in found if pod is not None]
 
-    def is_asked(self, place: Place) -> bool:
-        """Return True if any pod of a place asks for a fence."""
-        return any(self._places.get(place, {}).values())
+    def needs_renewals(self, place: Place) -> bool:
+        """Return True if a place needs renewals: a pod asks for a fence, or would still be stopped without them."""
+        return any(each.asks or each.marked for each in self._places.get(place, {}).values())
 
     def places(self, node_name: str) -> list[Place]:
         """Return the places of a virtual node."""
@@ -73,11 +89,11 @@ class FencedPods:
             if not pods:
                 del self._places[place]
         if new is not None and new.node_name:
-            asks = self._is_asking(new)
-            if asks or is_noted(new):
+            state = _Fencing(self._is_asking(new), self._is_marked(new))
+            if any(state) or is_noted(new):
                 place = (new.node_name, new.namespace)
                 self._place_of[new.key] = place
-                self._places.setdefault(place, {})[new.key] = asks
+                self._places.setdefault(place, {})[new.key] = state
         if place is not None:
             tell(self._listeners, pod.key, place)
 
@@ -86,6 +102,21 @@ class FencedPods:
         owners = self._owners.of(pod).owners if self._owners is not None else ()
         annotated = (owner.annotations if _ASKS in owner.raw else {} for owner in owners)
         return fence.asked((own, *annotated, self._namespaces.annotations(pod.namespace)))
+
+    def _is_marked(self, pod: Object) -> bool:
+        return any(
+            lease_of(each.chaperon)
+            for each in self._chaperons.of(pod.key)
+            if each.is_of(pod) and each.target.node_name == pod.node_name and not each.chaperon.deleting
+        )
+
+    def _chaperon_changed(self, parent: Key) -> None:
+        pod = self._pods.get(parent)
+        if pod is None or not pod.node_name:
+            return
+        before = self._places.get((pod.node_name, pod.namespace), {}).get(parent)
+        if self._is_marked(pod) != (before is not None and before.marked):
+            self._pod_changed(pod, pod)
 
     def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
         namespace = new or old

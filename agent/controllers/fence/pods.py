@@ -115,7 +115,10 @@ class FencedPodController(Controller[Key]):
         return next((each for each in found if not each.chaperon.deleting), None)
 
     async def _leave(self, pod: Object, placed: Placed | None) -> None:
-        """A pod no longer asks for a fence. The note goes first: without the mark its target stops nothing."""
+        """A pod no longer asks for a fence. The note goes first: without the mark its target stops nothing.
+
+        Until the mark is gone, too, the Lease is renewed, also by a leader that finds no more than the mark.
+        """
         await self._note(pod, None)
         self._unkept.pop(pod.uid, None)
         if placed is not None and lease_of(placed.chaperon):

@@ -1,6 +1,6 @@
 """Renewals: in each target a Lease per namespace tells that this cluster lives, if pods ask to be stopped otherwise.
 
-Watches  proxy pods that ask for a fence, states of targets.
+Watches  proxy pods that ask for a fence, our chaperons that bear the mark of one, states of targets.
 Writes   the Lease in targets, every 10 s at most.
 Absent target: its Lease is not renewed from when it does not answer. Nothing else that is written, or refused, delays
 a renewal: what concerns single pods is done by another controller (`pods`).
@@ -55,7 +55,7 @@ class FenceRoom(Controller[Key]):
 
     def _wanted(self, place: Key) -> None:
         """A change of one pod of many brings no renewal forward."""
-        if place not in self._leases or not self._fenced.is_asked(place) or place in self._sent.growing:
+        if place not in self._leases or not self._fenced.needs_renewals(place) or place in self._sent.growing:
             self.queue.add(place)
 
     def _target_changed(self, target: Target) -> None:
@@ -69,7 +69,7 @@ class FenceRoom(Controller[Key]):
     async def reconcile(self, key: Key) -> float | None:
         """Renew one Lease."""
         target = self._deps.targets.by_node(key[0])
-        if not self._fenced.is_asked(key):
+        if not self._fenced.needs_renewals(key):
             self._leases.pop(key, None)
             self._sent.forget(key)
             return None
