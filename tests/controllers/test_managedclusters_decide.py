@@ -113,8 +113,13 @@ def test_nothing_is_written_twice() -> None:
         pytest.param([lead(READY)], "True", [], id="ready"),
         pytest.param([lead(DEAD)], "False", [(UNAVAILABLE, "NoSelect")], id="its agent is dead"),
         pytest.param([lead(MISSING)], "False", [(UNAVAILABLE, "NoSelect")], id="there is no agent"),
-        pytest.param([lead(LOST)], "Unknown", [(UNREACHABLE, "NoSelect")], id="it does not answer"),
-        pytest.param([lead([])], "Unknown", [(UNREACHABLE, "NoSelect")], id="nothing is known yet"),
+        pytest.param([lead(LOST)], "Unknown", [(UNREACHABLE, "NoSelectIfNew")], id="it does not answer"),
+        pytest.param([lead(LOST, lost=True)], "Unknown", [(UNREACHABLE, "NoSelect")], id="it is lost"),
+        pytest.param(
+            [lead(LOST, lost=True), lead(LOST, "shop")], "Unknown", [(UNREACHABLE, "NoSelectIfNew")], id="one of two is"
+        ),
+        pytest.param([lead(READY, lost=True)], "True", [], id="it was lost, and answers"),
+        pytest.param([lead([])], "Unknown", [(UNREACHABLE, "NoSelectIfNew")], id="nothing is known yet"),
         pytest.param([lead(LOST), lead(READY, "shop")], "True", [], id="one of two Targets is ready"),
         pytest.param([lead(DEAD), lead(LOST, "shop")], "False", [(UNAVAILABLE, "NoSelect")], id="none of two is"),
         pytest.param(
@@ -127,7 +132,7 @@ def test_nothing_is_written_twice() -> None:
         pytest.param(
             [lead(LOST, cordoned=True)],
             "Unknown",
-            [(UNREACHABLE, "NoSelect"), ("node.kubernetes.io/unschedulable", "NoSelectIfNew")],
+            [(UNREACHABLE, "NoSelectIfNew"), ("node.kubernetes.io/unschedulable", "NoSelectIfNew")],
             id="both",
         ),
         pytest.param([lead(leaving=True)], "True", [("multicluster/retiring", "NoSelect")], id="it is to be emptied"),
@@ -185,11 +190,23 @@ def test_a_taint_keeps_its_moment_and_those_of_others_stay() -> None:
     found["spec"]["taints"] += [own, bare]
     again = written(view(lead(LOST), current=found, now=LATER))
     assert again["spec"]["taints"] == [
-        {"key": UNREACHABLE, "effect": "NoSelect", "timeAdded": "2026-11-23T12:00:00Z"},
+        {"key": UNREACHABLE, "effect": "NoSelectIfNew", "timeAdded": "2026-11-23T12:00:00Z"},
         own,
         {**bare, "timeAdded": "2026-11-23T12:05:00Z"},
     ]
     assert written(view(current=again, now=LATER))["spec"]["taints"][0] == own
+
+
+def test_a_cluster_is_lost_once_it_was_unknown_for_the_longest_term_of_its_targets_and_stays_so() -> None:
+    leads = (lead(LOST, failover_after=300.0), lead(LOST, "shop", failover_after=600.0))
+    found = written(view(*leads, unknown_for=599.0))
+    assert taints(found) == [(UNREACHABLE, "NoSelectIfNew")]
+    again = written(view(*leads, current=found, unknown_for=600.0, now=LATER))
+    assert again["spec"]["taints"] == [
+        {"key": UNREACHABLE, "effect": "NoSelect", "timeAdded": "2026-11-23T12:00:00Z"}
+    ], "seconds of tolerations count from when it was unknown first"
+    assert taints(written(view(*leads, current=again, unknown_for=0.0))) == taints(again), "as another leader sees it"
+    assert taints(written(view(lead(), current=again))) == []
 
 
 def test_labels_follow_those_of_the_target_and_others_stay() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from agent.api.conditions import find_condition
+from agent.clusters.silent_clusters import counted_as
 from agent.controllers.targetlife.decide import (
     HELD_SECONDS,
     View,
     annotations,
     before,
     conditions,
-    counts,
     held_due,
     terms,
 )
@@ -167,10 +167,10 @@ def test_what_is_held_is_said_after_a_while_without_another_event() -> None:
 
 def test_what_does_not_count() -> None:
     known = {"metadata": {}, "status": {"clusterUID": "x"}}
-    assert counts(known) == "x"
-    assert counts({**known, "spec": {"self": True}}) == ""
-    assert counts({**known, "metadata": {"annotations": {"multicluster/lost": "true"}}}) == ""
-    assert counts({"metadata": {}}) == ""
+    assert counted_as(known) == "x"
+    assert counted_as({**known, "spec": {"self": True}}) == ""
+    assert counted_as({**known, "metadata": {"annotations": {"multicluster/lost": "true"}}}) == ""
+    assert counted_as({"metadata": {}}) == ""
 
 
 def test_a_target_that_never_was_lost_says_that_its_cluster_answers_by_another() -> None:

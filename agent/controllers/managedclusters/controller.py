@@ -3,6 +3,7 @@
 Watches  Targets, ClusterTargets, their virtual nodes, the ClusterSummary in each target, ManagedClusters, namespaces.
 Writes   ManagedClusters of ours, on change only, and a namespace of the same name for each.
 Absent target: it becomes Unknown and gets the taint of what cannot be reached; what was told of it last stays.
+Decisions that name it stay until it is lost, which takes as long as failover does.
 A ManagedCluster that others have made is left alone, also where a Target leads to its cluster. One of ours goes with
 the last Target to its cluster; its namespace stays, for others may have put something there.
 """
@@ -14,16 +15,18 @@ from typing import TYPE_CHECKING
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, MANAGED_CLUSTERS, NAMESPACES, NODES
+from agent.api.names import lifecycle
 from agent.api.names.ocm import MANAGED_CLUSTER, OURS
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import is_for_its_cluster
 from agent.clusters.target import SUMMARY_FIELDS, Target
-from agent.controllers.managedclusters.decide import Create, Lead, View, decide, namespace, settles_in
+from agent.controllers.managedclusters.decide import Create, Lead, View, available, decide, namespace, settles_in
 from agent.controllers.managedclusters.gather import QUIET_SECONDS, ClusterNaming
 from agent.controllers.managedclusters.naming import candidates
+from agent.controllers.managedclusters.outages import Outages
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from agent.kube.store import Key, Object
-from agent.model.standing import standing
+from agent.model.standing import first_term, is_set, standing
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
@@ -53,9 +56,11 @@ class ManagedClusterRoom(Controller[str]):
         """What that was made of: nothing is removed by what was so once."""
         self._stops: dict[Key, Callable[[], None]] = {}
         self._naming = ClusterNaming(deps, lambda: self.queue.add_after(ALL, QUIET_SECONDS))
+        self._outages = Outages()
         self._nodes = deps.local.informer(NODES, labels=_VIRTUAL)
         self._namespaces = deps.namespaces.informer
         for informer in self._naming.targets.informers:
+            informer.subscribe(self._target_changed)
             self.watch(informer, lambda target: self._of(target.key))
         self.watch(self._nodes, lambda node: filter(None, [node.labels.get(MANAGED_CLUSTER)]))
         self.watch(self._namespaces, lambda each: [each.name] if each.name in self._wanted else [])
@@ -75,6 +80,7 @@ class ManagedClusterRoom(Controller[str]):
         leads = self._wanted.get(key)
         if leads:
             return await self._keep(key, leads, current)
+        self._outages.note(key, unknown=False)
         if current is not None and OURS in current.labels and not current.deleting:
             if self._looked is not self._naming.found:
                 self._look_again()
@@ -111,7 +117,8 @@ class ManagedClusterRoom(Controller[str]):
         elif action is not None:
             raw = await self._client.patch_raw(MANAGED_CLUSTERS, name, action.body, sub=action.sub)
             self._naming.clusters.absorb(raw)
-        return settles_in(view) or None
+        longest = max((lead.failover_after for lead in view.leads), default=0.0)
+        return settles_in(view) or self._outages.due(name, longest)
 
     async def _own_namespace(self, name: str) -> bool:
         """Whether there is one that is not ours; where there is none, it is made."""
@@ -139,15 +146,18 @@ class ManagedClusterRoom(Controller[str]):
         summaries = [target.summary for key in leads if (target := self._deps.targets.get(key)) is not None]
         summary = next((each for each in summaries if each is not None), None)
         facts = [fact for key in leads if (fact := self._naming.lead(key)) is not None]
+        said = [lead for key in leads if (lead := self._lead(key)) is not None]
+        self._outages.note(name, unknown=available(said).status == "Unknown")
         return View(
             name=name,
             uid=facts[0].uid if facts else "",
-            leads=[lead for key in leads if (lead := self._lead(key)) is not None],
+            leads=said,
             summary=summary.decode() if summary is not None else None,
             current=current.decode() if current is not None else None,
             now=self._deps.clock.now(),
             foreign_namespace=foreign,
             is_self=any(fact.is_self for fact in facts),
+            unknown_for=self._outages.seconds(name),
         )
 
     def _lead(self, key: Key) -> Lead | None:
@@ -157,7 +167,7 @@ class ManagedClusterRoom(Controller[str]):
         node = self._nodes.store.get(("", names.virtual_node(*key)))
         found = node.decode() if node is not None else {}
         told = target.decode()
-        said = standing(told)
+        said, term = standing(told), first_term([target.annotations])
         return Lead(
             namespace=key[0],
             labels=target.labels,
@@ -165,7 +175,15 @@ class ManagedClusterRoom(Controller[str]):
             cordoned=target.deleting or bool((found.get("spec") or {}).get("unschedulable")),
             leaving=said.retiring or said.declared,
             version=((found.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion", ""),
+            lost=said.lost or is_set(target.annotations, lifecycle.FAILOVER_NOW),
+            failover_after=self._deps.settings.failover_after if term is None else term,
         )
+
+    def _target_changed(self, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        assert obj is not None
+        for name in self._outages.put(obj.key, new.decode() if new is not None else None):
+            self.queue.add(name)
 
     def _of(self, key: Key) -> Iterable[str]:
         name = self._names.get(key)

@@ -1,5 +1,6 @@
 """What a ManagedCluster that we make should look like, by the Targets that lead to its cluster. Pure."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,6 +24,7 @@ JOINED = "ManagedClusterJoined"
 ACCEPTED = "HubAcceptedManagedCluster"
 NAMESPACE_TAKEN = "NamespaceTaken"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_LOST = (ocm.TAINT_UNREACHABLE, "NoSelect")
 _CONNECTING = timedelta(seconds=60)
 """After a restart of the agent, a Target that is connecting says nothing of its cluster for so long."""
 
@@ -49,6 +51,10 @@ class Lead(msgspec.Struct, frozen=True):
     """It is to be emptied, or a person has certified that nothing of it runs any more."""
     version: str = ""
     """Of the cluster's API server, as its virtual node says."""
+    lost: bool = False
+    """Its pods are replaced elsewhere, or a person does not want to wait any longer."""
+    failover_after: float = math.inf
+    """Seconds without an answer after which it is lost; infinite for never."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,8 @@ class View:
     foreign_namespace: bool = False
     """The namespace of its name is not one that is for it."""
     is_self: bool = False
+    unknown_for: float = 0.0
+    """Seconds for which it has been unknown."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,16 @@ def settles_in(view: View) -> float:
     return longest
 
 
+def is_lost(view: View) -> bool:
+    """Whether no decision keeps a cluster that is unknown. One that was lost stays so until it is known again.
+
+    While it is not, decisions that name it stay: the fault may be this cluster's own, or a short one.
+    """
+    taints = ((view.current or {}).get("spec") or {}).get("taints") or ()
+    was_lost = any((taint.get("key"), taint.get("effect")) == _LOST for taint in taints)
+    return was_lost or all(lead.lost or view.unknown_for >= lead.failover_after for lead in view.leads)
+
+
 def _told(current: Raw | None) -> Available | None:
     conditions = ((current or {}).get("status") or {}).get("conditions")
     told = find_condition(conditions, ocm.CONDITION_AVAILABLE)
@@ -192,18 +210,22 @@ def _applied(annotation: str | None) -> frozenset[str]:
 def _taints(view: View, current: Sequence[Raw], found: Available) -> list[Raw]:
     """Taints of others stay; a moment is added to those that have none, since tolerations count from it."""
     cordoned = bool(view.leads) and all(lead.cordoned for lead in view.leads)
+    unknown, lost = found.status == "Unknown", is_lost(view)
     ours = (
         (ocm.TAINT_UNAVAILABLE, "NoSelect", found.status == "False"),
-        (ocm.TAINT_UNREACHABLE, "NoSelect", found.status == "Unknown"),
+        (*_LOST, unknown and lost),
+        (ocm.TAINT_UNREACHABLE, "NoSelectIfNew", unknown and not lost),
         (UNSCHEDULABLE, "NoSelectIfNew", cordoned),
         (lifecycle.TAINT_RETIRING, "NoSelect", bool(view.leads) and all(lead.leaving for lead in view.leads)),
     )
     now = timestamp(view.now)
     taints = [taint if taint.get("timeAdded") else {**taint, "timeAdded": now} for taint in current]
+    # Seconds of tolerations count from when it was unknown first.
+    added = {taint.get("key"): taint["timeAdded"] for taint in taints if taint.get("key") == ocm.TAINT_UNREACHABLE}
     for key, effect, present in ours:
         there = [taint for taint in taints if (taint.get("key"), taint.get("effect")) == (key, effect)]
         if present and not there:
-            taints.append({"key": key, "effect": effect, "timeAdded": now})
+            taints.append({"key": key, "effect": effect, "timeAdded": added.get(key, now)})
         elif not present:
             taints = [taint for taint in taints if taint not in there]
     return taints

@@ -20,8 +20,8 @@ from agent.base.metrics import REGISTRY
 from agent.base.turns import in_turns
 from agent.clusters.deps import Deps
 from agent.clusters.lives import sight
+from agent.clusters.silent_clusters import Member, SilentClusters, counted_as
 from agent.controllers.targetlife import decide
-from agent.controllers.targetlife.clusters import Clusters, Member
 from agent.controllers.targetlife.decide import View
 from agent.kube.store import Key, Object
 from agent.model.diff import same
@@ -65,7 +65,7 @@ class TargetLifeRoom(Controller[Key]):
         self._deps = deps
         self._lives = deps.lives
         self._objects = deps.local.either(TARGET_KINDS)
-        self._clusters = Clusters()
+        self._clusters = SilentClusters()
         self._silent: dict[Key, Terms] = {}
         """Targets that do not answer, with what they ask for."""
         self._held_since: float | None = None
@@ -121,7 +121,7 @@ class TargetLifeRoom(Controller[Key]):
         connected = self._deps.targets.get(key)
         life = self._look(key, terms)
         ready = connected is not None and connected.ready
-        self._note(key, terms, Member(decide.counts(target), life.silent_since is not None, ready))
+        self._note(key, terms, Member(counted_as(target), life.silent_since is not None, ready))
         life = self._lives.of(key)
         known, other = sight(connected) is not Sight.UNKNOWN, self._clusters.way_to(key)
         view = View(target, life, terms, self._held, known, time.monotonic(), self._deps.clock.now(), other)

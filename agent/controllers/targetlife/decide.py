@@ -38,13 +38,6 @@ class View:
     """Another Target by which its cluster answers; empty for none."""
 
 
-def counts(target: Raw) -> str:
-    """Return the UID of the cluster as which a Target counts; empty for this cluster, or if it is not known yet."""
-    if (target.get("spec") or {}).get("self") or is_set(target["metadata"].get("annotations"), lifecycle.LOST):
-        return ""
-    return str((target.get("status") or {}).get("clusterUID") or "")
-
-
 def terms(target: Raw, failover: float, stable: float) -> tuple[Terms, str]:
     """What a Target asks for, or else the settings, and what is wrong with what it says, empty for nothing."""
     text = names.annotation(target["metadata"].get("annotations"), lifecycle.FAILOVER_AFTER)

@@ -10,6 +10,7 @@ from agent.scheduling.placing.feasible import Feasible, eligible, feasible, memb
 from agent.scheduling.placing.inputs import CelVerdicts, ManagedCluster, PlacementInputs
 from agent.scheduling.placing.outcome import Decision, Outcome, Satisfied
 from agent.scheduling.placing.spec import SPREAD, STEADY, PlacementSpec, Policy, parse
+from agent.scheduling.placing.taints import is_silent
 
 Placement = Mapping[str, Any]
 
@@ -141,8 +142,7 @@ def _choose(
             parts.append(prioritizers.Scores(SPREAD, each.weight, spread.scores(policy.spread, ranked)))
             totals = prioritizers.totals(parts, names)
     ranked = _ranked(clusters, totals)
-    if spec.keep_decided:
-        ranked.sort(key=lambda cluster: cluster.name not in decided)
+    ranked.sort(key=lambda each: each.name not in decided or not (spec.keep_decided or is_silent(each)))
     picks = spread.Picks(policy.spread, ranked)
     chosen = frozenset(picks.choose(policy.number))
     listed = sorted(chosen, key=lambda name: (-totals[name], name)) if policy.by_score else sorted(chosen)

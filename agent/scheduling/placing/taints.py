@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from agent.api.names.ocm import OURS
+from agent.api.names.ocm import OURS, TAINT_UNREACHABLE
 from agent.scheduling.placing.inputs import ClusterTaint, ManagedCluster
 from agent.scheduling.placing.spec import Toleration
 
@@ -45,6 +45,11 @@ def judge(cluster: ManagedCluster, tolerations: Sequence[Toleration], is_decided
             says = "is not tolerated" if tolerated is None else "is tolerated no longer, its tolerationSeconds are over"
             return Verdict(f"taint {taint} {says}")
     return Verdict("", until, avoided)
+
+
+def is_silent(cluster: ManagedCluster) -> bool:
+    """Return True if a cluster does not answer and is not lost yet: its scores may be missing or old."""
+    return any((taint.key, taint.effect) == (TAINT_UNREACHABLE, "NoSelectIfNew") for taint in cluster.taints)
 
 
 def _tolerated_until(taint: ClusterTaint, tolerations: Sequence[Toleration], added: datetime | None) -> datetime | None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.controllers.targetlife.clusters import Clusters, Member
+from agent.clusters.silent_clusters import Member, SilentClusters
 from agent.kube.store import Key
 from agent.model.targetlife import is_held
 
@@ -12,8 +12,8 @@ def key(name: str) -> Key:
     return ("", name)
 
 
-def clusters(**members: Member) -> Clusters:
-    found = Clusters()
+def clusters(**members: Member) -> SilentClusters:
+    found = SilentClusters()
     for name, member in members.items():
         found.put(key(name), member)
     return found
@@ -36,7 +36,7 @@ def test_a_cluster_answers_by_another_target_that_is_ready() -> None:
     found.put(key("direct"), Member("a", False))
     assert found.way_to(key("eu")) == ""
     assert clusters(us=Member("b", False, True)).way_to(key("us")) == ""
-    assert Clusters().way_to(key("eu")) == ""
+    assert SilentClusters().way_to(key("eu")) == ""
 
 
 MEMBERS = st.builds(Member, st.sampled_from(["", "a", "b", "c"]), st.booleans(), st.booleans())
@@ -45,7 +45,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from("abcdef"), st.none() | MEMBERS), ma
 
 @given(CHANGES)
 def test_counts_that_events_change_are_those_of_a_count_of_all(changes: list[tuple[str, Member | None]]) -> None:
-    found, members = Clusters(), {}
+    found, members = SilentClusters(), {}
     for name, member in changes:
         if member is None:
             members.pop(name, None)

@@ -3,9 +3,12 @@
 Counts are changed by events: a look at one target costs the same however many there are.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from agent.api.names import lifecycle
 from agent.kube.store import Key
+from agent.model.standing import is_set
 from agent.model.targetlife import is_held
 
 
@@ -20,7 +23,17 @@ class Member(NamedTuple):
     """Whether the target answers, and is known to be that cluster."""
 
 
-class Clusters:
+def counted_as(target: Mapping[str, Any]) -> str:
+    """Return the UID of the cluster as which a Target counts; empty for this cluster, or if it is not known yet.
+
+    One that is declared lost does not count.
+    """
+    if (target.get("spec") or {}).get("self") or is_set(target["metadata"].get("annotations"), lifecycle.LOST):
+        return ""
+    return str((target.get("status") or {}).get("clusterUID") or "")
+
+
+class SilentClusters:
     """Clusters by UID, with the Targets that lead to them."""
 
     def __init__(self) -> None:

@@ -1,0 +1,165 @@
+"""What losses of links do to decisions of Placements: of the source's own link, and of one target's."""
+
+from typing import Any
+
+import pytest
+
+from agent.api.names.ocm import KEEP_DECIDED
+from agent.controllers.managedclusters.decide import View
+from agent.controllers.managedclusters.outages import Outages
+from tests.controllers.test_managedclusters_decide import LOST, READY, lead, view, written
+from tests.scheduling.placing.fleets import addon, evaluated, exact, names, placement, score
+
+Raw = dict[str, Any]
+
+AFTER = 300.0
+TAINT = {"key": "maintenance", "effect": "NoSelect", "timeAdded": "2026-01-01T00:00:00Z"}
+
+
+class Source:
+    """Placements of a source over clusters that each have one Target, as its agent keeps ManagedClusters."""
+
+    def __init__(self, clusters: int, placements: list[Raw]) -> None:
+        self.seconds = 0.0
+        self.outages = Outages(lambda: self.seconds)
+        self.silent: set[str] = set()
+        self.clusters: dict[str, Raw | None] = {f"c{number:02}": None for number in range(clusters)}
+        self.placements = placements
+        self.decided: list[tuple[str, ...]] = [()] * len(placements)
+        self.scores: list[Raw] = []
+        self.look()
+
+    def look(self) -> None:
+        """Write what follows, until nothing does."""
+        for name in self.clusters:
+            said = LOST if name in self.silent else READY
+            target = {"metadata": {}, "status": {"clusterUID": name, "conditions": said}}
+            self.outages.put(("", name), target)
+        for name, current in self.clusters.items():
+            self.outages.note(name, unknown=name in self.silent)
+            self.clusters[name] = written(self._view(name, current))
+        for index, each in enumerate(self.placements):
+            others = [name for other, decided in enumerate(self.decided) if other != index for name in decided]
+            elsewhere = {name: others.count(name) for name in others}
+            clusters = [found for found in self.clusters.values() if found is not None]
+            outcome = evaluated(each, clusters, decided=self.decided[index], elsewhere=elsewhere, scores=self.scores)
+            self.decided[index] = tuple(sorted(names(outcome)))
+
+    def _view(self, name: str, current: Raw | None) -> View:
+        one = lead(LOST if name in self.silent else READY, failover_after=AFTER)
+        return view(one, name=name, uid=name, current=current, unknown_for=self.outages.seconds(name))
+
+    def cut(self, *names: str) -> None:
+        """Let clusters fall silent, one after the other."""
+        for name in names:
+            self.silent.add(name)
+            self.look()
+
+    def mend(self, *names: str) -> None:
+        """Let them answer again, one after the other."""
+        for name in names:
+            self.silent.discard(name)
+            self.look()
+
+    def wait(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.look()
+
+
+@pytest.mark.parametrize("seconds", [15, 290, 3600])
+def test_a_loss_of_the_own_link_moves_nothing_of_one_placement(seconds: float) -> None:
+    source = Source(2, [placement(numberOfClusters=1)])
+    (before,) = source.decided
+    (other,) = set(source.clusters) - {*before}
+    source.cut(*source.clusters)
+    source.wait(seconds)
+    source.mend(other)
+    source.wait(10)
+    assert source.decided == [before], "only the other one is back"
+    source.mend(*before)
+    assert source.decided == [before]
+
+
+def test_a_loss_of_the_own_link_moves_nothing_of_forty_placements_whatever_order_targets_come_back_in() -> None:
+    source = Source(4, [placement(numberOfClusters=1) for _ in range(40)])
+    before = list(source.decided)
+    assert len(set(before)) == 4, "they are balanced"
+    for order in (source.clusters, reversed(source.clusters)):
+        names_in_order = tuple(order)
+        source.cut(*names_in_order)
+        source.wait(3600)
+        for name in names_in_order:
+            source.mend(name)
+            source.wait(20)
+        assert source.decided == before
+
+
+def test_a_cluster_that_is_silent_alone_keeps_its_decisions_for_as_long_as_failover_waits() -> None:
+    source = Source(3, [placement(numberOfClusters=1)])
+    (before,) = source.decided
+    source.cut(*before)
+    source.wait(AFTER - 1)
+    assert source.decided == [before]
+    source.wait(1)
+    assert source.decided != [before]
+    after = list(source.decided)
+    source.mend(*before)
+    assert source.decided == after, "what is decided is steady"
+
+
+def test_seconds_in_which_most_clusters_are_silent_do_not_count() -> None:
+    source = Source(4, [placement(numberOfClusters=1)])
+    (before,) = source.decided
+    others = set(source.clusters) - {*before}
+    source.cut(*source.clusters)
+    source.wait(3600)
+    source.mend(*others)
+    source.wait(AFTER - 1)
+    assert source.decided == [before]
+    source.wait(1)
+    assert source.decided != [before]
+
+
+def test_a_new_placement_decides_for_no_cluster_that_is_silent() -> None:
+    source = Source(3, [placement(numberOfClusters=3)])
+    source.cut("c00")
+    source.placements.append(placement(numberOfClusters=3))
+    source.decided.append(())
+    source.look()
+    assert source.decided == [("c00", "c01", "c02"), ("c01", "c02")]
+
+
+def test_a_taint_that_a_person_has_written_counts_at_once_also_while_the_own_link_is_lost() -> None:
+    source = Source(2, [placement(numberOfClusters=1)])
+    (before,) = source.decided
+    source.cut(*source.clusters)
+    kept = source.clusters[before[0]]
+    assert kept is not None
+    kept["spec"]["taints"].append(TAINT)
+    source.look()
+    assert source.decided == [()]
+
+
+@pytest.mark.parametrize("annotations", [{}, {KEEP_DECIDED: "true"}])
+def test_scores_that_a_silent_cluster_has_no_longer_take_no_decision_from_it(annotations: dict[str, str]) -> None:
+    best = addon("usage", "cpu")
+    source = Source(2, [placement(annotations, numberOfClusters=1, prioritizerPolicy=exact(best))])
+    source.scores = [score("usage", "c01", {"cpu": 100}), score("usage", "c00", {"cpu": 10})]
+    source.look()
+    before = list(source.decided)
+    source.cut(*source.clusters)
+    source.scores = []
+    source.mend(*(set(source.clusters) - {*before[0]}))
+    source.scores = [score("usage", "c00", {"cpu": 10})]
+    source.look()
+    assert source.decided == before
+
+
+def test_a_cluster_that_answers_may_lose_its_decision_to_a_better_one() -> None:
+    source = Source(2, [placement(numberOfClusters=1, prioritizerPolicy=exact(addon("usage", "cpu")))])
+    source.scores = [score("usage", "c01", {"cpu": 100})]
+    source.look()
+    assert source.decided == [("c01",)]
+    source.scores = [score("usage", "c00", {"cpu": 100})]
+    source.look()
+    assert source.decided == [("c00",)]
