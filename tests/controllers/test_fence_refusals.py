@@ -91,7 +91,11 @@ async def test_slow_and_refused_writes_delay_the_stop_of_no_delegate(pair: Pair,
         renewed = {"spec": {"leaseDurationSeconds": TERM, "renewTime": micro_stamp(SystemClock().now())}}
         await pair.there.patch(LEASES, f"{fencing.LEASE_PREFIX}by-hand", renewed, pair.namespace)
         relay.delay(LATENCY_SECONDS)
-        await until(lambda: _is(running_delegates(pair), set()), TERM + ONE_BY_ONE_SECONDS * 0.75, what="all delegates are stopped")
+        await until(
+            lambda: _is(running_delegates(pair), set()),
+            TERM + ONE_BY_ONE_SECONDS * 0.75,
+            what="all delegates are stopped",
+        )
 
 
 async def _is(found: Any, wanted: set[str]) -> bool:
