@@ -19,6 +19,7 @@ from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.summary.controller import SummaryRoom
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.model.deletion import is_withdrawn
 from agent.model.endpoints import ready
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers import byhand
@@ -173,6 +174,39 @@ async def test_a_pod_that_no_service_selects_ends_at_once_and_costs_no_write(
 
 async def _runs(pair: Pair, name: str) -> bool:
     return bool((await pair.here.get(PODS, name, pair.namespace))["status"].get("phase") == "Running")
+
+
+async def test_a_live_change_that_was_sent_before_a_delegate_is_withdrawn_does_not_undo_that(pair: Pair) -> None:
+    async with at_work(pair, withdraw=60.0) as place:
+        await place.share()
+        name, _ = await place.serving()
+        held, answered = list[str](), list[str]()
+
+        def is_first(method: str, path: str) -> bool:
+            if method != "PATCH" or not path.endswith(name) or held:
+                return False
+            held.append(path)
+            return True
+
+        def note(method: str, path: str) -> bool:
+            answered.extend([path] if method == "PATCH" and path in held else ())
+            return False
+
+        place.relay.freeze(is_first)
+        await pair.here.patch(PODS, "web", {"metadata": {"labels": {"tier": "a"}}}, pair.namespace)
+        await until(lambda: held, what="a live change is under way")
+        place.relay.lose_reply = note
+        await place.delete()
+        await until(lambda: place.is_withdrawn(name))
+        count = len(answered)
+        place.relay.thaw()
+        await until(lambda: len(answered) > count, what="the live change has reached the target")
+        chaperon = await pair.there.get(CHAPERONS, name, pair.namespace)
+        assert is_withdrawn(chaperon)
+        assert names.LABEL_SERVING not in chaperon["metadata"]["labels"]
+        await place.delete(grace=0)
+        await pair.there.delete(CHAPERONS, name, pair.namespace)
+        await place.ended()
 
 
 @pytest.mark.full("The state of a pause is on the chaperon, which the tests of its parts hold.")

@@ -18,10 +18,13 @@ from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.errors import Forbidden, Invalid, NotFound, Unreachable
 from agent.kube.store import Key, Object
+from agent.model import deletion
 from agent.model.errors import InvalidPod
 from agent.model.livechanges import changes, chaperon_patch, new_labels
 from agent.model.proxypod import source_pod
 from agent.runtime.controller import Controller
+
+Raw = dict[str, Any]
 
 _READINESS_GATES = b'"readinessGates"'
 _AGENT_VERSION = names.ANNOTATION_AGENT_VERSION.encode()
@@ -68,9 +71,20 @@ class LiveChanges(Controller[Key]):
         except InvalidPod as error:
             self._tell(manifest, target, str(error))
             return None
-        if patch:
+        if patch and not await self._is_deleted(proxy, chaperon, changed):
             await self._write(target, placed, patch, manifest)
         return None
+
+    async def _is_deleted(self, proxy: Object, chaperon: Raw, changed: Raw) -> bool:
+        """Return True if Services would route to a withdrawn delegate again although its proxy pod has been deleted.
+
+        Only a store of this process that is older than the chaperon has such a proxy pod: a former leader withdrew the
+        delegate. An earlier version also withdrew delegates of pods that stay.
+        """
+        if not (deletion.is_withdrawn(chaperon) and changed.get("labels", {}).get(names.LABEL_SERVING)):
+            return False
+        found = await self._deps.live_reads.proxy(proxy.key)
+        return found is None or found.deleting or found.uid != proxy.uid
 
     def _placed(self, proxy: Object, target: Target | None) -> Placed | None:
         for placed in self._deps.chaperons.of(proxy.key):
@@ -78,8 +92,10 @@ class LiveChanges(Controller[Key]):
                 return None if placed.chaperon.deleting else placed
         return None
 
-    async def _write(self, target: Target, placed: Placed, patch: dict[str, Any], proxy: dict[str, Any]) -> None:
+    async def _write(self, target: Target, placed: Placed, patch: Raw, proxy: Raw) -> None:
+        """Change the very chaperon that was read: feedback may have withdrawn the delegate from Services since."""
         namespace, name = placed.chaperon.key
+        patch["metadata"]["resourceVersion"] = placed.chaperon.version
         try:
             target.chaperons.absorb(await target.port.patch_raw(CHAPERONS, name, patch, namespace))
         except NotFound:
@@ -91,7 +107,7 @@ class LiveChanges(Controller[Key]):
             target.probe_now()
             raise
 
-    def _tell(self, proxy: dict[str, Any], target: Target, reason: str) -> None:
+    def _tell(self, proxy: Raw, target: Target, reason: str) -> None:
         message = f"{target.title}: what was changed does not reach the delegate: {reason}"
         self._deps.recorder.event(proxy, "Warning", "FailedUpdate", message)
 
