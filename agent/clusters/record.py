@@ -44,6 +44,8 @@ class Record:
     """Probes that failed in a row."""
     silent: bool = False
     """Whether nothing of the target answers; if so, what else it may be doing is not known."""
+    unanswered_since: datetime | None = None
+    """Since when the target is unreachable or silent, whichever of both; None while it answers."""
 
 
 def grace(record: Record, now: datetime, seconds: float) -> float:
@@ -53,6 +55,19 @@ def grace(record: Record, now: datetime, seconds: float) -> float:
     """
     left = (record.since + timedelta(seconds=seconds) - now).total_seconds()
     return left if record.state is State.READY and 0 < left <= seconds else 0.0
+
+
+def silent_in(record: Record, now: datetime, seconds: float) -> float | None:
+    """Return the seconds until a target has given no answer for `seconds`; 0.0 if it has not, None if it answers."""
+    if record.unanswered_since is None:
+        return None
+    return max(0.0, seconds - (now - record.unanswered_since).total_seconds())
+
+
+def refuses(record: Record) -> bool:
+    """Return True if the API server of a target answers and refuses the agent: that says nothing about pods there."""
+    refusing = record.state in (State.UNAUTHORIZED, State.FORBIDDEN, State.FAILING)
+    return refusing and record.unanswered_since is None
 
 
 def classify(error: KubeError, namespace: str) -> tuple[State, str]:

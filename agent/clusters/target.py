@@ -238,9 +238,11 @@ class Target:
         ):
             self.record = replace(old, failures=failures)
             return
-        since = old.since if state is old.state else self._clock.now()
+        now, silent = self._clock.now(), is_silence(error)
+        since = old.since if state is old.state else now
+        unanswered = (old.unanswered_since or now) if silent or state is State.UNREACHABLE else None
         self.trust.lose()
-        self._become(Record(state, message, since, failures, is_silence(error)))
+        self._become(Record(state, message, since, failures, silent, unanswered))
 
     def _answered(self, old: Record) -> None:
         if problem := self.identity.problem:

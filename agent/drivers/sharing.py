@@ -3,7 +3,8 @@
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.clusters.deps import Deps
-from agent.clusters.target import State, Target
+from agent.clusters.record import silent_in
+from agent.clusters.target import Target
 from agent.drivers.clusters import Clusters
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
 from agent.drivers.spread import Spread
@@ -155,13 +156,12 @@ class Sharing(Clusters):
     def silent_in(self, node: str) -> float | None:
         """Return seconds until a target counts as silent: 0.0 if it does, None if it answers.
 
-        A target that answers with an error (credentials that have expired) may well have healthy pods.
+        A target that refuses the agent (credentials that have expired) may well have healthy pods.
         """
         target = self.deps.targets.by_node(node)
-        if target is None or target.record.state is not State.UNREACHABLE:
+        if target is None:
             return None
-        age = (self.deps.clock.now() - target.record.since).total_seconds()
-        return max(0.0, self.deps.settings.endpoints_grace - age)
+        return silent_in(target.record, self.deps.clock.now(), self.deps.settings.endpoints_grace)
 
     def informer(self, node: str) -> Informer:
         """The slices of a cluster. Raises KeyError where that is not attached."""

@@ -1,10 +1,10 @@
-"""A target that has just come back is spared what Placements decided while it was away."""
+"""What the state of a target means for its pods: just back, silent, or one that refuses the agent."""
 
 from datetime import timedelta
 
 import pytest
 
-from agent.clusters.record import Record, State, grace
+from agent.clusters.record import Record, State, grace, refuses, silent_in
 from tests.controllers.test_virtualnode_decide import NOW
 
 
@@ -20,3 +20,18 @@ from tests.controllers.test_virtualnode_decide import NOW
 )
 def test_grace_is_of_targets_that_have_just_come_back(state: State, since: float, seconds: float, left: float) -> None:
     assert grace(Record(state, "", NOW + timedelta(seconds=since)), NOW, seconds) == left
+
+
+def test_a_target_is_silent_once_it_has_given_no_answer_for_long_whatever_state_it_is_in() -> None:
+    since = NOW - timedelta(seconds=30)
+    for state in (State.UNREACHABLE, State.FAILING):
+        record = Record(state, "", NOW, unanswered_since=since)
+        assert (silent_in(record, NOW, 40.0), silent_in(record, NOW, 30.0), silent_in(record, NOW, 5.0)) == (10, 0, 0)
+        assert not refuses(record)
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_target_that_answers_is_not_silent_and_refuses_the_agent_if_it_says_so(state: State) -> None:
+    record = Record(state, "", NOW)
+    assert silent_in(record, NOW, 0.0) is None
+    assert refuses(record) is (state in (State.UNAUTHORIZED, State.FORBIDDEN, State.FAILING))

@@ -1,13 +1,16 @@
 """Which changes of a target have the endpoints of which Services looked at."""
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from agent.clusters.target import State
+from agent.clusters.target import Record, State
 from agent.controllers.endpoints.controller import At, EndpointsRoom
 from agent.kube.store import Key
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Counted(EndpointsRoom):
@@ -38,7 +41,7 @@ class Some:
 
 
 def test_services_are_looked_at_only_where_something_changes_their_endpoints() -> None:
-    record = Some(state=State.CONNECTING)
+    record = Record(State.CONNECTING, "", NOW)
     target: Any = Some(key=("", "eu"), node_name="eu", namespace="", ready=False, ranges=(), record=record)
     targets = {target.key: target}
     room = Counted(targets)
@@ -51,15 +54,15 @@ def test_services_are_looked_at_only_where_something_changes_their_endpoints() -
     assert looked() == ["all"]
     target.agent = "stale"
     assert looked() == []
-    target.ready, target.record = True, Some(state=State.READY)
+    target.ready, target.record = True, Record(State.READY, "", NOW)
     assert looked() == ["its own, eu"], "it can be written to"
     room.synced = True
     assert looked() == ["all"], "what it does not have is not there"
     target.slow = True
     assert looked() == []
-    target.ready, target.record = False, Some(state=State.FAILING)
+    target.ready, target.record = False, Record(State.FAILING, "", NOW)
     assert looked() == ["its own, eu"]
-    target.record = Some(state=State.UNREACHABLE)
+    target.record = Record(State.UNREACHABLE, "", NOW, unanswered_since=NOW)
     assert looked() == ["its own, eu and us"], "its endpoints stop counting elsewhere"
     target.ranges = ("10.0.0.0/8",)
     assert looked() == ["its own, eu and us"]

@@ -16,7 +16,7 @@ from agent.api.kinds import SERVICES
 from agent.api.names.links import LOCAL_FIRST
 from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
-from agent.clusters.target import State, Target
+from agent.clusters.target import Target
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import HERE, Driver, Place
 from agent.drivers.sharing import Sharing, key_of
@@ -248,7 +248,7 @@ class EndpointsRoom(Controller[At]):
         in every cluster; whether its own endpoints count, those that it has; whether it can be written to, it alone.
         """
         node, there = target.node_name, self._deps.targets.get(target.key) is target
-        source = (target.record.state is State.UNREACHABLE, target.ranges)
+        source = (target.record.unanswered_since is not None, target.ranges)
         now = ((there, self._sharing.is_synced(node)), source, target.ready)
         before, self._known[target] = self._known.get(target, (None, None, None)), now
         if before[0] != now[0]:

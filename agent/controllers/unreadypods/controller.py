@@ -1,7 +1,9 @@
 """Unready pods: proxy pods of a target that does not answer get no traffic, as pods of a silent node get none.
 
 kube-controller-manager/nodelifecycle sets Ready of pods on a silent node to False. Virtual nodes stay Ready, so that no
-pod is evicted from them; the agent sets the condition itself.
+pod is evicted from them; the agent sets the condition itself. A target that answers again and refuses the agent says
+nothing about its pods: they have the condition back that they had when it fell silent, as its endpoints in the
+EndpointSlices of other clusters do.
 
 Watches  states of targets, proxy pods, Services, all here.
 Writes   the condition Ready of proxy pods that native Services select, `endpoints_grace` after the target went silent.
@@ -9,11 +11,13 @@ Absent target: this is about nothing else. Once the target is back, feedback cop
 """
 
 import contextlib
+from collections.abc import Mapping
 
-from agent.api.conditions import is_true, timestamp
+from agent.api.conditions import find_condition, is_true, timestamp
 from agent.api.kinds import PODS
 from agent.base.turns import in_turns
 from agent.clusters.deps import Deps
+from agent.clusters.record import refuses
 from agent.clusters.selecting import SelectingServices
 from agent.clusters.target import Target
 from agent.drivers.sharing import Sharing
@@ -45,11 +49,14 @@ class UnreadyPodsRoom(Controller[str]):
         deps.targets.on_change(self._target_changed)
 
     def _target_changed(self, target: Target) -> None:
-        if self._sharing.silent_in(target.node_name) is not None:
+        if not target.ready:
             self.queue.add(target.node_name)
 
     async def reconcile(self, key: str) -> float | None:
-        """Mark the pods of one target, if it has been silent for long."""
+        """Mark the pods of one target if it has been silent for long; take the marks away if it refuses the agent."""
+        if self._is_refused(key):
+            await self._restore_all(key)
+            return _AGAIN_SECONDS
         left = self._sharing.silent_in(key)
         if left:
             return left
@@ -59,6 +66,18 @@ class UnreadyPodsRoom(Controller[str]):
             if self._is_served(pod):
                 await self._mark(pod)
         return None if left is None else _AGAIN_SECONDS
+
+    def _is_refused(self, node: str) -> bool:
+        target = self._deps.targets.by_node(node)
+        return target is not None and refuses(target.record)
+
+    async def _restore_all(self, node: str) -> None:
+        """Set Ready of pods to what it was before they were marked: only pods that were ready are marked."""
+        async for pod in in_turns(tuple(self._deps.proxies.bound_to(node))):
+            if not self._is_refused(node):
+                return
+            if _is_marked(pod):
+                await self._write(pod, {"status": "True", "reason": None, "message": None})
 
     def _is_served(self, pod: Object) -> bool:
         """Return True if a native Service sends traffic to a pod."""
@@ -70,11 +89,22 @@ class UnreadyPodsRoom(Controller[str]):
         return any(is_native(marks.annotations(each)) for each in self._selecting.of(pod.namespace, pod.labels))
 
     async def _mark(self, pod: Object) -> None:
-        now = timestamp(self._deps.clock.now())
         message = "the target does not answer: no Service sends traffic to this pod until the target is back"
-        ready = {"type": "Ready", "status": "False", "reason": REASON, "message": message, "lastTransitionTime": now}
-        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [ready]}}
+        await self._write(pod, {"status": "False", "reason": REASON, "message": message})
+
+    async def _write(self, pod: Object, condition: Mapping[str, str | None]) -> None:
+        """Set Ready of the very pod that was judged; feedback may have changed it since."""
+        ready = {"type": "Ready", **condition, "lastTransitionTime": timestamp(self._deps.clock.now())}
+        metadata = {"uid": pod.uid, "resourceVersion": pod.version}
+        body = {"metadata": metadata, "status": {"conditions": [ready]}}
         client = self._deps.local.client
         with contextlib.suppress(NotFound, Conflict):
             raw = await client.patch_raw(PODS, pod.name, body, pod.namespace, sub="status", style="strategic")
             self._proxies.absorb(raw)
+
+
+def _is_marked(pod: Object) -> bool:
+    if pod.deleting or pod.phase in ENDED or REASON.encode() not in pod.raw:
+        return False
+    ready = find_condition((pod.decode().get("status") or {}).get("conditions"), "Ready") or {}
+    return bool(ready.get("status") == "False" and ready.get("reason") == REASON)
