@@ -26,6 +26,7 @@ from agent.controllers.chaperon.decide import ChaperonAndPod, decide
 from agent.controllers.chaperon.refusals import refused
 from agent.controllers.chaperon.telling import is_news
 from agent.model.podpolicy import Rule, read
+from agent.model.terminating import MESSAGE, REASON
 from tests.examples import examples
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -169,18 +170,32 @@ def ends(requested: float, grace: int) -> dict[str, Any]:
     return found
 
 
-def test_a_pod_that_somebody_deletes_is_told_of_a_moment_later_and_once() -> None:
-    told = PatchChaperon({"metadata": {"annotations": {ENDING: stamp(NOW)}}})
-    assert outcome(chaperon(RUNNING), ends(0, 30)) == [LookAgain(1.0)]
-    assert outcome(chaperon(RUNNING), ends(1, 30)) == [told]
+def noted_as_ending() -> PatchChaperon:
+    """Only on the chaperon that was judged: another version may be one that is being deleted itself."""
+    return PatchChaperon({"metadata": {"annotations": {ENDING: stamp(NOW)}, "resourceVersion": "7"}})
+
+
+def test_a_pod_that_somebody_deletes_is_told_of_at_once_and_once() -> None:
+    assert outcome(chaperon(RUNNING), ends(0, 30)) == [noted_as_ending()]
     assert outcome(chaperon(RUNNING, {ENDING: stamp(NOW)}), ends(1, 30)) == []
+    changed = ends(0, 30) | {"status": RUNNING | {"podIP": "10.0.0.2"}}
+    assert outcome(chaperon(RUNNING), changed) == [noted_as_ending(), PutStatus(changed["status"])]
 
 
-def test_a_pod_that_may_end_well_is_told_of_only_when_its_end_is_overdue() -> None:
-    told = PatchChaperon({"metadata": {"annotations": {ENDING: stamp(NOW)}}})
-    once = chaperon(RUNNING, restartPolicy="Never")
-    assert outcome(once, ends(29, 30)) == [LookAgain(61.0)]
-    assert outcome(once, ends(90, 30)) == [told]
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_a_pod_that_may_end_well_is_not_ready_at_once_and_told_of_when_its_end_is_overdue(policy: str) -> None:
+    once = chaperon(RUNNING, restartPolicy=policy)
+    waits, told = outcome(once, ends(29, 30))
+    assert waits == LookAgain(61.0)
+    ready = {"type": "Ready", "status": "False", "reason": REASON, "message": MESSAGE}
+    ready["lastTransitionTime"] = stamp(NOW - timedelta(seconds=29))
+    assert told == PutStatus(RUNNING | {"conditions": [SCHEDULED, ready]})
+    known = chaperon(told.status, restartPolicy=policy)
+    assert outcome(known, ends(29, 30)) == [LookAgain(61.0)]
+    assert outcome(known, ends(90, 30))[0] == noted_as_ending()
+    completed = {"type": "Ready", "status": "False", "reason": "PodCompleted"}
+    over = RUNNING | {"phase": "Succeeded", "conditions": [completed]}
+    assert outcome(known, ends(29, 30) | {"status": over})[1:] == [PutStatus(over)]
 
 
 def test_a_pod_that_is_made_again_is_not_ending() -> None:

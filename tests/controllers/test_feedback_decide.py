@@ -28,6 +28,7 @@ from agent.controllers.feedback.view import (
     Withdraw,
 )
 from agent.model.podranges import PodRanges, of
+from agent.model.terminating import REASON
 
 EU, US, AP = (names.PREFIX + f"default-{name}" for name in ("eu", "us", "ap"))
 RUNNING = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -267,8 +268,20 @@ class TestABoundProxyPod:
     def test_whose_target_is_away_keeps_what_it_last_showed(self) -> None:
         assert outcome(proxy(status=RUNNING), settled=frozenset((US,))) == []
 
-    def test_whose_chaperon_is_being_deleted_waits_until_it_is_gone(self) -> None:
-        assert outcome(proxy(status=RUNNING), delegate(**DELETED)) == []
+    def test_whose_chaperon_is_being_deleted_is_deleted_too_and_waits_for_it(self) -> None:
+        assert outcome(proxy(status=RUNNING), delegate(**DELETED)) == [DeleteProxy(ENDING)]
+        lost = delegate(annotations={names.ANNOTATION_POD_MISSING_SINCE: "2026-01-01T00:00:00Z"}, **DELETED)
+        assert outcome(proxy(status=RUNNING), lost) == []
+
+    @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+    def test_whose_chaperon_is_being_deleted_and_that_may_end_well_is_not_ready(self, policy: str) -> None:
+        pod = once(policy, proxy(status=RUNNING))
+        (action,) = outcome(pod, delegate(**DELETED))
+        assert isinstance(action, PatchProxy)
+        (ready,) = action.patch["status"]["conditions"]
+        assert (ready["status"], ready["reason"]) == ("False", REASON)
+        assert outcome(pod | {"status": RUNNING | {"conditions": [ready]}}, delegate(**DELETED)) == []
+        assert outcome(once(policy, proxy(status=RUNNING, **DELETED)), delegate(**DELETED)) == []
 
     def test_whose_delegate_is_missing_has_the_chaperon_deleted_before_it_makes_another(self) -> None:
         lost = delegate(annotations={names.ANNOTATION_POD_MISSING_SINCE: "2026-01-01T00:00:00Z"})

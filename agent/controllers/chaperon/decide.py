@@ -114,7 +114,8 @@ def _delegate(view: ChaperonAndPod, now: datetime) -> list[Action]:
         return [Foreign(f'resource "{name}" already exists and is not managed by PodChaperon')]
     if _is_given_up(view.chaperon):
         return [*_with_pod(replace(view, silence=0.0), view.pod, now), *_giving_up(view, view.pod, now)]
-    return [*_with_pod(view, view.pod, now), *_ending(view, view.pod, now)]
+    # The first says which version of the chaperon it is about, which the others change.
+    return [*_ending(view, view.pod, now), *_with_pod(view, view.pod, now)]
 
 
 def _is_given_up(chaperon: Mapping[str, Any]) -> bool:
@@ -137,14 +138,12 @@ def _giving_up(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list
     return [*taken_back, DeletePod()]
 
 
-_TELL_SECONDS = 1.0
-"""A pod that is deleted because its chaperon is may be seen going first."""
-
-
 def _ending(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Action]:
     """Tell the source of a pod that somebody here deletes: as for any pod that terminates, another may start meanwhile.
 
-    One that is never restarted may yet end well, and is told of only when its end is overdue, as on a lost node.
+    A pod that is deleted because its chaperon is may be seen going first: the API server refuses the record then, since
+    the chaperon has another version. One that is never restarted may yet end well, and is told of only when its end is
+    overdue, as on a lost node.
     """
     told = names.ANNOTATION_POD_ENDING in (view.chaperon["metadata"].get("annotations") or {})
     deleted = pod["metadata"].get("deletionTimestamp")
@@ -152,12 +151,10 @@ def _ending(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Ac
         return [PatchChaperon(_annotations({names.ANNOTATION_POD_ENDING: None}))] if told else []
     if told:
         return []
-    if _spec(view.chaperon).get("restartPolicy", "Always") == "Always":
-        grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
-        left = (_moment(deleted, now) - timedelta(seconds=grace) - now).total_seconds() + _TELL_SECONDS
-    else:
-        left = (_moment(deleted, now) - now).total_seconds() + view.missing_limit
-    return [LookAgain(left)] if left > 0 else [PatchChaperon(_annotations({names.ANNOTATION_POD_ENDING: stamp(now)}))]
+    overdue = _moment(deleted, now) + timedelta(seconds=view.missing_limit)
+    if not restarts_always(view.chaperon) and now < overdue:
+        return [LookAgain((overdue - now).total_seconds())]
+    return [PatchChaperon(_annotations({names.ANNOTATION_POD_ENDING: stamp(now)}, view.chaperon))]
 
 
 def _without_pod(view: ChaperonAndPod, now: datetime) -> list[Action]:

@@ -7,14 +7,21 @@ import msgspec
 
 from agent.api.names import delegates
 from agent.controllers.chaperon.refusals import with_gates
-from agent.model.status import with_ended, with_restarts
+from agent.model.status import restarts_always, with_ended, with_restarts
+from agent.model.terminating import not_ready
 
 
 def status_of(chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, Any]:
-    """What the chaperon has to tell of its pod."""
+    """What the chaperon has to tell of its pod.
+
+    A terminating pod that runs to an end is not ready. The proxy pod of any other terminates, too, and keeps Ready:
+    kube-proxy falls back to terminating endpoints that are ready where a Service has no others (KEP-1669).
+    """
     before = chaperon.get("status") or {}
     restarts = _restarts(chaperon["metadata"].get("annotations") or {})
-    return with_ended(with_restarts(with_gates(pod), restarts), pod, before)
+    status = with_ended(with_restarts(with_gates(pod), restarts), pod, before)
+    terminates = "deletionTimestamp" in pod["metadata"] and not restarts_always(chaperon)
+    return not_ready(status, pod) if terminates else status
 
 
 def worth_telling(status: Mapping[str, Any]) -> bool:

@@ -27,7 +27,15 @@ from agent.model.diff import merge_patch
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podranges import ANYWHERE
 from agent.model.podstate import has_ended
-from agent.model.status import annotations_home, brought, is_done, is_given_up, status_of_let_go, status_of_lost
+from agent.model.status import (
+    annotations_home,
+    brought,
+    is_done,
+    is_given_up,
+    restarts_always,
+    status_of_let_go,
+    status_of_lost,
+)
 
 CONDITION = "multicluster/AnnotationsHome"
 """Of a proxy pod: which annotations of its delegate do not come home; there while there are any."""
@@ -161,7 +169,8 @@ def _bound(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon 
     if here is None:
         return _last_words(view, proxy, None) or ([] if is_done(proxy) else [DeleteProxy(GONE)])
     if here.deleting:
-        return _last_words(view, proxy, here)
+        ending: list[Action] = [DeleteProxy(ENDING)] if restarts_always(proxy) and not here.lost else []
+        return ending or _last_words(view, proxy, here.not_ready())
     patch = home_patch(proxy, here, _unsure(view, proxy), view.homecoming)
     if not (here.ending or here.lost) or is_done(here.chaperon):
         return [PatchProxy(patch, status=True)] if patch else []

@@ -1,12 +1,12 @@
 """A proxy pod with its chaperons, as `decide` sees them, and the actions that it returns. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import msgspec
 
 from agent.api import names
-from agent.model import deletion, podstate
+from agent.model import deletion, podstate, terminating
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podranges import ANYWHERE, PodRanges
 
@@ -57,6 +57,11 @@ class TargetChaperon:
     def withdrawn(self) -> bool:
         """Whether it is told already that its delegate serves no longer."""
         return deletion.is_withdrawn(self.chaperon)
+
+    def not_ready(self) -> "TargetChaperon":
+        """Return the same with a delegate that is not ready, for a chaperon that is being deleted in the target."""
+        status = terminating.not_ready(self.chaperon.get("status") or {}, self.chaperon)
+        return replace(self, chaperon={**self.chaperon, "status": status})
 
     def _says(self, annotation: str) -> bool:
         return annotation in (self.chaperon["metadata"].get("annotations") or {})
