@@ -394,6 +394,17 @@ def test_what_may_cost_something_waits(owner: Owner, pods: tuple[Pod, ...]) -> N
     assert [action for action in decide(owner, pods).actions if isinstance(action, Evict)] == []
 
 
+SILENT = replace(ELSEWHERE, answers=False, silent=True)
+
+
+@pytest.mark.parametrize("sibling", [SILENT, replace(SILENT, cause="Lost"), replace(SILENT, deleting=True)])
+def test_nothing_waits_for_a_sibling_in_a_silent_target_but_for_one_that_may_be_back_in_a_moment(sibling: Pod) -> None:
+    owner, serves = replace(EVICT, replicas=2), Pod("db-0", "o", cause="Retire")
+    assert [action.old.uid for action in decide(owner, (serves, sibling)).actions if isinstance(action, Evict)] == ["o"]
+    assert steps(owner, serves, replace(sibling, silent=False)) == []
+    assert steps(replace(owner, kind="ReplicaSet"), serves, replace(SILENT, deleting=True)) == []
+
+
 def test_a_lost_pod_is_replaced_while_its_owner_rolls_out_and_the_replacement_is_kept() -> None:
     busy = replace(SURGE, held="its Deployment is paused")
     lost = replace(O, cause="Lost", answers=False)

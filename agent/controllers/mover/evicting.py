@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from agent.api import names
 from agent.api.names import moves
+from agent.controllers.mover.owners import STATEFUL_SET, plain
 from agent.controllers.mover.plan import Plan, cause_of, stays
 from agent.controllers.mover.view import Evict, Owner, Pod, Tell
 
@@ -60,9 +61,17 @@ def _serves_nobody(old: Pod) -> bool:
     return not old.available or (old.cause == "Lost" and not old.answers)
 
 
+def _is_held(owner: Owner, pod: Pod) -> bool:
+    """Return True if a deleted pod of a StatefulSet keeps its name, and so its place, until a silent target is back."""
+    return plain(owner.kind) == STATEFUL_SET and pod.silent and pod.deleting
+
+
 def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:
-    """Which other pods of the owner are to be there before the next one is evicted, empty for none."""
-    lives = sum(pod.owned and pod.lives for pod in pods)
+    """Which other pods of the owner are to be there before the next one is evicted, empty for none.
+
+    Nothing waits for pods in a silent target: only their disruption budgets count, as when a plain node is drained.
+    """
+    lives = sum(pod.owned and (pod.lives or _is_held(owner, pod)) for pod in pods)
     if lives < owner.replicas:
         return "the pods of its owner are not all there yet"
     if lives < owner.had:
@@ -70,7 +79,7 @@ def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:
             f"of the {owner.had} pods that its owner had {lives} are there, since it has made no other for one that was"
             f" evicted: {names.SHORT_PREFIX}{moves.MOVE}={moves.EVICT} has the others evicted all the same"
         )
-    staying = [pod for pod in pods if pod.owned and pod.lives and pod not in movable]
+    staying = [pod for pod in pods if pod.owned and pod.lives and not pod.silent and pod not in movable]
     for pod in staying:
         if not pod.available:
             return f"pod {pod.name} of its owner is not available yet"

@@ -8,6 +8,7 @@ from agent.api import names
 from agent.api.kinds import DEPLOYMENTS, JOBS, NODES, PERSISTENT_VOLUME_CLAIMS, REPLICA_SETS, STATEFUL_SETS
 from agent.api.names import moves
 from agent.clusters.deps import Deps
+from agent.clusters.record import silent_in
 from agent.clusters.target import Target
 from agent.controllers.mover import owners
 from agent.controllers.mover.announcements import Announcements
@@ -168,6 +169,7 @@ class Gather:
             owner_uid=key[3],
             cause=self._causes.of(pod, self.levels(pod, read.annotations)),
             answers=home.answers or not pod.node_name,
+            silent=self._is_silent(home.target),
             waits=is_waiting(pod, self._deps.server_now),
             certified=self._causes.is_dead(pod.node_name),
             fence=self._deps.fence_left(pod) if not home.answers else None,
@@ -182,6 +184,10 @@ class Gather:
             announced = view.available and self._announcements.is_announced(pod)
             return replace(view, outdated=moved is None or moved.template != template, announced=announced)
         return view
+
+    def _is_silent(self, target: Target | None) -> bool:
+        grace = self._deps.settings.endpoints_grace
+        return target is not None and silent_in(target.record, self._deps.clock.now(), grace) == 0.0
 
     def _asked(self, key: OwnerKey, read: Read, pods: Sequence[Object], facts: Sequence[Facts]) -> OwnerPods:
         looked_at = zip(pods, facts, strict=True)

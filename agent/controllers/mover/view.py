@@ -63,6 +63,8 @@ class Pod:
     """The cause in words, where it has more than usual."""
     answers: bool = True
     """Whether the target that it is in answers."""
+    silent: bool = False
+    """Whether that target has not answered for `--endpoints-grace`, after which no Service routes to its pods."""
     certified: bool = False
     """Whether a person has certified that nothing of its target runs any more, and nothing shows otherwise."""
     fence: float | None = None
