@@ -7,9 +7,11 @@ from typing import Generic, NamedTuple, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 _AT_ONCE = 2
-"""Writes for one cause without a pause: the second one mends what a single writer did by mistake."""
+"""Number of writes for one cause without a pause: the second one corrects a single mistake of another writer."""
 _FIRST, _LONGEST = 1.0, 300.0
-"""Seconds."""
+"""Shortest and longest pause in seconds."""
+_LASTING = 60.0
+"""Seconds. A write that has lasted for longer, and for longer than two pauses, was not reverted at once."""
 
 
 class _Written(NamedTuple):
@@ -17,12 +19,19 @@ class _Written(NamedTuple):
     times: int
     at: float
 
+    @property
+    def pause(self) -> float:
+        """Seconds between this write and the next one for the same cause."""
+        if self.times < _AT_ONCE:
+            return 0.0
+        return min(_FIRST * 2.0 ** min(self.times - _AT_ONCE, 32), _LONGEST)
+
 
 class RevertedWrites(Generic[K]):
     """Writes by object and cause, such as the version of the object that the write copies.
 
-    A new cause is written at once. The same cause again and again waits 1 s, 2 s and so on, up to 5 min. Objects are
-    remembered until `forget`, so callers record only writes that may be repetitions.
+    The first write for a cause has no pause. Further writes for the same cause wait 1 s, 2 s, 4 s, up to 5 min. An
+    object stays in memory until `forget`, so callers record only writes that may be repetitions.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,18 +42,17 @@ class RevertedWrites(Generic[K]):
         return key in self._written
 
     def pause(self, key: K, cause: str) -> float:
-        """Return the seconds until the object may be written for this cause; 0 for now."""
+        """Return the seconds until the object may be written for this cause; 0 if it may be written now."""
         known = self._written.get(key)
-        if known is None or known.cause != cause or known.times < _AT_ONCE:
+        if known is None or known.cause != cause:
             return 0.0
-        pause = min(_FIRST * 2.0 ** min(known.times - _AT_ONCE, 32), _LONGEST)
-        return max(0.0, known.at + pause - self._clock())
+        return max(0.0, known.at + known.pause - self._clock())
 
     def record(self, key: K, cause: str) -> None:
-        """Record a write. One after twice the longest pause counts as the first again."""
+        """Record a write. If the last one was not reverted at once, this one counts as the first again."""
         known, now = self._written.get(key), self._clock()
-        repeated = known is not None and known.cause == cause and now - known.at <= 2 * _LONGEST
-        self._written[key] = _Written(cause, known.times + 1 if known is not None and repeated else 1, now)
+        lasted = known is None or known.cause != cause or now - known.at >= max(_LASTING, 2 * known.pause)
+        self._written[key] = _Written(cause, 1 if known is None or lasted else known.times + 1, now)
 
     def forget(self, key: K) -> None:
         """Drop what is known of an object, such as one that has been deleted."""

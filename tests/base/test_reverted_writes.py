@@ -30,3 +30,12 @@ def test_news_are_written_at_once_and_a_write_long_after_the_last_counts_as_the_
     assert writes.pause("pod", "status 1") == 0
     writes.forget("pod")
     assert "pod" not in writes
+
+
+def test_writes_that_last_for_a_minute_never_wait() -> None:
+    now = 0.0
+    writes: RevertedWrites[str] = RevertedWrites(lambda: now)
+    for _ in range(20):
+        assert writes.pause("service", "marks") == 0
+        writes.record("service", "marks")
+        now += 60.0

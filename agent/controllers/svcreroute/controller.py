@@ -8,8 +8,8 @@ the namespace asks for it. In namespaces that share all of their Services the ot
 Watches  Services, ServiceLinks, namespaces, proxy pods, the EndpointSlices of shared Services, Targets and virtual
          nodes, all here.
 Writes   Services: annotations (global, both of Cilium, which of them are ours), a label that their slices inherit; of
-         rerouted ones also the selector and the annotation original-selector. Marks that the owner of a Service
-         removes again and again are written rarely, and count all the same.
+         rerouted ones also the selector and the annotation original-selector. What the owner of a Service reverts
+         again and again is written rarely; marks count all the same.
 Absent target: a selector that is switched stays so; one whose endpoints there are not told yet waits (ruling 12).
 Of a rerouted Service the annotations come first, so that copies and slices exist before the selector is switched.
 """
@@ -20,20 +20,18 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import SERVICES
 from agent.clusters.deps import Deps
-from agent.clusters.field_owners import keep_owners
-from agent.controllers.svcreroute.contradictions import Contradictions
 from agent.controllers.svcreroute.decide import ServiceAndPods, Wait, decide
 from agent.controllers.svcreroute.gather import Coverage
 from agent.controllers.svcreroute.selections import Selections
 from agent.controllers.svcreroute.sharing import Scopes, Sharing
+from agent.controllers.svcreroute.writer import ServiceWriter
 from agent.drivers.handover import KEEP_SECONDS
 from agent.drivers.sharing import key_of
-from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
 from agent.model.diff import merge_patch
 from agent.model.namespaces import service_reroute
 from agent.model.pattern import InvalidPattern
-from agent.model.service import InvalidService, Selector, is_copy, is_native, is_shared, selects_elected, users_selector
+from agent.model.service import InvalidService, Selector, is_copy, is_native, selects_elected, users_selector
 from agent.model.servicemarks import is_switched
 from agent.runtime.controller import Controller
 
@@ -74,7 +72,7 @@ class ServiceRerouteRoom(Controller[Key]):
         """Until when a Service keeps native endpoints while another driver takes over."""
         self._told: set[Key] = set()
         self._marks = deps.unwritten_marks
-        self._contradictions = Contradictions()
+        self._writer = ServiceWriter(deps, self._services)
         self.watch(proxies, lambda pod: ())
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._turned)
@@ -101,7 +99,9 @@ class ServiceRerouteRoom(Controller[Key]):
             self._deps.recorder.event(service, "Warning", "InvalidService", f"{error}; the Service is left as it is")
             return None
         if patch := merge_patch(service, wanted):
-            pause = await self._write_unless_contradicted(found, wanted, patch)
+            pause = await self._writer.write(found, wanted, patch)
+            if not pause and is_native(found.annotations) and self._coverage.has_other_driver(key):
+                self._native_until[key] = asyncio.get_running_loop().time() + KEEP_SECONDS
             return min(filter(None, (pause, lingers)), default=0.0)
         self._marks.drop(found)
         hint = self._hint(key, service, view.wait) if view.rewrites else self._settled(key)
@@ -186,33 +186,6 @@ class ServiceRerouteRoom(Controller[Key]):
             self._plain_until[key] = then + PLAIN_SECONDS
         return others, None
 
-    async def _write_unless_contradicted(self, found: Object, wanted: dict[str, Any], patch: dict[str, Any]) -> float:
-        """Write a Service, or return seconds until its marks may be written: its owner keeps removing them."""
-        now = asyncio.get_running_loop().time()
-        if is_native(found.annotations) and self._coverage.has_other_driver(found.key):
-            self._native_until[found.key] = now + KEEP_SECONDS
-        if "spec" not in patch:
-            left, annotations = self._contradictions.left(found, now), wanted["metadata"]["annotations"] or {}
-            if left and is_shared(annotations):
-                self._marks.put(found, annotations)
-                return left
-        await self._write(found, patch)
-        self._marks.drop(found)
-        if "spec" not in patch:
-            self._contradictions.wrote(found, now)
-        return 0.0
-
-    async def _write(self, found: Object, patch: dict[str, Any]) -> None:
-        client = self._deps.local.client
-        patch.setdefault("metadata", {})["resourceVersion"] = found.version
-        try:
-            raw = await client.patch_raw(SERVICES, found.name, patch, found.namespace)
-            if found.applied and "spec" in patch:
-                raw = await keep_owners(client, found, raw)
-        except NotFound:
-            return
-        self._services.absorb(raw)
-
     def _hint(self, key: Key, service: dict[str, object], wait: Wait) -> float | None:
         """Say on a Service that waits for long what it waits for."""
         if wait is Wait.NOTHING:
@@ -241,7 +214,7 @@ class ServiceRerouteRoom(Controller[Key]):
         for known in (self._empty_since, self._waiting_since, self._not_led_since, *until):
             known.pop(key, None)
         self._told.discard(key)
-        self._contradictions.forget(key)
+        self._writer.forget(key)
 
     def _service_changed(self, service: Object) -> tuple[Key, ...]:
         current = self._services.store.get(service.key)

@@ -1,0 +1,62 @@
+"""Writes of marks and selectors to Services, more rarely if the owner of a Service keeps reverting them."""
+
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import SERVICES
+from agent.base.reverted_writes import RevertedWrites
+from agent.clusters.deps import Deps
+from agent.clusters.field_owners import keep_owners
+from agent.kube.errors import NotFound
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.model.service import is_shared
+from agent.model.servicemarks import is_switched
+
+Raw = dict[str, Any]
+
+
+class ServiceWriter:
+    """Marks that wait to be written count all the same (`UnwrittenMarks`); a selector stays its owner's meanwhile."""
+
+    def __init__(self, deps: Deps, services: Informer) -> None:
+        self._client = deps.local.client
+        self._marks = deps.unwritten_marks
+        self._services = services
+        self._written: RevertedWrites[tuple[Key, bool]] = RevertedWrites()
+        """Writes by Service and by whether they change the selector."""
+
+    async def write(self, found: Object, wanted: Raw, patch: Raw) -> float:
+        """Write a Service and return 0, or return the seconds until it may be written."""
+        which, annotations = (found.key, "spec" in patch), wanted["metadata"]["annotations"] or {}
+        # Not the selector itself: an owner may alternate between several.
+        what = is_switched(wanted) if "spec" in patch else annotations.get(names.ANNOTATION_MARKS)
+        cause = f"{found.uid} {what}"
+        left = self._written.pause(which, cause)
+        # EndpointSlices lose the label after their Service, and get it back later than that.
+        removed = which in self._written and names.LABEL_GLOBAL not in found.labels
+        if "metadata" in patch and is_shared(annotations) and (left or removed):
+            self._marks.put(found, annotations)
+        else:
+            self._marks.drop(found)
+        if left:
+            return left
+        await self._send(found, patch)
+        self._marks.drop(found)
+        self._written.record(which, cause)
+        return 0.0
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a Service that has been deleted."""
+        for selector in (False, True):
+            self._written.forget((key, selector))
+
+    async def _send(self, found: Object, patch: Raw) -> None:
+        patch.setdefault("metadata", {})["resourceVersion"] = found.version
+        try:
+            raw = await self._client.patch_raw(SERVICES, found.name, patch, found.namespace)
+            if found.applied and "spec" in patch:
+                raw = await keep_owners(self._client, found, raw)
+        except NotFound:
+            return
+        self._services.absorb(raw)
