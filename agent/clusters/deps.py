@@ -24,6 +24,7 @@ from agent.clusters.servicelinks import ServiceLinks
 from agent.clusters.target_status import TargetStatus
 from agent.clusters.targetchoices import TargetChoices
 from agent.clusters.unlabelled import Unlabelled
+from agent.clusters.unmarked_slices import UnmarkedSlices
 from agent.clusters.unwritten_marks import UnwrittenMarks
 from agent.kube.events import Recorder
 from agent.kube.store import Object
@@ -91,6 +92,11 @@ class Deps:
     def unwritten_marks(self) -> UnwrittenMarks:
         """Marks of shared Services that their owners keep removing."""
         return UnwrittenMarks()
+
+    @cached_property
+    def unmarked_slices(self) -> UnmarkedSlices:
+        """EndpointSlices of namespaces that have Services with such marks."""
+        return UnmarkedSlices(self.local, self.unwritten_marks)
 
     @cached_property
     def choices(self) -> TargetChoices:

@@ -39,6 +39,10 @@ class UnwrittenMarks:
         known = self._known.get(service.key)
         return known is not None and known[0] == service.uid
 
+    def any_in(self, namespace: str) -> bool:
+        """Return True if marks of a Service of a namespace count that are not written on it."""
+        return any(key[0] == namespace for key in self._known)
+
     def annotations(self, service: Object) -> Mapping[str, str]:
         """Return the annotations that count: the written ones and the marks."""
         known = self._known.get(service.key)

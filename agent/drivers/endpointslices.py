@@ -215,15 +215,15 @@ class EndpointSlices:
     def _source(self, node: str, place: Place) -> "_Source":
         silent_in = self._sharing.silent_in(node)
         slices = None
-        if self._sharing.is_synced(node):
-            service = self._sharing.original(place.service)
+        service = self._sharing.original(place.service)
+        if self._sharing.is_synced(node, service[0]):
             slices = self._sharing.own_slices(node, service)
         target = self._deps.targets.by_node(node) if node != HERE else None
         ranges, ports = target.ranges if target is not None else ANYWHERE, self._sharing.ports(place, node)
         return _Source(self._sharing.origin(node), slices, silent_in, ranges, ports)
 
     async def _apply(self, place: Place, action: Action) -> None:
-        port, informer = place.port, self._sharing.informer(place.node)
+        port, informer = place.port, self._sharing.informer(place.node, place.service)
         namespace = place.service[0]
         match action:
             case Create(manifest):

@@ -52,6 +52,7 @@ class EndpointReach:
         self._silent: dict[str, float] = {}
         """Since when targets do not answer, as far as anybody has noticed."""
         self.here.subscribe(self._changed)
+        deps.unmarked_slices.subscribe(self._changed)
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._noticed)
         deps.targets.on_detach(self._sharing.detach)
@@ -81,9 +82,9 @@ class EndpointReach:
         return HERE if target is not None and target.is_self else node
 
     def _of_service(self, service: Object, home: str, addresses: Collection[str]) -> Reach:
-        annotations, marks = service.annotations, self._deps.unwritten_marks
+        annotations = self._deps.unwritten_marks.annotations(service)
         # Slices of a Service without the label are not watched.
-        if marks.has(service) or not is_shared(annotations) or is_shared_by_namespace(annotations):
+        if not is_shared(annotations) or is_shared_by_namespace(annotations):
             return Reach(unseen=True)
         # After a start of the agent what a target has is not known before it is connected.
         unconnected = (
@@ -97,7 +98,7 @@ class EndpointReach:
         if node != HERE and (target is None or not target.ready):
             since = self._silent.setdefault(node, time.monotonic())
             return Reach(silent=time.monotonic() - since < BRIEF_SECONDS)
-        if not self._sharing.is_synced(node):
+        if not self._sharing.is_synced(node, service[0]):
             return Reach(unseen=True)
         slices = self._sharing.slices(node, service)
         if any(not self._addresses(each).isdisjoint(addresses) for each in slices):

@@ -61,6 +61,7 @@ class Sharing(Clusters):
         self.services = deps.local.informer(SERVICES)
         self.services.store.index(_NAMESPACE, lambda service: (service.namespace,))
         self._slices: dict[str, Informer] = {HERE: slices_in(deps, None)}
+        self._unmarked = deps.unmarked_slices
         self._copies: dict[str, Informer] = {}
         self._spread = Spread()
 
@@ -133,25 +134,30 @@ class Sharing(Clusters):
         """Services that have a copy in a target."""
         return list(self._copies[node].store.keys()) if node in self._copies else []
 
-    def is_synced(self, node: str) -> bool:
-        """Whether the stores of a cluster may be believed."""
+    def is_synced(self, node: str, namespace: str = "") -> bool:
+        """Return True if the stores of a cluster may be believed.
+
+        :param namespace: whose slices matter, empty if their stores do not
+        """
         copies, slices = self._copies.get(node), self._slices.get(node)
-        return slices is not None and slices.synced.is_set() and (copies is None or copies.synced.is_set())
+        read = slices is not None and slices.synced.is_set() and (copies is None or copies.synced.is_set())
+        return read and (node != HERE or self._unmarked.is_known(namespace))
 
     def slices(self, node: str, service: Key) -> list[Object]:
         """Slices of a Service in a cluster, ours among them."""
-        informer = self._slices.get(node)
-        return informer.store.by_index(_BY_SERVICE, "/".join(service)) if informer is not None else []
+        if node not in self._slices:
+            return []
+        return self.informer(node, service).store.by_index(_BY_SERVICE, "/".join(service))
 
     def own_slices(self, node: str, service: Key) -> list[Object]:
         """The same without ours."""
-        informer = self._slices.get(node)
-        return own_slices(informer, service) if informer is not None else []
+        return own_slices(self.informer(node, service), service) if node in self._slices else []
 
     def may_offer(self, node: str, service: Key) -> bool:
         """Whether a cluster has slices of its own of a Service, or is not known yet to have none."""
-        informer = self._slices.get(node)
-        return informer is None or not self.is_synced(node) or bool(informer.store.count(_OWN, "/".join(service)))
+        if not self.is_synced(node, service[0]):
+            return True
+        return bool(self.informer(node, service).store.count(_OWN, "/".join(service)))
 
     def silent_in(self, node: str) -> float | None:
         """Return seconds until a target counts as silent: 0.0 if it does, None if it answers.
@@ -163,9 +169,13 @@ class Sharing(Clusters):
             return None
         return silent_in(target.record, self.deps.clock.now(), self.deps.settings.endpoints_grace)
 
-    def informer(self, node: str) -> Informer:
-        """The slices of a cluster. Raises KeyError where that is not attached."""
-        return self._slices[node]
+    def informer(self, node: str, service: Key | None = None) -> Informer:
+        """Return the informer that has all slices of a Service in a cluster. Raises KeyError if it is not attached.
+
+        :param service: None for slices with the labels of shared Services
+        """
+        unmarked = self._unmarked.of(service[0]) if service is not None and node == HERE else None
+        return slices_by_service(unmarked) if unmarked is not None else self._slices[node]
 
     def original(self, service: Key) -> Key:
         """The Service whose endpoints one has: itself, or (by a ServiceLink) one of its name in another namespace."""

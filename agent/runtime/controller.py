@@ -14,6 +14,7 @@ from agent.base.turns import take_turn
 from agent.kube.errors import Conflict, Invalid, KubeError, Unreachable
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.kube.subscribers import Subscriber
 from agent.runtime.watchdog import Overdue, Watchdog
 from agent.runtime.workqueue import WorkQueue
 
@@ -71,6 +72,12 @@ class Controller(ABC, Generic[K]):
 
         A required informer holds back this room until it has synced.
         """
+        if required:
+            self._sources.append(informer)
+        return informer.subscribe(self.enqueuing(keys))
+
+    def enqueuing(self, keys: Callable[[Object], Iterable[K]]) -> Subscriber:
+        """Return a subscriber that enqueues what `keys` gives for an object before and after each change."""
 
         def changed(old: Object | None, new: Object | None) -> None:
             try:
@@ -83,10 +90,7 @@ class Controller(ABC, Generic[K]):
                 self.queue.add(key)
 
         changed.__qualname__ = f"{type(self).__qualname__} ({keys.__qualname__})"
-
-        if required:
-            self._sources.append(informer)
-        return informer.subscribe(changed)
+        return changed
 
     async def run(self) -> None:
         """Reconcile until cancelled."""

@@ -13,9 +13,8 @@ from agent.api.kinds import ENDPOINT_SLICES, EVENTS, NAMESPACES, NODES, PODS, SE
 from agent.api.names import PREFIX
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.svcreroute import ServiceRerouteRoom, contradictions, controller
+from agent.controllers.svcreroute import ServiceRerouteRoom, controller
 from agent.drivers import handover
-from agent.kube.errors import Conflict
 from agent.model.endpoints import Shelf, is_mirror, mirrors, ready
 from agent.model.proxypod import proxy_pod
 from agent.model.service import is_native
@@ -174,43 +173,6 @@ async def test_a_service_of_the_version_before_gets_its_selector_back_and_loses_
             assert copy["spec"]["selector"] == OURS
             await pair.copy(SERVICES, "web", lambda copy: names.LABEL_SERVING in copy["spec"]["selector"])
     assert set(lows) == {1}, "there were moments without an endpoint"
-
-
-async def replaced(pair: Pair, turn: int) -> Raw:
-    """Write the Service whole, without what others have added."""
-    found = await pair.here.get(SERVICES, "web", pair.namespace)
-    found["metadata"]["annotations"], found["metadata"]["labels"] = {"turn": str(turn)}, {}
-    return await pair.here.update(SERVICES, found)
-
-
-async def test_an_owner_that_removes_the_marks_every_moment_is_not_contradicted_for_ever(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An operator that owns its Service writes it whole: labels and annotations of others go each time."""
-    writes = list[str]()
-    write = ServiceRerouteRoom._write
-
-    async def counted(self: ServiceRerouteRoom, found: Any, patch: Raw) -> None:
-        await write(self, found, patch)
-        writes.append(found.version)
-
-    monkeypatch.setattr(ServiceRerouteRoom, "_write", counted)
-    monkeypatch.setattr(contradictions, "FIRST_PAUSE_SECONDS", 600.0)
-    async with in_eu(pair), pair.at_work(*ROOMS, share_linger=0.5):
-        await native(pair)
-        uid = (await pair.copy(SERVICES, "web"))["metadata"]["uid"]
-        for number in range(15):
-            await until(lambda number=number: replaced(pair, number), forgiven=Conflict)
-            await asyncio.sleep(0.2)
-        assert len(writes) <= contradictions.FREE_WRITES
-        assert not is_native((await pair.here.get(SERVICES, "web", pair.namespace))["metadata"]["annotations"])
-        # It is shared all the same, and ceases to be when its last proxy pod has gone.
-        await serves(pair, "10.2.0.1")
-        copy = await pair.copy(SERVICES, "web", lambda copy: copy["metadata"]["annotations"].get("turn") == "14")
-        assert copy["metadata"]["uid"] == uid
-        assert copy["spec"]["selector"] != MINE
-        await pair.end("web")
-        await pair.gone(SERVICES, "web")
 
 
 async def test_what_native_endpoints_would_break_has_the_selector_rewritten(

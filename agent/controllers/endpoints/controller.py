@@ -60,6 +60,7 @@ class EndpointsRoom(Controller[At]):
         """What matters here of targets."""
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
+        deps.unmarked_slices.subscribe(self.enqueuing(lambda slice: self._slice_changed(HERE, slice)))
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.on_networks(self._all)
         self.watch(deps.namespaces.informer, lambda namespace: ())
@@ -94,7 +95,7 @@ class EndpointsRoom(Controller[At]):
             self._forget(key)
         if place is None or (node and (target is None or not target.ready)):
             return None
-        if not self._sharing.is_synced(node):
+        if not self._sharing.is_synced(node, service[0]):
             return UNREAD_SECONDS
         if not self._deps.service_links.known:
             return UNKNOWN_SECONDS

@@ -75,12 +75,11 @@ class GatewayPeersRoom(Controller[At]):
         self._look_at(HERE, deps.local.informer(GATEWAY_PEERS, labels=self._mine))
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
-        self.watch(self._sharing.nodes, lambda node: ())
+        deps.unmarked_slices.subscribe(self.enqueuing(lambda slice: self._slice_changed(HERE, slice)))
         self._sharing.on_networks(lambda namespace: self._all(""))
-        self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
-        for informer in deps.local.either(TARGET_KINDS).informers:
-            self.watch(informer, lambda target: ())
+        for informer in (self._sharing.nodes, deps.namespaces.informer, *deps.local.either(TARGET_KINDS).informers):
+            self.watch(informer, lambda obj: ())
         self._sharing.on_target_objects(self._sharing.decisive, self._all)
         deps.service_links.on_rule(lambda service: self._of(service[0]), lambda: self._all(""))
         deps.targets.on_attach(self._attached)
@@ -108,9 +107,10 @@ class GatewayPeersRoom(Controller[At]):
             return None
         if isinstance(written.error, NotFound):
             self._withdrawn.forget(node)
-        if not written.synced.is_set() and isinstance(written.error, (Forbidden, NotFound)):
-            return _REFUSED_SECONDS
-        if not written.synced.is_set() or not self._sharing.is_synced(node) or not self._deps.service_links.known:
+        if not written.synced.is_set():
+            return _REFUSED_SECONDS if isinstance(written.error, (Forbidden, NotFound)) else _UNKNOWN_SECONDS
+        read = all(self._sharing.is_synced(each, namespace) for each in (node, HERE))
+        if not read or not self._deps.service_links.known:
             return _UNKNOWN_SECONDS
         now = asyncio.get_running_loop().time()
         if (busy := self._writer.busy(key, now)) > 0:

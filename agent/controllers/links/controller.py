@@ -69,6 +69,7 @@ class ServiceLinksRoom(Controller[Key]):
         self._links.on_rule(self.queue.add, lambda: self._all(""))
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(HERE), self._slice_changed)
+        deps.unmarked_slices.subscribe(self.enqueuing(self._slice_changed))
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.on_networks(self._all)
         self.watch(deps.namespaces.informer, lambda namespace: ())
