@@ -1,7 +1,8 @@
 """Chaperons of this cluster whose delegates lack labels of this version: made by an earlier version or by Admiralty.
 
 While a namespace of a target has any, selectors there select by the wire contract's labels, which every delegate has.
-Targets whose agent follows lose them within seconds of an upgrade, others with the pods.
+Targets whose agent follows lose them within seconds of an upgrade, others with the pods. It does not matter whether the
+proxy pod is bound: a delegate may start before the source knows that, and selectors must not change with each pod.
 """
 
 from collections.abc import Callable
@@ -43,19 +44,16 @@ class Unlabelled:
         """Call with the key of the proxy pod when there is another one."""
         self._found.append(listener)
 
-    def on_last(self, listener: Callable[[tuple[str, str]], None]) -> None:
-        """Call with virtual node and namespace when the last one there has gone or has been labelled."""
+    def on_turn(self, listener: Callable[[tuple[str, str]], None]) -> None:
+        """Call with virtual node and namespace when that gets its first one, or its last one is gone or labelled."""
         self._listeners.append(listener)
 
     def _counts(self, chaperon: Object) -> bool:
-        """Whether a chaperon may have a delegate that serves: not before its proxy pod is bound.
-
-        One without cluster UID was made by Admiralty: it is ours if it is of a live proxy pod (ruling 4).
-        """
+        """Return False if a chaperon without cluster UID is another source's: Admiralty made it (ruling 4)."""
+        if chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID):
+            return True
         proxy = self._proxies.get(_parent(chaperon))
-        if proxy is not None and proxy.uid == chaperon.labels.get(names.LABEL_PARENT_UID):
-            return bool(proxy.node_name)
-        return bool(chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID))
+        return proxy is not None and proxy.uid == chaperon.labels.get(names.LABEL_PARENT_UID)
 
     def _attached(self, target: Target) -> None:
         node = target.node_name
@@ -66,6 +64,8 @@ class Unlabelled:
                 is_new, space[new.key] = new.key not in space, new
                 if is_new:
                     tell(self._found, _parent(new))
+                if is_new and len(space) == 1:
+                    tell(self._listeners, (node, new.namespace))
             elif old is not None and node in self._in:
                 self._drop(target, old)
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, ENDPOINT_SLICES, NODES, PODS, SERVICES
+from agent.api.kinds import CHAPERONS, ENDPOINT_SLICES, NETWORK_POLICIES, NODES, PODS, SERVICES
 from agent.api.names import delegates
 from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.followrules import NetworkPolicyRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.kube.client import Client
@@ -21,6 +22,7 @@ from agent.model.servicemarks import native
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.rooms import running
+from tests.controllers.test_followrules import asks
 from tests.controllers.test_livechanges import summary
 from tests.waiting import gone, until
 
@@ -196,6 +198,42 @@ async def test_a_target_whose_agent_does_not_follow_keeps_the_contracts_selector
             assert copy["spec"]["selector"] == {names.PREFIX + "app": "web"}
             await pair.there.delete(CHAPERONS, name, pair.namespace)
             await pair.copy(SERVICES, "web", lambda copy: EXACT.items() <= copy["spec"]["selector"].items())
+    finally:
+        await pair.end("web")
+        await pair.here.delete(NODES, node)
+        await gone(lambda: pair.here.get(NODES, node))
+
+
+def selected(pair: Pair, key: str) -> Raw:
+    assert pair.deps is not None
+    return {key: "web", names.LABEL_PARENT_CLUSTER_UID: pair.deps.cluster_uid}
+
+
+async def test_a_policy_selects_delegates_of_an_earlier_version_before_their_pods_are_bound(pair: Pair) -> None:
+    node = names.virtual_node(pair.namespace, "eu")
+    await pair.here.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+    proxy = await pair.here.create(PODS, proxied("web", pair.namespace))
+    await asks(pair, follow_network_policies="true")
+    await pair.create(NETWORK_POLICIES, "web", spec={"podSelector": {"matchLabels": {"app": "web"}}})
+
+    async def selects(key: str) -> Raw:
+        def fits(copy: Raw) -> bool:
+            return bool(copy["spec"]["podSelector"]["matchLabels"] == selected(pair, key))
+
+        return await pair.copy(NETWORK_POLICIES, "web", fits)
+
+    try:
+        async with pair.at_work(NetworkPolicyRoom, LiveChanges), running(pair.clusters[1], Chaperon):
+            assert pair.deps is not None
+            await selects("multicluster/U_app")
+            name = (await old_chaperon(pair, proxy, pair.deps.cluster_uid))["metadata"]["name"]
+            before = await selects(names.PREFIX + "app")
+            async with summary(pair.there, **{names.ANNOTATION_AGENT_VERSION: "1"}):
+                await selects("multicluster/U_app")
+                pod = await pair.there.get(PODS, name, pair.namespace)
+                assert pod["metadata"]["labels"]["multicluster/U_app"] == "web"
+                after = await pair.there.get(NETWORK_POLICIES, "web", pair.namespace)
+                assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
     finally:
         await pair.end("web")
         await pair.here.delete(NODES, node)

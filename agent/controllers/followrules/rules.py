@@ -158,7 +158,9 @@ class NetworkPolicyRoom(OptInRoom):
 
     def __init__(self, deps: Deps) -> None:
         super().__init__(deps)
-        deps.unlabelled.on_last(self._labelled)
+        self._exact: dict[str, bool] = {}
+        """By virtual node: whether every delegate had exact labels when that turned last."""
+        deps.unlabelled.on_turn(self._labels_turned)
 
     def selector(self, original: Object) -> Selector:
         """Return the selector of its pods."""
@@ -187,7 +189,14 @@ class NetworkPolicyRoom(OptInRoom):
         exact = not self.deps.unlabelled.any(target)
         return rulecopies.network_policy(original, self.deps.settings.cluster_name, self.deps.cluster_uid, exact=exact)
 
-    def _labelled(self, place: tuple[str, str]) -> None:
-        target = self.deps.targets.by_node(place[0])
-        if target is not None and not self.deps.unlabelled.any(target):
-            self.again_in(place[0])
+    def _labels_turned(self, place: tuple[str, str]) -> None:
+        node = place[0]
+        target = self.deps.targets.by_node(node)
+        exact = target is not None and not self.deps.unlabelled.any(target)
+        if self._exact.get(node) is not exact:
+            self._exact[node] = exact
+            self.again_in(node)
+
+    def _detached(self, target: Target) -> None:
+        self._exact.pop(target.node_name, None)
+        super()._detached(target)

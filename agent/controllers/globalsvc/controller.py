@@ -37,7 +37,7 @@ class GlobalServices(CopyRoom):
 
     def __init__(self, deps: Deps) -> None:
         super().__init__(deps, deps.local.informer(SERVICES))
-        deps.unlabelled.on_last(lambda place: self.again_in(*place))
+        deps.unlabelled.on_turn(lambda place: self.again_in(*place))
         deps.unwritten_marks.subscribe(self._marks_changed)
 
     def shared(self, original: Object) -> bool:

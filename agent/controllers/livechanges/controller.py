@@ -20,7 +20,7 @@ from agent.kube.errors import Forbidden, Invalid, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.model import deletion
 from agent.model.errors import InvalidPod
-from agent.model.livechanges import changes, chaperon_patch, new_labels
+from agent.model.livechanges import changes, chaperon_patch, new_labels, told
 from agent.model.proxypod import source_pod
 from agent.runtime.controller import Controller
 
@@ -56,7 +56,10 @@ class LiveChanges(Controller[Key]):
     async def reconcile(self, key: Key) -> float | None:
         """Tell the chaperon what it does not know."""
         proxy = self._proxies.store.get(key)
-        if proxy is None or proxy.deleting or not proxy.node_name:
+        if proxy is None or proxy.deleting:
+            return None
+        if not proxy.node_name:
+            await self._label_candidates(proxy)
             return None
         target = self._deps.targets.by_node(proxy.node_name)
         placed = self._placed(proxy, target)
@@ -85,6 +88,17 @@ class LiveChanges(Controller[Key]):
             return False
         found = await self._deps.live_reads.proxy(proxy.key)
         return found is None or found.deleting or found.uid != proxy.uid
+
+    async def _label_candidates(self, proxy: Object) -> None:
+        """Label chaperons of an earlier version of a pod that is not bound: its delegate may start at any moment."""
+        for placed in self._deps.chaperons.of(proxy.key):
+            target = placed.target
+            if placed.chaperon.deleting or not placed.is_of(proxy) or not target.ready or not _understands(target):
+                continue
+            manifest, chaperon = proxy.decode(), placed.chaperon.decode()
+            known = told(chaperon)
+            if lacking := new_labels(manifest, known, chaperon, self._deps.cluster_uid):
+                await self._write(target, placed, chaperon_patch(known, chaperon, lacking), manifest)
 
     def _placed(self, proxy: Object, target: Target | None) -> Placed | None:
         for placed in self._deps.chaperons.of(proxy.key):
