@@ -48,6 +48,14 @@ class Delegates:
             return False
         return any(each.controller is not None and each.controller.uid == chaperon["uid"] for each in found)
 
+    async def is_made(self, target: Target, chaperon: Mapping[str, Any]) -> bool:
+        """Return True if a target has the delegate of a chaperon with these metadata. False if it shows us no pods."""
+        try:
+            found = await self._named(target, chaperon["namespace"], chaperon["name"])
+        except Forbidden:
+            return False
+        return any(each.controller is not None and each.controller.uid == chaperon["uid"] for each in found)
+
     async def _find(self, target: Target, pod: Object, departure: Departure | None) -> list[Object]:
         if departure is not None:
             return await self._named(target, pod.namespace, departure.name)

@@ -103,6 +103,11 @@ class LiveReads:
         with _probed(target):
             return await self._delegates.has_node(target, chaperon)
 
+    async def is_made(self, target: Target, chaperon: Mapping[str, Any]) -> bool:
+        """Return True if a target is known to have the delegate of a chaperon with these metadata."""
+        with _probed(target):
+            return await self._delegates.is_made(target, chaperon)
+
     async def left_in(self, target: Target) -> list[Object]:
         """Chaperons that this cluster has made in a target, without their content."""
         moment = self._sending.moment

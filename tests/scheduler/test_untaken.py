@@ -82,6 +82,20 @@ async def test_a_scheduler_that_targets_lack_is_told_on_the_pod_which_does_not_w
         await until(follows, what="the other pod goes where the scheduler is")
 
 
+async def test_no_scheduler_is_missed_where_no_agent_makes_the_delegate(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    """Admiralty's agents hold no lease of ours, so that a dead one is not known to be dead."""
+    async with (
+        running(cluster, Feedback, ProxyScheduler, take_up=TAKE_UP_SECONDS) as deps,
+        connected(deps, client, namespace, us=load(str(cluster.kubeconfig))) as targets,
+    ):
+        await create(client, elected("batch", namespace, schedulerName="volcano"), [*targets.values()])
+        message = await told(client, namespace, "batch", "us: nobody there has done anything about its PodChaperon")
+        assert "the agent and the scheduler volcano run there" in message
+        assert "no scheduler volcano" not in message
+
+
 @contextlib.asynccontextmanager
 async def gating(client: Client, namespace: str) -> AsyncIterator[None]:
     """A queue of the cluster gates delegates of pods `queued`, as Kueue does."""

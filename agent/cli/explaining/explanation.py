@@ -240,7 +240,7 @@ def _waits_in_ranked(facts: Facts, ranking: Ranking, settings: Settings, now: da
         ranking=ranking,
         now=now,
         dwell=timedelta(seconds=settings.dwell),
-        neglected=reason_by_age(chaperon, settings.take_up, now),
+        neglected=reason_by_age(chaperon, settings.take_up, now, made=bool(claimed and claimed.delegate)),
         closed=facts.closed,
         misplaced=_misplaced(facts, claimed.info) if claimed is not None else "",
     )

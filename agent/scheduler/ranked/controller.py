@@ -1,6 +1,7 @@
 """Mode `ranked`: one candidate at a time, allowed from the beginning, in the target that the pod is claimed by."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,7 @@ from agent.api import names
 from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.errors import Unreachable, Unsent
+from agent.kube.errors import KubeError, Unreachable, Unsent
 from agent.kube.store import Key, Object
 from agent.model import podstate
 from agent.model.errors import InvalidPod
@@ -21,7 +22,7 @@ from agent.scheduler.failed_targets import FailedTarget, failed_targets_of
 from agent.scheduler.limits import RequestLimits
 from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.ranked import decide as steps
-from agent.scheduler.ranked.neglected_chaperons import NeglectedChaperons, is_usable
+from agent.scheduler.ranked.neglected_chaperons import NeglectedChaperons
 from agent.scheduler.results import AT_ONCE, Done, Queued, RequeueAfter, Result, WaitForChange, soonest_after
 from agent.scheduling.explain import explain
 
@@ -98,24 +99,35 @@ class RankedScheduling:
         if by == "scheduler":
             if self._neglected.taken(pod.uid):
                 target.refusal_backoff.accepted(pod.namespace)
-                await self._note_scheduler(target, chaperon, missing=False)
+                await self._note_scheduler(target, pod, chaperon, missing=False)
         elif by == "agent":
             self._neglected.forget(pod.uid)
         else:
             self._neglected.begin(pod, placed, target.node_name)
         neglected = self._neglected.is_neglected(pod.uid)
         if neglected and not by:
-            await self._note_scheduler(target, chaperon, missing=True)
+            await self._note_scheduler(target, pod, chaperon, missing=True)
         return neglected
 
-    async def _note_scheduler(self, target: Target, chaperon: dict[str, Any], *, missing: bool) -> None:
-        """Remember whether a target lacks the scheduler that a chaperon names, if a cluster may lack it."""
+    async def _note_scheduler(self, target: Target, pod: Object, chaperon: dict[str, Any], *, missing: bool) -> None:
+        """Remember whether a target lacks the scheduler that a chaperon names, if a cluster may lack it.
+
+        Without a delegate no scheduler is missed. No agent reports delegates that no scheduler has looked at, and
+        Admiralty's publishes no lease: so the target itself is asked.
+        """
         scheduler = special(chaperon["spec"])
-        if not scheduler or (missing and not is_usable(target.agent)):
+        if not scheduler or (missing and not await self._is_made(target, pod, chaperon)):
             return
         note = self._cache.missing.note if missing else self._cache.missing.forget
         note(target.node_name, scheduler)
         await self._published.publish(target, scheduler, missing=missing)
+
+    async def _is_made(self, target: Target, pod: Object, chaperon: dict[str, Any]) -> bool:
+        made = False
+        with suppress(KubeError):
+            made = await self._deps.live_reads.is_made(target, chaperon["metadata"])
+        self._neglected.note_delegate(pod.uid, made=made)
+        return made
 
     async def _cleared(self, pod: Object) -> bool:
         """Whether chaperons have to go first that an agent before us made of a pod without a claim, or their delegates.

@@ -31,6 +31,8 @@ class _Waiting:
     """None if the delegate has scheduling gates: what schedulers do for other pods says nothing of it."""
     since: float
     woken: float = -math.inf
+    made: bool = False
+    """Whether its delegate is known to exist."""
 
 
 class NeglectedChaperons:
@@ -69,7 +71,12 @@ class NeglectedChaperons:
 
         :param agent: of the target, None if it does not report any
         """
-        return reason(chaperon, self._seconds, agent) if self.is_neglected(uid) else ""
+        return reason(chaperon, self._seconds, agent, made=self._waiting[uid].made) if self.is_neglected(uid) else ""
+
+    def note_delegate(self, uid: str, *, made: bool) -> None:
+        """Record whether the delegate of a pod exists: if not, its scheduler cannot be missed."""
+        if uid in self._waiting:
+            self._waiting[uid].made = made
 
     def taken(self, uid: str) -> bool:
         """A scheduler has taken up a pod's chaperon; whether that is news."""
@@ -107,26 +114,25 @@ class NeglectedChaperons:
             self._set_timer(max(soonest - now, self._seconds / 20))
 
 
-def is_usable(agent: AgentRecord | None) -> bool:
-    """Whether a target's agent is at work, as far as is known."""
-    return agent is None or agent.usable
+def reason(chaperon: Mapping[str, Any] | None, seconds: float, agent: AgentRecord | None = None, *, made: bool) -> str:
+    """Return what to say of a chaperon that nobody has taken up for so many seconds.
 
-
-def reason(chaperon: Mapping[str, Any] | None, seconds: float, agent: AgentRecord | None = None) -> str:
-    """Return what to say of a chaperon that nobody has taken up for so many seconds."""
+    :param agent: of the target, None if it does not report any
+    :param made: the delegate is known to exist
+    """
     spec = (chaperon or {}).get("spec") or {}
-    if special(spec) and is_usable(agent):
+    if special(spec) and made:
         return why_missing(special(spec))
     text = (
         f"nobody there has done anything about its PodChaperon for {seconds:g} s: see that the agent and the"
         f" scheduler {spec.get('schedulerName') or DEFAULT} run there"
     )
-    return text if agent is None or is_usable(agent) else f"{text} ({agent.message})"
+    return text if agent is None or agent.usable else f"{text} ({agent.message})"
 
 
-def reason_by_age(chaperon: Mapping[str, Any] | None, seconds: float, now: datetime) -> str:
+def reason_by_age(chaperon: Mapping[str, Any] | None, seconds: float, now: datetime, *, made: bool) -> str:
     """Return the same for an observer that has not watched the chaperon: its age decides; empty if it is too young."""
     created = chaperon["metadata"].get("creationTimestamp") if chaperon is not None else None
     if chaperon is None or not created or taken_up_by(chaperon):
         return ""
-    return reason(chaperon, seconds) if (now - parse(created)).total_seconds() >= seconds else ""
+    return reason(chaperon, seconds, made=made) if (now - parse(created)).total_seconds() >= seconds else ""
