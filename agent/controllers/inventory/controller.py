@@ -31,15 +31,15 @@ log = logging.getLogger(__name__)
 
 _KINDS = (PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS)
 _FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
-"""Pause between questions after a no: the rights of a target that has just been joined come one after the other. A yes
-counts for the longest: nothing tells of a right that is taken away.
-"""
+"""Seconds between questions after a no: the rights of a target that has just been joined come one after the other."""
 
 
 @dataclass
 class Following:
     """Which kinds a target lets us bring there, as it last answered."""
 
+    settled: float
+    """Seconds for which a yes counts: no watch reports a right that is removed."""
     kinds: list[str] | None = None
     """None as long as there is none: a target that does not answer this question is not to lack the rest."""
     _until: float = 0.0
@@ -51,7 +51,7 @@ class Following:
         if now >= self._until:
             try:
                 self.kinds = await _granted(target)
-                pause = LONGEST_SECONDS if len(self.kinds) == len(_KINDS) else self._backoff.next()
+                pause = self.settled if len(self.kinds) == len(_KINDS) else self._backoff.next()
             except KubeError as error:
                 log.info("target %s does not say what may be brought there: %s", "/".join(target.key), error)
                 pause = self._backoff.next()
@@ -111,7 +111,7 @@ class InventoryRoom(Controller[Key]):
         wait = self._written_at.get(key, -WRITE_SECONDS) + WRITE_SECONDS - time.monotonic()
         if wait > 0:
             return wait
-        following = self._following.setdefault(key, Following())
+        following = self._following.setdefault(key, Following(self._deps.settings.discovery_interval))
         again = await following.ask(target)
         told = (obj.decode().get("status") or {}).get("follow") or []
         follow = told if following.kinds is None else following.kinds
