@@ -15,6 +15,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.names import links
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE
 from agent.model import hostport
 from agent.model.podranges import Network, network
 
@@ -215,7 +216,13 @@ def waits(here: Told, there: Told, asked: AgentAnswer | None) -> bool:
 
 
 def judge(
-    here: Told | None, there: Told | None, uid: str, asked: AgentAnswer | None, before: str | None = ""
+    here: Told | None,
+    there: Told | None,
+    uid: str,
+    asked: AgentAnswer | None,
+    before: str | None = "",
+    *,
+    refusal: str = "",
 ) -> Flatness:
     """Judge whether pods of a target are reached from this cluster.
 
@@ -224,9 +231,12 @@ def judge(
     :param uid: of the target; its agent's answer from within a network that both have proves that they are told apart
     :param asked: None until it has been
     :param before: the reason of the last verdict if addresses were not usable, empty if they were, None without any
+    :param refusal: the API server's answer if this cluster may not read the summary that is not known
     """
     if here is None or there is None:
         missing = "this cluster" if here is None else "the target"
+        if refusal:
+            return _last(before, f"the ClusterSummary of {missing} may not be read: {refusal}. {REFUSED_REMEDY}")
         return _last(before, f"the ClusterSummary of {missing} is missing or cannot be read. {UNREAD_REMEDY}")
     known = asked is not None and asked.health == there.health
     answer = asked.answer if asked is not None and known else ""
@@ -261,6 +271,11 @@ def _last(before: str | None, why: str) -> Flatness:
     return Flatness("unverified", stands=True)
 
 
+REFUSED_REMEDY = (
+    f"See that ClusterRole {CLUSTER_SUMMARY_VIEWER_ROLE} is bound there to this account, which the agent there does"
+    " for its Sources, and lets it get, list and watch clustersummaries; or annotate the Target"
+    f" {names.SHORT_PREFIX}{names.NETWORK_DRIVER} with a driver"
+)
 UNREAD_REMEDY = (
     "See that the agent runs there and may write its ClusterSummary, and that this agent may read it; or annotate the"
     f" Target {names.SHORT_PREFIX}{names.NETWORK_DRIVER} with a driver"

@@ -23,7 +23,15 @@ from agent.api.crds import crds, placement_crds
 from agent.api.kinds import PODS
 from agent.api.ownroles import AGENT
 from agent.api.placementroles import AGENT_GRANTS, SERVE_PLACEMENTS
-from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, FEATURES, RUN, SOURCE, rules
+from agent.api.roles import (
+    CLUSTER_SUMMARY_VIEWER,
+    CLUSTER_SUMMARY_VIEWER_ROLE,
+    EVERYTHING,
+    FEATURES,
+    RUN,
+    SOURCE,
+    rules,
+)
 from agent.cli.checks import clusters, namespaces, remote, rights, targets, webhook
 from agent.cli.checks.about import skew_of
 from agent.cli.checks.examine import examine, policies
@@ -424,8 +432,15 @@ def test_the_roles_of_the_chart_grant_all_and_a_missing_verb_is_found() -> None:
     given = rules(everything)
     assert rights.missing(given) == ()
     assert rights.missing([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]) == ()
-    for lacking in (SOURCE[0], EVERYTHING[-1]):
+    for lacking in (SOURCE[0], EVERYTHING[-1], CLUSTER_SUMMARY_VIEWER[0]):
         assert rights.missing(rules([grant for grant in everything if grant != lacking])) == (lacking,)
+
+
+def test_a_target_that_does_not_let_its_summary_be_read_fails_with_the_role() -> None:
+    found = only(rights.granted, view(targets=(target(missing=CLUSTER_SUMMARY_VIEWER[:3]),)))
+    assert found.startswith("FAIL")
+    assert "may not get, list, watch clustersummaries" in found
+    assert f"ClusterRole {CLUSTER_SUMMARY_VIEWER_ROLE} complete" in found
 
 
 def test_a_rule_for_one_object_grants_nothing_of_the_others() -> None:

@@ -17,6 +17,7 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import (
     CHAPERONS,
+    CLUSTER_ROLES,
     CLUSTER_SOURCES,
     CLUSTER_SUMMARIES,
     CLUSTER_TARGETS,
@@ -32,6 +33,7 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE
 from agent.base.clock import micro_stamp
 from agent.cli.joining.fleet import AT_ONCE
 from agent.kube import kubeconfig
@@ -346,6 +348,14 @@ async def test_each_failure_names_its_remedy(lab: Lab) -> None:
     assert "Source team/cd of cluster us stands for another cluster" in await lab.refused(*base)
     annotations = {names.ANNOTATION_CLUSTER_UID: None}
     await lab.us.patch(SOURCES, "cd", {"metadata": {"annotations": annotations}}, NAMESPACE)
+
+    granted = (await lab.us.get(CLUSTER_ROLES, CLUSTER_SUMMARY_VIEWER_ROLE))["rules"]
+    fewer = [rule for rule in granted if "clustersummaries" not in rule["resources"]]
+    await lab.us.patch(CLUSTER_ROLES, CLUSTER_SUMMARY_VIEWER_ROLE, {"rules": fewer})
+    refused = await lab.refused(*base, "--timeout", "1s")
+    await lab.us.patch(CLUSTER_ROLES, CLUSTER_SUMMARY_VIEWER_ROLE, {"rules": granted})
+    assert 'cannot list resource "clustersummaries"' in refused
+    assert CLUSTER_SUMMARY_VIEWER_ROLE in refused
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -15,6 +15,7 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_SUMMARIES, NAMESPACES, TARGETS
 from agent.api.names import links
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, EVERYTHING, rules
 from agent.controllers.endpoints import NetworkDriverRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
@@ -24,6 +25,7 @@ from agent.runtime.health import Health
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import summaries
 from tests.controllers.targets import condition, target
+from tests.controllers.test_followrules import source
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -165,6 +167,16 @@ async def test_a_new_target_says_why_it_has_no_driver_and_publishes_no_address(p
         # They are gone, and the verdict stands.
         await asyncio.sleep(0.5)
         await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", "EndpointSlices")
+
+
+async def test_the_right_that_a_target_does_not_grant_is_named(pair: Pair) -> None:
+    await pair.here.create(TARGETS, target("eu", pair.namespace))
+    connection = await source(pair, rules(EVERYTHING))
+    async with summaries(pair), pair.at_work(soon, connection=connection, discovery_interval=0.3):
+        found = await condition(pair.here, pair.namespace, "eu", "ServicesShared", "False", links.UNTOLD)
+        assert "may not be read" in found["message"]
+        assert 'cannot list resource "clustersummaries"' in found["message"]
+        assert f"ClusterRole {CLUSTER_SUMMARY_VIEWER_ROLE}" in found["message"]
 
 
 async def test_of_a_target_that_has_gateways_it_is_told_whether_others_may_be_led_there(pair: Pair) -> None:

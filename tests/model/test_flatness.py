@@ -247,6 +247,12 @@ def test_while_a_summary_is_missing_or_flawed_the_last_verdict_stands(
         assert (found.usable, found.reason, found.stands) == (usable, reason, True)
 
 
+def test_a_summary_that_may_not_be_read_says_which_right_is_missing() -> None:
+    found = judge(HERE, None, "there", None, None, refusal="may not list clustersummaries")
+    assert "the ClusterSummary of the target may not be read: may not list clustersummaries" in found.message
+    assert found.reason == links.UNTOLD
+
+
 def test_what_can_be_read_of_a_flawed_summary_shows_an_overlap() -> None:
     found = judge(HERE, Told(SAME.pods, "", "pods: 'nonsense' is no CIDR"), "there", None, "")
     assert (found.reason, found.stands) == (links.OVERLAP, False)

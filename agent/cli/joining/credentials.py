@@ -4,7 +4,7 @@ import contextlib
 
 import aiohttp
 
-from agent.api.kinds import CHAPERONS, SERVICE_ACCOUNTS
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, SERVICE_ACCOUNTS
 from agent.base.clock import SystemClock
 from agent.cli.joining import manifests
 from agent.cli.joining.manifests import Names, Raw
@@ -41,8 +41,9 @@ async def answers(entry: Entry) -> str:
 async def ask(found: Entry, names: Names) -> None:
     """Ask a target with a kubeconfig what the source's agent asks first. Raises KubeError."""
     async with opened(config.of_document(found), seconds=REQUEST_SECONDS) as client:
-        path = CHAPERONS.path(None if names.cluster_scoped else names.target_namespace)
-        await client.session.request("GET", path, params={"limit": "1"}, resource=CHAPERONS.plural)
+        chaperons = CHAPERONS.path(None if names.cluster_scoped else names.target_namespace)
+        for kind, path in ((CHAPERONS, chaperons), (CLUSTER_SUMMARIES, CLUSTER_SUMMARIES.path())):
+            await client.session.request("GET", path, params={"limit": "1"}, resource=kind.plural)
 
 
 async def is_good(text: str, entry: Entry, names: Names) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from agent.api.conditions import condition_of
 from agent.api.kinds import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from agent.api.names import ACCEPT_CLUSTER, LEASE_CONTROLLERS, SHORT_PREFIX
-from agent.api.roles import NAMED_FEATURES, OPTIONAL_FEATURES
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, NAMED_FEATURES, OPTIONAL_FEATURES, SOURCE_ROLE
 from agent.cli.checks.staying import REMEDY, TOPOLOGY, spread_hard
 from agent.cli.joining import credentials, manifests
 from agent.cli.joining.contexts import Side, Way, address, telling
@@ -223,7 +223,10 @@ class Joiner:
         await until(
             works,
             self._terms.seconds,
-            lambda: f"the rights of {what} in {self._target.title} have not come ({last}): see what its conditions say",
+            lambda: (
+                f"the rights of {what} in {self._target.title} have not come ({last}): see what its conditions say, and"
+                f" that ClusterRoles {SOURCE_ROLE} and {CLUSTER_SUMMARY_VIEWER_ROLE} are as the chart there has them"
+            ),
         )
 
     async def _add(self, found: Entry) -> bool:

@@ -31,6 +31,7 @@ from agent.drivers.gateway import Gateway
 from agent.drivers.mcs import without_exports
 from agent.drivers.meshes import Meshes
 from agent.drivers.sharing import Sharing
+from agent.kube.errors import Forbidden
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
 from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, Told, judge, read, waits
@@ -154,7 +155,9 @@ class NetworkDriverRoom(Controller[Key]):
         if known and (first or waits(here or NOTHING_TOLD, there or NOTHING_TOLD, asked)):
             return None
         before = before or self._judged.get(target.key, before)
-        found = judge(here, there, uid, asked, before)
+        unread = (self._summaries if here is None else target.summaries).error
+        refusal = str(unread) if isinstance(unread, Forbidden) else ""
+        found = judge(here, there, uid, asked, before, refusal=refusal)
         if not found.stands:
             self._judged[target.key] = found.reason
         return found
