@@ -1,7 +1,7 @@
-"""What the replicas share: the CA, earlier CAs still trusted, the serving certificate; and its next state. No I/O.
+"""Certificates that all replicas share in one Secret: the CA, earlier CAs, the serving certificate. Pure.
 
-Nothing may be served that clients (API servers, peers of a gateway) do not trust yet, and nothing may be distrusted
-that a replica still serves. So a new CA passes through three states, each at least `overlap` long:
+Clients (API servers, peers of a gateway) must trust a CA before any replica serves a certificate of it, and until the
+last replica has stopped serving one. So a new CA passes through three states, each at least `overlap` long:
 
     ca.crt             serving certificate by
     old                old
@@ -26,15 +26,15 @@ KEY = "tls.key"
 FIELDS = (CA_CERTIFICATE, CA_KEY, CERTIFICATE, KEY)
 
 _EARLIER = 2
-"""CAs of a lost Secret that stay trusted."""
+"""Number of CAs that stay trusted after their Secret was lost."""
 
 Issue = Callable[[Pair, Sequence[str], datetime, timedelta], Pair]
-"""Makes a certificate of a CA for names, such as `certificates.issue`."""
+"""Function that issues a certificate of a CA for names, such as `certificates.issue`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long things live and overlap, and how certificates are made."""
+    """Lifetimes of certificates, and the function that issues them."""
 
     ca: timedelta = timedelta(days=5 * 365)
     certificate: timedelta = timedelta(days=90)
@@ -48,11 +48,11 @@ class Bundle:
 
     ca: Pair
     serving: Pair
-    earlier: tuple[bytes, ...] = ()  #: certificates of earlier CAs that are still trusted
+    earlier: tuple[bytes, ...] = ()  #: certificates (PEM) of earlier CAs that are still trusted
 
     @property
     def trusted(self) -> bytes:
-        """What clients are told to trust: the current CA, then earlier ones (PEM)."""
+        """Certificates that clients trust: the current CA, then earlier ones (PEM)."""
         return b"".join((self.ca.certificate, *self.earlier))
 
     def data(self) -> dict[str, bytes]:
@@ -66,7 +66,10 @@ class Bundle:
 
 
 def parse(data: Mapping[str, bytes]) -> Bundle:
-    """The bundle in a Secret's fields. Raises ValueError with what is wrong with them, never with a key."""
+    """Parse the fields of a Secret.
+
+    :raises ValueError: if a field is missing or wrong; the message contains no key
+    """
     missing = [name for name in FIELDS if not data.get(name)]
     if missing:
         raise ValueError(f"{', '.join(missing)} missing")
@@ -84,15 +87,15 @@ def parse(data: Mapping[str, bytes]) -> Bundle:
 
 
 def new(name: str, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> Bundle:
-    """A first bundle: a CA and a certificate for these DNS names and IP addresses."""
+    """Create the first bundle: a CA, and a certificate for these DNS names and IP addresses."""
     ca = certificates.authority(name, now, lifetimes.ca)
     return Bundle(ca, lifetimes.issue(ca, names, now, lifetimes.certificate))
 
 
 def trusting(bundle: Bundle, told: bytes, now: datetime) -> Bundle:
-    """Return a bundle that trusts earlier CAs, too, whose keys are lost: replicas still serve certificates of theirs.
+    """Return a bundle that also trusts CAs whose keys were lost, because replicas still serve their certificates.
 
-    :param told: certificates (PEM); what cannot be read or has expired is left out
+    :param told: certificates of these CAs (PEM); expired ones are ignored, and all of them if the text is invalid
     """
     try:
         found = certificates.split(told)
@@ -103,13 +106,13 @@ def trusting(bundle: Bundle, told: bytes, now: datetime) -> Bundle:
 
 
 def with_new_ca(bundle: Bundle, name: str, now: datetime, lifetimes: Lifetimes) -> Bundle:
-    """The same serving certificate under a new CA: first its clients learn of it."""
+    """Return a bundle with a new CA and the same serving certificate: clients must trust the CA first."""
     ca = certificates.authority(name, now, lifetimes.ca)
     return replace(bundle, ca=ca, earlier=(bundle.ca.certificate, *bundle.earlier))
 
 
 def advance(bundle: Bundle, name: str, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> Bundle:
-    """What the bundle should be now; the same bundle when nothing is due."""
+    """Return the bundle as it should be now; the given one if nothing is due."""
     if certificates.needs_renewal(bundle.ca.certificate, now):
         bundle = with_new_ca(bundle, name, now, lifetimes)
     if _due(bundle, names, now, lifetimes):
@@ -133,8 +136,8 @@ def _due(bundle: Bundle, names: Sequence[str], now: datetime, lifetimes: Lifetim
 def _reissue(bundle: Bundle, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> Pair:
     had = certificates.names_of(bundle.serving.certificate)
     others = frozenset() if had.issuperset(names) else had.difference(names)
-    # Replicas with different addresses share one certificate: unless the names of others stay while one adds its own,
-    # they take turns for ever. At a renewal they go: whoever still needs them adds them again before loading it.
+    # Replicas with different addresses share one certificate. If a replica that adds its own names removed those of
+    # others, replicas would replace the certificate in turn. A renewal removes them; a replica adds its names again.
     return lifetimes.issue(bundle.ca, (*names, *sorted(others)), now, lifetimes.certificate)
 
 

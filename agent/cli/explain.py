@@ -1,4 +1,4 @@
-"""flotilla explain: why a pod is where it is, or what it waits for; what a Placement or an application decides."""
+"""flotilla explain: the reasons for the target of a pod, the decisions of a Placement, the state of an application."""
 
 import sys
 from datetime import datetime
@@ -47,9 +47,9 @@ def pod(
     context: Context = "",
     agent_flag: AgentFlag = [],  # noqa: B006
 ) -> None:
-    """Rank the targets for a proxy pod as the agent does, and say what it waits for. Nothing is changed.
+    """Rank the targets for a proxy pod as the agent does, and show what the pod waits for. Nothing is changed.
 
-    Targets are asked with their kubeconfig Secrets, as far as you may read them.
+    This command asks the targets with their kubeconfig Secrets, as far as you may read these.
     """
     settings = settings_of(agent_flag)
     found = finish(_explanation(name, namespace, kubeconfig, context, settings))
@@ -78,9 +78,9 @@ def placement(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
-    """Say which clusters a Placement decides and by which scores, and of each other one why not. Nothing is changed.
+    """Show the clusters that a Placement decides, their scores, and why it rejects the others. Nothing is changed.
 
-    It is evaluated by this command, over what you may read. With -f the Placement need not be applied.
+    This command evaluates the Placement itself, over the objects that you may read. With -f it need not be applied.
     """
     if not name and not file:
         raise typer.BadParameter("name a Placement, or a file with one by -f")
@@ -104,7 +104,7 @@ def psm(
     context: Context = "",
     agent_flag: AgentFlag = [],  # noqa: B006
 ) -> None:
-    """Say which bundles a whole application has, where each is and why, whom it calls, what is missing."""
+    """Show the bundles of an application: where each runs and why, what it calls, what is missing."""
     found = finish(_application(name, namespace, kubeconfig, context, settings_of(agent_flag)))
     match output:
         case Output.TABLE | Output.WIDE:
@@ -149,8 +149,9 @@ async def _explanation(name: str, namespace: str, kubeconfig: str, context: str,
 
 
 def remedy(pod: Object, namespace: Object | None, *, later: bool = False) -> str:
-    """What the pod is, and what to do, empty for a proxy pod.
+    """Return why a pod cannot be explained and what to do about it; empty for a proxy pod.
 
+    :param namespace: of the pod, None if it could not be read
     :param later: the pod was annotated after its creation
     """
     if pod.scheduler_name == names.SCHEDULER_PROXY:

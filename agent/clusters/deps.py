@@ -66,11 +66,11 @@ class Deps:
 
     @property
     def server_now(self) -> datetime:
-        """The time of day by the clock of this cluster's API server, for what it has dated."""
+        """Current time by the clock of the source's API server. Compare it with timestamps that this server has set."""
         return self.clock.now() + timedelta(seconds=self.local.client.session.skew)
 
     def fence_left(self, pod: Object) -> float | None:
-        """In how many seconds its fence has stopped a bound pod whose target is cut off; None: unknown."""
+        """Return the seconds until the fence has certainly stopped a bound pod; None if it is unknown or not fenced."""
         return self.fences.sent.left(pod, self.settings.fence_wait)
 
     @cached_property

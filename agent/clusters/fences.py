@@ -1,7 +1,7 @@
-"""Fences: the renewals that this cluster sends as a source, and those that it sees as a target, by clocks never set.
+"""Renewals of lease fences: sent by a source, seen by a target. All times are from monotonic clocks.
 
-In a source the mover and feedback ask whether nothing of a pod runs any more in a target that is cut off. In a target
-the room that makes delegates asks whether it may.
+In a source, the mover and feedback ask whether the fence has certainly stopped a pod whose target is unreachable. In a
+target, the chaperon controller asks whether a chaperon may have a delegate.
 """
 
 import contextlib
@@ -20,29 +20,29 @@ from agent.model.fence import Seen
 _KEPT, _LEASE = (f'"{key}"'.encode() for key in (fencing.ANNOTATION_KEPT, fencing.ANNOTATION_LEASE))
 
 Bar = Literal["", "now", "ever"]
-"""Whether a chaperon may have no delegate: until renewals are seen, or never again."""
+"""Whether a fence forbids a delegate: no (empty), until renewals are seen again, or forever."""
 
 
 class SentRenewals:
-    """When renewals were sent, by virtual node and namespace; those of other leaders count as sent at our start."""
+    """Times of the last renewals, by virtual node and namespace. An earlier leader's count as sent when we started."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._sent: dict[Key, float] = {}
         self._under_way: Counter[Key] = Counter()
         self.refusals: dict[Key, str] = {}
-        """Why a target does not let its Lease be renewed, for the user."""
+        """Messages for users: why a target refuses the renewal of a Lease."""
         self.growing: set[Key] = set()
-        """Leases that are to get a longer term: no promise counts until they have it."""
+        """Leases that are about to get a longer term. Promises of their target count only once they have it."""
         self.noting: Counter[Key] = Counter()
-        """Writes under way that note a promise on a proxy pod."""
+        """Number of writes in progress that record a target's promise on proxy pods."""
         self.void: set[str] = set()
-        """UIDs of pods whose note is void, though the API server may have refused to remove it."""
+        """UIDs of pods whose recorded promise is void, even if the API server refused to remove it."""
         self._listeners: list[Callable[[Key], None]] = []
 
     @contextlib.contextmanager
     def sending(self, key: Key) -> Iterator[None]:
-        """A renewal may be sent within: it counts from when it is given up, or answered."""
+        """Context manager around one renewal. It counts as sent at the end of the request, answered or not."""
         self._under_way[key] += 1
         try:
             yield
@@ -51,11 +51,11 @@ class SentRenewals:
             self._under_way[key] -= 1
 
     def on_turn(self, listener: Callable[[Key], None]) -> None:
-        """Call with a place whose Lease is refused, or not any longer, or changes its term."""
+        """Call with a place when the refusal or the term of its Lease changes."""
         self._listeners.append(listener)
 
     def refuse(self, key: Key, message: str) -> None:
-        """Record why the Lease of a place cannot be renewed; empty if it can."""
+        """Record why the target refuses to renew the Lease of a place; empty if it does not."""
         if message != self.refusals.get(key, ""):
             self.refusals[key] = message
             if not message:
@@ -63,19 +63,19 @@ class SentRenewals:
             tell(self._listeners, key)
 
     def grow(self, key: Key, *, grows: bool) -> None:
-        """Record whether the Lease of a place is to get a longer term than it has."""
+        """Record whether the Lease of a place is about to get a longer term."""
         if grows != (key in self.growing):
             (self.growing.add if grows else self.growing.discard)(key)
             tell(self._listeners, key)
 
     def forget(self, key: Key) -> None:
-        """Forget what was recorded of a Lease that is not renewed any longer. When it was sent last still counts."""
+        """Forget a Lease that is no longer renewed, except for the time of its last renewal."""
         self.refusals.pop(key, None)
         self.growing.discard(key)
 
     @contextlib.contextmanager
     def noting_at(self, key: Key) -> Iterator[None]:
-        """Context in which a note is written on a pod of a place."""
+        """Context manager around a write that records a promise on a pod of a place."""
         self.noting[key] += 1
         try:
             yield
@@ -85,11 +85,11 @@ class SentRenewals:
                 del self.noting[key]
 
     def ago(self, key: Key) -> float:
-        """How many seconds ago this process has sent the last one, infinite if it has not."""
+        """Return the seconds since this process sent the last renewal; infinite if it has sent none."""
         return time.monotonic() - self._sent.get(key, -math.inf)
 
     def left(self, pod: Object, margin: float) -> float | None:
-        """In how many seconds nothing of a bound pod runs any more if its target is cut off; None: unknown."""
+        """Return the seconds until the fence has certainly stopped a bound pod; None if it is unknown or not fenced."""
         if not pod.node_name or pod.uid in self.void or not is_noted(pod):
             return None
         seconds = fence.kept(pod.annotations.get(fencing.ANNOTATION_KEPT))
@@ -101,52 +101,52 @@ class SentRenewals:
 
 
 def is_noted(pod: Object) -> bool:
-    """Return True if a proxy pod may say that its target keeps its fence. Cheap; may err on the side of True."""
+    """Return True if a proxy pod may record that its target keeps its fence. Cheap: it may be True without a record."""
     return _KEPT in pod.raw
 
 
 def lease_of(chaperon: Object) -> str:
-    """Name of the Lease that a chaperon is fenced by, empty for none."""
+    """Return the name of the Lease that fences a chaperon; empty if it has no fence."""
     return chaperon.annotations.get(fencing.ANNOTATION_LEASE, "") if _LEASE in chaperon.raw else ""
 
 
 class SeenRenewals:
-    """When renewals were seen, by namespace and name of the Lease; one that was never seen counts as expired."""
+    """Renewals seen, by namespace and name of the Lease. A Lease that was never seen counts as expired."""
 
     def __init__(self) -> None:
         self.clock: Callable[[], float] = clock
-        """Seconds of a clock that is never set, and that goes on while the machine sleeps."""
+        """Monotonic clock in seconds that also runs during suspend."""
         self._seen: dict[Key, Seen] = {}
         self._stopped: set[str] = set()
-        """UIDs of chaperons whose fence has fallen, whether the API server lets that be written or not."""
+        """UIDs of chaperons that a fence has stopped, even if the API server refused to record it."""
         self._listeners: list[Callable[[Key], None]] = []
 
     def get(self, key: Key) -> Seen | None:
-        """What was seen of a Lease."""
+        """Return the last renewal seen of a Lease; None if none was."""
         return self._seen.get(key)
 
     def leases(self) -> list[Key]:
-        """Return the Leases of which something was seen."""
+        """Return the Leases with a renewal that was seen."""
         return list(self._seen)
 
     def note(self, key: Key, seen: Seen | None) -> None:
-        """This is what was seen last; None: nobody asks any more."""
+        """Record the last renewal seen of a Lease; None to forget the Lease."""
         if seen is None:
             self._seen.pop(key, None)
         else:
             self._seen[key] = seen
 
     def left(self, key: Key) -> float:
-        """For how many seconds delegates that this Lease fences may run yet."""
+        """Return the seconds for which delegates that a Lease fences may still run."""
         seen = self._seen.get(key)
         return seen.left(self.clock()) if seen is not None else 0.0
 
     def on_stop(self, listener: Callable[[Key], None]) -> None:
-        """Call with the key of each chaperon whose delegate is stopped."""
+        """Call with the key of each chaperon that its fence stops."""
         self._listeners.append(listener)
 
     def stop(self, chaperon: Object) -> None:
-        """Record that the fence of a chaperon has fallen: a late renewal does not put it up again."""
+        """Record that its fence has stopped a chaperon. A later renewal does not undo that."""
         if chaperon.uid not in self._stopped:
             self._stopped.add(chaperon.uid)
             tell(self._listeners, chaperon.key)
@@ -156,7 +156,7 @@ class SeenRenewals:
         self._stopped.discard(uid)
 
     def bar(self, chaperon: Object) -> Bar:
-        """Whether a chaperon may have no delegate."""
+        """Return whether a chaperon may have no delegate now, or forever; empty if it may have one."""
         lease = lease_of(chaperon)
         if not lease:
             return ""
@@ -166,12 +166,12 @@ class SeenRenewals:
 
 
 def clock() -> float:
-    """Seconds that also pass while the machine sleeps."""
+    """Return the seconds of a monotonic clock that also runs during suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Fences:
-    """Renewals that this cluster sends as a source, and those that it sees as a target."""
+    """Renewals sent by this cluster as a source, and seen by it as a target."""
 
     def __init__(self) -> None:
         self.sent = SentRenewals()

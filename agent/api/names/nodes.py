@@ -1,8 +1,8 @@
-"""Names of what belongs to the nodes of a cluster: features and devices."""
+"""Annotations about features and devices of nodes."""
 
 from agent.api.names.prefixes import SHORT_PREFIX
 
 ANNOTATION_DECLARED_FEATURES = SHORT_PREFIX + "declared-features"
-"""On the ClusterSummary: JSON list of the features that all nodes declare (`status.declaredFeatures`)."""
+"""Annotation of the ClusterSummary: JSON list of features that every node declares in `status.declaredFeatures`."""
 RESOURCE_CLAIMS = "resource-claims"
-"""Annotation of a pod (suffix): `target` says that what `spec.resourceClaims` names exists in targets."""
+"""Suffix of a pod's annotation. Value `target`: the claims and templates in `spec.resourceClaims` exist in targets."""

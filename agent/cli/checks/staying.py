@@ -1,4 +1,4 @@
-"""Pods of this cluster that are not elected, and that virtual nodes are in the way of."""
+"""Check of pods that are not elected and that virtual nodes affect all the same."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -15,7 +15,7 @@ from agent.model.proxypod import is_elected
 from agent.model.spread import affected_keys
 
 TOPOLOGY = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname")
-"""Labels that virtual nodes usually have."""
+"""Keys of topology labels that most virtual nodes have."""
 REMEDY = (
     "write nodeTaintsPolicy: Honor into these constraints, or keep the label off virtual nodes with"
     " spec.excludedLabelsRegexp of the Target"
@@ -24,9 +24,9 @@ _SHOWN = 3
 
 
 async def spread_hard(client: Client, labels: Collection[str], namespaces: Iterable[Raw]) -> tuple[Spread, ...]:
-    """Return the workloads for which virtual nodes with these labels are domains. Raises KubeError.
+    """Return workloads with hard spread constraints over these labels of virtual nodes. Raises KubeError.
 
-    In namespaces that are enabled the webhook sees to it.
+    Workloads of enabled namespaces are not among them: there the webhook excludes virtual nodes from the constraints.
     """
     enabled = {each["metadata"]["name"] for each in namespaces if is_enabled(each["metadata"].get("labels"))}
     found = []
@@ -41,7 +41,7 @@ async def spread_hard(client: Client, labels: Collection[str], namespaces: Itera
 
 
 async def misplaced(client: Client, nodes: Iterable[str]) -> tuple[str, ...]:
-    """Return namespaces and names of pods on virtual nodes that run nowhere. Raises KubeError."""
+    """Return pods on virtual nodes that no cluster runs, as NAMESPACE/NAME. Raises KubeError."""
     found: list[str] = []
     for node in nodes:
         _, items = await client.list_raw(PODS, fields=f"spec.nodeName={node},{OTHER_PODS}")
@@ -51,7 +51,7 @@ async def misplaced(client: Client, nodes: Iterable[str]) -> tuple[str, ...]:
 
 
 def staying(view: View) -> Iterator[Finding]:
-    """Pods that stay run beside virtual nodes as they did before."""
+    """Virtual nodes do not affect pods that are not elected."""
     if view.misplaced:
         yield warn(
             "pods",

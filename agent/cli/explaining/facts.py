@@ -1,8 +1,8 @@
-"""Everything that bears on where one pod goes, read once, with the user's own rights. Nothing is ever written.
+"""Reads all objects that decide which target a pod gets, once and with the user's rights. Writes nothing.
 
-A target is asked itself where the user may read its kubeconfig Secret and reaches it; otherwise what its Target and its
-virtual node tell has to do, and a note says so. Whether a target is ready is always what its Target says: the agent's
-word counts, wherever the user is.
+A target itself is asked if the user may read its kubeconfig Secret and can reach it. If not, its Target and its virtual
+node are used, and a note says so. The agent's condition Ready of the Target decides whether a target is ready, because
+the user's network may differ from the agent's.
 """
 
 import asyncio
@@ -48,62 +48,62 @@ REQUEST_SECONDS = 5.0
 
 
 class Unexplained(Failed):
-    """There is nothing to explain; the message says why, and what to do."""
+    """Error for a pod that cannot be explained; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One target, and what was read there."""
+    """One target, and the objects that were read in it."""
 
     info: TargetInfo
     chaperons: tuple[Object, ...] | None = None
-    """All of the pod's namespace; None when it could not be read."""
+    """All PodChaperons of the pod's namespace; None if the target was not read."""
     delegate: Object | None = None
-    """The pod's."""
+    """Delegate of the pod; None if it does not exist or was not read."""
     unread: str = ""
-    """Why the target itself was not asked."""
+    """Reason why the target itself was not asked; empty if it was."""
     volumes: frozenset[str] = frozenset()
-    """Claims of the pod that have their volume there."""
+    """Names of the pod's claims whose volume is in the target."""
     refusal: str = ""
-    """What its Target tells of its cluster's refusing pods of the namespace, empty when it tells of none."""
+    """Reason why the target refuses pods of the namespace, from its Target; empty if it refuses none."""
 
     @property
     def for_new_pods(self) -> TargetInfo:
-        """The target as the agent sees it for a pod that it keeps away."""
+        """The target as the agent sees it for pods without a PodChaperon there: not ready while it refuses pods."""
         return replace(self.info, ready=False, state=self.refusal) if self.refusal and self.info.ready else self.info
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All that was read about a pod and its targets."""
+    """A pod, its targets, and all that decides between them."""
 
     pod: Object
     namespace: Object | None
     proxies: tuple[Object, ...] = ()
-    """Proxy pods of this cluster, those of all namespaces if the user may list them."""
+    """Proxy pods of all namespaces in the source if the user may list them, else of the pod's namespace."""
     targets: tuple[Seen, ...] = ()
     namespaces: tuple[Object, ...] = ()
-    """Those where pods are elected, as far as any affinity chooses namespaces by their labels."""
+    """Enabled namespaces; empty if no affinity selects namespaces by label, or they may not be listed."""
     volumes: Mapping[str, str] = field(default_factory=dict)
-    """Claims of the pod to the virtual node that has their volume."""
+    """Virtual node that has the volume, by the name of the pod's claim."""
     following: Following | None = None
-    """The Placement that the pod follows."""
+    """The Placement that the pod follows, with its decision; None if it follows none."""
     choice: TargetChoice | None = None
-    """Which targets are chosen for it by annotation."""
+    """Targets that annotations choose for the pod; None without such annotations."""
     claims: ClaimFilter | None = None
-    """Which claims its target's cluster has to have."""
+    """Cluster claims that the pod's target must have; None for any."""
     notes: list[str] = field(default_factory=list)
-    """What could not be read, and what follows."""
+    """Messages about objects that could not be read, with the consequence."""
 
     @property
     def closed(self) -> str:
-        """Why the pod gets no target anew, empty when it may, or when its namespace could not be read."""
+        """Reason why the pod gets no target; empty if its namespace is enabled or could not be read."""
         enabled = self.namespace is None or is_enabled(self.namespace.labels)
         return "" if enabled else not_enabled(self.pod.namespace)
 
 
 async def read_pod(source: Client, namespace: str, name: str) -> Object:
-    """The pod. Raises Unexplained when there is none."""
+    """Read a pod. Raises Unexplained if it does not exist."""
     try:
         return Object(PODS, await source.get_raw(PODS, name, namespace))
     except NotFound:
@@ -111,14 +111,14 @@ async def read_pod(source: Client, namespace: str, name: str) -> Object:
 
 
 async def was_elected_later(source: Client, pod: Object) -> bool:
-    """Whether a pod was annotated after its creation: an Object no longer has the managedFields that tell it."""
+    """Return True if a pod was annotated after its creation. The managedFields show that, and no Object has them."""
     with contextlib.suppress(NotFound):
         return elected_later(await source.get_raw(PODS, pod.name, pod.namespace))
     return False
 
 
 async def read_namespace(source: Client, name: str) -> Object | None:
-    """A namespace, None when it cannot be read."""
+    """Read a namespace; None if it does not exist or may not be read."""
     with contextlib.suppress(Forbidden, NotFound):
         return Object(NAMESPACES, await source.get_raw(NAMESPACES, name))
     return None
@@ -127,9 +127,9 @@ async def read_namespace(source: Client, name: str) -> Object | None:
 async def read(
     source: Client, pod: Object, settings: Settings, now: datetime, known: tuple[Object, ...] | None = None
 ) -> Facts:
-    """All that bears on a proxy pod. Raises Unexplained, KubeError.
+    """Read the facts about a proxy pod. Raises Unexplained, KubeError.
 
-    :param known: the proxy pods of this cluster, where they have been read already
+    :param known: the proxy pods of the source, None if they have not been read yet
     """
     notes: list[str] = []
     objects = await read_targets(source, pod.namespace, notes)
@@ -185,7 +185,7 @@ async def _nodes(source: Client) -> dict[str, Object]:
 
 
 async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, claims: Mapping[str, str]) -> Seen:
-    """One target, asked itself if that is possible."""
+    """Read one target: the target itself if possible, else its Target and virtual node."""
     told = unconnected_target(obj)
     info = target_info_of(told, node, None, obj)
     if node is not None:
@@ -218,7 +218,7 @@ async def _asked(
     with contextlib.suppress(Forbidden, NotFound):
         summary = Object(CLUSTER_SUMMARIES, await client.get_raw(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
         quotas = await _quotas(client, pod.namespace)
-        # The Target says already that pods cannot go where the summary is wrong.
+        # The condition Ready of the Target already rejects a target with an invalid summary.
         if flaw_of(summary) is None:
             info = target_info_of(told, node, summary, obj, quotas=quotas_of(quotas))
     delegate = None
@@ -231,7 +231,7 @@ async def _asked(
 
 
 async def _quotas(client: Client, namespace: str) -> list[Object]:
-    """None where they may not be read, as the agent does."""
+    """Read the quotas of a namespace. Like the agent, ignore them if they may not be read."""
     with contextlib.suppress(Forbidden):
         _, items = await client.list_raw(RESOURCE_QUOTAS, namespace)
         return [Object(RESOURCE_QUOTAS, bytes(item)) for item in items]
@@ -239,7 +239,7 @@ async def _quotas(client: Client, namespace: str) -> list[Object]:
 
 
 async def scored(source: Client, info: TargetInfo, scores: list[ExtraScore], now: datetime) -> TargetInfo:
-    """With the scores that others give the target, those that have not expired."""
+    """Return a target with its scores from other controllers that have not expired."""
     found: dict[str, Extra] = {}
     for score in scores:
         kind = kind_of(score)
@@ -252,10 +252,10 @@ async def scored(source: Client, info: TargetInfo, scores: list[ExtraScore], now
 
 
 def is_of(chaperon: Object, pod: Object) -> bool:
-    """Whether a chaperon stands for a pod."""
+    """Return True if a chaperon was created for a pod."""
     return chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
 
 
 def status_of(obj: Object | None) -> dict[str, Any]:
-    """The status of an object, {} for none."""
+    """Return the status of an object; {} if there is no object or no status."""
     return (obj.decode().get("status") or {}) if obj is not None else {}
