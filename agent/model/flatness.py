@@ -216,13 +216,7 @@ def waits(here: Told, there: Told, asked: AgentAnswer | None) -> bool:
 
 
 def judge(
-    here: Told | None,
-    there: Told | None,
-    uid: str,
-    asked: AgentAnswer | None,
-    before: str | None = "",
-    *,
-    refusal: str = "",
+    here: Told | None, there: Told | None, uid: str, asked: AgentAnswer | None, before: str | None = ""
 ) -> Flatness:
     """Judge whether pods of a target are reached from this cluster.
 
@@ -231,12 +225,9 @@ def judge(
     :param uid: of the target; its agent's answer from within a network that both have proves that they are told apart
     :param asked: None until it has been
     :param before: the reason of the last verdict if addresses were not usable, empty if they were, None without any
-    :param refusal: the API server's answer if this cluster may not read the summary that is not known
     """
     if here is None or there is None:
         missing = "this cluster" if here is None else "the target"
-        if refusal:
-            return _last(before, f"the ClusterSummary of {missing} may not be read: {refusal}. {REFUSED_REMEDY}")
         return _last(before, f"the ClusterSummary of {missing} is missing or cannot be read. {UNREAD_REMEDY}")
     known = asked is not None and asked.health == there.health
     answer = asked.answer if asked is not None and known else ""
@@ -260,6 +251,11 @@ def judge(
     if before == links.OVERLAP and not (here.names_all and there.names_all):
         return _last(before, f"both clusters had a pod network in common, and now one of them names none. {REMEDY}")
     return Flatness("unverified", message=silence) if there.health and known else NOT_TOLD
+
+
+def not_granted(whose: str, refusal: str, before: str | None) -> Flatness:
+    """Judge while this cluster may not read a ClusterSummary; `before` is as for `judge`."""
+    return _last(before, f"the ClusterSummary of {whose} may not be read: {refusal}. {REFUSED_REMEDY}")
 
 
 def _last(before: str | None, why: str) -> Flatness:

@@ -16,6 +16,7 @@ from agent.model.flatness import (
     Told,
     judge,
     named_by,
+    not_granted,
     overlap,
     read,
     united,
@@ -248,7 +249,7 @@ def test_while_a_summary_is_missing_or_flawed_the_last_verdict_stands(
 
 
 def test_a_summary_that_may_not_be_read_says_which_right_is_missing() -> None:
-    found = judge(HERE, None, "there", None, None, refusal="may not list clustersummaries")
+    found = not_granted("the target", "may not list clustersummaries", None)
     assert "the ClusterSummary of the target may not be read: may not list clustersummaries" in found.message
     assert found.reason == links.UNTOLD
 

@@ -34,7 +34,7 @@ from agent.drivers.sharing import Sharing
 from agent.kube.errors import Forbidden
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
-from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, Told, judge, read, waits
+from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, Told, judge, not_granted, read, waits
 from agent.model.links import NO_GATEWAY
 from agent.model.summary import told_uid
 from agent.runtime.controller import Controller
@@ -155,12 +155,18 @@ class NetworkDriverRoom(Controller[Key]):
         if known and (first or waits(here or NOTHING_TOLD, there or NOTHING_TOLD, asked)):
             return None
         before = before or self._judged.get(target.key, before)
-        unread = (self._summaries if here is None else target.summaries).error
-        refusal = str(unread) if isinstance(unread, Forbidden) else ""
-        found = judge(here, there, uid, asked, before, refusal=refusal)
+        found = self._refused(target, there, before) or judge(here, there, uid, asked, before)
         if not found.stands:
             self._judged[target.key] = found.reason
         return found
+
+    def _refused(self, target: Target, there: Told | None, before: str | None) -> Flatness | None:
+        """Return the verdict if a ClusterSummary is not known and this cluster may not read it; None if it may."""
+        if self._here is not None and there is not None:
+            return None
+        whose, informer = ("this cluster", self._summaries) if self._here is None else ("the target", target.summaries)
+        refused = isinstance(informer.error, Forbidden)
+        return not_granted(whose, str(informer.error), before) if refused else None
 
     def _has_gateways(self, target: Target, obj: Object, now: float) -> bool:
         annotations = target.told.annotations if target.told is not None else None
