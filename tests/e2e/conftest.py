@@ -1,12 +1,22 @@
 """What the promises share beside their fleets."""
 
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from agent.api.kinds import SERVICES
+from agent.sandbox import SandboxError, binaries
+from agent.sandbox.progress import Silent
+from tests.e2e import shared
 from tests.e2e.faults.agents import agent_with
 from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.shared import CLUSTERS
+from tests.e2e.traefik import ingress, traefik
+from tests.e2e.traffic import traffic
+from tests.e2e.webpods import HEADLESS, REPLICAS, TARGETS, headless, in_clusters, say, web
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +54,34 @@ async def soon(fleet: Fleet, processes_only: None) -> AsyncIterator[None]:
     """What was missing in a target is looked for every 2 s."""
     async with agent_with(fleet, "cd", ("--discovery-interval=2s",)):
         yield
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def place(fleet: Fleet) -> AsyncIterator[str]:
+    """A namespace on real nodes with six pods in eu, behind a Service and a headless one that every cluster has."""
+    async with fleet.namespace() as namespace:
+        await say(fleet, namespace, {TARGETS: "eu"})
+        for service in (shared.service("web"), headless()):
+            await fleet.source.create(SERVICES, service, namespace)
+        await fleet.source.create(DEPLOYMENTS, web(), namespace)
+        pods = await in_clusters(fleet, namespace, {"eu"})
+        await shared.known_everywhere(fleet, namespace, HEADLESS, REPLICAS)
+        await shared.marked(fleet, namespace, "web")
+        # A kube-proxy that has just observed a Service refuses its first requests, in any cluster.
+        async with traffic(fleet, namespace, "web", headless=HEADLESS) as asked:
+            await asked.met(pods)
+        yield namespace
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def ingresses(fleet: Fleet, place: str) -> AsyncIterator[dict[str, str]]:
+    """Addresses of an ingress controller in each cluster; none if Traefik is not built."""
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            program = await binaries.traefik(Silent(), compile=False)
+        except SandboxError as error:
+            print(f"no requests go through an ingress controller: {error}")
+            yield {}
+            return
+        await ingress(fleet, place, "web")
+        yield await stack.enter_async_context(traefik(fleet, CLUSTERS, place, program))

@@ -1,24 +1,33 @@
 """Promise 35: pods that end at once on SIGTERM lose no request, however they end, without a change of their manifest.
 
-Fifty requests a second on new connections, from every cluster to the Service's address there and to endpoints in the
-source's slices, as ingress controllers send them.
+Fifty requests a second on new connections, by the ways that `traffic` names: from every cluster by the Service's
+address, by the addresses that a headless name resolves to, and through an ingress controller if Traefik is built
+(`flotilla sandbox programs --traefik`); from the source to endpoints in its slices.
 """
 
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
-from agent.api.kinds import PODS, SERVICES
+from agent.api.kinds import PODS
 from agent.api.names import virtual_node
-from tests.e2e import shared
 from tests.e2e.fleet import Fleet
-from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.test_12_drain import BUDGETS
-from tests.e2e.test_62_moves import PATIENCE_SECONDS, REPLICAS, TARGETS, in_clusters, rolled_out, say, web
 from tests.e2e.traffic import Traffic, traffic
+from tests.e2e.webpods import (
+    HEADLESS,
+    PATIENCE_SECONDS,
+    REPLICAS,
+    TARGETS,
+    in_clusters,
+    retire,
+    rolled_out,
+    say,
+    web,
+)
 
 pytestmark = [
     pytest.mark.realnodes,
@@ -29,31 +38,19 @@ pytestmark = [
 STUBBORN = ["sh", "-c", "trap : TERM; while :; do sleep 1; done"]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def place(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace with a Deployment of six in eu and its Service."""
-    async with fleet.namespace() as namespace:
-        await say(fleet, namespace, {TARGETS: "eu"})
-        await fleet.source.create(SERVICES, shared.service("web"), namespace)
-        await fleet.source.create(DEPLOYMENTS, web(), namespace)
-        pods = await in_clusters(fleet, namespace, {"eu"})
-        # kube-proxies that have just heard of the Service refuse its first requests, on a plain cluster, too.
-        async with traffic(fleet, namespace, "web") as asked:
-            await asked.met(pods)
-        yield namespace
-
-
 @contextlib.asynccontextmanager
-async def unnoticed(fleet: Fleet, place: str) -> AsyncIterator[Traffic]:
-    """No request fails meanwhile."""
+async def unnoticed(fleet: Fleet, place: str, ingresses: dict[str, str]) -> AsyncIterator[Traffic]:
+    """Context in which clients send requests, none of which may fail."""
     began = time.monotonic()
-    async with traffic(fleet, place, "web") as asked:
+    async with traffic(fleet, place, "web", ingresses, HEADLESS) as asked:
         yield asked
     asked.none_failed(time.monotonic() - began)
 
 
-async def test_a_rollout_a_scale_down_and_a_deletion_lose_no_request(fleet: Fleet, place: str) -> None:
-    async with unnoticed(fleet, place) as asked:
+async def test_a_rollout_a_scale_down_and_a_deletion_lose_no_request(
+    fleet: Fleet, place: str, ingresses: dict[str, str]
+) -> None:
+    async with unnoticed(fleet, place, ingresses) as asked:
         before = await in_clusters(fleet, place, {"eu"})
         await asked.met(before)
         await fleet.kubectl("cd", "-n", place, "rollout", "restart", "deployment/web")
@@ -68,17 +65,29 @@ async def test_a_rollout_a_scale_down_and_a_deletion_lose_no_request(fleet: Flee
         await asked.met(await in_clusters(fleet, place, {"eu"}))
 
 
-async def test_a_move_and_a_drain_lose_no_request(fleet: Fleet, place: str) -> None:
+async def test_a_move_a_retired_target_and_a_drain_lose_no_request(
+    fleet: Fleet, place: str, ingresses: dict[str, str]
+) -> None:
     budget = {"minAvailable": REPLICAS - 2, "selector": {"matchLabels": {"app": "web"}}}
     await fleet.source.create(BUDGETS, {"metadata": {"name": "web"}, "spec": budget}, place)
-    async with unnoticed(fleet, place) as asked:
+    async with unnoticed(fleet, place, ingresses) as asked:
+        before = await in_clusters(fleet, place, {"eu"})
+        await asked.met(before)
         await say(fleet, place, {TARGETS: "us"})
-        await asked.met(await in_clusters(fleet, place, {"us"}))
+        moved = await in_clusters(fleet, place, {"us"})
+        await asked.met(moved)
         await say(fleet, place, {TARGETS: "us,eu"})
-        node = virtual_node(place, "us")
+        await retire(fleet, place, "us", "true")
+        retired = await in_clusters(fleet, place, {"eu"})
+        await asked.met(retired)
+        await retire(fleet, place, "us", None)
+        node = virtual_node(place, "eu")
         drain = ("drain", node, "--pod-selector=app=web", "--ignore-daemonsets", f"--timeout={PATIENCE_SECONDS:.0f}s")
         await fleet.kubectl("cd", *drain)
-        await asked.met(await in_clusters(fleet, place, {"eu"}))
+        drained = await in_clusters(fleet, place, {"us"})
+        await asked.met(drained)
+    for one, next_one in itertools.pairwise((before, moved, retired, drained)):
+        assert one.isdisjoint(next_one), "every pod is replaced each time"
     await fleet.kubectl("cd", "uncordon", node)
     await fleet.source.delete(BUDGETS, "web", place)
 

@@ -35,8 +35,8 @@ from agent.sandbox.realnode import images
 from tests.e2e import applications, manifests, requester, shared
 from tests.e2e.applications import CLAIM, DISTRIBUTIONS, HOMES, REPLICAS, become, uids, where
 from tests.e2e.fleet import Fleet
-from tests.e2e.test_62_moves import IMAGE, in_clusters, web
 from tests.e2e.traffic import history, traffic
+from tests.e2e.webpods import IMAGE, in_clusters, web
 from tests.ocm import object_of
 
 pytestmark = [pytest.mark.realnodes]

@@ -29,10 +29,7 @@ _REVISION = "deployment.kubernetes.io/revision"
 
 
 class Traffic:
-    """So many requests a second to a Service's address in each cluster, and to the endpoints that cd's slices name.
-
-    The latter is what ingress controllers do: they look at the slices themselves, and have no kube-proxy between.
-    """
+    """Clients in the networks of clusters, each with its own backends, and what has come of their requests."""
 
     def __init__(self, rate: float) -> None:
         """:param rate: requests a second of each client"""
@@ -118,40 +115,62 @@ class Traffic:
 
 
 def through_ingress(cluster: str) -> str:
-    """The client that asks the ingress controller of a cluster."""
+    """Return the name of the client that asks the ingress controller of a cluster."""
     return f"ingress of {cluster}"
+
+
+def by_headless_name(cluster: str) -> str:
+    """Return the name of the client that asks the addresses of a headless Service in a cluster."""
+    return f"headless name in {cluster}"
 
 
 @contextlib.asynccontextmanager
 async def traffic(
-    fleet: Fleet, namespace: str, service: str, ingresses: Mapping[str, str] | None = None
+    fleet: Fleet, namespace: str, service: str, ingresses: Mapping[str, str] | None = None, headless: str = ""
 ) -> AsyncIterator[Traffic]:
-    """Clients ask until the end of the block; then all answers are there.
+    """Have clients ask until the end of the block, and wait for all answers then.
+
+    One client in each cluster asks the address of the Service, one in the source the endpoints in its EndpointSlices.
 
     :param ingresses: addresses of ingress controllers by their cluster, each of which a client there asks as well
+    :param headless: name of a headless Service, which a client in each cluster asks as well. There is no cluster DNS:
+        the client uses the addresses that CoreDNS publishes, the ready ones of the EndpointSlices in its own cluster,
+        and caches none of them.
     """
-    found = Traffic(RATE / (len(CLUSTERS) + 1 + len(ingresses or ())))
-    labels = f"{LABEL_SERVICE_NAME}={service}"
-    slices = Informer(fleet.source, ENDPOINT_SLICES, namespace, labels=labels)
+    names = {by_headless_name(cluster): cluster for cluster in CLUSTERS} if headless else {}
+    found = Traffic(RATE / (len(CLUSTERS) + 1 + len(ingresses or ()) + len(names)))
     try:
-        for cluster in CLUSTERS:
-            await found.begin(fleet, cluster, cluster)
-            there = await fleet.clients[cluster].get(SERVICES, service, namespace)
-            found.ask(cluster, [f"{there['spec']['clusterIP']}:80"])
-        for cluster, address in (ingresses or {}).items():
-            await found.begin(fleet, through_ingress(cluster), cluster)
-            found.ask(through_ingress(cluster), [address])
-        await found.begin(fleet, BALANCER, CLUSTERS[0])
-        slices.subscribe(lambda old, new: found.ask(BALANCER, _backends(slices)))
-        async with _running(slices):
+        async with contextlib.AsyncExitStack() as stack:
+            for cluster in CLUSTERS:
+                await found.begin(fleet, cluster, cluster)
+                there = await fleet.clients[cluster].get(SERVICES, service, namespace)
+                found.ask(cluster, [f"{there['spec']['clusterIP']}:80"])
+            for cluster, address in (ingresses or {}).items():
+                await found.begin(fleet, through_ingress(cluster), cluster)
+                found.ask(through_ingress(cluster), [address])
+            await stack.enter_async_context(_by_slices(found, fleet, BALANCER, CLUSTERS[0], namespace, service))
+            for name, cluster in names.items():
+                await stack.enter_async_context(_by_slices(found, fleet, name, cluster, namespace, headless))
             yield found
             await found.end()
     finally:
         found.kill()
 
 
+@contextlib.asynccontextmanager
+async def _by_slices(
+    found: Traffic, fleet: Fleet, name: str, cluster: str, namespace: str, service: str
+) -> AsyncIterator[None]:
+    """A client asks the ready endpoints in the EndpointSlices that its cluster has of a Service."""
+    slices = Informer(fleet.clients[cluster], ENDPOINT_SLICES, namespace, labels=f"{LABEL_SERVICE_NAME}={service}")
+    await found.begin(fleet, name, cluster)
+    slices.subscribe(lambda old, new: found.ask(name, _backends(slices)))
+    async with _running(slices):
+        yield
+
+
 def _backends(slices: Informer) -> list[str]:
-    """The ready endpoints of all slices, as the controllers of Ingresses take them."""
+    """Return the ready endpoints of all slices, as ingress controllers and DNS servers take them."""
     found = [slice.decode() for slice in slices.store]
     return sorted(
         {
