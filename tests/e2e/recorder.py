@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from agent.api.kinds import Kind
 from agent.kube.client import Client
-from agent.kube.errors import KubeError
+from agent.kube.errors import Unreachable
 
 Raw = dict[str, Any]
 
@@ -47,21 +47,24 @@ async def recording(client: Client, namespace: str, kinds: Sequence[Kind]) -> As
     """Context in which a list grows by each version that is written of these kinds in a namespace."""
     versions: list[Version] = []
     begun = [await client.version(kind, namespace) for kind in kinds]
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(_record(client, namespace, kind, number, versions))
-            for kind, number in zip(kinds, begun, strict=True)
-        ]
+    tasks = [
+        asyncio.create_task(_record(client, namespace, kind, number, versions))
+        for kind, number in zip(kinds, begun, strict=True)
+    ]
+    try:
         yield versions
+    finally:
         for task in tasks:
             task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(each, asyncio.CancelledError) for each in ended), f"a watch has failed: {ended}"
 
 
 async def _record(client: Client, namespace: str, kind: Kind, number: str, versions: list[Version]) -> None:
     """Add versions after a number until cancelled. A stream that ends is resumed, so that no version is missed."""
     while True:
         params = {"watch": "1", "resourceVersion": number, "allowWatchBookmarks": "true"}
-        with contextlib.suppress(KubeError):
+        with contextlib.suppress(Unreachable):
             async with client.session.stream(kind.path(namespace), params=params) as lines:
                 async for line in lines:
                     event = json.loads(line)
