@@ -1,6 +1,6 @@
 """Chaperon: make the delegate pod that a PodChaperon describes, and tell on the PodChaperon how it fares.
 
-Watches  PodChaperons, delegate pods, Sources and ClusterSources of this cluster.
+Watches  PodChaperons, delegate pods, Sources and ClusterSources of this cluster, and its virtual nodes if it has any.
 Writes   delegate pods (creation, and deletion of those that their source gives up before they have a node); the
          chaperon's status, its non-wire annotations, and those that say that its pod is missing or ending.
 A chaperon needs nobody else: its source may be away.
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, PODS
+from agent.api.kinds import CHAPERONS, NODES, PODS
 from agent.base.reverted_writes import RevertedWrites
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon import actions, decide
@@ -35,6 +35,7 @@ from agent.kube.errors import (
 from agent.kube.store import Key, Object
 from agent.model import priorityclass
 from agent.model.podstate import ENDED, is_refused
+from agent.model.spread import honoring_taints
 from agent.runtime.controller import Controller
 
 _CANNOT_CREATE = "cannot create pod for pod chaperon"
@@ -57,6 +58,7 @@ class Chaperon(Controller[Key]):
         self._client = deps.local.client
         self._chaperons = deps.local.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
         self._pods = deps.local.informer(PODS, labels=names.LABEL_PARENT_UID)
+        self._virtual = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self._placed: dict[Key, float] = {}
         """Chaperons whose delegate has a node that is not told yet, since when."""
         self._agreed: dict[Key, tuple[str, str]] = {}
@@ -69,6 +71,7 @@ class Chaperon(Controller[Key]):
         self._chaperons.flaws.subscribe(self._unreadable)
         self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
         self.watch(self._pods, lambda pod: (pod.key,) if is_controlled(pod) else ())
+        self.watch(self._virtual, lambda node: ())
         self._policies = Policies(deps, self._policy_changed)
 
     def order(self, key: Key) -> Any:
@@ -237,8 +240,10 @@ class Chaperon(Controller[Key]):
 
     async def _create(self, view: decide.ChaperonAndPod, *, once: bool) -> float | None:
         key = (view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"])
+        # Delegates stay in this cluster: its own virtual nodes are no domains for them.
+        chaperon = honoring_taints(view.chaperon) if len(self._virtual.store) else view.chaperon
         try:
-            raw, lacks = await made(self._client, self._once if once else None, view.chaperon)
+            raw, lacks = await made(self._client, self._once if once else None, chaperon)
         except AlreadyExists:
             self._failures.forget(key)
             return await self._in_the_way(view)
