@@ -1,24 +1,22 @@
 """Delegates that a target makes and nobody there schedules: a scheduler that it lacks, a queue that gates them."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from agent.api import names
 from agent.api.conditions import condition_of
-from agent.api.kinds import EVENTS, PODS, Kind
+from agent.api.kinds import EVENTS, PODS
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
 from agent.kube.config import load
-from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import running
+from tests.queues import GATE, gating, is_gated
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -27,12 +25,6 @@ Raw = dict[str, Any]
 
 ALL = (Chaperon, Feedback, ProxyScheduler)
 TAKE_UP_SECONDS = 1.0
-POLICIES = Kind("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", False)
-BINDINGS = Kind(
-    "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", False
-)
-GATE = "queue.example.com/admission"
-PATCH = f'Object{{spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: "{GATE}"}}]}}}}'
 
 
 async def told(client: Client, namespace: str, name: str, *words: str) -> str:
@@ -94,39 +86,6 @@ async def test_no_scheduler_is_missed_where_no_agent_makes_the_delegate(
         message = await told(client, namespace, "batch", "us: nobody there has done anything about its PodChaperon")
         assert "the agent and the scheduler volcano run there" in message
         assert "no scheduler volcano" not in message
-
-
-@contextlib.asynccontextmanager
-async def gating(client: Client, namespace: str) -> AsyncIterator[None]:
-    """A queue of the cluster gates delegates of pods `queued`, as Kueue does."""
-    name = f"gate-{namespace}"
-    resources = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    chosen = f"object.metadata.namespace == '{namespace}' && object.metadata.name.startsWith('queued-')"
-    spec = {
-        "matchConstraints": {"resourceRules": [resources]},
-        "matchConditions": [{"name": "chosen", "expression": chosen}],
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "Never",
-        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": PATCH}}],
-    }
-    await client.create(POLICIES, {"metadata": {"name": name}, "spec": spec})
-    await client.create(BINDINGS, {"metadata": {"name": name}, "spec": {"policyName": name}})
-    try:
-        await until(lambda: is_gated(client, namespace))
-        yield
-    finally:
-        for kind in (BINDINGS, POLICIES):
-            with contextlib.suppress(NotFound):
-                await client.delete(kind, name)
-
-
-async def is_gated(client: Client, namespace: str) -> bool:
-    """Whether delegates are gated now: policies are in force a moment after they were made."""
-    probe = elected("queued-probe", namespace)
-    del probe["metadata"]["annotations"]
-    found = await client.create(PODS, probe)
-    await client.delete(PODS, "queued-probe", namespace, grace=0)
-    return bool(found["spec"].get("schedulingGates"))
 
 
 async def test_a_delegate_that_a_queue_of_the_target_gates_is_told_on_the_pod_and_tries_another_target(
