@@ -94,7 +94,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="hack/corpus", description="Manifests applied unchanged, to a plain cluster and where they are elected."
     )
     parser.add_argument(
-        "directory", nargs="?", type=Path, default=OWN, help="of manifests, at any depth (default: our own 60)"
+        "directory", nargs="?", type=Path, default=OWN, help="of manifests, at any depth (default: our own 69)"
     )
     parser.add_argument("--only", action="append", default=[], metavar="FILE", help="only this one; may be repeated")
     parser.add_argument(
