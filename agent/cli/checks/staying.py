@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
+from agent.api import names
 from agent.api.kinds import DEPLOYMENTS, PODS, STATEFUL_SETS
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import Raw, Spread, View
@@ -17,8 +18,9 @@ from agent.model.spread import affected_keys
 TOPOLOGY = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname")
 """Keys of topology labels that most virtual nodes have."""
 REMEDY = (
-    "write nodeTaintsPolicy: Honor into these constraints, or keep the label off virtual nodes with"
-    " spec.excludedLabelsRegexp of the Target"
+    "write nodeTaintsPolicy: Honor into these constraints; or enable the namespace (kubectl label namespace NAME"
+    f" {names.LABEL_ENABLED}={names.ENABLED_VALUE}): the webhook then does so for new pods, elected or not; or keep the"
+    " label off virtual nodes with spec.excludedLabelsRegexp of the Target"
 )
 _SHOWN = 3
 
