@@ -31,8 +31,14 @@ class Moves:
         "how long a pod that is deleted serves on after the last cluster has stopped routing to it, where a Service"
         " selects it; 0: it ends at once",
     )
-    move_parallel: int = flag(whole(1), "32", "replacements that wait or start at the same time")
-    move_rate: float = flag(POSITIVE, "10", "moves that may begin in a second")
+    move_parallel: int = flag(
+        whole(1),
+        "32",
+        "replacements that wait or start at the same time; each counts until it is ready, for a minute at most",
+    )
+    move_rate: float = flag(
+        POSITIVE, "10", "moves that may begin in a second; those of pods in lost targets do not count"
+    )
     failover_after: float = flag(
         Form("DURATION|never", _failover_after),
         "5m",

@@ -242,7 +242,8 @@ class World:
         """At every moment: never more pods than allowed, and never fewer that serve, but for what others did."""
         lives = [each.pod for each in self.pods.values() if each.pod.lives]
         if self.smooth:
-            assert len(lives) <= self.replicas + self.surge
+            lost = sum(self.seen(each).lost for each in self.pods.values() if each.pod.lives)
+            assert len(lives) - lost <= self.replicas + self.surge
             assert sum(pod.available and not pod.replaced_by for pod in lives) >= self.replicas
             assert sum(pod.owned and pod.available for pod in lives) >= self.replicas
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from agent.api.conditions import is_true
 from agent.api.kinds import JOBS, Kind
-from agent.controllers.mover.facts import is_replacement
-from agent.controllers.mover.gather import owner_of
+from agent.controllers.mover.facts import is_replacement, owner_of
 from agent.kube.store import Object
 from agent.model.podstate import ENDED
 

@@ -14,8 +14,8 @@ from agent.cli.moving.objects import said
 from agent.cli.moving.world import Home, Meant, World
 from agent.clusters.targetchoices import POD, said_by_settings
 from agent.controllers.mover import owners
-from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
-from agent.controllers.mover.gather import Read, agreed, owner_of, unable, what_keeps
+from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, owner_of, viewed
+from agent.controllers.mover.gather import Read, agreed, unable, what_keeps
 from agent.controllers.mover.groups import NOT_ENABLED, bound_claim, group_of, member
 from agent.controllers.mover.owners import OwnerPods
 from agent.controllers.mover.together import Member, together

@@ -6,7 +6,8 @@ from itertools import groupby
 from agent.clusters.deps import Deps
 from agent.controllers.mover.announcements import Announcements
 from agent.controllers.mover.causes import Causes
-from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out
+from agent.controllers.mover.facts import OwnerKey
+from agent.controllers.mover.gather import Gather, Read, left_out
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits
 from agent.controllers.mover.view import (
     Action,
@@ -49,11 +50,19 @@ class Actions:
         for some in _side_by_side(actions):
             may = some
             if _begins(some[0]):
-                may = [action for ahead, action in enumerate(some) if self._limits.may_begin(ahead=ahead)]
+                may = [action for ahead, action in enumerate(some) if self._may_begin(action, ahead)]
                 again += [AGAIN_SECONDS] if len(may) < len(some) else []
             pauses = await side_by_side([self._write(key, owner, read, action) for action in may])
             again += [pause for pause in pauses if pause]
         return min(again, default=None)
+
+    def _may_begin(self, action: Action, ahead: int) -> bool:
+        """Return whether a move may begin, and count it.
+
+        :param ahead: how many of its batch begin before it
+        """
+        assert isinstance(action, Create | Evict)
+        return self._limits.may_begin(action.old.priority, lost=action.old.lost, ahead=ahead)
 
     async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> float | None:
         """Do one thing; returns when to try it again."""

@@ -21,9 +21,9 @@ from agent.controllers.mover.actions import Actions
 from agent.controllers.mover.announcements import Announcements
 from agent.controllers.mover.causes import Causes
 from agent.controllers.mover.decide import decide, is_of_interest
-from agent.controllers.mover.facts import is_replacement
-from agent.controllers.mover.gather import Gather, OwnerKey, owner_of, read_owner
-from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, is_starting
+from agent.controllers.mover.facts import OwnerKey, is_replacement, owner_of
+from agent.controllers.mover.gather import Gather, read_owner
+from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, Starting
 from agent.controllers.mover.metrics import IN_PROGRESS, REASONS, WAITING
 from agent.controllers.mover.view import Create, reasons
 from agent.controllers.mover.writer import Writer
@@ -59,13 +59,18 @@ class Mover(Controller[OwnerKey]):
         self._announcements = Announcements(deps, deps.settings.withdraw)
         self._writer = Writer(deps)
         self._gather = Gather(deps, self._causes, self._announcements, self._writer.refusals)
-        self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._starting)
+        self._starting = Starting()
+        self._limits = Limits(
+            deps.settings.move_parallel, deps.settings.move_rate, lambda: self._starting.count(time.monotonic())
+        )
         self._actions = Actions(deps, self._causes, self._gather, self._announcements, self._writer, self._limits)
         self._busy: dict[OwnerKey, Mapping[str, int]] = {}
         """Owners that were looked at because there was something to do, with their pods by reason."""
         self._busy_by_uid: dict[str, OwnerKey] = {}
         self._acted: dict[OwnerKey, float] = {}
         """When something was done last for each of these."""
+        self._priorities: dict[str, int] = {}
+        """Of the pods of owners that are looked at, by UID of the owner."""
         self._sure: set[str] = set()
         """Namespaces of which this process knows all replacements that others may have created."""
         reach = self._announcements.reach
@@ -92,10 +97,21 @@ class Mover(Controller[OwnerKey]):
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         pod = new or old
         assert pod is not None
+        self._starting.note(old, new, time.monotonic(), self._deps.server_now)
         key = owner_of(pod)
         told = new is not None and old is None and _PLACED in new.raw
         if told or key in self._busy or any(each is not None and self._is_concerned(each) for each in (old, new)):
-            self.queue.add(key)
+            self._add(pod)
+
+    def _add(self, pod: Object) -> None:
+        """Have the owner of a pod looked at."""
+        key = owner_of(pod)
+        self._priorities[key[3]] = pod.priority
+        self.queue.add(key)
+
+    def order(self, key: OwnerKey) -> int:
+        """Return a smaller number for pods of a higher priority class."""
+        return -self._priorities.get(key[3], 0)
 
     def _choice_changed(self, pods: Iterable[Key]) -> None:
         self._look_at(pod for key in pods if (pod := self._proxies.store.get(key)) is not None)
@@ -129,7 +145,7 @@ class Mover(Controller[OwnerKey]):
 
     def _target_changed(self, node: str) -> None:
         for pod in self._deps.proxies.bound_to(node):
-            self.queue.add(owner_of(pod))
+            self._add(pod)
 
     def _placements_decided(self, namespaces: Iterable[str]) -> None:
         self._look_at_all(frozenset(namespaces))
@@ -141,7 +157,7 @@ class Mover(Controller[OwnerKey]):
     def _look_at(self, pods: Iterable[Object]) -> None:
         for pod in pods:
             if self._is_concerned(pod) or _PLACED in pod.raw:
-                self.queue.add(owner_of(pod))
+                self._add(pod)
 
     def _service_changed(self, service: Key) -> None:
         for key in self._busy:
@@ -163,11 +179,6 @@ class Mover(Controller[OwnerKey]):
     def _waiting(self, reason: str) -> int:
         return sum(found.get(reason, 0) for found in list(self._busy.values()))
 
-    def _starting(self) -> int:
-        """Replacements that count for all owners: what does not get on holds up no owner but its own."""
-        now = self._deps.server_now
-        return sum(is_starting(pod, now) for pod in self._proxies.store.by_index(_REPLACES, _REPLACES))
-
     # What becomes of it ----------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: OwnerKey) -> float | None:
@@ -176,7 +187,7 @@ class Mover(Controller[OwnerKey]):
         if not pods or not self._is_anything_to_do(pods):
             self._rest(key, pods)
             return None
-        if not (key in self._busy or any(map(_has_begun, pods)) or self._limits.may_begin(tries=True)):
+        if not (key in self._busy or any(map(_has_begun, pods)) or self._may_begin(key, pods)):
             return AGAIN_SECONDS
         read = await read_owner(self._client, key)
         if read is None:
@@ -205,6 +216,11 @@ class Mover(Controller[OwnerKey]):
             pause = HELD_SECONDS if plan.holds else 0.0
         return min((each for each in (pause, again, *due) if each), default=None)
 
+    def _may_begin(self, key: OwnerKey, pods: Iterable[Object]) -> bool:
+        """Return whether an owner's first move would begin now."""
+        lost = any(self._causes.of(pod, self._gather.levels(pod))[0] == "Lost" for pod in pods)
+        return self._limits.may_begin(-self.order(key), lost=lost, tries=True)
+
     def _pods(self, key: OwnerKey) -> list[Object]:
         return [pod for pod in self._proxies.store.by_index(_OWNER, key[3]) if pod.namespace == key[1]]
 
@@ -219,6 +235,7 @@ class Mover(Controller[OwnerKey]):
         self._busy.pop(key, None)
         self._busy_by_uid.pop(key[3], None)
         self._acted.pop(key, None)
+        self._priorities.pop(key[3], None)
         self._announcements.forget(pods)
         self._gather.forget(key)
         self._writer.refusals.pop(key[3], None)

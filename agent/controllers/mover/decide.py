@@ -198,30 +198,34 @@ def _finish(old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> bool:
 
 
 def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
-    """Create replacements: of those that have no node yet as many at a time as have one, and one at least.
+    """Create replacements: those of lost pods all at once, for these serve nobody.
 
-    None is added to one that has waited for a node for long.
+    Of those that have no node yet as many others at a time as have one, and one at least. None is added to one that has
+    waited for a node for long.
     """
-    lives = sum(pod.lives for pod in pods)
-    placed = sum(new.placed for new in _replacements(pods))
-    pending = len(_replacements(pods)) - placed
-    most_pending = 1 if any(new.waits for new in _replacements(pods)) else max(1, placed)
-    discarded = sum(isinstance(action, Discard) for action in plan.actions)
-    under_way = len(_replacements(pods)) - discarded
-    for old in waiting:
+    lost = {pod.uid for pod in pods if pod.lost}
+    news = [new for new in _replacements(pods) if new.replaces not in lost]
+    lives = sum(pod.lives and not pod.lost for pod in pods)
+    placed = sum(new.placed for new in news)
+    pending = len(news) - placed
+    most_pending = 1 if any(new.waits for new in news) else max(1, placed)
+    under_way = len(news) - sum(isinstance(each, Discard) and each.new in news for each in plan.actions)
+    for old in sorted(waiting, key=lambda old: not old.lost):
         why = stays(owner, old)
         most = 1 if old.cause == "FailBack" else owner.surge
         if why is not None:
             plan.tell(why)
+        is_full = pending >= most_pending or under_way >= most or lives >= owner.replicas + most
         elif owner.refused:
             plan.tell(Tell(old, "NoRoom", owner.refused))
             plan.waits = True
-        elif pending >= most_pending or under_way >= most or lives >= owner.replicas + most:
+        elif is_full and not old.lost:
             plan.waits = True
             plan.tell(_in_turn(old))
         else:
             plan.actions.append(Create(old, _free_name(owner, old, pods)))
-            pending, under_way, lives = pending + 1, under_way + 1, lives + 1
+            begun = int(not old.lost)
+            pending, under_way, lives = pending + begun, under_way + begun, lives + 1
             plan.waits = True
 
 

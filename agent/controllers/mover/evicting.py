@@ -58,7 +58,7 @@ def _evict_group(movable: Sequence[Pod], plan: Plan) -> None:
 
 def _serves_nobody(old: Pod) -> bool:
     """Return True if the eviction of a pod costs nothing."""
-    return not old.available or (old.cause == "Lost" and not old.answers)
+    return not old.available or old.lost
 
 
 def _is_held(owner: Owner, pod: Pod) -> bool:

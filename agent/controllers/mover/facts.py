@@ -11,6 +11,13 @@ from agent.controllers.mover.view import Cause, Pod
 from agent.kube.store import Object
 from agent.model import replacement
 
+OwnerKey = tuple[str, str, str, str]
+"""Kind, namespace, name and UID of what makes pods; of a pod that nothing makes, its own, with no kind.
+
+A kind that is not of Kubernetes itself is followed by its group, as in `StatefulSet.apps.kruise.io`.
+"""
+_GROUPS = ("", "apps", "batch")
+
 
 class _Condition(msgspec.Struct, rename="camel", gc=False):
     type: str = ""
@@ -92,6 +99,15 @@ def facts_of(pod: Object) -> Facts:
     return _decoder.decode(pod.raw)
 
 
+def owner_of(pod: Object) -> OwnerKey:
+    """What makes a pod: its controller, or of a replacement, also one that waits to be adopted, what is to be that."""
+    owner = pod.controller or next(iter(pod.head.metadata.owner_references or ()), None)
+    if owner is None:
+        return "", pod.namespace, pod.name, pod.uid
+    kind = owner.kind if owner.group in _GROUPS else f"{owner.kind}.{owner.group}"
+    return kind, pod.namespace, owner.name, owner.uid
+
+
 def is_replacement(pod: Object) -> bool:
     """Whether a pod is to take the place of another one, and has not done so yet."""
     return bool(pod.hot_annotations.replaces) and pod.controller is None
@@ -126,6 +142,7 @@ def viewed(pod: Object, facts: Facts, *, owner_uid: str, cause: tuple[Cause, str
         uid=pod.uid,
         created=facts.metadata.creation_timestamp,
         owned=owned or (pod.uid == owner_uid and not is_replacement(pod)),
+        priority=pod.priority,
         placed=bool(pod.node_name),
         deleting=pod.deleting,
         ended=pod.phase in ("Succeeded", "Failed"),

@@ -13,7 +13,7 @@ from agent.clusters.target import Target
 from agent.controllers.mover import owners
 from agent.controllers.mover.announcements import Announcements
 from agent.controllers.mover.causes import Causes, Levels
-from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
+from agent.controllers.mover.facts import Facts, OwnerKey, facts_of, is_labelled, is_replacement, viewed
 from agent.controllers.mover.groups import Groups, bound_claim, group_of, wanted_by
 from agent.controllers.mover.limits import is_waiting
 from agent.controllers.mover.owners import OwnerPods
@@ -29,13 +29,7 @@ from agent.model.owner_labels import controller_of
 
 Raw = dict[str, Any]
 
-OwnerKey = tuple[str, str, str, str]
-"""Kind, namespace, name and UID of what makes pods; of a pod that nothing makes, its own, with no kind.
-
-A kind that is not of Kubernetes itself is followed by its group, as in `StatefulSet.apps.kruise.io`.
-"""
 _KINDS = {owners.REPLICA_SET: REPLICA_SETS, owners.STATEFUL_SET: STATEFUL_SETS, owners.JOB: JOBS}
-_GROUPS = ("", "apps", "batch")
 
 _NEVER = f"{names.SHORT_PREFIX}{moves.MOVE} says {moves.NEVER}"
 
@@ -82,15 +76,6 @@ async def read_owner(client: Client, key: OwnerKey) -> Read | None:
         return Read(obj, await client.get(DEPLOYMENTS, above["name"], namespace))
     except NotFound:
         return None
-
-
-def owner_of(pod: Object) -> OwnerKey:
-    """What makes a pod: its controller, or of a replacement, also one that waits to be adopted, what is to be that."""
-    owner = pod.controller or next(iter(pod.head.metadata.owner_references or ()), None)
-    if owner is None:
-        return "", pod.namespace, pod.name, pod.uid
-    kind = owner.kind if owner.group in _GROUPS else f"{owner.kind}.{owner.group}"
-    return kind, pod.namespace, owner.name, owner.uid
 
 
 class Gather:

@@ -48,6 +48,8 @@ class Pod:
     name: str
     uid: str
     created: str = ""
+    priority: int = 0
+    """Of its priority class."""
     owned: bool = True
     """Whether the owner controls it: a replacement is not before it has been adopted."""
     placed: bool = True
@@ -103,6 +105,11 @@ class Pod:
 
     @property
     def dead(self) -> bool:
+    @property
+    def lost(self) -> bool:
+        """Whether it is in a lost target that does not answer: then it serves nobody."""
+        return self.cause == "Lost" and not self.answers
+
         """Whether its target does not answer, and all the same it is sure that it does not run there any more."""
         return not self.answers and (self.certified or self.fence == 0)
 
