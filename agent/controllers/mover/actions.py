@@ -81,8 +81,9 @@ class Actions:
             case Restore():
                 await self._writer.restore(namespace, action)
             case Discard():
-                if action.astray and action.new.cause == "FailBack":
-                    self._causes.put_off()
+                new = self._pods.get((namespace, action.new.name))
+                if new is not None and action.astray and action.new.cause == "FailBack":
+                    self._causes.put_off(new)
                 await self._writer.discard(namespace, action, owner)
             case Fail() | Evict():
                 return await self._end(key, owner, read, action)

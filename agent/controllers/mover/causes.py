@@ -118,9 +118,19 @@ class Causes:
             return False
         return not self._placements.misplaced(pod, self._cluster(target))
 
-    def put_off(self) -> None:
-        """A replacement of a pod that was to go back got no better target: try again later."""
-        self._fail_back.put_off()
+    def put_off(self, new: Object) -> None:
+        """Put off the way back of an owner's pods to the targets that a replacement prefers and has not got."""
+        home, choice = self.home(new.node_name).target, self._deps.choices.of(new)
+        if home is not None and choice is not None:
+            self._fail_back.put_off(new, home, choice)
+
+    def put_off_for(self, owner: str) -> float | None:
+        """Return in how many seconds an owner's pods may try again to go back, None if nothing was put off."""
+        return self._fail_back.put_off_for(owner)
+
+    def forget(self, owner: str) -> None:
+        """Drop what is known of an owner that has no pods any more."""
+        self._fail_back.forget(owner)
 
     def _unplaced(self, pod: Object, home: Target) -> str:
         """Why its Placement does not want a pod where it is; a target that has just come back may be decided again."""

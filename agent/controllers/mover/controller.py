@@ -186,7 +186,7 @@ class Mover(Controller[OwnerKey]):
         pods = self._pods(key)
         if not pods or not self._is_anything_to_do(pods):
             self._rest(key, pods)
-            return None
+            return self._causes.put_off_for(key[3])
         if not (key in self._busy or any(map(_has_begun, pods)) or self._may_begin(key, pods)):
             return AGAIN_SECONDS
         read = await read_owner(self._client, key)
@@ -214,7 +214,7 @@ class Mover(Controller[OwnerKey]):
         pause = LOOK_SECONDS if now - self._acted.get(key, now) < _OFTEN_SECONDS else RARELY_SECONDS
         if not plan.waits:
             pause = HELD_SECONDS if plan.holds else 0.0
-        return min((each for each in (pause, again, *due) if each), default=None)
+        return min((each for each in (pause, again, self._causes.put_off_for(key[3]), *due) if each), default=None)
 
     def _may_begin(self, key: OwnerKey, pods: Iterable[Object]) -> bool:
         """Return whether an owner's first move would begin now."""
@@ -236,6 +236,8 @@ class Mover(Controller[OwnerKey]):
         self._busy_by_uid.pop(key[3], None)
         self._acted.pop(key, None)
         self._priorities.pop(key[3], None)
+        if not pods:
+            self._causes.forget(key[3])
         self._announcements.forget(pods)
         self._gather.forget(key)
         self._writer.refusals.pop(key[3], None)
