@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from agent.base.clock import Clock
+from agent.clusters.blocked import EndpointRefusals
 from agent.clusters.brake import Brake
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
@@ -97,6 +98,11 @@ class Deps:
     def unmarked_slices(self) -> UnmarkedSlices:
         """EndpointSlices of namespaces that have Services with such marks."""
         return UnmarkedSlices(self.local, self.unwritten_marks)
+
+    @cached_property
+    def endpoint_refusals(self) -> EndpointRefusals:
+        """Clusters that refuse EndpointSlices: no API object tells of them."""
+        return EndpointRefusals()
 
     @cached_property
     def choices(self) -> TargetChoices:

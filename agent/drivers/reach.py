@@ -6,7 +6,7 @@ that does not answer: one that has just fallen silent may be back in a moment, a
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.clusters.deps import Deps
@@ -35,6 +35,8 @@ class Reach:
     """Whether there are Services or clusters of which it cannot be seen: they are given some seconds."""
     silent: bool = False
     """Whether a cluster that may share one of the Services has not answered for some moments."""
+    stuck: frozenset[str] = frozenset()
+    """Of `missing`, where it cannot be for now: EndpointSlices are refused, or there is no copy of the Service."""
 
 
 class EndpointReach:
@@ -91,7 +93,12 @@ class EndpointReach:
             node for node in self._sharing.serving(service.namespace) if self._deps.targets.by_node(node) is None
         )
         nodes = {home, *self._sharing.nodes_of(service.key), *unconnected}
-        return united([self._in_cluster(node, service.key, home, addresses) for node in nodes])
+        found = united([self._in_cluster(node, service.key, home, addresses) for node in nodes])
+        return replace(found, stuck=frozenset(node for node in found.missing if self._is_stuck(node, service.key)))
+
+    def _is_stuck(self, node: str, service: Key) -> bool:
+        refuses = self._deps.endpoint_refusals.has(node, service)
+        return refuses or self._sharing.place(node, service) is None
 
     def _in_cluster(self, node: str, service: Key, home: str, addresses: Collection[str]) -> Reach:
         target = self._deps.targets.by_node(node)
@@ -144,4 +151,5 @@ def united(found: Collection[Reach]) -> Reach:
     """What is so for all Services of a pod, or all clusters of a Service."""
     known = frozenset[str]().union(*(each.known for each in found))
     missing = frozenset[str]().union(*(each.missing for each in found))
-    return Reach(known, missing, any(each.unseen for each in found), any(each.silent for each in found))
+    stuck = frozenset[str]().union(*(each.stuck for each in found))
+    return Reach(known, missing, any(each.unseen for each in found), any(each.silent for each in found), stuck)

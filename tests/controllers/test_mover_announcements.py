@@ -7,8 +7,8 @@ import pytest
 
 from agent.api.kinds import PODS, SERVICES
 from agent.controllers.mover import announcements
-from agent.controllers.mover.announcements import Announcements
-from agent.drivers.reach import Reach
+from agent.controllers.mover.announcements import FOLLOWS_SECONDS, TOLD_SECONDS, Announcements
+from agent.drivers.reach import BRIEF_SECONDS, Reach
 from agent.kube.client import encode
 from agent.kube.store import Object
 
@@ -25,7 +25,8 @@ class World:
         self.reach = Reach(known=frozenset(("", "us")))
         self.subscribers: list[Any] = []
         informer = SimpleNamespace(subscribe=self.subscribers.append)
-        deps: Any = SimpleNamespace(proxies=SimpleNamespace(informer=informer), local=None)
+        targets = SimpleNamespace(by_node=lambda node: SimpleNamespace(title=node.upper()))
+        deps: Any = SimpleNamespace(proxies=SimpleNamespace(informer=informer), local=None, targets=targets)
         services = SimpleNamespace(of=lambda namespace, labels: [SERVICE])
         monkeypatch.setattr(announcements, "EndpointReach", lambda deps: SimpleNamespace(of=lambda proxy: self.reach))
         monkeypatch.setattr(announcements, "SelectingServices", lambda local: services)
@@ -34,7 +35,11 @@ class World:
     def announced(self, seconds: float) -> bool:
         """Whether it is after so many seconds more."""
         self.now += seconds
-        return self.announcements.is_announced(self.pod())
+        return self.announcements.of(self.pod()).done
+
+    def words(self) -> str:
+        """What the pod that is to move says of clusters."""
+        return self.announcements.words(self.announcements.of(self.pod()).lacking)
 
     def pod(self) -> Object:
         metadata = {"namespace": "shop", "name": "web-n", "uid": "n", "labels": {"app": "web"}}
@@ -62,8 +67,41 @@ def test_a_replacement_is_announced_once_every_cluster_has_it_that_can_be_asked(
     assert world.announced(5)
 
 
+def test_a_cluster_that_does_not_follow_is_waited_for_no_longer_than_some_minutes(world: World) -> None:
+    world.reach = Reach(missing=frozenset(("us",)))
+    assert not world.announced(0)
+    assert not world.announced(FOLLOWS_SECONDS - 1)
+    assert world.announced(1)
+    world.reach = Reach(missing=frozenset(("us", "eu")))
+    assert not world.announced(0), "another one has its own time"
+    world.reach = Reach(known=frozenset(("us", "eu")))
+    assert world.announced(0)
+    world.reach = Reach(missing=frozenset(("us",)))
+    assert not world.announced(0), "it had the address in between"
+
+
+def test_one_that_is_known_to_take_no_slices_is_waited_for_half_a_minute(world: World) -> None:
+    world.reach = Reach(missing=frozenset(("us",)), stuck=frozenset(("us",)))
+    assert not world.announced(0)
+    assert not world.announced(BRIEF_SECONDS - 1)
+    assert world.announced(1)
+
+
+def test_clusters_that_are_waited_for_are_named_after_a_while_in_words_that_do_not_change(world: World) -> None:
+    world.reach = Reach(missing=frozenset(("us", "")))
+    assert not world.announced(0)
+    assert world.words() == ""
+    world.now += TOLD_SECONDS
+    words = world.words()
+    assert words.startswith("but its address is not listed in target US, this cluster")
+    world.now += FOLLOWS_SECONDS
+    assert world.words() == words
+    world.reach = Reach(known=frozenset(("us", "")))
+    assert world.words() == ""
+
+
 def test_nothing_is_remembered_of_a_pod_that_has_moved(world: World) -> None:
     world.announced(0)
-    assert list(world.announcements._since) == ["n"]
+    assert list(world.announcements._waits) == ["n"]
     world.gone()
-    assert world.announcements._since == {}
+    assert world.announcements._waits == {}

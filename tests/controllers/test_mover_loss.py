@@ -1,13 +1,14 @@
-"""Pods of lost targets: what is next for the pods of an owner."""
+"""Pods of lost targets, and clusters that are waited for: what is next for the pods of an owner."""
 
 from dataclasses import replace
 
 from agent.controllers.mover.decide import decide
-from agent.controllers.mover.view import Create, Owner, Pod
+from agent.controllers.mover.view import Create, Evict, Mark, Owner, Pod, Tell
 
 WEB = Owner("ReplicaSet", "web", "surge", replicas=6, surge=1)
 LOST = [Pod(f"web-{number}", f"u{number}", cause="Lost", answers=False) for number in range(6)]
 AWAY = [replace(pod, cause="Retire", answers=True) for pod in LOST]
+NOT_LISTED = "but its address is not listed in target ap"
 
 
 def replaced(owner: Owner, *pods: Pod) -> list[str]:
@@ -39,3 +40,27 @@ def test_pods_that_serve_are_replaced_a_few_at_a_time_also_beside_lost_ones() ->
 
 def test_a_quota_holds_lost_pods_too() -> None:
     assert replaced(replace(WEB, refused="exceeded quota"), *LOST) == []
+
+
+def told(owner: Owner, *pods: Pod) -> list[Tell]:
+    return [action for action in decide(owner, pods).actions if isinstance(action, Tell) and action.warns]
+
+
+def test_clusters_that_are_waited_for_are_named_on_the_pod_and_by_an_event() -> None:
+    new = replace(new_of(AWAY[0]), announced=False, lacking=NOT_LISTED)
+    (said,) = told(WEB, *AWAY[:1], new)
+    assert (said.pod.name, said.reason) == ("web-0", "Moving")
+    assert said.message.endswith(f"its replacement {new.name} is ready, {NOT_LISTED}")
+    asked = replace(AWAY[0], told=f"{said.reason}: {said.message}")
+    assert told(WEB, asked, new) == [], "once"
+    assert [Mark] == [type(each) for each in decide(WEB, [asked, replace(new, announced=True)]).actions]
+
+
+def test_the_same_is_said_of_pods_that_are_evicted_by_one_event_for_all() -> None:
+    db = Owner("StatefulSet", "db", "evict", replicas=3)
+    there = Pod("db-2", "d2", announced=False, lacking=NOT_LISTED)
+    waiting = [Pod(f"db-{number}", f"d{number}", cause="Retire") for number in range(2)]
+    (said,) = told(db, *waiting, there)
+    assert (said.reason, f"pod db-2 of its owner is ready, {NOT_LISTED}" in said.message) == ("Held", True)
+    actions = decide(db, [*waiting, replace(there, announced=True)]).actions
+    assert sum(isinstance(each, Evict) for each in actions) == 1

@@ -1,5 +1,6 @@
 """Where the endpoint of a pod is known."""
 
+from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.api.names.links import ANNOTATION_POD_IPS
+from agent.clusters.blocked import EndpointRefusals
 from agent.clusters.unwritten_marks import UnwrittenMarks
 from agent.drivers.driver import HERE
 from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
@@ -57,6 +59,9 @@ class Clusters:
     def nodes_of(self, service: Key) -> list[str]:
         return [HERE, "eu", *(("us",) if "us" in self._slices else ()), *(("de",) if "de" in self._slices else ())]
 
+    def place(self, node: str, service: Key) -> str | None:
+        return node if node in self.nodes_of(service) else None
+
     def is_synced(self, node: str) -> bool:
         return node not in self._unread
 
@@ -80,12 +85,17 @@ def asked(
     away: tuple[str, ...] = (),
     unread: tuple[str, ...] = (),
     unconnected: tuple[str, ...] = (),
+    refusing: tuple[str, ...] = (),
 ) -> EndpointReach:
     clusters = Clusters(slices, away, unread, unconnected)
     found = EndpointReach.__new__(EndpointReach)
     found._sharing = clusters  # type: ignore[assignment]
-    marks = UnwrittenMarks()
-    found._deps = SimpleNamespace(targets=clusters.targets, unwritten_marks=marks)  # type: ignore[assignment]
+    refusals = EndpointRefusals()
+    for node in refusing:
+        refusals.note(node, ("shop", "web"), refused=True)
+    found._deps = SimpleNamespace(  # type: ignore[assignment]
+        targets=clusters.targets, unwritten_marks=UnwrittenMarks(), endpoint_refusals=refusals
+    )
     found._silent, found._ready = {}, {}
     services = [Object(SERVICES, encode(service or rerouted(PLAIN, switch=True)))]
     found._selecting = SimpleNamespace(  # type: ignore[assignment]
@@ -137,7 +147,14 @@ NOT = slice_of("10.9.9.9")
 def test_an_endpoint_is_looked_for_in_every_cluster_that_answers_and_shares_the_service(
     found: Reach, known: set[str], missing: set[str], unseen: bool, silent: bool
 ) -> None:
-    assert found == Reach(frozenset(known), frozenset(missing), unseen, silent)
+    assert replace(found, stuck=frozenset()) == Reach(frozenset(known), frozenset(missing), unseen, silent)
+
+
+def test_a_cluster_that_refuses_slices_or_has_no_copy_is_known_to_be_stuck() -> None:
+    assert reach({"us": HAS, "eu": NOT, HERE: HAS}).stuck == set()
+    assert reach({"us": HAS, "eu": NOT, HERE: HAS}, refusing=("eu",)).stuck == {"eu"}
+    assert reach({"us": HAS, "eu": HAS, HERE: HAS}, refusing=("eu",)).stuck == set(), "it lists the address"
+    assert reach({"eu": NOT, HERE: NOT}).stuck == {"us"}, "a Service of another one has the name"
 
 
 def test_a_target_that_has_just_fallen_silent_is_waited_for_and_one_that_stays_so_is_not() -> None:

@@ -1,15 +1,58 @@
 """Announcements: whether every cluster routes traffic to a pod, before another one that serves the same may end.
 
-A cluster that has just fallen silent is waited for. A cluster whose endpoints cannot be read is given some seconds.
+Each cluster is waited for during a limited time, so that one which takes no EndpointSlices holds no move for ever.
 """
 
 import time
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from agent.clusters.deps import Deps
 from agent.clusters.selecting import SelectingServices
-from agent.drivers.reach import EndpointReach
+from agent.drivers.driver import HERE
+from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
 from agent.kube.store import Object
 from agent.model.service import users_selector
+
+FOLLOWS_SECONDS = 300.0
+"""Seconds that a cluster may take to list the address of a pod; BRIEF_SECONDS if it is known that it cannot."""
+TOLD_SECONDS = 10.0
+"""Seconds after which the pod that is to move names the clusters that are waited for."""
+
+
+class Announced(NamedTuple):
+    """What a pod's move may do."""
+
+    done: bool
+    """Whether no cluster has to be waited for."""
+    lacking: frozenset[str] = frozenset()
+    """Clusters that have not listed the pod's address for some time, by virtual node."""
+
+
+class Wait:
+    """How long clusters have been waited for because of one pod. Moments are seconds of the monotonic clock."""
+
+    def __init__(self, unseen_seconds: float) -> None:
+        """:param unseen_seconds: given to clusters whose endpoints cannot be read"""
+        self._unseen = unseen_seconds
+        self._missing: dict[str, float] = {}
+        """Since when by virtual node."""
+        self._state: object = None
+        self._since = 0.0
+
+    def look(self, reach: Reach, now: float) -> Announced:
+        """Return how far the announcement is."""
+        self._missing = {node: self._missing.get(node, now) for node in reach.missing}
+        for_ = {node: now - since for node, since in self._missing.items()}
+        waits = any(seconds < _limit(node, reach.stuck) for node, seconds in for_.items()) or reach.silent
+        if (state := (waits, reach.silent)) != self._state:
+            self._state, self._since = state, now
+        done = not waits and (not reach.unseen or now - self._since >= self._unseen)
+        return Announced(done, frozenset(node for node, seconds in for_.items() if seconds >= TOLD_SECONDS))
+
+
+def _limit(node: str, stuck: Collection[str]) -> float:
+    return BRIEF_SECONDS if node in stuck else FOLLOWS_SECONDS
 
 
 class Announcements:
@@ -17,17 +60,18 @@ class Announcements:
 
     def __init__(self, deps: Deps, seconds: float) -> None:
         """:param seconds: given to clusters whose endpoints cannot be read"""
+        self._deps = deps
         self._seconds = seconds
         self.reach = EndpointReach(deps)
         self._services = SelectingServices(deps.local)
-        self._since: dict[str, tuple[object, float]] = {}
-        """By UID of a pod: what was last seen of its endpoints, and since when."""
+        self._waits: dict[str, Wait] = {}
+        """By UID of the pod."""
         deps.proxies.informer.subscribe(self._pod_changed)
 
-    def forget(self, pods: list[Object]) -> None:
-        """Drop what is known of pods of which none moves any longer."""
+    def forget(self, pods: Iterable[Object]) -> None:
+        """Drop what is known of pods of which none moves any longer, or that are not available any more."""
         for pod in pods:
-            self._since.pop(pod.uid, None)
+            self._waits.pop(pod.uid, None)
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         """A pod that has moved is deleted before its owner is done with the others."""
@@ -39,19 +83,21 @@ class Announcements:
         services = self._services.of(pod.namespace, pod.labels)
         return frozenset(key for service in services for key in users_selector(service.decode()))
 
-    def is_announced(self, pod: Object) -> bool:
-        """Return whether every cluster that shares a Service that selects a pod has its address."""
+    def of(self, pod: Object) -> Announced:
+        """Return how far clusters that share a Service that selects an available pod have its address."""
         if not self._services.of(pod.namespace, pod.labels):
-            return True
-        reach = self.reach.of(pod.decode())
-        since = self._for(pod.uid, (bool(reach.missing), reach.silent))
-        return not (reach.missing or reach.silent) and (not reach.unseen or since >= self._seconds)
+            return Announced(done=True)
+        wait = self._waits.setdefault(pod.uid, Wait(self._seconds))
+        return wait.look(self.reach.of(pod.decode()), time.monotonic())
 
-    def _for(self, uid: str, state: object) -> float:
-        """Return for how many seconds the endpoints of a pod have been as they are now."""
-        now = time.monotonic()
-        before = self._since.get(uid)
-        if before is None or before[0] != state:
-            self._since[uid] = (state, now)
-            return 0.0
-        return now - before[1]
+    def words(self, lacking: Collection[str]) -> str:
+        """Return which clusters are waited for, and for how long at most, to follow on a pod's name; empty if none."""
+        if not lacking:
+            return ""
+        titles = ", ".join(sorted(map(self._title, lacking)))
+        most = f"{BRIEF_SECONDS:.0f} s if it refuses EndpointSlices or has no copy of the Service"
+        return f"but its address is not listed in {titles}, which is given {FOLLOWS_SECONDS:.0f} s, or {most}"
+
+    def _title(self, node: str) -> str:
+        target = self._deps.targets.by_node(node)
+        return "this cluster" if node == HERE else f"target {target.title if target is not None else node}"

@@ -164,7 +164,7 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan
         plan.waits = True
     else:
         plan.waits = True
-        if new.waits or _in_turn(old).news:
+        if new.waits or new.lacking or _in_turn(old).news:
             plan.tell(_moving(old, new))
 
 
@@ -176,6 +176,8 @@ def _in_turn(old: Pod) -> Tell:
 def _moving(old: Pod, new: Pod) -> Tell:
     if new.waits:
         return Tell(old, "NoRoom", f"{cause_of(old)}; its replacement {new.name} has no node yet: see that pod")
+    if new.lacking:
+        return Tell(old, "Moving", f"{cause_of(old)}; its replacement {new.name} is ready, {new.lacking}", warns=True)
     return Tell(old, "Moving", f"{cause_of(old)}; its replacement is {new.name}")
 
 
@@ -213,9 +215,9 @@ def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Pl
     for old in sorted(waiting, key=lambda old: not old.lost):
         why = stays(owner, old)
         most = 1 if old.cause == "FailBack" else owner.surge
+        is_full = pending >= most_pending or under_way >= most or lives >= owner.replicas + most
         if why is not None:
             plan.tell(why)
-        is_full = pending >= most_pending or under_way >= most or lives >= owner.replicas + most
         elif owner.refused:
             plan.tell(Tell(old, "NoRoom", owner.refused))
             plan.waits = True

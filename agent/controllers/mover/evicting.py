@@ -33,7 +33,8 @@ def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan)
         # Others may wait for this very pod. Of an owner that has made no other one lately none more goes.
         others = missing if owner.had or not _serves_nobody(old) else ""
         if others:
-            plan.tell(Tell(old, "Held", f"{cause_of(old)}; {others}"))
+            warns = old is movable[0] and any(pod.lacking for pod in pods)
+            plan.tell(Tell(old, "Held", f"{cause_of(old)}; {others}", warns=warns))
         elif old.room:
             plan.tell(Tell(old, "NoRoom", f"{cause_of(old)}; {old.room}"))
         elif old is first:
@@ -83,6 +84,8 @@ def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:
     for pod in staying:
         if not pod.available:
             return f"pod {pod.name} of its owner is not available yet"
+        if not pod.announced and pod.lacking:
+            return f"pod {pod.name} of its owner is ready, {pod.lacking}"
         if not pod.announced:
             return f"not every cluster leads to pod {pod.name} of its owner yet"
     return ""

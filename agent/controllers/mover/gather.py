@@ -166,13 +166,21 @@ class Gather:
         if view.replaces and not view.owned:
             moved = replacement.moved(facts.annotations)
             template = replacement.digest(read.spec.get("template") or {})
-            announced = view.available and self._announcements.is_announced(pod)
-            return replace(view, outdated=moved is None or moved.template != template, announced=announced)
+            outdated = moved is None or moved.template != template
+            return replace(self._announced(pod, view), outdated=outdated)
         return view
 
     def _is_silent(self, target: Target | None) -> bool:
         grace = self._deps.settings.endpoints_grace
         return target is not None and silent_in(target.record, self._deps.clock.now(), grace) == 0.0
+
+    def _announced(self, pod: Object, view: Pod) -> Pod:
+        """Return the same with whether every cluster has the address of a pod; none is asked before it is available."""
+        if not view.available:
+            self._announcements.forget([pod])
+            return replace(view, announced=False)
+        done, lacking = self._announcements.of(pod)
+        return replace(view, announced=done, lacking=self._announcements.words(lacking))
 
     def _asked(self, key: OwnerKey, read: Read, pods: Sequence[Object], facts: Sequence[Facts]) -> OwnerPods:
         looked_at = zip(pods, facts, strict=True)
@@ -213,7 +221,7 @@ class Gather:
         """Return the same with what is asked only where pods are evicted: whether those that stay are announced."""
         if not (view.owned and view.lives and view.available) or view.cause:
             return view
-        return replace(view, announced=self._announcements.is_announced(pod))
+        return self._announced(pod, view)
 
     def _others(self, pod: Object) -> list[Target]:
         """The other targets that a pod may go to."""

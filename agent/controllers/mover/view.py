@@ -95,6 +95,8 @@ class Pod:
     """Of a replacement, and of those that stay where pods are evicted: whether every cluster that shares a Service that
     selects it has its address.
     """
+    lacking: str = ""
+    """Where its address has not been for some time although it is available, in words; empty if nowhere."""
     told: str = ""
     """What its condition Placed says already: REASON: MESSAGE; empty for one that has no such condition, or a true."""
 
@@ -104,12 +106,12 @@ class Pod:
         return bool(self.cause) and self.cause != "Lost" and not self.answers
 
     @property
-    def dead(self) -> bool:
-    @property
     def lost(self) -> bool:
         """Whether it is in a lost target that does not answer: then it serves nobody."""
         return self.cause == "Lost" and not self.answers
 
+    @property
+    def dead(self) -> bool:
         """Whether its target does not answer, and all the same it is sure that it does not run there any more."""
         return not self.answers and (self.certified or self.fence == 0)
 
@@ -217,6 +219,8 @@ class Tell:
     pod: Pod
     reason: Literal["", "Misplaced", "Moving", "NoRoom", "Held", "DataElsewhere", "IdentityMayRun"]
     message: str = ""
+    warns: bool = False
+    """Whether an event says it, too."""
 
     @property
     def news(self) -> bool:

@@ -245,6 +245,8 @@ class Writer:
             log.info("condition of pod %s/%s not written: %s", namespace, pod.name, error)
             return
         self._pods.absorb(answer)
+        if action.warns:
+            self._deps.recorder.event(pod.decode(), "Warning", "MoveWaiting", action.message)
 
     def _now(self, namespace: str, pod: Pod) -> Object | None:
         """A pod as the store has it, None where it is gone, or is another one of its name."""

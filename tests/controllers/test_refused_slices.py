@@ -1,0 +1,60 @@
+"""A target that refuses EndpointSlices, by a real quota: moves learn that it cannot follow for now."""
+
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import ENDPOINT_SLICES, RESOURCE_QUOTAS
+from agent.clusters.deps import Deps
+from agent.controllers.endpoints.controller import EndpointsRoom
+from agent.controllers.globalsvc import GlobalServices
+from agent.drivers.driver import HERE
+from agent.drivers.reach import EndpointReach, Reach
+from tests.controllers.pair import Pair
+from tests.controllers.servicelinks import Links, shared_with_eu
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+NONE = "count/endpointslices.discovery.k8s.io"
+
+
+async def refuse(pair: Pair) -> None:
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {NONE: "0"}}}
+    await pair.there.create(RESOURCE_QUOTAS, quota, pair.namespace)
+
+    async def counted() -> bool:
+        found = await pair.there.get(RESOURCE_QUOTAS, "none", pair.namespace)
+        return (found.get("status") or {}).get("used") == {NONE: "0"}
+
+    await until(counted, what="the quota is in force")
+
+
+async def test_a_cluster_that_refuses_slices_is_stuck_until_it_takes_them(pair: Pair) -> None:
+    reaches: list[EndpointReach] = []
+
+    def endpoints_room(deps: Deps) -> EndpointsRoom:
+        reaches.append(EndpointReach(deps))
+        return EndpointsRoom(deps)
+
+    pod: dict[str, Any] = {"metadata": {}, "spec": {}, "status": {"podIPs": [{"ip": "10.1.0.1"}]}}
+    await refuse(pair)
+    async with shared_with_eu(pair), pair.at_work(endpoints_room, GlobalServices) as eu:
+        assert pair.deps is not None
+        refusals, key = pair.deps.endpoint_refusals, (pair.namespace, "web")
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.shared_by("True", "EndpointSlices")
+        await links.offer(pair.here, "10.1.0.1")
+
+        def reach() -> Reach:
+            (found,) = reaches
+            service = found.services.store.get(key)
+            return found.of(pod, [service] if service is not None else [])
+
+        refused = Reach(frozenset((HERE,)), frozenset((eu.node_name,)), stuck=frozenset((eu.node_name,)))
+        await until(lambda: reach() == refused and refusals.has(eu.node_name, key))
+        await pair.there.delete(RESOURCE_QUOTAS, "none", pair.namespace)
+        # Any change of the slices has them written again; otherwise that takes a minute.
+        await pair.here.patch(ENDPOINT_SLICES, "web-own", {"metadata": {"labels": {"again": ""}}}, pair.namespace)
+        await until(lambda: reach() == Reach(frozenset((HERE, eu.node_name))))
+        await until(lambda: not refusals.has(eu.node_name, key))
