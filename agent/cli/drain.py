@@ -7,18 +7,15 @@ import typer
 from agent.api import names
 from agent.api.kinds import NODES
 from agent.api.names import lifecycle
-from agent.base.clock import SystemClock
 from agent.cli.agentflags import AgentFlag, settings_of
 from agent.cli.draining.drainer import Drainer
 from agent.cli.draining.plan import Options
 from agent.cli.draining.retirer import Retirer
-from agent.cli.fleet import show
 from agent.cli.fleet.completion import target_names
-from agent.cli.fleet.source_queries import Source, read_proxies, read_targets, source
-from agent.cli.moving.fates import fates_table
-from agent.cli.moving.preview import Preview
-from agent.cli.moving.world import Meant, read_world
-from agent.cli.options import Context, Failed, Kubeconfig, Namespace, Output, duration, finish
+from agent.cli.fleet.source_queries import Source, read_targets, source
+from agent.cli.moving.leaving import show_leaving
+from agent.cli.moving.world import Meant
+from agent.cli.options import Context, Failed, Kubeconfig, Namespace, duration, finish
 from agent.kube.errors import NotFound
 from agent.kube.store import Key
 from agent.model.standing import is_set
@@ -57,9 +54,9 @@ def drain(
     """Move all pods of this cluster out of a target, and wait until they are gone.
 
     Where the agent moves pods (--moves), it does so, replacement first, and the target stays closed; --dry-run says
-    what would become of each pod, and the options of evictions mean --evict. Elsewhere, and with --evict, its virtual
-    node is cordoned and its pods are evicted. PodDisruptionBudgets are respected. Other Targets that name the same
-    cluster are not drained.
+    what would become of all pods together, and which would find no room. The options of evictions mean --evict.
+    Elsewhere, and with --evict, its virtual node is cordoned and its pods are evicted. PodDisruptionBudgets are
+    respected. Other Targets that name the same cluster are not drained.
     """
     options = Options(force, ignore_daemonsets, delete_emptydir_data)
     grace = grace_period if grace_period >= 0 else None
@@ -84,19 +81,9 @@ async def _retire(retirer: Retirer, title: str, seconds: float) -> None:
 
 
 async def _preview(where: Source, key: Key, settings: Settings) -> None:
-    """Say what becomes of each pod of a target that is to be emptied. Raises Failed, KubeError.
-
-    :param settings: of the agent, as far as they are known
-    """
-    notes: list[str] = []
-    targets = await read_targets(where.client, None, notes)
-    pods = await read_proxies(where.client, None, notes)
+    """Say what becomes of each pod of a target that is to be emptied. Raises Failed, KubeError."""
     meant = Meant(retiring=names.virtual_node(*key))
-    world = await read_world(where.client, targets, pods, meant, notes)
-    preview = Preview(where.client, world, meant, settings, notes, SystemClock().now())
-    fates = await preview.fates()
-    shown = show.Found("pods", fates, notes)
-    show.show(shown, Output.TABLE, fates_table(fates, everywhere=True), empty=f"no pods are in target {_title(key)}")
+    await show_leaving(where.client, meant, settings, _title(key))
     _say(f"target {_title(key)} would be drained; nothing was changed")
 
 

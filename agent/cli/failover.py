@@ -8,9 +8,12 @@ import typer
 from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.names import lifecycle
+from agent.cli.agentflags import AgentFlag, settings_of
 from agent.cli.drain import TargetName, resolve
 from agent.cli.draining.retirer import Retirer
 from agent.cli.fleet.source_queries import source
+from agent.cli.moving.leaving import show_leaving
+from agent.cli.moving.world import Meant
 from agent.cli.options import Context, Failed, Kubeconfig, Namespace, duration, finish
 
 DEFAULT_SECONDS = 30.0
@@ -25,20 +28,35 @@ def failover(
     namespace: Namespace = "",
     now: Annotated[bool, typer.Option("--now", help="Replace its pods from now on, also where that is held.")] = False,
     timeout: Annotated[float, duration(least="1s", help="With --now: how long the agent may take.")] = DEFAULT_SECONDS,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would become of all its pods if it were lost.")
+    ] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
+    agent_flag: AgentFlag = [],  # noqa: B006
 ) -> None:
     """Say whether a target is lost, so that its pods are replaced elsewhere; --now does not wait for that.
+
+    --dry-run judges all pods of the target together, also while it answers: which would be replaced, where, and which
+    would find no room. Nothing is changed.
 
     Pods that must not run twice, and those whose failover-after is never, stay: for these a person has to certify
     that nothing of the target runs any more, by multicluster/lost on the Target.
     """
+
+    if now and dry_run:
+        raise typer.BadParameter("--dry-run changes nothing: leave out --now")
+    settings = settings_of(agent_flag)
 
     async def run() -> None:
         async with source(kubeconfig, context, namespace) as found:
             key = await resolve(found, target)
             about = Retirer(found.client, key)
             title = "/".join(part for part in key if part)
+            if dry_run:
+                await show_leaving(found.client, Meant(lost=names.virtual_node(*key)), settings, title)
+                print(f"target {title} would be lost; nothing was changed", flush=True)
+                return
             if now:
                 await _ask(about, title, timeout)
             for line in told(await about.target()):

@@ -8,6 +8,7 @@ import msgspec
 from agent.api.kinds import PODS, TARGETS, Kind
 from agent.api.names import virtual_node
 from agent.cli.moving.lines import titles_of
+from agent.cli.moving.world import Home, homes_of
 from agent.kube.store import Object
 
 Raw = dict[str, Any]
@@ -60,3 +61,9 @@ def pod(
         metadata["deletionTimestamp"] = SINCE
     status = {"phase": phase, "conditions": conditions}
     return Object(PODS, msgspec.json.encode({"metadata": metadata, "spec": {"nodeName": node}, "status": status}))
+
+
+def homes_of_eu(*, reachable: bool) -> Home:
+    """The target eu."""
+    status = {"conditions": [{"type": kind, "status": str(reachable)} for kind in ("Reachable", "Ready")]}
+    return homes_of([target("eu", status)])[EU]

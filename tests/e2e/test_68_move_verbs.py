@@ -233,6 +233,11 @@ async def test_a_drain_says_before_how_each_pod_would_go_and_why_one_would_not(f
     assert cells[pod["metadata"]["name"]].split()[2:] == ["eu", "us", "yes", "its", "replacement", "first"]
     assert "no     Held: multicluster/move says never" in cells[left["metadata"]["name"]]
     assert output.splitlines()[-1] == f"target {namespace}/eu would be drained; nothing was changed"
+    code, output, errors = await run(fleet, namespace, "failover", "eu", "--dry-run")
+    assert (code, errors) == (0, "")
+    assert f"{pod['metadata']['name']}  " in output
+    told = ["of 2 pods 1 move, 0 find no room, 1 stay", f"target {namespace}/eu would be lost; nothing was changed"]
+    assert output.splitlines()[-2:] == told
     code, output, _ = await run(fleet, namespace, "drain", "eu", "--dry-run", "--agent-flag=--allowed-targets=eu")
     assert (code, "us: not in --allowed-targets of the agent (eu)" in output) == (0, True)
     target = await fleet.source.get(TARGETS, "eu", namespace)

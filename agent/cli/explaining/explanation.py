@@ -1,31 +1,26 @@
 """What the facts come to, with the agent's own code: the ranking, the next step, and what the pod waits for. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.base.clock import parse
-from agent.cli.explaining.facts import Facts, Seen, Unexplained, is_of, status_of
+from agent.cli.explaining.facts import Facts, Seen, status_of
 from agent.cli.explaining.lines import Bound, Explanation, Line, Tried
+from agent.cli.explaining.rankings import chaperon_of, ranking_of
 from agent.cli.moving.lines import move_told, replaces_told
 from agent.kube.store import Object
 from agent.model import podstate
-from agent.model.errors import InvalidPod
 from agent.model.podstate import ENDED, CandidateStatus, observe
-from agent.scheduler.cache.assumed_pods import ASSUMED_SECONDS
-from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduler.failed_targets import failed_targets_of
 from agent.scheduler.modes import group_name, group_of, mode_of
 from agent.scheduler.ranked import decide as ranked
 from agent.scheduler.ranked.neglected_chaperons import reason_by_age
 from agent.scheduling.explain import Row, explain, table
-from agent.scheduling.placed import misplaced, reasoned
-from agent.scheduling.ranking import Ranking, rank
-from agent.scheduling.snapshot import PodInfo, TargetInfo
-from agent.scheduling.usage import Usages
+from agent.scheduling.placed import misplaced
+from agent.scheduling.ranking import Ranking
+from agent.scheduling.snapshot import TargetInfo
 from agent.settings import Settings
 
 
@@ -63,25 +58,6 @@ def explanation_of(facts: Facts, settings: Settings, now: datetime) -> Explanati
         return Explanation(**common, bound=_bound(facts, titles))
     told = scheduled.get("message") or ""
     return Explanation(**common, told=told, waits_for=_waits_for(facts, proxy, ranking, settings, now))
-
-
-def ranking_of(facts: Facts, settings: Settings, now: datetime) -> tuple[PodInfo, Ranking]:
-    """What the pod asks for, and the targets for it as of now, without the pod itself where it has one."""
-    pod, pod_infos = facts.pod, PodInfos()
-    for namespace in facts.namespaces:
-        pod_infos.relabel(namespace.name, namespace.labels)
-    try:
-        pod_info = (pod_infos.about if pod.node_name else pod_infos.of)(pod).beside(facts.volumes)
-        pod_info = pod_info.following(facts.following.placed if facts.following else None).choosing(facts.choice)
-        pod_info = pod_info.claiming(facts.claims)
-    except InvalidPod as error:
-        raise Unexplained(f"pod {pod.namespace}/{pod.name} cannot be placed: {error}") from None
-    serving = [seen.info if _chaperon(seen, pod) else seen.for_new_pods for seen in facts.targets]
-    ranking = rank(pod_info, serving, _holdings(facts, pod_infos, now), settings.weights)
-    if facts.following is not None:
-        told = reasoned(ranking.rejected, facts.following.placed, facts.following.reasons)
-        ranking = replace(ranking, rejected=told)
-    return pod_info, ranking
 
 
 def _follows(facts: Facts) -> str:
@@ -154,30 +130,6 @@ def _bound(facts: Facts, titles: Mapping[str, str]) -> Bound:
     return Bound("", node)
 
 
-def _holdings(facts: Facts, pod_infos: PodInfos, now: datetime) -> Usages:
-    """What of ours targets hold, as the agent would count it that has just started."""
-    spoken = {
-        chaperon.labels.get(names.LABEL_PARENT_UID)
-        for seen in facts.targets
-        for chaperon in seen.chaperons or ()
-        if chaperon.phase
-    }
-    usages = Usages()
-    for pod in facts.proxies:
-        node = podstate.occupied_node(pod)
-        if not node:
-            continue
-        new = now - parse(pod.head.metadata.creation_timestamp or "") < timedelta(seconds=ASSUMED_SECONDS)
-        usages.put(
-            pod_infos.about(pod),
-            node,
-            assumed=new and not pod.node_name,
-            undelegated=not pod.node_name and pod.uid not in spoken,
-            deleting=pod.deleting,
-        )
-    return usages
-
-
 def _line(row: Row, candidates: Mapping[str, str]) -> Line:
     verdict = row.rejection
     return Line(
@@ -190,17 +142,13 @@ def _line(row: Row, candidates: Mapping[str, str]) -> Line:
     )
 
 
-def _chaperon(seen: Seen, pod: Object) -> Object | None:
-    return next((chaperon for chaperon in seen.chaperons or () if is_of(chaperon, pod)), None)
-
-
 def _sighting(seen: Seen, pod: Object) -> CandidateStatus | None:
-    chaperon = _chaperon(seen, pod)
+    chaperon = chaperon_of(seen, pod)
     return observe(chaperon.decode(), seen.info.node_name, ready=True, now=0.0) if chaperon is not None else None
 
 
 def _candidate(seen: Seen, pod: Object) -> str:
-    found = _chaperon(seen, pod)
+    found = chaperon_of(seen, pod)
     if found is None:
         return "" if seen.chaperons is not None else "?"
     sighting = observe(manifest := found.decode(), seen.info.node_name, ready=True, now=0.0)
@@ -225,7 +173,7 @@ def _waits_in_ranked(facts: Facts, ranking: Ranking, settings: Settings, now: da
     claimed = next((seen for seen in facts.targets if seen.info.node_name == podstate.claimed_node(pod)), None)
     if claimed is not None and claimed.chaperons is None:
         return f"{claimed.info.title}, which it is claimed by and which was not asked"
-    found = _chaperon(claimed, pod) if claimed is not None else None
+    found = chaperon_of(claimed, pod) if claimed is not None else None
     chaperon = found.decode() if found is not None else None
     attempts = failed_targets_of(pod.decode())
     view = ranked.RankedPod(

@@ -1,6 +1,6 @@
-"""What becomes of a pod, decided as the mover decides it, for one pod at a time. Pure."""
+"""What becomes of pods, decided as the mover decides it, for each alone, and for all that leave a target. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent.cli.fleet.units import NOTHING
@@ -10,7 +10,7 @@ from agent.controllers.mover.view import Create, Evict, Fail, Owner, Pod, Tell
 from agent.scheduling.explain import explain
 from agent.scheduling.ranking import Ranking
 
-PLACED, UNKNOWN, NO_ROOM = "Placed", "Unknown", "NoRoom"
+PLACED, UNKNOWN, NO_ROOM, HELD = "Placed", "Unknown", "NoRoom", "Held"
 _CAUSE = "so"
 """Stands for the cause in what the mover says, which everybody knows who has asked for the move."""
 _FINAL = ("DataElsewhere", "IdentityMayRun", UNKNOWN)
@@ -75,7 +75,7 @@ def verdict_of(owner: Owner, pod: Pod, *, replaced: bool) -> Verdict:
                 return Verdict(moves=False, reason=reason, how=message.removeprefix(f"{_CAUSE}; "), final=final)
             case _:
                 pass
-    return Verdict(moves=False, reason="Held", how="nothing is to be done about it now")
+    return Verdict(moves=False, reason=HELD, how="nothing is to be done about it now")
 
 
 def with_targets(verdict: Verdict, ranking: Ranking | None) -> tuple[Verdict, tuple[str, ...]]:
@@ -86,6 +86,29 @@ def with_targets(verdict: Verdict, ranking: Ranking | None) -> tuple[Verdict, tu
         why = explain(ranking, {}, {})
         return replace(verdict, moves=False, reason=NO_ROOM, how=f"{verdict.how}, but {why}"), ()
     return verdict, tuple(target.title for target in ranking.order)
+
+
+def rehearsed(fates: Iterable[Fate], places: Mapping[str, tuple[str, str]]) -> list[Fate]:
+    """The same where all pods go at once.
+
+    :param places: by UID the target that a pod gets, empty for none, and why it gets none
+    """
+    found = []
+    for fate in fates:
+        to, why = places.get(fate.uid, ("", ""))
+        if why:
+            how = f"{fate.how}, but once those before it have moved {why}"
+            found.append(replace(fate, moves=False, reason=NO_ROOM, how=how))
+        else:
+            found.append(replace(fate, to=(to,) if to else fate.to))
+    return found
+
+
+def summary(fates: Sequence[Fate]) -> str:
+    """How many pods move, find no room or stay, in words."""
+    moves = sum(fate.moves for fate in fates)
+    lacking = sum(fate.reason == NO_ROOM for fate in fates)
+    return f"of {len(fates)} pods {moves} move, {lacking} find no room, {len(fates) - moves - lacking} stay"
 
 
 def fates_table(fates: Sequence[Fate], *, everywhere: bool) -> Table:

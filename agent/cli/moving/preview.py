@@ -8,9 +8,11 @@ from typing import Any
 
 from agent.cli.explaining import facts as explaining
 from agent.cli.explaining.choosing import Chains, speaking
-from agent.cli.explaining.explanation import ranking_of
-from agent.cli.moving.fates import PLACED, UNKNOWN, Fate, Verdict, verdict_of, with_targets
+from agent.cli.explaining.rankings import ranking_of
+from agent.cli.fleet.source_queries import read_nodes
+from agent.cli.moving.fates import HELD, PLACED, UNKNOWN, Fate, Verdict, rehearsed, verdict_of, with_targets
 from agent.cli.moving.objects import said
+from agent.cli.moving.rehearsal import Rehearsal
 from agent.cli.moving.world import Home, Meant, World
 from agent.clusters.targetchoices import POD, said_by_settings
 from agent.controllers.mover import owners
@@ -32,6 +34,8 @@ from agent.settings import Settings
 
 Raw = dict[str, Any]
 
+_NEVER = "its failover-after says never: it waits for its target"
+
 
 class Preview:
     """What becomes of pods."""
@@ -45,8 +49,10 @@ class Preview:
         self._settings = replace(settings, moves=True)
         self._now = now
         self._chains = Chains(client, notes)
+        self._facts: dict[str, explaining.Facts] = {}
+        """What was read about other targets, by UID of what makes the pods: they are of one template."""
         self._rankings: dict[str, Ranking] = {}
-        """By UID of what makes the pods."""
+        """By the same."""
         self._groups: dict[Key, Together] = {}
         """What groups have to say, by namespace and name."""
         self._families: dict[str, list[Object]] = {}
@@ -68,6 +74,20 @@ class Preview:
                 continue
             found.append(await self._fate(pod, ranked=ranked))
         return found
+
+    async def rehearse(self) -> list[Fate]:
+        """The same for all at once: what one takes in another target is not free for the next.
+
+        Raises Failed, KubeError.
+
+        Pods that have a replacement already take part as that.
+        """
+        fates = await self.fates(ranked=False)
+        going = {fate.uid for fate in fates if fate.moves} - self._world.replaced
+        pods = [pod for pod in self._world.proxies if pod.uid in going]
+        leaving = [await self._facts_of(pod, await self.choice(pod)) for pod in pods]
+        nodes = await read_nodes(self._client)
+        return rehearsed(fates, Rehearsal(leaving, nodes, self._settings, self._now).run())
 
     async def concerns(self, pod: Object) -> bool:
         """Whether what is meant bears on a pod. Raises KubeError."""
@@ -94,9 +114,11 @@ class Preview:
             view = replace(view, together=await self._together(pod) if view.cause else None)
             replaced = pod.uid in self._world.replaced
             verdict = verdict_of(self._owner(pod, known, read), view, replaced=replaced)
-        if verdict.reason == PLACED and choice is not None:
+        if verdict.reason == PLACED and pod.node_name == self._meant.lost:
+            verdict = Verdict(moves=False, reason=HELD, how=_NEVER, final=True)
+        elif verdict.reason == PLACED and choice is not None:
             verdict = replace(verdict, how=f"{verdict.how}: {choice.source}")
-        ranking = await self._ranking(pod, key[3], choice) if verdict.moves and ranked else None
+        ranking = await self._ranking(pod, choice) if verdict.moves and ranked else None
         verdict, to = with_targets(verdict, ranking)
         title = home.title if home is not None else pod.node_name
         moves = (verdict.moves, verdict.reason, verdict.how, verdict.final)
@@ -194,14 +216,20 @@ class Preview:
             return "Retire"
         return "Targets" if choice is not None and choice.misplaced(home) else ""
 
-    async def _ranking(self, pod: Object, owner: str, choice: TargetChoice | None) -> Ranking:
-        """The targets for a pod, one ranking for all that the same makes: they are of one template."""
-        if owner not in self._rankings:
+    async def _facts_of(self, pod: Object, choice: TargetChoice | None) -> explaining.Facts:
+        """What bears on where a pod would go, one reading for all that the same makes."""
+        owner = owner_of(pod)[3]
+        if owner not in self._facts:
             found = await explaining.read(self._client, pod, self._settings, self._now, self._world.proxies)
             others = tuple(seen for seen in found.targets if seen.info.node_name != pod.node_name)
-            _, self._rankings[owner] = ranking_of(
-                replace(found, choice=choice, targets=others), self._settings, self._now
-            )
+            self._facts[owner] = replace(found, targets=others)
+        return replace(self._facts[owner], pod=pod, choice=choice)
+
+    async def _ranking(self, pod: Object, choice: TargetChoice | None) -> Ranking:
+        owner = owner_of(pod)[3]
+        if owner not in self._rankings:
+            facts = await self._facts_of(pod, choice)
+            _, self._rankings[owner] = ranking_of(facts, self._settings, self._now)
         return self._rankings[owner]
 
 

@@ -1,8 +1,8 @@
 """What moves are about, read once with the user's own rights: targets, and namespaces and claims of the pods."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -80,11 +80,13 @@ class Meant(msgspec.Struct, frozen=True):
     targets: str = ""
     retiring: str = ""
     """Virtual node of a target that is to be emptied."""
+    lost: str = ""
+    """Virtual node of a target that is to be lost."""
 
     def may_concern(self, pod: Object) -> bool:
         """Whether it bears on a pod, as far as is known without what controls that."""
         if self.where is None:
-            return pod.node_name == self.retiring
+            return pod.node_name == (self.retiring or self.lost)
         return pod.namespace == (self.where.name if self.where.kind is NAMESPACES else self.where.namespace)
 
     def concerns(self, pod: Object, chain: Iterable[Object]) -> bool:
@@ -92,6 +94,12 @@ class Meant(msgspec.Struct, frozen=True):
         if self.where is None or self.where.kind is NAMESPACES:
             return self.may_concern(pod)
         return self.where.uid in (pod.uid, *(owner.uid for owner in chain))
+
+
+def lost_home(home: Home) -> Home:
+    """Return a target as if it had not answered for so long that all its fences have stopped what they guard."""
+    found = replace(home.standing, lost=True, held=False)
+    return replace(home, standing=found, answers=False, ready=False, since=datetime.fromtimestamp(0, UTC))
 
 
 def homes_of(targets: Iterable[Object]) -> dict[str, Home]:
@@ -128,4 +136,7 @@ async def read_world(
                 continue
             read = [Object(PERSISTENT_VOLUME_CLAIMS, bytes(item)) for item in items]
             claims |= {claim.key: claim for claim in read}
-    return World(proxies, homes_of(targets), spaces, claims)
+    homes = homes_of(targets)
+    if meant.lost in homes:
+        homes[meant.lost] = lost_home(homes[meant.lost])
+    return World(proxies, homes, spaces, claims)

@@ -1,0 +1,31 @@
+"""What would become of all pods of a target that is to be emptied, or is lost: told, and nothing is changed."""
+
+from agent.base.clock import SystemClock
+from agent.cli.fleet import show
+from agent.cli.fleet.source_queries import agent_notes, moves_pods, read_proxies, read_targets
+from agent.cli.moving.asking import OFF
+from agent.cli.moving.fates import fates_table, summary
+from agent.cli.moving.preview import Preview
+from agent.cli.moving.world import Meant, read_world
+from agent.cli.options import Output
+from agent.kube.client import Client
+from agent.settings import Settings
+
+
+async def show_leaving(client: Client, meant: Meant, settings: Settings, title: str) -> None:
+    """Print what becomes of each pod of a target, judged for all of them together. Raises Failed, KubeError.
+
+    :param settings: of the agent, as far as they are known
+    """
+    notes: list[str] = []
+    targets = await read_targets(client, None, notes)
+    pods = await read_proxies(client, None, notes)
+    world = await read_world(client, targets, pods, meant, notes)
+    now = SystemClock().now()
+    fates = await Preview(client, world, meant, settings, notes, now).rehearse()
+    if meant.lost:
+        notes += [*([] if moves_pods(targets) else [OFF]), *await agent_notes(client, now)]
+    found = show.Found("pods", fates, notes)
+    below = [summary(fates)] if fates else []
+    table = fates_table(fates, everywhere=True)
+    show.show(found, Output.TABLE, table, empty=f"no pods are in target {title}", below=below)

@@ -1,0 +1,74 @@
+"""Rehearsal: whether all pods that leave a target fit into the others, where each takes what it asks for. Pure."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from agent.cli.explaining.facts import Facts
+from agent.cli.explaining.rankings import demand_of, holdings, ranked_among
+from agent.controllers.mover.groups import wanted_by
+from agent.controllers.mover.room import Packing
+from agent.kube.store import Object
+from agent.scheduler.cache.pod_info import PodInfos
+from agent.scheduling.explain import explain
+from agent.scheduling.snapshot import PodTemplate
+from agent.settings import Settings
+
+
+class Rehearsal:
+    """Free capacity of the targets, which pods take one after the other."""
+
+    def __init__(
+        self, leaving: Sequence[Facts], nodes: Mapping[str, Object], settings: Settings, now: datetime
+    ) -> None:
+        """:param leaving: pods that leave their target, with the targets that they may go to
+
+        :param nodes: virtual nodes by name
+        """
+        self._leaving = leaving
+        self._settings = settings
+        self._pod_infos = PodInfos()
+        self._usages = holdings(leaving, self._pod_infos, now)
+        self._sums = {name: Packing(node.decode(), None) for name, node in nodes.items()}
+        """What targets have free all in all: of those that the user may not ask it is all that is known."""
+
+    def run(self) -> dict[str, tuple[str, str]]:
+        """Return the target that each pod gets, empty for none, and why it gets none, by UID.
+
+        Those of the highest priority come first, and of these the largest. Raises Unexplained.
+        """
+        asking = [(facts, wanted_by(facts.pod)) for facts in self._leaving]
+        asking.sort(key=lambda each: (-each[0].pod.priority, *_size(each[1]), each[0].pod.key))
+        # Each leaves its target before any is put into another one.
+        demands = {facts.pod.uid: demand_of(facts, self._pod_infos) for facts, _ in asking}
+        for uid in demands:
+            self._usages.remove(uid)
+        found: dict[str, tuple[str, str]] = {}
+        for facts, wanted in asking:
+            pod_info = demands[facts.pod.uid]
+            ranking = ranked_among(facts, pod_info, self._usages, self._settings)
+            full: dict[str, str] = {}
+            for target in ranking.order:
+                if refusal := self._take(target.node_name, wanted):
+                    full[target.node_name] = refusal
+                    continue
+                self._usages.put(pod_info, target.node_name, assumed=True, undelegated=True)
+                found[facts.pod.uid] = (target.title, "")
+                break
+            else:
+                found[facts.pod.uid] = ("", explain(ranking, full, {}))
+        return found
+
+    def _take(self, node: str, wanted: PodTemplate | None) -> str:
+        """Take what a pod asks for from the sums of a target; return why it has not as much, empty if it has."""
+        packing = self._sums.get(node)
+        if packing is None or wanted is None:
+            return ""
+        refusal = packing.refusal(wanted)
+        if not refusal:
+            packing.take(wanted)
+        return refusal
+
+
+def _size(wanted: PodTemplate | None) -> tuple[int, int]:
+    requests = wanted.requests if wanted is not None else {}
+    return -requests.get("cpu", 0), -requests.get("memory", 0)
