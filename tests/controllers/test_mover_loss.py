@@ -1,9 +1,17 @@
 """Pods of lost targets, and clusters that are waited for: what is next for the pods of an owner."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+from agent.api.kinds import PODS
+from agent.controllers.mover.controller import Mover
 from agent.controllers.mover.decide import decide
+from agent.controllers.mover.facts import owner_of
 from agent.controllers.mover.view import Create, Evict, Mark, Owner, Pod, Tell
+from agent.kube.client import encode
+from agent.kube.store import Object
+from agent.runtime.workqueue import WorkQueue
 
 WEB = Owner("ReplicaSet", "web", "surge", replicas=6, surge=1)
 LOST = [Pod(f"web-{number}", f"u{number}", cause="Lost", answers=False) for number in range(6)]
@@ -40,6 +48,20 @@ def test_pods_that_serve_are_replaced_a_few_at_a_time_also_beside_lost_ones() ->
 
 def test_a_quota_holds_lost_pods_too() -> None:
     assert replaced(replace(WEB, refused="exceeded quota"), *LOST) == []
+
+
+def test_an_owner_keeps_its_place_in_the_queue_after_a_look_that_found_nothing_to_do() -> None:
+    mover: Any = Mover.__new__(Mover)
+    forgets: Any = SimpleNamespace(forget=lambda what: None)
+    mover.queue, mover._priorities, mover._busy, mover._busy_by_uid, mover._acted = WorkQueue(), {}, {}, {}, {}
+    mover._announcements = mover._gather = mover._causes = forgets
+    mover._writer = SimpleNamespace(refusals={})
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+    metadata = {"name": "web-0", "uid": "u0", "namespace": "shop", "ownerReferences": [reference]}
+    pod = Object(PODS, encode({"metadata": metadata, "spec": {"priority": 9}}))
+    mover._add(pod)
+    mover._rest(owner_of(pod), [pod])
+    assert mover.order(owner_of(pod)) == -9
 
 
 def told(owner: Owner, *pods: Pod) -> list[Tell]:

@@ -70,7 +70,7 @@ class Mover(Controller[OwnerKey]):
         self._acted: dict[OwnerKey, float] = {}
         """When something was done last for each of these."""
         self._priorities: dict[str, int] = {}
-        """Of the pods of owners that are looked at, by UID of the owner."""
+        """Of the pods of owners that were looked at and have some, by UID of the owner."""
         self._sure: set[str] = set()
         """Namespaces of which this process knows all replacements that others may have created."""
         reach = self._announcements.reach
@@ -102,6 +102,9 @@ class Mover(Controller[OwnerKey]):
         told = new is not None and old is None and _PLACED in new.raw
         if told or key in self._busy or any(each is not None and self._is_concerned(each) for each in (old, new)):
             self._add(pod)
+        if new is None and not self._proxies.store.count(_OWNER, key[3]):
+            self._priorities.pop(key[3], None)
+            self._causes.forget(key[3])
 
     def _add(self, pod: Object) -> None:
         """Have the owner of a pod looked at."""
@@ -235,9 +238,6 @@ class Mover(Controller[OwnerKey]):
         self._busy.pop(key, None)
         self._busy_by_uid.pop(key[3], None)
         self._acted.pop(key, None)
-        self._priorities.pop(key[3], None)
-        if not pods:
-            self._causes.forget(key[3])
         self._announcements.forget(pods)
         self._gather.forget(key)
         self._writer.refusals.pop(key[3], None)
