@@ -19,7 +19,7 @@ from hack.benchmarks.applied import WORKLOADS, applied
 from hack.benchmarks.arguments import cores, count, rate
 from hack.benchmarks.burst import Burst, burst
 from hack.benchmarks.errors import BenchError
-from hack.benchmarks.failover import TRIES, failover
+from hack.benchmarks.failover import LOST_PODS, OWNERS, failover
 from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.gateway import STREAM_MIB, gateway
 from hack.benchmarks.idle import TARGETS, idle
@@ -28,6 +28,7 @@ from hack.benchmarks.logs import LOG_MIB, logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.move import MOVED, move
 from hack.benchmarks.nodes import NODES_ALL, nodes
+from hack.benchmarks.peers import TRIES, peers
 from hack.benchmarks.place import PODS, place
 from hack.benchmarks.placement import placements
 from hack.benchmarks.services import PODS_ALL, SERVICES_ALL, ServiceLoad, services
@@ -82,7 +83,9 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
         case "links":
             work = links((options.links, options.targets), progress, options.driver, options.pace)
         case "failover":
-            work = failover(options.tries, progress)
+            work = failover(options.owners, options.pods, progress)
+        case "peers":
+            work = peers(options.tries, progress)
         case "gateway":
             work = gateway(options.mib, progress)
         case "nodes":
@@ -169,10 +172,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     linked.add_argument(
         "--driver", choices=DRIVERS, default=ADDRESSES, help=f"between all clusters (default {ADDRESSES})"
     )
-    failing = benchmarks.add_parser("failover", help="all gateways of a peer stand still, until nobody is sent there")
+    lost = benchmarks.add_parser("failover", help="a target is cut off, until all its pods run in two others (root)")
+    lost.add_argument(
+        "--owners", type=count, default=OWNERS, metavar="N", help=f"how many Deployments (default {OWNERS})"
+    )
+    lost.add_argument("--pods", type=count, default=LOST_PODS, metavar="N", help=f"pods (default {LOST_PODS})")
+    failing = benchmarks.add_parser("peers", help="all gateways of a peer stand still, until nobody is sent there")
     failing.add_argument("--tries", type=count, default=TRIES, metavar="N", help=f"how often (default {TRIES})")
-    some = (bursts, mixes, idles, many, places, shared, follows, moves, streams, decided, gates, apps, linked, failing)
-    for parser_ in some:
+    one = (bursts, mixes, idles, many, places, shared, follows, moves, streams, decided, gates, apps, linked)
+    for parser_ in (*one, lost, failing):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

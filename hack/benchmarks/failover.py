@@ -1,190 +1,225 @@
-"""The failover benchmark: all gateways of a peer stand still, until callers in a cluster are sent to them no more.
+"""The failover benchmark: a target is cut off with the pods of many Deployments, until all of them run in two others.
 
-One real cluster with its agent, and two real gateways: that of the cluster, and the peer's, whose Envoy is stopped by
-SIGSTOP: what it is sent is taken, and never answered. How long it takes depends on when the last check of health was
-that it answered: it is stopped at even distances from one.
+The Deployments are of three priority classes. The term of failover is short: what it adds is known.
 """
 
 import asyncio
-import os
-import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agent.api import names
-from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, SERVICES
-from agent.api.names.links import GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
-from agent.gateway.admin import Admin
+from agent.api.conditions import condition_of
+from agent.api.kinds import NAMESPACES, PODS, TARGETS, Kind
+from agent.api.names import SHORT_PREFIX, lifecycle, moves, virtual_node
 from agent.kube.client import Client
 from agent.kube.informer import Informer
-from agent.model import envoy, gatewaylink
-from agent.model.envoycounters import PEER
-from agent.model.envoyparts import Place, peer_cluster
-from agent.model.gatewaylink import Shared
-from agent.model.gatewaypeer import Peer
-from agent.model.gatewaytold import Told
+from agent.kube.store import Object
 from agent.runtime.supervisor import Supervisor
-from agent.sandbox.gateways import GatewayPod
-from agent.sandbox.manifests import AGENT_NAMESPACE
+from agent.sandbox.manifests import NAMESPACE
 from agent.sandbox.progress import Progress
-from hack.benchmarks import report
+from hack.benchmarks import procfs, report, stats
 from hack.benchmarks.budgets import Budget
+from hack.benchmarks.burst import NODES_EACH, pods_per_node, prepare
 from hack.benchmarks.errors import BenchError
-from hack.benchmarks.lab import open_lab, phase, until
-from hack.benchmarks.manifests import namespace
+from hack.benchmarks.lab import Lab, open_lab
+from hack.benchmarks.manifests import DEPLOYMENTS, deployment
 
-TRIES = 5
-LIMIT_SECONDS = 12.0
-_CLUSTER, _SPACE, _SERVICE, _PEER = "cd", "shop", "web", "peer"
-_SOURCE = "another-source"
-_PORTS = (("http", 80),)
-LOOK_SECONDS = 0.05
-_PATIENCE_SECONDS = 120.0
-
-Raw = dict[str, Any]
+OWNERS, LOST_PODS = 500, 2000
+AFTER_SECONDS = 30
+LIMIT_SECONDS = 60.0
+"""From when the target is lost until the last pod runs elsewhere."""
+CLASSES = {"high": 1000, "middle": 100, "low": 0}
+_CLUSTERS = ("cd", "us", "eu", "gone")
+_GONE = _CLUSTERS[3]
+_PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+_MARK = "bench"
+_AT_ONCE = 16
+_STALL_SECONDS = 180.0
+_LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Failover:
-    """Seconds since a peer has been stopped, as each is told."""
+class Recovery:
+    """Seconds: until the target is unreachable and lost since it was cut off; until each pod runs since it is lost."""
 
-    after: float
-    """And how long before that the last check had begun."""
-    noticed: float
-    """Until the gateway's own Envoy sends nobody there."""
-    told: float
-    """Until the GatewayPeer says so."""
-    led: float
-    """Until no endpoint that leads there is ready."""
+    unreachable: float
+    lost: float
+    seconds: Mapping[str, list[float]]
+    """By priority class, in order."""
+    first: Mapping[str, list[float]]
+    """Until the replacements were created, by priority class, in order."""
+    cpu: float
+    """CPU seconds of the source's agent since the cut."""
+    strangers: float
+    """CPU seconds of the machine beside the source's agent in that time."""
+
+    @property
+    def last(self) -> float:
+        """Seconds until the last pod runs."""
+        return max(each[-1] for each in self.seconds.values())
 
 
-async def failover(tries: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
+class Pods:
+    """Pods of the Deployments as one watch shows them. Times are of `time.monotonic`, by UID."""
+
+    def __init__(self, client: Client) -> None:
+        self.informer = Informer(client, PODS, NAMESPACE, labels=_MARK)
+        self.created: dict[str, float] = {}
+        self.running: dict[str, float] = {}
+        self.classes: dict[str, str] = {}
+        self.last_change = time.monotonic()
+        self._node = virtual_node(NAMESPACE, _GONE)
+        self.informer.subscribe(self._changed)
+
+    def forget(self) -> None:
+        """Count from now on."""
+        self.created.clear()
+        self.running.clear()
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            return
+        self.last_change = now = time.monotonic()
+        self.classes[new.uid] = new.labels[_MARK]
+        if old is None:
+            self.created[new.uid] = now
+        if new.phase == "Running" and new.controller is not None and not new.deleting:
+            self.running.setdefault(new.uid, now)
+
+    def elsewhere(self) -> int:
+        """Return how many of those that run since `forget` are in another target."""
+        return sum(pod.uid in self.running and pod.node_name != self._node for pod in self.informer.store)
+
+
+async def failover(owners: int, pods: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
     """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
-    first = f"127.{64 + os.getpid() % 128}.0."
-    flags = ("--gateway", f"--gateway-address={first}1:15443")
-    async with open_lab((_CLUSTER,), 1, 110, progress, agent_flags=flags) as lab:
-        client, before = lab.source, await lab.sample()
-        uid = (await client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
-        kubeconfig = str(lab.sandbox[_CLUSTER].kubeconfig)
-        async with (
-            GatewayPod(_PEER, f"{first}2") as peer,
-            GatewayPod(uid, f"{first}1", kubeconfig=kubeconfig) as own,
-            Admin(str(own.directory / envoy.ADMIN)) as admin,
-            Supervisor("bench") as supervisor,
-        ):
-            await _link(client, own, peer)
-            bench = _Bench(client, admin, peer)
-            for name, informer in {"peers": bench.peers, "slices": bench.slices}.items():
-                supervisor.spawn(name, informer.run)
-            found = [await bench.run(number / tries * pause()) for number in range(tries)]
-        work = phase(before, await lab.sample())
+    if pods % owners:
+        raise BenchError(f"{pods} pods are not the same number for each of {owners} Deployments")
+    flags = ("--moves", f"--failover-after={AFTER_SECONDS}s")
+    async with open_lab(_CLUSTERS, NODES_EACH, pods_per_node(2 * pods), progress, agent_flags=flags) as lab:
+        await prepare(lab)
+        found = await _measured(lab, owners, pods)
     budgets = failover_budgets(found)
     figures = {
         "benchmark": "failover",
-        "tries": [asdict(each) for each in found],
-        "strangers_cpu_seconds": work.strangers,
+        "owners": owners,
+        "pods": pods,
+        **asdict(found),
         "budgets": report.budget_figures(budgets),
     }
-    return [*failover_lines(found), *report.disturbance([work]), *report.budget_lines(budgets)], figures
+    return [*failover_lines(found), *report.budget_lines(budgets)], figures
 
 
-def pause() -> float:
-    """Seconds between two checks of health of a peer that answers."""
-    (check,) = peer_cluster("", Peer("", "", "", "", ()), Place("", 1), "", {})["health_checks"]
-    return float(check["interval"].removesuffix("s"))
-
-
-def failover_budgets(found: list[Failover]) -> list[Budget]:
+def failover_budgets(found: Recovery) -> list[Budget]:
     """What is promised."""
-    longest = max(each.led for each in found)
-    return [Budget("a peer stands still, until no endpoint leads there, longest", longest, "most", LIMIT_SECONDS, "s")]
+    return [Budget("target is lost, until the last pod runs elsewhere", found.last, "most", LIMIT_SECONDS, "s")]
 
 
-def failover_lines(found: list[Failover]) -> list[str]:
-    """Each try, and where its time went."""
-    rows = [["a peer stands still", "Envoy has noticed", "the GatewayPeer says so", "no endpoint is ready"]]
-    for each in found:
-        times = (f"after {value:.1f} s" for value in (each.noticed, each.told, each.led))
-        rows.append([f"{each.after:.1f} s after a check has begun", *times])
-    return ["", *report.table(rows), "kube-proxy gathers what changes for a second more"]
+def failover_lines(found: Recovery) -> list[str]:
+    """How long each step has taken, and each priority class."""
+    rows = [["priority", "pods", "first created", "last created", "p50 runs", "last runs"]]
+    for name, times in found.seconds.items():
+        created, spread = found.first[name], stats.Spread.of(times)
+        moments = (created[0], created[-1], spread.p50, spread.longest)
+        rows.append([name, str(len(times)), *(f"{moment:.1f} s" for moment in moments)])
+    detected = f"cut off, until unreachable: {found.unreachable:.1f} s; until lost: {found.lost:.1f} s"
+    return [
+        "",
+        f"{detected}, of which {AFTER_SECONDS} s are failover-after",
+        "since the target is lost:",
+        *report.table(rows),
+        f"CPU of the source's agent {found.cpu:.1f} s, of all else on the machine {found.strangers:.1f} s",
+    ]
 
 
-async def _link(client: Client, own: GatewayPod, peer: GatewayPod) -> None:
-    """The Service is another source's copy, which the cluster's gateways reach at the peer."""
-    shared = {names.LABEL_PARENT_CLUSTER_UID: _SOURCE}
-    ports = [{"name": name, "port": port} for name, port in _PORTS]
-    service = {"metadata": {"name": _SERVICE, "labels": shared}, "spec": {"ports": ports}}
-    slice = {
-        "metadata": {"name": GATEWAY_SERVICE, "labels": {names.LABEL_SERVICE_NAME: GATEWAY_SERVICE}},
-        "addressType": "IPv4",
-        "ports": [{"name": "gateway", "port": 15443}],
-        "endpoints": [{"addresses": ["192.0.2.10"], "targetRef": {"kind": "Pod", "name": own.address}}],
-    }
-    told = Told(peer.ca, (peer.at,))
-    made = gatewaylink.manifest(_PEER, _SPACE, _SOURCE, peer.uid, told, [Shared(_SERVICE, _PORTS, 1)], [])
-    peer.tell([Peer("own", _SPACE, own.uid, own.ca, ())])
-    await client.create(NAMESPACES, namespace(_SPACE))
-    await client.create(SERVICES, service, _SPACE)
-    await client.create(ENDPOINT_SLICES, slice, AGENT_NAMESPACE)
-    await client.create(GATEWAY_PEERS, made, _SPACE)
+async def _measured(lab: Lab, owners: int, pods: int) -> Recovery:
+    client, watched = lab.source, Pods(lab.source)
+    async with Supervisor("bench") as supervisor:
+        supervisor.spawn("pods", watched.informer.run)
+        await watched.informer.synced.wait()
+        await _create(client, owners, pods // owners)
+        await _count(lab, watched, "pods Running", lambda: len(watched.running), pods)
+        if watched.elsewhere():
+            raise BenchError(f"{watched.elsewhere()} pods are not in {_GONE}")
+        agent = next(
+            line.pid for line in lab.sandbox.status() if (line.cluster, line.process) == (lab.names[0], "agent")
+        )
+        assert agent is not None
+        before, machine = procfs.usage(agent).cpu, procfs.machine()
+        watched.forget()
+        cut = time.monotonic()
+        await lab.sandbox.set_link(_GONE, up=False)
+        unreachable = await _until(client, "Reachable", "False")
+        lost = await _until(client, lifecycle.TARGET_LOST, "True")
+        await _count(lab, watched, "pods elsewhere", watched.elsewhere, pods)
+        cpu = procfs.usage(agent).cpu - before
+        strangers = procfs.machine() - machine - cpu
+    return Recovery(
+        unreachable - cut,
+        lost - cut,
+        _by_class({uid: at for uid, at in watched.running.items() if uid in watched.created}, watched.classes, lost),
+        _by_class(watched.created, watched.classes, lost),
+        cpu,
+        strangers,
+    )
 
 
-class _Bench:
-    def __init__(self, client: Client, admin: Admin, peer: GatewayPod) -> None:
-        made = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
-        self.peers = Informer(client, GATEWAY_PEERS, _SPACE)
-        self.slices = Informer(client, ENDPOINT_SLICES, _SPACE, labels=made)
-        self._admin = admin
-        self._peer = peer
-
-    async def run(self, after: float) -> Failover:
-        """Stop the peer so long after a check has begun."""
-        await until("the peer is called", self._is_led, _PATIENCE_SECONDS)
-        await self._checked()
-        await asyncio.sleep(after)
-        began = time.monotonic()
-        os.kill(self._peer.pid(), signal.SIGSTOP)
-        try:
-            steps = (self._has_noticed, self._is_told, self._is_not_led)
-            noticed, told, led = await asyncio.gather(*(_since(began, each) for each in steps))
-        finally:
-            os.kill(self._peer.pid(), signal.SIGCONT)
-        return Failover(after, noticed, told, led)
-
-    async def _checked(self) -> None:
-        """Wait until a check of health begins."""
-        before = await self._counter("health_check.attempt")
-
-        async def more() -> bool:
-            return await self._counter("health_check.attempt") > before
-
-        await _since(time.monotonic(), more)
-
-    async def _counter(self, name: str) -> int:
-        stats = await self._admin.stats()
-        return stats.counters.get(f"cluster.{PEER}{_SPACE}/{_PEER}.{name}", -1) if stats is not None else -1
-
-    async def _has_noticed(self) -> bool:
-        return await self._counter("membership_healthy") == 0
-
-    async def _is_told(self) -> bool:
-        peers = [each.decode() for each in self.peers.store]
-        said = [each for peer in peers for each in ((peer.get("status") or {}).get("gateways") or {}).values()]
-        return not any(each["healthy"] for each in said)
-
-    async def _is_led(self) -> bool:
-        slices = [each.decode() for each in self.slices.store]
-        return any(each["conditions"]["ready"] for slice in slices for each in slice["endpoints"])
-
-    async def _is_not_led(self) -> bool:
-        return not await self._is_led()
+def _by_class(moments: Mapping[str, float], classes: Mapping[str, str], since: float) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for uid, moment in moments.items():
+        found[classes[uid]].append(moment - since)
+    return {name: sorted(found[name]) for name in CLASSES if name in found}
 
 
-async def _since(began: float, probe: Callable[[], Awaitable[bool]]) -> float:
+async def _create(client: Client, owners: int, replicas: int) -> None:
+    """Create the Deployments, those of different classes in turn, in the target that is going to be lost."""
+    for name, value in CLASSES.items():
+        await client.create(_PRIORITY_CLASSES, {"metadata": {"name": f"bench-{name}"}, "value": value})
+    chosen = {SHORT_PREFIX + moves.TARGETS: f"{_GONE} > us,eu"}
+    await client.patch(NAMESPACES, NAMESPACE, {"metadata": {"annotations": chosen}})
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def make(number: int) -> None:
+        name = list(CLASSES)[number % len(CLASSES)]
+        manifest = deployment(f"app-{number}", NAMESPACE, replicas, elected=True)
+        template = manifest["spec"]["template"]
+        template["metadata"]["labels"][_MARK] = name
+        template["spec"]["priorityClassName"] = f"bench-{name}"
+        async with slots:
+            await client.create(DEPLOYMENTS, manifest)
+
+    await asyncio.gather(*(make(number) for number in range(owners)))
+
+
+async def _until(client: Client, kind: str, status: str) -> float:
+    """Wait until the Target says so, and return when it did."""
+
+    async def said() -> bool:
+        found = condition_of(await client.get(TARGETS, _GONE, NAMESPACE), kind)
+        return (found or {}).get("status") == status
+
+    return await _moment(said, f"{kind} of {_GONE} is {status}")
+
+
+async def _moment(probe: Callable[[], Awaitable[bool]], what: str) -> float:
+    deadline = time.monotonic() + _STALL_SECONDS
     while not await probe():
-        if time.monotonic() > began + _PATIENCE_SECONDS:
-            raise BenchError(f"nothing has come of it within {_PATIENCE_SECONDS:.0f} s")
-        await asyncio.sleep(LOOK_SECONDS)
-    return time.monotonic() - began
+        if time.monotonic() > deadline:
+            raise BenchError(f"waited {_STALL_SECONDS:.0f} s in vain until {what}")
+        await asyncio.sleep(_LOOK_SECONDS)
+    return time.monotonic()
+
+
+async def _count(lab: Lab, watched: Pods, what: str, done: Callable[[], int], pods: int) -> None:
+    """Wait until all pods are done. Raises BenchError when nothing moves any more."""
+    watched.last_change = time.monotonic()
+    with lab.progress as progress:
+        task = progress.task(what)
+        while (count := done()) < pods:
+            if time.monotonic() - watched.last_change > _STALL_SECONDS:
+                raise BenchError(f"{what}: {count} of {pods}, and nothing has moved for {_STALL_SECONDS:.0f} s")
+            task.update(count, pods, f"{count}/{pods}")
+            await asyncio.sleep(_LOOK_SECONDS)
+        task.finish(f"{pods}/{pods}")

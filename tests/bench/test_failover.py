@@ -3,32 +3,32 @@
 import pytest
 
 from agent.sandbox.progress import default
-from hack.benchmarks import failover
-from hack.benchmarks.failover import Failover, failover_budgets, failover_lines
+from hack.benchmarks.errors import BenchError
+from hack.benchmarks.failover import LIMIT_SECONDS, Recovery, failover, failover_budgets, failover_lines
 
-FOUND = [Failover(0.0, 9.1, 9.9, 10.4), Failover(2.5, 6.6, 7.2, 7.3)]
+FOUND = Recovery(
+    12.0, 42.0, {"high": [3.0, 4.0], "low": [20.0, 59.0]}, {"high": [1.0, 2.0], "low": [4.0, 50.0]}, 9.0, 99.0
+)
 
 
-def test_the_longest_counts() -> None:
+def test_the_last_pod_counts() -> None:
     (kept,) = failover_budgets(FOUND)
-    assert (kept.measured, kept.limit, kept.kept) == (10.4, 12.0, True)
-    (broken,) = failover_budgets([*FOUND, Failover(1.0, 9.0, 9.9, 12.1)])
-    assert not broken.kept
+    assert (kept.measured, kept.limit, kept.kept) == (59.0, LIMIT_SECONDS, True)
 
 
-def test_a_peer_is_stopped_at_moments_between_two_checks_of_health() -> None:
-    assert 1 <= failover.pause() < failover.LIMIT_SECONDS
+def test_each_priority_class_is_told() -> None:
+    table = [line.split() for line in failover_lines(FOUND)]
+    assert ["low", "2", "4.0", "s", "50.0", "s", "20.0", "s", "59.0", "s"] in table
 
 
-def test_where_the_time_goes_is_told() -> None:
-    assert "2.5 s after a check has begun" in failover_lines(FOUND)[3]
-    assert "after 6.6 s" in failover_lines(FOUND)[3]
+async def test_pods_that_cannot_be_dealt_out_evenly_are_refused() -> None:
+    with pytest.raises(BenchError, match="5 pods are not the same number for each of 2 Deployments"):
+        await failover(2, 5, default())
 
 
 @pytest.mark.cluster
 @pytest.mark.seldom
 async def test_it_runs() -> None:
-    lines, figures = await failover.failover(1, default())
-    (one,) = figures["tries"]
-    assert one["noticed"] <= one["told"] + failover.LOOK_SECONDS
+    lines, figures = await failover(3, 6, default())
+    assert sum(map(len, figures["seconds"].values())) == 6
     assert "budget" in "\n".join(lines)
