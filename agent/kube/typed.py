@@ -10,6 +10,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.names import moves
+from agent.api.names.lifecycle import FAIL_BACK
 from agent.api.names.moves import ALLOWED_TARGETS, TARGETS
 from agent.api.names.ocm import PLACEMENT, PLACEMENT_GROUP
 from agent.kube.errors import UNDECODABLE, TooLarge, Unreadable
@@ -52,6 +53,8 @@ class HotAnnotations(msgspec.Struct, gc=False):
     targets_short: str | None = msgspec.field(default=None, name=names.SHORT_PREFIX + TARGETS)
     allowed_targets: str | None = msgspec.field(default=None, name=names.PREFIX + ALLOWED_TARGETS)
     allowed_targets_short: str | None = msgspec.field(default=None, name=names.SHORT_PREFIX + ALLOWED_TARGETS)
+    fail_back: str | None = msgspec.field(default=None, name=names.PREFIX + FAIL_BACK)
+    fail_back_short: str | None = msgspec.field(default=None, name=names.SHORT_PREFIX + FAIL_BACK)
     parent_name: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAME)
     parent_namespace: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAMESPACE)
     replaces: str = msgspec.field(default="", name=moves.ANNOTATION_REPLACES)

@@ -24,6 +24,7 @@ from agent.controllers.mover.decide import decide, is_of_interest
 from agent.controllers.mover.facts import OwnerKey, is_replacement, owner_of
 from agent.controllers.mover.gather import Gather, read_owner
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, Starting
+from agent.controllers.mover.looks import FailBackPods, Looks
 from agent.controllers.mover.metrics import IN_PROGRESS, REASONS, WAITING
 from agent.controllers.mover.view import Create, reasons
 from agent.controllers.mover.writer import Writer
@@ -31,6 +32,7 @@ from agent.kube.errors import Unreachable
 from agent.kube.store import Key, Object
 from agent.model.podstate import ENDED, PROXY_PODS
 from agent.runtime.controller import Controller
+from agent.runtime.together import together
 
 LOOK_SECONDS, RARELY_SECONDS = 2.0, 15.0
 """Pause while something is waited for of which no watch tells, what owners are about, and that time goes by; and where
@@ -54,8 +56,10 @@ class Mover(Controller[OwnerKey]):
         self._client = deps.local.client
         self._proxies = deps.proxies.informer
         self._proxies.store.index(_OWNER, lambda pod: (owner_of(pod)[3],))
+        self._looks = Looks(self._look, self._proxies.store)
+        self._fail_back_pods = FailBackPods(deps)
         self._proxies.store.index(_REPLACES, lambda pod: (_REPLACES,) if is_replacement(pod) else ())
-        self._causes = Causes(deps, self._target_changed, self._placements_decided, lambda node: self._look_at_all())
+        self._causes = Causes(deps, self._target_changed, self._placements_decided, self._preferred)
         self._announcements = Announcements(deps, deps.settings.withdraw)
         self._writer = Writer(deps)
         self._gather = Gather(deps, self._causes, self._announcements, self._writer.refusals)
@@ -90,7 +94,7 @@ class Mover(Controller[OwnerKey]):
             gauges.enter_context(shown(IN_PROGRESS, self._under_way))
             for reason in REASONS:
                 gauges.enter_context(shown(WAITING.labels(reason), functools.partial(self._waiting, reason)))
-            await super().run()
+            await together(super().run(), self._looks.run())
 
     # What brings an owner here ---------------------------------------------------------------------------------------
 
@@ -117,7 +121,7 @@ class Mover(Controller[OwnerKey]):
         return -self._priorities.get(key[3], 0)
 
     def _choice_changed(self, pods: Iterable[Key]) -> None:
-        self._look_at(pod for key in pods if (pod := self._proxies.store.get(key)) is not None)
+        self._looks.at(pod for key in pods if (pod := self._proxies.store.get(key)) is not None)
 
     def _level_changed(self, old: Object | None, new: Object | None) -> None:
         """A namespace or an owner says something else, or (of one that holds its pods) its status has changed."""
@@ -128,7 +132,7 @@ class Mover(Controller[OwnerKey]):
         says_else = old.annotations != new.annotations
         if new.kind is NAMESPACES:
             if says_else:
-                self._look_at_all(frozenset((new.name,)))
+                self._looks.at(self._deps.proxies.in_namespace(new.name))
         elif self._deps.owners is not None:
             changed = says_else or _generation(old) != _generation(new)
             for uid in self._deps.owners.below(new):
@@ -136,7 +140,7 @@ class Mover(Controller[OwnerKey]):
                 if key is not None and (changed or self._busy[key].get("Held")):
                     self.queue.add(key)
                 if says_else:
-                    self._look_at(self._proxies.store.by_index(_OWNER, uid))
+                    self._looks.at(self._proxies.store.by_index(_OWNER, uid))
 
     def _claim_changed(self, old: Object | None, new: Object | None) -> None:
         """A volume claim may keep no pod any more."""
@@ -147,20 +151,20 @@ class Mover(Controller[OwnerKey]):
                 self.queue.add(key)
 
     def _target_changed(self, node: str) -> None:
-        for pod in self._deps.proxies.bound_to(node):
-            self._add(pod)
+        self._looks.at(self._deps.proxies.bound_to(node), surely=True)
+
+    def _preferred(self, node: str) -> None:
+        """Pods may go back to a target: many targets at the same moment cost one look."""
+        self._looks.at_those(self._fail_back_pods)
 
     def _placements_decided(self, namespaces: Iterable[str]) -> None:
-        self._look_at_all(frozenset(namespaces))
+        for namespace in namespaces:
+            self._looks.at(self._deps.proxies.in_namespace(namespace))
 
-    def _look_at_all(self, namespaces: frozenset[str] | None = None) -> None:
-        """Look at all pods, or at those of some namespaces."""
-        self._look_at(pod for pod in self._proxies.store if namespaces is None or pod.namespace in namespaces)
-
-    def _look_at(self, pods: Iterable[Object]) -> None:
-        for pod in pods:
-            if self._is_concerned(pod) or _PLACED in pod.raw:
-                self._add(pod)
+    def _look(self, pod: Object, surely: bool) -> None:
+        """Have a pod's owner reconciled if something may have to be done about the pod."""
+        if surely or self._is_concerned(pod) or _PLACED in pod.raw:
+            self._add(pod)
 
     def _service_changed(self, service: Key) -> None:
         for key in self._busy:
