@@ -18,6 +18,7 @@ _TOGETHER = 3
 _REASON_LIMIT = 240
 _LIMIT = 1000
 """Characters; the note of an Event takes 1,024 bytes."""
+_LIVE = re.compile(r" \((?:largest free [^()]*|[^() ]+ of [^()]*)\)")
 _FIGURE = re.compile(r"\d[\d.]*[A-Za-z]*")
 
 
@@ -43,6 +44,11 @@ def explain(ranking: Ranking, tried: Mapping[str, str], claim: Mapping[str, str]
 def without_figures(text: str) -> str:
     """What stays of a reason while what is counted or measured in it changes all the time."""
     return _FIGURE.sub("", text)
+
+
+def without_live_figures(text: str) -> str:
+    """Return a reason without what is free or used just now, for texts that are written each time they change."""
+    return _LIVE.sub("", text)
 
 
 def _listed(reasons: list[tuple[str, str]]) -> str:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from agent.api import names
 from agent.api.kinds import NAMESPACES, PODS
 from agent.controllers.mover.controller import Mover
@@ -46,7 +48,9 @@ class Calls:
             await asyncio.sleep(0)
 
 
-async def test_targets_that_have_been_there_for_a_while_have_the_pods_checked_that_ask_for_fail_back() -> None:
+async def test_targets_that_have_been_there_for_a_while_have_the_pods_checked_that_ask_for_fail_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with offline(Mover, moves=True, fail_back_after=0.05) as (here, mover):
         for number in range(100):
             put_pod(here, f"web-{number}", "shop", targets="us > eu")
@@ -56,7 +60,7 @@ async def test_targets_that_have_been_there_for_a_while_have_the_pods_checked_th
         put_pod(here, "till", "bank", targets="us > eu")
         await quiet(mover)
         checked = Calls(mover._is_concerned)
-        mover._is_concerned = checked  # type: ignore[method-assign]
+        monkeypatch.setattr(mover, "_is_concerned", checked)
         for number in range(TARGETS):
             mover._causes._fail_back.note(f"node-{number}", is_open=True)
         await until(lambda: len(checked.of) > 1)
@@ -65,14 +69,14 @@ async def test_targets_that_have_been_there_for_a_while_have_the_pods_checked_th
         assert len(checked.of) < TARGETS
 
 
-async def test_an_event_that_concerns_many_pods_lets_other_tasks_run() -> None:
+async def test_an_event_that_concerns_many_pods_lets_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
     async with offline(Mover, moves=True) as (here, mover):
         here.put(here.deps.namespaces.informer, NAMESPACES, "shop")
         for number in range(MANY):
             put_pod(here, f"web-{number}", "shop", targets="us > eu")
         await quiet(mover)
         checked = Calls(mover._is_concerned)
-        mover._is_concerned = checked  # type: ignore[method-assign]
+        monkeypatch.setattr(mover, "_is_concerned", checked)
         watch = asyncio.create_task(checked.watch())
         said = {"annotations": {"multicluster/anything": "else"}}
         here.put(here.deps.namespaces.informer, NAMESPACES, "shop", metadata=said)

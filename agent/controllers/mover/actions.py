@@ -1,5 +1,7 @@
 """What has been decided is written: in order, what is alike at the same time, and no more at once than limits allow."""
 
+import contextlib
+import logging
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -9,6 +11,8 @@ from agent.controllers.mover.causes import Causes
 from agent.controllers.mover.facts import OwnerKey
 from agent.controllers.mover.gather import Gather, Read, left_out
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits
+from agent.controllers.mover.pauses import Pauses
+from agent.controllers.mover.plan import cause_of
 from agent.controllers.mover.view import (
     Action,
     Adopt,
@@ -22,11 +26,14 @@ from agent.controllers.mover.view import (
     Tell,
 )
 from agent.controllers.mover.writer import Writer
+from agent.kube.errors import Forbidden, Invalid, StatusError
 from agent.model.replacement import stand_in
 from agent.runtime.together import side_by_side
 
-_EVICT_SECONDS = 5.0
-"""Pause before an eviction that a disruption budget refused is tried again, as kubectl's."""
+log = logging.getLogger(__name__)
+
+_END = "end"
+"""Evictions of an owner's pods have one pause: a budget is that of all of them."""
 _AT_ONCE = 8
 """So many creations, marks or conditions of one owner's pods are written at the same time."""
 
@@ -38,11 +45,23 @@ class Actions:
         self, deps: Deps, causes: Causes, gather: Gather, announcements: Announcements, writer: Writer, limits: Limits
     ) -> None:
         self._pods = deps.proxies.informer.store
+        self._recorder = deps.recorder
         self._causes = causes
         self._gather = gather
         self._announcements = announcements
         self._writer = writer
         self._limits = limits
+        self._pauses = Pauses()
+
+    def due(self, key: OwnerKey, actions: Sequence[Action]) -> tuple[list[Action], float]:
+        """Return the actions that may be tried now, and the seconds until the next of the others may."""
+        left = {id(action): self._pauses.left(key[3], _about(action)) for action in actions}
+        pauses = [seconds for seconds in left.values() if seconds]
+        return [action for action in actions if not left[id(action)]], min(pauses, default=0.0)
+
+    def forget(self, key: OwnerKey) -> None:
+        """Forget an owner of which no pod moves."""
+        self._pauses.forget(key[3])
 
     async def carry_out(self, key: OwnerKey, owner: Owner, read: Read, actions: Sequence[Action]) -> float | None:
         """Write what is next, what pods are told at last; returns when to look again. Raises KubeError."""
@@ -65,7 +84,32 @@ class Actions:
         return self._limits.may_begin(action.old.priority, lost=action.old.lost, ahead=ahead)
 
     async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> float | None:
-        """Do one thing; returns when to try it again."""
+        """Do one thing; returns when to try it again. What a policy refuses for one pod holds up no other."""
+        try:
+            pause = await self._do(key, owner, read, action)
+        except (Forbidden, Invalid) as error:
+            await self._refused(key[1], action, error)
+            return self._pauses.begin(key[3], _about(action))
+        if not pause:
+            self._pauses.end(key[3], _about(action))
+        return pause
+
+    async def _refused(self, namespace: str, action: Action, error: StatusError) -> None:
+        """Report that a write is refused. A pod whose replacement may not be adopted is not the first to go."""
+        pod = action.pod if isinstance(action, Tell) else action.new if isinstance(action, Discard) else action.old
+        what = "the condition" if isinstance(action, Tell) else "a change"
+        message = f"{what} of pod {pod.name} or of its replacement is refused: {error.message}; it is tried again"
+        log.info("%s/%s: %s", namespace, pod.name, message)
+        found = self._pods.get((namespace, pod.name))
+        if found is not None:
+            self._recorder.event(found.decode(), "Warning", "MoveWaiting", message)
+        with contextlib.suppress(Forbidden, Invalid):
+            if isinstance(action, Adopt):
+                await self._writer.restore(namespace, Restore(action.old))
+            if isinstance(action, Mark | Adopt):
+                await self._writer.tell(namespace, Tell(action.old, "Held", f"{cause_of(action.old)}; {message}"))
+
+    async def _do(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> float | None:
         namespace = key[1]
         match action:
             case Create():
@@ -96,7 +140,7 @@ class Actions:
         old = self._pods.get((key[1], action.old.name))
         maker = read.obj if read.obj is not None or old is None else stand_in(old.decode())
         if not await self._writer.is_elected(owner, maker):
-            return _EVICT_SECONDS
+            return self._pauses.begin(key[3], _END)
         refused = ""
         match action:
             case Fail():
@@ -105,7 +149,7 @@ class Actions:
                 refused = await self._writer.evict(key[1], action, owner)
                 if not refused:
                     self._gather.evicted(key)
-        return _EVICT_SECONDS if refused else None
+        return self._pauses.begin(key[3], _END) if refused else None
 
 
 def _side_by_side(actions: Sequence[Action]) -> Iterator[list[Action]]:
@@ -113,6 +157,19 @@ def _side_by_side(actions: Sequence[Action]) -> Iterator[list[Action]]:
     for kind, some in groupby(sorted(actions, key=lambda action: isinstance(action, Tell)), type):
         most, alike = _AT_ONCE if issubclass(kind, Create | Mark | Tell) else 1, list(some)
         yield from (alike[at : at + most] for at in range(0, len(alike), most))
+
+
+def _about(action: Action) -> str:
+    """Return what shares a pause after a refusal."""
+    match action:
+        case Fail() | Evict():
+            return _END
+        case Tell():
+            return f"condition of {action.pod.uid}"
+        case Discard():
+            return action.new.uid
+        case _:
+            return action.old.uid
 
 
 def _begins(action: Action) -> bool:

@@ -206,14 +206,15 @@ class Mover(Controller[OwnerKey]):
             await self._make_sure(key[1])
             owner, views = self._gather.view(key, read, self._pods(key))
             plan = decide(owner, views)
+        todo, left = self._actions.due(key, plan.actions)
         now = time.monotonic()
         if any(map(is_of_interest, views)):
             self._busy[key], self._busy_by_uid[key[3]] = reasons(views, plan.actions), key
-            self._acted[key] = now if plan.actions else self._acted.get(key, now)
+            self._acted[key] = now if todo else self._acted.get(key, now)
         else:
             self._rest(key, pods)
         try:
-            again = await self._actions.carry_out(key, owner, read, plan.actions)
+            again = await self._actions.carry_out(key, owner, read, todo)
         except Unreachable:
             self._sure.discard(key[1])
             raise
@@ -221,6 +222,8 @@ class Mover(Controller[OwnerKey]):
         pause = LOOK_SECONDS if now - self._acted.get(key, now) < _OFTEN_SECONDS else RARELY_SECONDS
         if not plan.waits:
             pause = HELD_SECONDS if plan.holds else 0.0
+        elif left and not todo:
+            pause = left
         return min((each for each in (pause, again, self._causes.put_off_for(key[3]), *due) if each), default=None)
 
     def _may_begin(self, key: OwnerKey, pods: Iterable[Object]) -> bool:
@@ -244,6 +247,7 @@ class Mover(Controller[OwnerKey]):
         self._acted.pop(key, None)
         self._announcements.forget(pods)
         self._gather.forget(key)
+        self._actions.forget(key)
         self._writer.refusals.pop(key[3], None)
 
     async def _make_sure(self, namespace: str) -> None:

@@ -175,7 +175,8 @@ def _in_turn(old: Pod) -> Tell:
 
 def _moving(old: Pod, new: Pod) -> Tell:
     if new.waits:
-        return Tell(old, "NoRoom", f"{cause_of(old)}; its replacement {new.name} has no node yet: see that pod")
+        why = new.pending or "see that pod"
+        return Tell(old, "NoRoom", f"{cause_of(old)}; its replacement {new.name} has no node yet: {why}", warns=True)
     if new.lacking:
         return Tell(old, "Moving", f"{cause_of(old)}; its replacement {new.name} is ready, {new.lacking}", warns=True)
     return Tell(old, "Moving", f"{cause_of(old)}; its replacement is {new.name}")

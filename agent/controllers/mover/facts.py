@@ -10,6 +10,7 @@ from agent.api.names import moves
 from agent.controllers.mover.view import Cause, Pod
 from agent.kube.store import Object
 from agent.model import replacement
+from agent.scheduling.explain import without_live_figures
 
 OwnerKey = tuple[str, str, str, str]
 """Kind, namespace, name and UID of what makes pods; of a pod that nothing makes, its own, with no kind.
@@ -90,6 +91,13 @@ class Facts(msgspec.Struct):
         placed = self.condition(moves.CONDITION)
         return f"{placed.reason}: {placed.message}" if placed is not None and placed.status == "False" else ""
 
+    @property
+    def pending(self) -> str:
+        """Why it has no node, as its condition PodScheduled says, without what is free just now."""
+        scheduled = self.condition("PodScheduled")
+        is_pending = scheduled is not None and scheduled.status == "False"
+        return without_live_figures(scheduled.message or "") if scheduled is not None and is_pending else ""
+
 
 _decoder = msgspec.json.Decoder(Facts)
 
@@ -144,6 +152,7 @@ def viewed(pod: Object, facts: Facts, *, owner_uid: str, cause: tuple[Cause, str
         owned=owned or (pod.uid == owner_uid and not is_replacement(pod)),
         priority=pod.priority,
         placed=bool(pod.node_name),
+        pending="" if pod.node_name else facts.pending,
         deleting=pod.deleting,
         ended=pod.phase in ("Succeeded", "Failed"),
         cause=cause[0],

@@ -56,6 +56,8 @@ class Pod:
     """Whether it is bound to a virtual node."""
     waits: bool = False
     """Whether it has been without a node for longer than it takes where there is room."""
+    pending: str = ""
+    """Why it has no node, in the scheduler's words, without what is free just now; empty if it has not said so."""
     deleting: bool = False
     ended: bool = False
     available: bool = True
@@ -220,7 +222,7 @@ class Tell:
     reason: Literal["", "Misplaced", "Moving", "NoRoom", "Held", "DataElsewhere", "IdentityMayRun"]
     message: str = ""
     warns: bool = False
-    """Whether an event says it, too."""
+    """Whether an event reports it, too: `kubectl describe` shows no messages of conditions."""
 
     @property
     def news(self) -> bool:

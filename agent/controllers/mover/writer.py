@@ -229,7 +229,7 @@ class Writer:
         self._deps.recorder.event(old.decode(), "Warning", lifecycle.POD_LOST, _DEAD)
 
     async def tell(self, namespace: str, action: Tell) -> None:
-        """Write the condition Placed of a pod."""
+        """Write the condition Placed of a pod, and an event if it is to warn. Raises Invalid, Forbidden."""
         pod = self._now(namespace, action.pod)
         if pod is None:
             return
@@ -241,12 +241,12 @@ class Writer:
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [find_condition(changed, moves.CONDITION)]}}
         try:
             answer = await self._client.patch_raw(PODS, pod.name, body, namespace, sub="status", style="strategic")
-        except (NotFound, Conflict, Invalid) as error:
+        except (NotFound, Conflict) as error:
             log.info("condition of pod %s/%s not written: %s", namespace, pod.name, error)
             return
         self._pods.absorb(answer)
         if action.warns:
-            self._deps.recorder.event(pod.decode(), "Warning", "MoveWaiting", action.message)
+            self._deps.recorder.event(pod.decode(), "Warning", "MoveWaiting", message)
 
     def _now(self, namespace: str, pod: Pod) -> Object | None:
         """A pod as the store has it, None where it is gone, or is another one of its name."""

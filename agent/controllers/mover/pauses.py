@@ -1,0 +1,40 @@
+"""Growing pauses after refusals, for each owner and for what was refused. Pure, but for the clock."""
+
+import time
+
+from agent.base.backoff import Backoff
+
+FIRST_SECONDS, LONGEST_SECONDS = 5.0, 60.0
+"""The first pause is kubectl's between two tries of an eviction; a budget or a policy that changes is no event."""
+
+
+class Pauses:
+    """What was refused is not tried again before its pause is over."""
+
+    def __init__(self, first: float = FIRST_SECONDS, longest: float = LONGEST_SECONDS) -> None:
+        self._first, self._longest = first, longest
+        self._known: dict[str, dict[str, tuple[Backoff, float]]] = {}
+        """By UID of the owner and by subject: with the moment at which the pause ends."""
+
+    def begin(self, owner: str, about: str) -> float:
+        """Begin a pause, longer than the one before; return its seconds."""
+        known = self._known.setdefault(owner, {})
+        backoff = known[about][0] if about in known else Backoff(self._first, self._longest)
+        seconds = backoff.next()
+        known[about] = backoff, time.monotonic() + seconds
+        return seconds
+
+    def left(self, owner: str, about: str) -> float:
+        """Return the seconds until the pause is over; 0 if there is none."""
+        _, until = self._known.get(owner, {}).get(about, (None, 0.0))
+        return max(0.0, until - time.monotonic())
+
+    def end(self, owner: str, about: str) -> None:
+        """Forget a refusal: what was refused went well."""
+        known = self._known.get(owner)
+        if known is not None and known.pop(about, None) is not None and not known:
+            del self._known[owner]
+
+    def forget(self, owner: str) -> None:
+        """Forget an owner of which no pod moves."""
+        self._known.pop(owner, None)
