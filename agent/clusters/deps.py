@@ -12,6 +12,7 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import Endpoints
 from agent.clusters.fenced_pods import FencedPods
 from agent.clusters.fences import Fences
+from agent.clusters.held_requests import HeldRequests
 from agent.clusters.live_reads import LiveReads
 from agent.clusters.lives import Lives
 from agent.clusters.namespaces import Namespaces
@@ -108,6 +109,11 @@ class Deps:
     def choices(self) -> TargetChoices:
         """Which targets each proxy pod may go to, as annotations say."""
         return TargetChoices(self.local, self.namespaces, self.proxies, self.owners, self.settings)
+
+    @cached_property
+    def held_requests(self) -> HeldRequests:
+        """What proxy pods request in targets with limits."""
+        return HeldRequests(self.local, self.proxies)
 
     @cached_property
     def fenced_pods(self) -> FencedPods:

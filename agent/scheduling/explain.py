@@ -38,7 +38,7 @@ def explain(ranking: Ranking, tried: Mapping[str, str], claim: Mapping[str, str]
     count = len(ranking.rejected) + len(ranking.order)
     if not count:
         return NO_TARGETS
-    return f"0/{count} targets are available: {_listed(reasons)}"
+    return f"0/{count} targets are available: {listed(reasons)}"
 
 
 def without_figures(text: str) -> str:
@@ -51,7 +51,8 @@ def without_live_figures(text: str) -> str:
     return _LIVE.sub("", text)
 
 
-def _listed(reasons: list[tuple[str, str]]) -> str:
+def listed(reasons: list[tuple[str, str]]) -> str:
+    """Return reasons of targets by title, of bounded length: the same reason of many targets is told once."""
     by_reason: dict[str, list[str]] = {}
     for title, reason in reasons:
         by_reason.setdefault(_cut(reason, _REASON_LIMIT), []).append(title)

@@ -580,17 +580,17 @@ def test_room_is_what_virtual_nodes_tell() -> None:
     assert found() == "there is no other target that it may go to"
     assert found(node()) == ""
     assert found(node(cpu="2", pods="3")) == ""
-    assert found(node(cpu="500m", pods="3")) == "us has not enough cpu"
+    assert found(node(cpu="500m", pods="3")) == "us: not enough cpu"
     assert found(node(cpu="500m", pods="3"), node(cpu="2", pods="3")) == ""
-    assert found(node(cpu="2", pods="3"), taken=3) == "us has not enough pods"
+    assert found(node(cpu="2", pods="3"), taken=3) == "us: not enough pods"
     assert found(node(cpu="2", pods="3"), taken=2) == ""
-    assert found({**node(), "spec": {"unschedulable": True}}) == "us is cordoned"
+    assert found({**node(), "spec": {"unschedulable": True}}) == "us: cordoned"
     tainted = {**node(), "spec": {"taints": [{"key": "drain", "effect": "NoSchedule"}]}}
-    assert found(tainted) == "us has the taint drain"
+    assert found(tainted) == "us: taint drain"
     assert found(tainted, tolerations=[{"key": "drain", "operator": "Exists"}]) == ""
     here = {"metadata": {"name": "us", "labels": {"zone": "a"}}, "spec": {}}
     assert found(here, nodeSelector={"zone": "a"}) == ""
-    assert found(here, nodeSelector={"zone": "b"}) == "us does not match its node selector or affinity"
+    assert found(here, nodeSelector={"zone": "b"}) == "us: no match of its node selector or affinity"
 
 
 def test_pods_that_are_not_where_they_should_be_are_counted_by_what_they_say() -> None:

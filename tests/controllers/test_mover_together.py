@@ -105,7 +105,7 @@ def test_room_ends_where_the_limits_of_the_target_do() -> None:
     node = {"metadata": {"name": "us"}, "spec": {}}
     assert room(wanted, [Packing(node, None, {"cpu": 6 * CPU}, {"cpu": 3 * CPU})]) == ""
     full = Packing(node, None, {"cpu": 6 * CPU}, {"cpu": 4 * CPU})
-    assert room(wanted, [full]) == "us: limit cpu of the target reached (4 of 6)"
+    assert room(wanted, [full]) == "us: limit cpu of the target reached"
     more = Packing(node, None, {"pods": CPU})
     assert (more.take(wanted), more.take(wanted)) == (True, False)
 
@@ -148,7 +148,7 @@ def test_the_largest_are_put_first() -> None:
 
 def test_why_there_is_no_room_is_told() -> None:
     said = room_for_all([asking(3)] * 3, [packing("us", 3, 3), packing("ap", 9, closed=True)], one=False)
-    assert said == "there is room for 2 of the 3 pods of its group that have to go at once (ap is cordoned)"
+    assert said == "there is room for 2 of the 3 pods of its group that have to go at once (ap: cordoned)"
 
 
 # What is done ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from agent.controllers.targetlife.overlimit import beyond
 from agent.controllers.targetlife.retired import Left, words
-from agent.model.requests import limits_of
+from agent.model.requests import held_by, limits_of
 
 
 def test_one_without_pods_is_empty() -> None:
@@ -47,9 +47,9 @@ def asking(cpu: str) -> dict[str, Any]:
     ],
 )
 def test_which_limits_pods_go_beyond_is_told_as_users_write_them(limits: dict[str, Any] | None, over: str) -> None:
-    found = beyond(limits_of({"spec": {"limits": limits}}), [asking("1"), asking("1000m")])
+    found = beyond(limits_of({"spec": {"limits": limits}}), held_by([asking("1"), asking("1000m")]))
     assert over in found if over else not found
 
 
 def test_a_pod_that_cannot_be_read_does_not_count() -> None:
-    assert not beyond({"cpu": 1}, [asking("nonsense")])
+    assert not beyond({"cpu": 1}, held_by([asking("nonsense")]))

@@ -32,6 +32,8 @@ from agent.runtime.together import side_by_side
 
 log = logging.getLogger(__name__)
 
+FIGURES_SECONDS = 30.0
+"""A condition that differs by nothing but what is counted is written this often, as that of a pod without a target."""
 _END = "end"
 """Evictions of an owner's pods have one pause: a budget is that of all of them."""
 _AT_ONCE = 8
@@ -55,9 +57,15 @@ class Actions:
 
     def due(self, key: OwnerKey, actions: Sequence[Action]) -> tuple[list[Action], float]:
         """Return the actions that may be tried now, and the seconds until the next of the others may."""
-        left = {id(action): self._pauses.left(key[3], _about(action)) for action in actions}
+        left = {id(action): self._left(key[3], action) for action in actions}
         pauses = [seconds for seconds in left.values() if seconds]
         return [action for action in actions if not left[id(action)]], min(pauses, default=0.0)
+
+    def _left(self, owner_uid: str, action: Action) -> float:
+        left = self._pauses.left(owner_uid, _about(action))
+        if isinstance(action, Tell) and action.has_other_figures:
+            return max(left, self._pauses.left(owner_uid, _figures(action)))
+        return left
 
     def forget(self, key: OwnerKey) -> None:
         """Forget an owner of which no pod moves."""
@@ -133,6 +141,8 @@ class Actions:
                 return await self._end(key, owner, read, action)
             case Tell():
                 await self._writer.tell(namespace, action)
+                if action.reason == "NoRoom":
+                    self._pauses.hold(key[3], _figures(action), FIGURES_SECONDS)
         return None
 
     async def _end(self, key: OwnerKey, owner: Owner, read: Read, action: Fail | Evict) -> float | None:
@@ -170,6 +180,10 @@ def _about(action: Action) -> str:
             return action.new.uid
         case _:
             return action.old.uid
+
+
+def _figures(action: Tell) -> str:
+    return f"figures of {action.pod.uid}"
 
 
 def _begins(action: Action) -> bool:

@@ -200,6 +200,7 @@ class Mover(Controller[OwnerKey]):
         if read is None:
             self._rest(key, pods)
             return LOOK_SECONDS
+        await self._gather.count()
         owner, views = self._gather.view(key, read, pods)
         plan = decide(owner, views)
         if any(isinstance(action, Create) for action in plan.actions) and key[1] not in self._sure:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from agent.api import names
 from agent.api.kinds import DEPLOYMENTS, JOBS, NODES, PERSISTENT_VOLUME_CLAIMS, REPLICA_SETS, STATEFUL_SETS
 from agent.api.names import moves
+from agent.clusters.decided import reference_of
 from agent.clusters.deps import Deps
 from agent.clusters.record import silent_in
 from agent.clusters.target import Target
@@ -26,6 +27,7 @@ from agent.kube.store import Key, Object
 from agent.model import replacement
 from agent.model.moveterms import move_of
 from agent.model.owner_labels import controller_of
+from agent.model.targetchoice import TargetChoice
 
 Raw = dict[str, Any]
 
@@ -111,6 +113,10 @@ class Gather:
     def _known(self, pod: Object) -> tuple[Mapping[str, str], ...]:
         known = self._deps.owners
         return tuple(each.annotations for each in known.of(pod).owners) if known is not None else ()
+
+    async def count(self) -> None:
+        """Count what pods request in targets whose limits are new, before `view`."""
+        await self._groups.held.count()
 
     def view(self, key: OwnerKey, read: Read, pods: Sequence[Object]) -> tuple[Owner, list[Pod]]:
         """An owner and its pods."""
@@ -208,10 +214,11 @@ class Gather:
         found = []
         for pod, view in zip(pods, views, strict=True):
             if view.owned and view.lives and view.cause:
-                others = self._others(pod)
-                about = (*(target.node_name for target in others), "" if are_alike else pod.uid)
+                choice = self._deps.choices.of(pod)
+                follows = reference_of(pod, self._deps.namespaces.get(pod.namespace))
+                about = (pod.node_name, choice, follows, "" if are_alike else pod.uid)
                 if about not in known:
-                    known[about] = room(wanted_by(pod), self._groups.packings(others))
+                    known[about] = room(wanted_by(pod), self._groups.packings(self._others(pod, choice)))
                 found.append(replace(view, room=known[about]))
             else:
                 found.append(view)
@@ -223,9 +230,8 @@ class Gather:
             return view
         return self._announced(pod, view)
 
-    def _others(self, pod: Object) -> list[Target]:
+    def _others(self, pod: Object, choice: TargetChoice | None) -> list[Target]:
         """The other targets that a pod may go to."""
-        choice = self._deps.choices.of(pod)
         return [
             target
             for target in self._deps.targets.serving(pod.namespace)

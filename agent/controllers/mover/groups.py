@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.api import names
 from agent.base.clock import parse
@@ -20,9 +20,9 @@ from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.model.moveterms import move_of
-from agent.model.podstate import ENDED, claimed_node
+from agent.model.podstate import claimed_node
 from agent.model.quantity import InvalidQuantity
-from agent.model.requests import held_by, host_ports, limits_of, requests
+from agent.model.requests import host_ports, requests
 from agent.scheduling.node_fit import NodeFit
 from agent.scheduling.snapshot import PodTemplate, TargetInfo
 from agent.scheduling.told_shapes import told_shapes
@@ -100,6 +100,14 @@ def _place(pod: Object) -> str:
     return f"at {pod.node_name}" if pod.node_name else f"to {claim}" if (claim := claimed_node(pod)) else ""
 
 
+class Told(NamedTuple):
+    """What a target tells of its capacity."""
+
+    node: Object
+    summary: Object | None
+    packing: Packing
+
+
 class Groups:
     """An index over proxy pods, and what is known of targets."""
 
@@ -111,6 +119,9 @@ class Groups:
         self._nodes = nodes.store
         self._claims = claims.store
         self._arrivals = Arrivals()
+        self._told: dict[str, Told] = {}
+        """By virtual node: decoded once for each revision."""
+        self.held = deps.held_requests
         deps.proxies.informer.subscribe(self._noted)
 
     def _noted(self, old: Object | None, new: Object | None) -> None:
@@ -175,14 +186,15 @@ class Groups:
 
     def _packing(self, target: Target) -> Packing | None:
         """What a target has left, without what it may not have counted yet; None where nothing is known of it."""
-        node = self._nodes.get(("", target.node_name))
+        name = target.node_name
+        node = self._nodes.get(("", name))
         if node is None:
+            self._told.pop(name, None)
             return None
-        obj = self._causes.targets.get(target.key)
-        limits = limits_of(obj.decode()) if obj is not None else {}
-        bound = self._deps.proxies.bound_to(target.node_name) if limits else ()
-        held = held_by(pod.decode() for pod in bound if pod.phase not in ENDED)
-        packing = Packing(node.decode(), _nodes_of(target), limits, held)
+        told = self._told.get(name)
+        if told is None or told.node is not node or told.summary is not target.summary:
+            told = self._told[name] = Told(node, target.summary, Packing(node.decode(), _nodes_of(target)))
+        packing = told.packing.copy(self.held.limits(name), self.held.of(name))
         for wanted in self._uncounted(target.node_name):
             packing.take(wanted)
         return packing

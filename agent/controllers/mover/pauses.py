@@ -24,6 +24,11 @@ class Pauses:
         known[about] = backoff, time.monotonic() + seconds
         return seconds
 
+    def hold(self, owner: str, about: str, seconds: float) -> None:
+        """Begin a pause of this length."""
+        backoff = Backoff(seconds, seconds)
+        self._known.setdefault(owner, {})[about] = backoff, time.monotonic() + seconds
+
     def left(self, owner: str, about: str) -> float:
         """Return the seconds until the pause is over; 0 if there is none."""
         _, until = self._known.get(owner, {}).get(about, (None, 0.0))

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from agent.scheduling.explain import without_figures
+
 Cause = Literal["", "Lost", "Retire", "Targets", "Placement", "FailBack"]
 """Why a pod should not be where it is; empty for one that is well placed."""
 
@@ -230,6 +232,13 @@ class Tell:
         if not self.reason:
             return bool(self.pod.told)
         return self.pod.told != f"{self.reason}: {self.message}"
+
+    @property
+    def has_other_figures(self) -> bool:
+        """Whether the pod says the same already, but for what is counted."""
+        return self.reason == "NoRoom" and without_figures(self.pod.told) == without_figures(
+            f"{self.reason}: {self.message}"
+        )
 
 
 Action = Create | Mark | Adopt | Restore | Discard | Evict | Fail | Tell

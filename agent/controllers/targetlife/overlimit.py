@@ -6,20 +6,18 @@ Absent target: what is bound to its virtual node counts, whatever becomes of it 
 """
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from agent.api import names
 from agent.api.names import lifecycle
 from agent.clusters.deps import Deps
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.kube.store import Key, Object
-from agent.model.podstate import ENDED
-from agent.model.requests import Amounts, held_by, limits_of, written
+from agent.model.requests import Amounts, limits_of, written
 from agent.runtime.controller import Controller
 
 PAUSE_SECONDS = 5.0
-"""Between two looks at the pods of a target, each of which is decoded for it."""
+"""Between two writes for one target, of whose pods many may change at once."""
 _WHAT_FOLLOWS = "none of them is evicted for that, and no other goes there"
 _WITHIN = Words("False", lifecycle.IN_BOUNDS, "pods of this cluster request no more there than its limits allow")
 
@@ -32,6 +30,7 @@ class OverLimitRoom(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._proxies = deps.proxies
+        self._held = deps.held_requests
         self._condition = TargetCondition(deps, lifecycle.OVER_LIMIT)
         self._beyond: dict[str, Key] = {}
         """Targets that are beyond their limits, by virtual node."""
@@ -49,7 +48,8 @@ class OverLimitRoom(Controller[Key]):
             if wait > 0:
                 return wait
             self._looked_at[key] = time.monotonic()
-            over = beyond(limits, (pod.decode() for pod in self._proxies.bound_to(node) if pod.phase not in ENDED))
+            await self._held.count()
+            over = beyond(limits, self._held.of(node))
         else:
             self._looked_at.pop(key, None)
         if over:
@@ -66,13 +66,12 @@ class OverLimitRoom(Controller[Key]):
         return [key] if key is not None else ()
 
 
-def beyond(limits: Amounts, pods: Iterable[Mapping[str, Any]]) -> str:
+def beyond(limits: Amounts, held: Amounts) -> str:
     """Which limits pods that are there go beyond, in words; empty for none."""
-    held = held_by(pods)
     over = (
-        f"pods of this cluster request {written(name, held[name])} {name} there, of {written(name, limit)} that its"
-        " limits allow"
+        f"pods of this cluster request {written(name, held.get(name, 0))} {name} there, of {written(name, limit)} that"
+        " its limits allow"
         for name, limit in sorted(limits.items())
-        if held[name] > limit
+        if held.get(name, 0) > limit
     )
     return "; ".join(over)
