@@ -71,7 +71,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
         case "follow":
             work = follow(options.pods, progress)
         case "services":
-            work = services(ServiceLoad(options.services, options.pods), progress)
+            work = services(ServiceLoad(options.services, options.pods), progress, options.against)
         case "move":
             work = move(options.pods, progress)
         case "placement":
@@ -128,13 +128,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     many.add_argument("--nodes", type=count, default=NODES_ALL, metavar="N", help=f"how many (default {NODES_ALL})")
     places = benchmarks.add_parser("place", help="the pure ranking of one pod over 100 and 1,000 targets, no clusters")
     places.add_argument("--pods", type=count, default=PODS, metavar="N", help=f"how many pods (default {PODS})")
-    shared = benchmarks.add_parser("services", help="N Services: from the last pod Ready to all EndpointSlices right")
+    shared = benchmarks.add_parser(
+        "services", help="N Services: from the last delegate Ready to all EndpointSlices right"
+    )
     shared.add_argument(
         "--services", type=count, default=SERVICES_ALL, metavar="N", help=f"how many Services (default {SERVICES_ALL})"
     )
     shared.add_argument(
         "--pods", type=count, default=PODS_ALL, metavar="N", help=f"how many pods in all (default {PODS_ALL})"
     )
+    shared.add_argument("--against", default="", metavar="COMMIT", help="measure the agents of this commit first")
     follows = benchmarks.add_parser("follow", help="N pods, each with a ConfigMap and a Secret of its own, and without")
     follows.add_argument(
         "--pods", type=count, default=FOLLOWED, metavar="N", help=f"how many pods (default {FOLLOWED})"

@@ -1,26 +1,31 @@
-"""The services benchmark: N Services for M elected pods; when does every cluster know every endpoint?"""
+"""The services benchmark: N Services for M elected pods; when does every cluster know every endpoint?
+
+With `--against COMMIT` it is measured twice, first with the agents and webhooks of that commit.
+"""
 
 import asyncio
+import contextlib
+import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from agent.api import names
-from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICES
+from agent.api.kinds import SERVICES
 from agent.controllers.virtualnode.controller import FREE_SECONDS
-from agent.kube.informer import Informer
-from agent.kube.store import Key, Object
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox.manifests import NAMESPACE
+from agent.sandbox.objects import REPOSITORY
 from agent.sandbox.progress import Progress
-from hack.benchmarks import counters, report
+from hack.benchmarks import counters, report, trees
 from hack.benchmarks.budgets import Budget
 from hack.benchmarks.burst import CLUSTERS, NODES_EACH, elects, pods_per_node, takes_pods
+from hack.benchmarks.endpointtimes import EndpointTimes, watches
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.lab import Lab, Phase, open_lab, phase, until
 from hack.benchmarks.manifests import APP, DEPLOYMENTS, deployment
+from hack.benchmarks.stats import Spread
 
 SERVICES_ALL, PODS_ALL = 100, 1000
 CREATED_AT_ONCE = 4
@@ -31,18 +36,21 @@ SETTLE_SECONDS = FREE_SECONDS + 5.0
 """What is told of room in the targets is told that late."""
 STEADY_SECONDS = 15.0
 LIMIT_SECONDS = 5.0
-"""The longest time from the last pod Ready until all slices are right."""
+"""The longest time from the last delegate Ready until all slices are right."""
+THIS = "this commit"
 _LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Found:
-    """What came of it."""
+    """What came of it. Seconds count from the first request that creates a Service, or from a delegate Ready."""
 
     ready: float
-    """Seconds until the last proxy pod was seen Ready."""
+    """Until the last delegate was Ready in its target."""
     right: float
-    """Seconds from then until all slices in all clusters were right."""
+    """From then until all slices in all clusters were right."""
+    lags: Spread
+    """By Service: from its last delegate Ready until its slices in all clusters were right."""
     work: Phase
     steady: Phase
 
@@ -60,88 +68,54 @@ class ServiceLoad:
         return self.pods // self.services
 
 
-async def services(load: ServiceLoad, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+async def services(load: ServiceLoad, progress: Progress, against: str = "") -> tuple[list[str], dict[str, Any]]:
+    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError.
+
+    :param against: commit that is measured first; empty for none
+    """
     if not load.each:
         raise BenchError(f"{load.services} Services have no pod each if there are {load.pods}: take more --pods")
-    async with open_lab(CLUSTERS, NODES_EACH, pods_per_node(load.pods), progress) as lab:
-        await lab.sandbox.join()
-        await until("every target has a virtual node that takes pods", lambda: takes_pods(lab, len(lab.targets)))
-        await until("the webhook elects pods", lambda: elects(lab))
-        found = await _measure(lab, load)
-    budgets = [
-        Budget("last pod Ready to all slices right", found.right, "most", LIMIT_SECONDS, "s"),
-        Budget("writes in steady state, other than leases", counters.counted(found.steady.writes), "most", 0.0, ""),
-    ]
-    lines = [*_lines(found, load), *report.budget_lines(budgets), *report.disturbance([found.work, found.steady])]
+    found = {}
+    async with _sources(against) as sources:
+        for name, folder in sources.items():
+            async with open_lab(CLUSTERS, NODES_EACH, pods_per_node(load.pods), progress) as lab:
+                await _begin(lab, folder)
+                found[name] = await _measure(lab, load)
+    budgets = _budgets(found, load, against)
+    lines = [line for name, each in found.items() for line in _lines(name, each, load)]
+    phases = [phase for each in found.values() for phase in (each.work, each.steady)]
     figures = {
         "benchmark": "services",
         "services": load.services,
         "pods": load.pods,
-        "seconds_to_ready": found.ready,
-        "seconds_from_ready_to_right": found.right,
-        "cpu_seconds": found.work.cpu,
-        "writes": found.work.writes,
-        "writes_per_pod": counters.counted(found.work.writes) / load.pods,
-        "shared_writes_per_pod": shared(found.work.writes) / load.pods,
-        "steady_writes": found.steady.writes,
+        **_figures(found[THIS], load),
+        **({"against": {"commit": against, **_figures(found[against], load)}} if against else {}),
         "budgets": report.budget_figures(budgets),
     }
-    return lines, figures
+    return [*lines, *report.budget_lines(budgets), *report.disturbance(phases)], figures
 
 
-class Clusters:
-    """What each cluster knows, by one watch each; every object is read once for each of its changes."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._pods: dict[Key, tuple[str, str]] = {}
-        self._told: dict[str, dict[Key, set[tuple[str, str]]]] = {name: {} for name in lab.clients}
-        pods = Informer(lab.source, PODS, NAMESPACE, labels=APP)
-        pods.subscribe(self._pod_changed)
-        self.informers = [pods]
-        for name, client in lab.clients.items():
-            slices = Informer(client, ENDPOINT_SLICES, NAMESPACE, labels=f"{names.LABEL_SERVICE_NAME}!=kubernetes")
-            slices.subscribe(partial(self._slice_changed, name))
-            self.informers.append(slices)
-
-    def ready(self) -> set[tuple[str, str]]:
-        """Service and address of each pod that is ready."""
-        return {pair for pair in self._pods.values() if pair[1]}
-
-    def wrong(self, wanted: set[tuple[str, str]]) -> list[str]:
-        """Clusters that do not know exactly these endpoints, with how many they miss or should have forgotten."""
-        found = {name: {pair for pairs in slices.values() for pair in pairs} for name, slices in self._told.items()}
-        return [
-            f"{name} ({len(wanted - known)} missing, {len(known - wanted)} too many)"
-            for name, known in found.items()
-            if known != wanted
-        ]
-
-    def _pod_changed(self, old: Object | None, new: Object | None) -> None:
-        if new is None:
-            self._pods.pop(old.key if old else ("", ""), None)
-        else:
-            self._pods[new.key] = (new.labels[APP], pod_address(new.decode()))
-
-    def _slice_changed(self, cluster: str, old: Object | None, new: Object | None) -> None:
-        if new is None:
-            self._told[cluster].pop(old.key if old else ("", ""), None)
-        else:
-            self._told[cluster][new.key] = told(new)
+@contextlib.asynccontextmanager
+async def _sources(against: str) -> AsyncIterator[dict[str, Path]]:
+    """Folders of the code that is measured, by its name, in the order in which it is."""
+    if not against:
+        yield {THIS: REPOSITORY}
+        return
+    with tempfile.TemporaryDirectory(prefix="flotilla-bench-") as parent:
+        folder = Path(parent) / "tree"
+        if not await asyncio.to_thread(trees.checkout, folder, against):
+            raise BenchError(f"the history of this repository does not go back to commit {against}")
+        yield {against: folder, THIS: REPOSITORY}
 
 
-def pod_address(pod: Mapping[str, Any]) -> str:
-    """The address of a pod that is ready, else nothing."""
-    conditions = pod["status"].get("conditions") or ()
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-    return str(pod["status"].get("podIP", "")) if ready else ""
-
-
-def told(slice: Object) -> set[tuple[str, str]]:
-    """Service and address of each ready endpoint."""
-    name = slice.labels[names.LABEL_SERVICE_NAME]
-    ready = (each for each in slice.decode().get("endpoints") or () if each["conditions"].get("ready"))
-    return {(name, address) for endpoint in ready for address in endpoint["addresses"]}
+async def _begin(lab: Lab, folder: Path) -> None:
+    """Join the clusters, whose agents and webhooks run from the code in a folder."""
+    if folder != REPOSITORY:
+        for name in lab.names:
+            await trees.run_from(lab.sandbox, name, folder)
+    await lab.sandbox.join()
+    await until("every target has a virtual node that takes pods", lambda: takes_pods(lab, len(lab.targets)))
+    await until("the webhook elects pods", lambda: elects(lab))
 
 
 def shared(writes: Mapping[str, float]) -> float:
@@ -150,26 +124,25 @@ def shared(writes: Mapping[str, float]) -> float:
 
 
 async def _measure(lab: Lab, load: ServiceLoad) -> Found:
-    clusters = Clusters(lab)
+    times = EndpointTimes(lab.names)
     async with Supervisor("bench") as supervisor:
-        for informer in clusters.informers:
+        informers = watches(lab, times)
+        for informer in informers:
             supervisor.spawn(f"watch {informer.client.name} {informer.kind}", informer.run)
+        await asyncio.gather(*(informer.synced.wait() for informer in informers))
         before = await lab.sample()
         started = time.monotonic()
         slots = asyncio.Semaphore(CREATED_AT_ONCE)
         await asyncio.gather(*(_create(lab, slots, f"web-{number}", load.each) for number in range(load.services)))
-        await _all_ready(clusters, load.services * load.each)
-        ready = time.monotonic()
-        while wrong := clusters.wrong(clusters.ready()):
-            if time.monotonic() - ready > STALL_SECONDS:
-                raise BenchError(f"slices are not right in {', '.join(wrong)}")
-            await asyncio.sleep(_LOOK_SECONDS)
-        right = time.monotonic()
+        await _all_right(times, load.services * load.each)
         await asyncio.sleep(SETTLE_SECONDS)
         after = await lab.sample()
         await asyncio.sleep(STEADY_SECONDS)
         steady = phase(after, await lab.sample())
-    return Found(ready - started, right - ready, phase(before, after), steady)
+    if wrong := times.wrong():
+        raise BenchError(f"slices were right, and are not any more in {', '.join(wrong)}")
+    right = max(0.0, times.last_right - times.last_ready)
+    return Found(times.last_ready - started, right, Spread.of(times.lags), phase(before, after), steady)
 
 
 async def _create(lab: Lab, slots: asyncio.Semaphore, name: str, pods: int) -> None:
@@ -179,23 +152,58 @@ async def _create(lab: Lab, slots: asyncio.Semaphore, name: str, pods: int) -> N
         await lab.source.create(DEPLOYMENTS, deployment(name, NAMESPACE, pods, elected=True))
 
 
-async def _all_ready(clusters: Clusters, count: int) -> None:
-    last, changed = -1, time.monotonic()
-    while last < count:
-        now = len(clusters.ready())
+async def _all_right(times: EndpointTimes, count: int) -> None:
+    """Wait until so many delegates are Ready, and every cluster has their endpoints and no others."""
+    last, changed = (-1, [""]), time.monotonic()
+    while True:
+        now = (times.ready, times.wrong())
+        if now == (count, []):
+            return
         if now != last:
             last, changed = now, time.monotonic()
         elif time.monotonic() - changed > STALL_SECONDS:
-            raise BenchError(f"only {now} of {count} pods are ready, and nothing changes any more")
+            raise BenchError(f"{now[0]} of {count} delegates are ready, slices are wrong in {', '.join(now[1])}")
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _lines(found: Found, load: ServiceLoad) -> list[str]:
+def _budgets(found: Mapping[str, Found], load: ServiceLoad, against: str) -> list[Budget]:
+    this = found[THIS]
+    writes = shared(this.work.writes) / load.pods
+    budgets = [
+        Budget("last delegate Ready to all slices right", this.right, "most", LIMIT_SECONDS, "s"),
+        Budget("writes in steady state, other than leases", counters.counted(this.steady.writes), "most", 0.0, ""),
+    ]
+    if against:
+        before = found[against]
+        budgets += [
+            Budget(f"the same time of {against}", this.right, "most", before.right, "s"),
+            Budget(f"p99 of a Service beside {against}", this.lags.p99, "most", before.lags.p99, "s"),
+            Budget(f"writes per pod beside {against}", writes, "most", shared(before.work.writes) / load.pods, ""),
+        ]
+    return budgets
+
+
+def _figures(found: Found, load: ServiceLoad) -> dict[str, Any]:
+    return {
+        "seconds_to_ready": found.ready,
+        "seconds_from_ready_to_right": found.right,
+        "seconds_from_ready_to_right_by_service": asdict(found.lags),
+        "cpu_seconds": found.work.cpu,
+        "writes": found.work.writes,
+        "writes_per_pod": counters.counted(found.work.writes) / load.pods,
+        "shared_writes_per_pod": shared(found.work.writes) / load.pods,
+        "steady_writes": found.steady.writes,
+    }
+
+
+def _lines(name: str, found: Found, load: ServiceLoad) -> Sequence[str]:
     totals = counters.by_resource(found.work.writes)
-    rows = [[f"{load.services} Services, {load.pods} pods, {len(CLUSTERS)} clusters", ""]]
+    lags = found.lags
+    rows = [[f"{name}: {load.services} Services, {load.pods} pods, {len(CLUSTERS)} clusters", ""]]
     rows += [
-        ["last pod Ready after", f"{found.ready:.1f} s"],
+        ["last delegate Ready after", f"{found.ready:.1f} s"],
         ["all slices right after another", f"{found.right:.2f} s"],
+        ["for each Service: p50, p99, longest", f"{lags.p50:.2f} s, {lags.p99:.2f} s, {lags.longest:.2f} s"],
         ["writes per pod", f"{counters.counted(found.work.writes) / load.pods:.2f}"],
         ["writes for shared Services, per pod", f"{shared(found.work.writes) / load.pods:.2f}"],
     ]

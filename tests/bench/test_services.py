@@ -1,28 +1,66 @@
 from typing import Any
 
-from agent.api.kinds import ENDPOINT_SLICES
-from agent.kube.client import encode
-from agent.kube.store import Object
-from hack.benchmarks.services import ServiceLoad, pod_address, shared, told
+from hack.benchmarks.endpointtimes import EndpointTimes, ready_address, ready_endpoints
+from hack.benchmarks.services import ServiceLoad, shared
+
+A, B = ("team", "a"), ("team", "b")
 
 
-def slice_of(service: str, **endpoints: bool) -> Object:
-    manifest: dict[str, Any] = {
-        "metadata": {"name": "a", "labels": {"kubernetes.io/service-name": service}},
-        "endpoints": [{"addresses": [name], "conditions": {"ready": ready}} for name, ready in endpoints.items()],
-    }
-    return Object(ENDPOINT_SLICES, encode(manifest))
+def times_of_two_pods() -> EndpointTimes:
+    """A delegate in each target, Ready at 1 and 2; the source knows both at 4, us at 5, eu at 3."""
+    times = EndpointTimes(("cd", "us", "eu"))
+    times.delegate("us", A, "web", "", 0.5)
+    times.delegate("us", A, "web", "10.1.0.1", 1.0)
+    times.delegate("eu", B, "web", "10.2.0.1", 2.0)
+    times.slice("eu", A, "web", {"10.1.0.1", "10.2.0.1"}, 3.0)
+    times.slice("cd", A, "web", {"10.1.0.1", "10.2.0.1"}, 4.0)
+    times.slice("us", A, "web", {"10.1.0.1"}, 4.5)
+    times.slice("us", B, "web", {"10.2.0.1"}, 5.0)
+    return times
+
+
+def test_time_counts_from_the_last_delegate_ready_until_the_last_cluster_has_all_endpoints() -> None:
+    times = times_of_two_pods()
+    assert (times.ready, times.last_ready, times.last_right) == (2, 2.0, 5.0)
+    assert times.lags == [3.0]
+    assert times.wrong() == []
+
+
+def test_a_change_of_another_field_of_a_ready_delegate_is_no_new_time() -> None:
+    times = times_of_two_pods()
+    times.delegate("us", A, "web", "10.1.0.1", 9.0)
+    assert times.last_ready == 2.0
+
+
+def test_slices_that_are_seen_before_the_delegate_are_right_at_once() -> None:
+    times = EndpointTimes(("cd",))
+    times.slice("cd", A, "web", {"10.1.0.1"}, 1.0)
+    assert times.wrong() == ["cd (0 missing, 1 too many)"]
+    times.delegate("us", A, "web", "10.1.0.1", 1.5)
+    assert times.lags == [0.0]
+
+
+def test_endpoints_that_are_missing_or_left_over_are_wrong() -> None:
+    times = times_of_two_pods()
+    times.slice("cd", A, "web", {"10.1.0.1", "10.9.0.1"}, 6.0)
+    assert times.wrong() == ["cd (1 missing, 1 too many)"]
+    times.slice("cd", A, "web", {"10.1.0.1", "10.2.0.1"}, 7.0)
+    assert times.last_right == 7.0
+    times.delegate("eu", B, "web", "", 8.0)
+    assert times.wrong() == [f"{name} (0 missing, 1 too many)" for name in ("cd", "us", "eu")]
 
 
 def test_only_ready_endpoints_count() -> None:
-    assert told(slice_of("web", a=True, b=False, c=True)) == {("web", "a"), ("web", "c")}
-    assert told(slice_of("db")) == set()
+    conditions = {"a": True, "b": False, "c": True}
+    endpoints = [{"addresses": [name], "conditions": {"ready": ready}} for name, ready in conditions.items()]
+    assert ready_endpoints({"endpoints": endpoints}) == {"a", "c"}
+    assert ready_endpoints({"endpoints": None}) == set()
 
 
 def test_a_pod_counts_when_it_is_ready() -> None:
     status: dict[str, Any] = {"podIP": "10.1.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
-    assert pod_address({"status": status}) == "10.1.0.1"
-    assert pod_address({"status": {"podIP": "10.1.0.1"}}) == ""
+    assert ready_address({"status": status}) == "10.1.0.1"
+    assert ready_address({"status": {"podIP": "10.1.0.1"}}) == ""
 
 
 def test_only_writes_for_shared_services_count_as_theirs() -> None:

@@ -4,18 +4,13 @@ import subprocess
 from pathlib import Path
 
 from agent.sandbox.objects import REPOSITORY
-
-_PARTS = ("agent", "webhook", "charts")
+from hack.benchmarks.trees import OURS
+from hack.benchmarks.trees import checkout as write_out
 
 
 def checkout(folder: Path, commit: str = "HEAD~1") -> Path:
     """What of a commit is installed, by default the previous one, in this folder; this commit's without history."""
-    archive = _git("archive", commit, *_PARTS)
-    if archive.returncode:
-        return REPOSITORY
-    folder.mkdir()
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
-    return folder
+    return folder if write_out(folder, commit, (*OURS, "charts")) else REPOSITORY
 
 
 def before(file: str) -> str:
