@@ -155,6 +155,7 @@ FLEET_OF = {
     "tests/e2e/test_36_service_commands.py": "real",
     "tests/e2e/test_38_downward_files.py": "real",
     "tests/e2e/test_40_versions.py": "versions",
+    "tests/e2e/test_42_upgrades.py": "real",
     "tests/e2e/test_57_revoked_accounts.py": "real",
     "tests/e2e/test_61_placement.py": "placing",
     "tests/e2e/test_62_moves.py": "real",

@@ -15,6 +15,7 @@ OPTIONAL = {
     "test_37_rollouts.py",
     "test_39_flux.py",
     "test_40_versions.py",
+    "test_42_upgrades.py",
     "test_56_all_at_once.py",
     "test_62_moves.py",
     "test_71_applications_run.py",
