@@ -104,10 +104,23 @@ class Copier(Generic[Item]):
         self._reverts: Reverts[Item] = Reverts()
         self.agreed: dict[Item, tuple[str, str]] = {}
         """Versions of original and copy that are the same; without the latter, what is there is none, and serves."""
+        self._reopened: set[Item] = set()
+
+    def is_agreed(self, item: Item, original: Object, copy: Object) -> bool:
+        """Return True if a copy is known to be as wanted. Once after `reopen` it is not."""
+        if item in self._reopened:
+            self._reopened.discard(item)
+            self.agreed.pop(item, None)
+        return self.agreed.get(item) == (original.version, copy.version)
+
+    def reopen(self, item: Item) -> None:
+        """Have a copy compared again, although neither version changes; also one that is being written now."""
+        self._reopened.add(item)
 
     def forget(self, item: Item) -> None:
         """There is no copy of it any more."""
         self.agreed.pop(item, None)
+        self._reopened.discard(item)
         self._reverts.forget(item)
 
     def forget_all(self, where: Callable[[Item], bool]) -> None:

@@ -175,7 +175,7 @@ class CopyRoom(Controller[Item]):
 
     async def _bring(self, place: Place[Item], original: Object, copy: Object | None) -> float | None:
         item = place.item
-        if copy is not None and self._copier.agreed.get(item) == (original.version, copy.version):
+        if copy is not None and self._copier.is_agreed(item, original, copy):
             return None
         try:
             if copy is None and not self.deps.namespaces.is_in_use(original.namespace):
@@ -248,9 +248,10 @@ class CopyRoom(Controller[Item]):
 
     def again_in(self, node: str, namespace: str = "") -> None:
         """Check copies in one or (empty) all namespaces of a target again, although nothing about them has changed."""
-        for item in self._left(node):
+        shared = ((node, *each.key) for each in self.originals.store if self.shared(each))
+        for item in {*self._left(node), *shared}:
             if namespace in ("", item[1]):
-                self._copier.agreed.pop(item, None)
+                self._copier.reopen(item)
                 self.queue.add(item)
 
     def _items(self, original: Object) -> Iterable[Item]:
