@@ -178,6 +178,8 @@ def noted_as_ending() -> PatchChaperon:
 def test_a_pod_that_somebody_deletes_is_told_of_at_once_and_once() -> None:
     assert outcome(chaperon(RUNNING), ends(0, 30)) == [noted_as_ending()]
     assert outcome(chaperon(RUNNING, {ENDING: stamp(NOW)}), ends(1, 30)) == []
+    assert outcome(chaperon(RUNNING), ends(0, 0)) == [LookAgain(1.0)], "it is gone in a moment"
+    assert outcome(chaperon(RUNNING), ends(1, 0)) == [noted_as_ending()]
     changed = ends(0, 30) | {"status": RUNNING | {"podIP": "10.0.0.2"}}
     assert outcome(chaperon(RUNNING), changed) == [noted_as_ending(), PutStatus(changed["status"])]
 

@@ -138,6 +138,10 @@ def _giving_up(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list
     return [*taken_back, DeletePod()]
 
 
+_GONE_SECONDS = 1.0
+"""The API server shows a pod that is deleted with a grace period of 0 as terminating just before it is gone."""
+
+
 def _ending(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Action]:
     """Tell the source of a pod that somebody here deletes: as for any pod that terminates, another may start meanwhile.
 
@@ -151,8 +155,9 @@ def _ending(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Ac
         return [PatchChaperon(_annotations({names.ANNOTATION_POD_ENDING: None}))] if told else []
     if told:
         return []
-    overdue = _moment(deleted, now) + timedelta(seconds=view.missing_limit)
-    if not restarts_always(view.chaperon) and now < overdue:
+    again = restarts_always(view.chaperon)
+    overdue = _moment(deleted, now) + timedelta(seconds=_GONE_SECONDS if again else view.missing_limit)
+    if now < overdue and not (again and pod["metadata"].get("deletionGracePeriodSeconds")):
         return [LookAgain((overdue - now).total_seconds())]
     return [PatchChaperon(_annotations({names.ANNOTATION_POD_ENDING: stamp(now)}, view.chaperon))]
 
