@@ -27,7 +27,7 @@ from tests.e2e.traffic import Traffic, traffic
 
 pytestmark = [
     pytest.mark.realnodes,
-    pytest.mark.full("Minutes of requests to real containers; tests on real API servers hold each step of the change."),
+    pytest.mark.seldom,
     pytest.mark.usefixtures("processes_only"),
 ]
 
