@@ -18,12 +18,12 @@ from agent.api.kinds import SERVICES
 from agent.api.names import PREFIX, USE_CONSTRAINTS
 from agent.sandbox.objects import REPOSITORY
 from hack.benchmarks import trees
-from tests.e2e import shared, test_62_moves
+from tests.e2e import shared, webpods
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS, REGION
 from tests.e2e.shared import CLUSTERS
-from tests.e2e.test_62_moves import PATIENCE_SECONDS, REPLICAS, in_clusters, long
 from tests.e2e.traffic import Traffic, traffic
+from tests.e2e.webpods import PATIENCE_SECONDS, REPLICAS, in_clusters
 
 pytestmark = [
     pytest.mark.realnodes,
@@ -106,7 +106,7 @@ async def run(fleet: Fleet, sources: Path, clusters: Sequence[str]) -> None:
 
 def web() -> Raw:
     """Pods in both targets that serve on after SIGTERM."""
-    made = test_62_moves.web()
+    made = webpods.web()
     template = made["spec"]["template"]
     template["metadata"]["annotations"][PREFIX + USE_CONSTRAINTS] = ""
     template["spec"]["topologySpreadConstraints"] = [
@@ -187,7 +187,7 @@ async def of_service(fleet: Fleet, namespace: str, name: str, cluster: str) -> R
     return {**metadata, "selector": found["spec"]["selector"], "conditions": conditions}
 
 
-@long
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("order", list(ORDERS))
 @pytest.mark.parametrize("change", ["upgrade", "downgrade"])
 async def test_no_request_fails_and_nothing_of_the_other_version_is_left(
