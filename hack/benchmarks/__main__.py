@@ -33,6 +33,7 @@ from hack.benchmarks.place import PODS, place
 from hack.benchmarks.placement import placements
 from hack.benchmarks.services import PODS_ALL, SERVICES_ALL, ServiceLoad, services
 from hack.benchmarks.signals import INTERRUPTED, until_signal
+from hack.benchmarks.silent import silent
 
 Work = Coroutine[Any, Any, tuple[list[str], dict[str, Any]]]
 
@@ -88,6 +89,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = peers(options.tries, progress)
         case "gateway":
             work = gateway(options.mib, progress)
+        case "silent":
+            work = silent(options.targets, progress)
         case "nodes":
             work = nodes(options.nodes, progress)
         case _:
@@ -122,6 +125,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     mixes.add_argument("--big", type=count, default=BIG, metavar="N", help=f"how many that fit nowhere (default {BIG})")
     idles = benchmarks.add_parser("idle", help="what an agent with many targets costs while nothing happens")
     idles.add_argument(
+        "--targets", type=count, default=TARGETS, metavar="N", help=f"how many Targets (default {TARGETS})"
+    )
+    still = benchmarks.add_parser("silent", help="all targets stop answering at once, and come back")
+    still.add_argument(
         "--targets", type=count, default=TARGETS, metavar="N", help=f"how many Targets (default {TARGETS})"
     )
     many = benchmarks.add_parser("nodes", help="the agent of a target with thousands of nodes: memory, and summaries")
@@ -182,7 +189,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     lost.add_argument("--pods", type=count, default=LOST_PODS, metavar="N", help=f"pods (default {LOST_PODS})")
     failing = benchmarks.add_parser("peers", help="all gateways of a peer stand still, until nobody is sent there")
     failing.add_argument("--tries", type=count, default=TRIES, metavar="N", help=f"how often (default {TRIES})")
-    one = (bursts, mixes, idles, many, places, shared, follows, moves, streams, decided, gates, apps, linked)
+    one = (bursts, mixes, idles, still, many, places, shared, follows, moves, streams, decided, gates, apps, linked)
     for parser_ in (*one, lost, failing):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)

@@ -13,7 +13,9 @@ from hack.benchmarks.run import Run
 from hack.benchmarks.stats import Spread
 
 _KIB_PER_MIB = 1024
-_FEW_TARGETS = 20
+_FEW_TARGETS, _SOME_TARGETS = 20, 100
+_SHARE = 15.0
+"""Percent of a core that the agent may take for 1,000 targets."""
 MEANT = 1000
 """Pods of a burst that the budgets are for."""
 
@@ -95,13 +97,32 @@ def mixed_budgets(alone: Sequence[Run], beside: Sequence[Run]) -> list[Budget]:
     return [Budget("p99 creation to Running of the small pods, beside / alone", ratio, "most", 1.2, "")]
 
 
-def idle_budgets(phase: Phase, source: str, targets: int) -> list[Budget]:
-    """The budgets of a source agent with so many targets and nothing to do; meant for 20 and for 100."""
-    percent, limit = phase.cpu[f"{source}/agent"] / phase.seconds * 100, 2.0 if targets <= _FEW_TARGETS else 5.0
+def idle_budgets(phase: Phase, source: str, targets: int, still: float) -> list[Budget]:
+    """The budgets of a source agent with so many targets and nothing to do; meant for 20, 100 and 1,000.
+
+    :param still: CPU seconds of the longest standstill of its event loop
+    """
+    percent = phase.cpu[f"{source}/agent"] / phase.seconds * 100
+    limit = 2.0 if targets <= _FEW_TARGETS else 5.0 if targets <= _SOME_TARGETS else _SHARE
     return [
+        _stillness("idle", still),
         Budget(f"source agent CPU, {targets} targets, of one core", percent, "most", limit, "%"),
         Budget("API writes other than leases", float(_other_than_leases(phase.writes)), "most", 0.0, ""),
     ]
+
+
+def silent_budgets(silent: tuple[Phase, float], back: tuple[Phase, float], source: str, targets: int) -> list[Budget]:
+    """The budgets of a source agent whose targets all fall silent and come back: phases with longest standstills."""
+    percent = silent[0].cpu[f"{source}/agent"] / silent[0].seconds * 100
+    return [
+        Budget(f"source agent CPU, {targets} silent targets, of one core", percent, "most", _SHARE, "%"),
+        _stillness("silent", silent[1]),
+        _stillness("coming back", back[1]),
+    ]
+
+
+def _stillness(what: str, seconds: float) -> Budget:
+    return Budget(f"longest standstill of the event loop, {what}", seconds * 1000, "most", 100.0, "ms")
 
 
 def nodes_budgets(count: int, usage: Usage, told: Spread) -> list[Budget]:

@@ -1,35 +1,40 @@
 """The idle benchmark: what a source agent with many targets costs while nothing happens."""
 
 import asyncio
+import time
+from pathlib import Path
 from typing import Any
 
+from agent.sandbox.components import AGENT
 from agent.sandbox.progress import Progress
 from hack.benchmarks import report
 from hack.benchmarks.budgets import idle_budgets
 from hack.benchmarks.burst import takes_pods
 from hack.benchmarks.joining import join
 from hack.benchmarks.lab import Lab, open_lab, phase, until
+from hack.benchmarks.profiled import start_with
+from hack.benchmarks.stillness import longest
 
 SOURCE, _ = CLUSTERS = ("cd", "us")
 TARGETS = 20
 """Namespaces of one cluster, each with a Source there and a Target of its own here."""
 SETTLE_SECONDS = 15.0
 _JOINED_AT_ONCE = 20
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 600.0
 MEASURE_SECONDS = 30.0
 
 
 async def idle(targets: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
     """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
     async with open_lab(CLUSTERS, 3, 110, progress) as lab:
-        slots = asyncio.Semaphore(_JOINED_AT_ONCE)
-        await asyncio.gather(*(_join(lab, slots, f"team-{number}") for number in range(targets)))
-        await until(f"{targets} virtual nodes take pods", lambda: takes_pods(lab, targets), _PATIENCE_SECONDS)
-        await _wait(lab, "settling", SETTLE_SECONDS)
+        path = await watch_agent(lab)
+        await join_all(lab, targets)
+        await wait(lab, "settling", SETTLE_SECONDS)
         before = await lab.sample()
-        await _wait(lab, "measuring", MEASURE_SECONDS)
+        await wait(lab, "measuring", MEASURE_SECONDS)
         found = phase(before, await lab.sample())
-    budgets = idle_budgets(found, SOURCE, targets)
+        still = longest(path, before.moment, time.monotonic())
+    budgets = idle_budgets(found, SOURCE, targets, still)
     figures = {
         "benchmark": "idle",
         "targets": targets,
@@ -43,12 +48,28 @@ async def idle(targets: int, progress: Progress) -> tuple[list[str], dict[str, A
     return lines, figures
 
 
+async def watch_agent(lab: Lab) -> Path:
+    """Start the source's agent again with its standstills written to a file."""
+    path = lab.sandbox[SOURCE].directory / "agent.standstills"
+    path.touch()
+    await start_with(lab.sandbox, SOURCE, AGENT, "hack.benchmarks.stillness", str(path))
+    return path
+
+
+async def join_all(lab: Lab, targets: int) -> None:
+    """Join so many namespaces of the target, and wait until all virtual nodes take pods."""
+    slots = asyncio.Semaphore(_JOINED_AT_ONCE)
+    await asyncio.gather(*(_join(lab, slots, f"team-{number}") for number in range(targets)))
+    await until(f"{targets} virtual nodes take pods", lambda: takes_pods(lab, targets), _PATIENCE_SECONDS)
+
+
 async def _join(lab: Lab, slots: asyncio.Semaphore, name: str) -> None:
     async with slots:
         await join(lab, name, lab.targets[0])
 
 
-async def _wait(lab: Lab, what: str, seconds: float) -> None:
+async def wait(lab: Lab, what: str, seconds: float) -> None:
+    """Wait, and show for how long."""
     with lab.progress as progress:
         task = progress.task(what)
         for second in range(int(seconds)):
