@@ -2,6 +2,7 @@
 
 import copy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -11,13 +12,14 @@ from agent.api.conditions import condition_of
 from agent.api.kinds import EVENTS, PODS
 from agent.api.names import moves
 from agent.clusters.deps import Deps
+from agent.controllers.mover.actions import Actions, _about
 from agent.controllers.mover.controller import Mover
 from agent.controllers.mover.decide import decide
 from agent.controllers.mover.facts import facts_of, viewed
 from agent.controllers.mover.gather import Read
 from agent.controllers.mover.owners import OwnerPods, owner
 from agent.controllers.mover.pauses import LONGEST_SECONDS, Pauses
-from agent.controllers.mover.view import Adopt, Owner, Pod, Tell
+from agent.controllers.mover.view import Adopt, Evict, Owner, Pod, Tell
 from agent.kube.config import load
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
@@ -44,6 +46,18 @@ def test_pauses_after_refusals_grow_up_to_a_minute_for_each_subject_and_end_when
     pauses.end("w", "end")
     assert pauses.left("w", "end") == 0
     assert pauses.begin("w", "end") <= 5.0
+
+
+def test_the_refusal_of_a_budget_holds_no_lost_pod() -> None:
+    """A deletion of a lost pod asks no budget."""
+    deps: Any = SimpleNamespace(proxies=SimpleNamespace(informer=SimpleNamespace(store=None)), recorder=None)
+    rest: Any = None
+    actions, key = Actions(deps, rest, rest, rest, rest, rest), ("StatefulSet", "default", "db", "s")
+    healthy, lost = Evict(Pod("db-0", "a", cause="Retire")), Evict(Pod("db-1", "b", cause="Lost", answers=False))
+    actions._pauses.begin("s", _about(healthy))
+    due, left = actions.due(key, [healthy, lost])
+    assert due == [lost]
+    assert 0 < left <= 5
 
 
 def test_a_pod_whose_replacement_has_no_node_says_why_in_the_words_of_the_scheduler_without_live_figures() -> None:

@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 FIGURES_SECONDS = 30.0
 """A condition that differs by nothing but what is counted is written this often, as that of a pod without a target."""
-_END = "end"
-"""Evictions of an owner's pods have one pause: a budget is that of all of them."""
+_EVICTION = "eviction"
+"""Evictions of an owner's pods have one pause: a budget is that of all of them. It does not hold lost pods."""
 _AT_ONCE = 8
 """So many creations, marks or conditions of one owner's pods are written at the same time."""
 
@@ -98,7 +98,8 @@ class Actions:
         except (Forbidden, Invalid) as error:
             await self._refused(key[1], action, error)
             return self._pauses.begin(key[3], _about(action))
-        if not pause:
+        if not pause and not isinstance(action, Mark | Restore | Create):
+            # A replacement whose adoption is refused may be marked, all the same.
             self._pauses.end(key[3], _about(action))
         return pause
 
@@ -150,7 +151,7 @@ class Actions:
         old = self._pods.get((key[1], action.old.name))
         maker = read.obj if read.obj is not None or old is None else stand_in(old.decode())
         if not await self._writer.is_elected(owner, maker):
-            return self._pauses.begin(key[3], _END)
+            return self._pauses.begin(key[3], _about(action))
         refused = ""
         match action:
             case Fail():
@@ -159,7 +160,7 @@ class Actions:
                 refused = await self._writer.evict(key[1], action, owner)
                 if not refused:
                     self._gather.evicted(key)
-        return self._pauses.begin(key[3], _END) if refused else None
+        return self._pauses.begin(key[3], _about(action)) if refused else None
 
 
 def _side_by_side(actions: Sequence[Action]) -> Iterator[list[Action]]:
@@ -172,8 +173,10 @@ def _side_by_side(actions: Sequence[Action]) -> Iterator[list[Action]]:
 def _about(action: Action) -> str:
     """Return what shares a pause after a refusal."""
     match action:
-        case Fail() | Evict():
-            return _END
+        case Fail():
+            return f"end of {action.old.uid}"
+        case Evict():
+            return f"end of {action.old.uid}" if action.old.lost else _EVICTION
         case Tell():
             return f"condition of {action.pod.uid}"
         case Discard():

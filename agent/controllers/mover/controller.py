@@ -201,6 +201,7 @@ class Mover(Controller[OwnerKey]):
             self._rest(key, pods)
             return LOOK_SECONDS
         await self._gather.count()
+        pods = self._pods(key)
         owner, views = self._gather.view(key, read, pods)
         plan = decide(owner, views)
         if any(isinstance(action, Create) for action in plan.actions) and key[1] not in self._sure:
@@ -224,8 +225,9 @@ class Mover(Controller[OwnerKey]):
         if not plan.waits:
             pause = HELD_SECONDS if plan.holds else 0.0
         elif left and not todo:
-            pause = left
-        return min((each for each in (pause, again, self._causes.put_off_for(key[3]), *due) if each), default=None)
+            pause = min(left, RARELY_SECONDS)
+        later = (pause, again, left, self._causes.put_off_for(key[3]), *due)
+        return min((each for each in later if each), default=None)
 
     def _may_begin(self, key: OwnerKey, pods: Iterable[Object]) -> bool:
         """Return whether an owner's first move would begin now."""
