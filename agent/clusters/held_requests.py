@@ -46,10 +46,15 @@ class HeldRequests:
         async with self._counting:
             while self._uncounted:
                 node = next(iter(self._uncounted))
-                async for pod in in_turns(self._proxies.bound_to(node)):
-                    # The pod may have changed in the meantime.
-                    self._note(pod.key, self._proxies.informer.store.get(pod.key))
-                self._uncounted.pop(node, None)
+                # Limits that are removed and set again in the meantime have all pods counted again.
+                del self._uncounted[node]
+                try:
+                    async for pod in in_turns(self._proxies.bound_to(node)):
+                        # The pod may have changed in the meantime.
+                        self._note(pod.key, self._proxies.informer.store.get(pod.key))
+                except BaseException:
+                    self._uncounted[node] = None
+                    raise
 
     def _target_changed(self, old: Object | None, new: Object | None) -> None:
         obj = new or old
