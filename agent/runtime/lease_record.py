@@ -166,8 +166,9 @@ class LeaseRecord:
         self.renewals.sent(new, base, self._now())
         try:
             await request
-        except BaseException:
-            self.renewals.failed(new)
+        except BaseException as error:
+            refused = isinstance(error, Conflict | NotFound | Invalid | Forbidden)
+            self.renewals.failed(new, refused=refused)
             raise
         self.renewals.written(new)
 
