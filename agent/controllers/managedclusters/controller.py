@@ -117,7 +117,7 @@ class ManagedClusterRoom(Controller[str]):
         elif action is not None:
             raw = await self._client.patch_raw(MANAGED_CLUSTERS, name, action.body, sub=action.sub)
             self._naming.clusters.absorb(raw)
-        longest = max((lead.failover_after for lead in view.leads), default=0.0)
+        longest = max((lead.failover_after for lead in view.leads if not lead.lost), default=0.0)
         return settles_in(view) or self._outages.due(name, longest)
 
     async def _own_namespace(self, name: str) -> bool:
