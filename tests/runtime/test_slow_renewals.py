@@ -1,4 +1,4 @@
-"""Leaders whose API server takes up to 80 % of the lease's duration to answer. Times are a sixth of the default."""
+"""Leaders whose API server takes up to 80 % of the lease's duration to answer, with the default times."""
 
 import asyncio
 import base64
@@ -27,12 +27,13 @@ from tests.kube.relay import Relay
 from tests.waiting import until
 from tests.webhook.replica import host_facing
 
-SCALE = 1 / 6
-TIMES = LeaseTimes(*(each * SCALE for each in (LeaseTimes().duration, LeaseTimes().renew, LeaseTimes().retry)))
+pytestmark = pytest.mark.full("Each waits for 42 s; tests of the state of renewals keep the rule.")
+
+TIMES = LeaseTimes()
 LATENCIES = tuple(range(1, 10))
-"""In seconds of the default times."""
+"""In seconds."""
 LATENCIES_WITH_LOSS = (1.5, 3.0, 4.5, 6.0, 7.5)
-"""The same, for leaders that lose a renewal: an answer and two pauses have to fit into the time to renew."""
+"""In seconds, for leaders that lose a renewal: an answer and two pauses have to fit into the time to renew."""
 
 
 class Candidate:
@@ -94,7 +95,7 @@ async def test_a_leader_keeps_its_lease_however_late_all_answers_are(
 
         def slow() -> None:
             for relay, latency in zip(relays, LATENCIES, strict=True):
-                relay.delay(latency * SCALE)
+                relay.delay(latency)
 
         rivals = [Candidate(client, namespace, latency, "rival") for latency in LATENCIES]
         await keep(leaders, rivals, slow)
@@ -119,7 +120,6 @@ class ThirdPatch:
         return {"kind": "Status", "code": 500, "reason": "InternalError", "message": "etcdserver: request timed out"}
 
 
-@pytest.mark.full("Waits for 7 s; tests of the state of renewals keep the rule.")
 @pytest.mark.cluster
 async def test_a_leader_keeps_its_lease_when_one_renewal_of_many_slow_ones_is_lost(
     cluster: Cluster, client: Client, namespace: str
@@ -137,7 +137,7 @@ async def test_a_leader_keeps_its_lease_when_one_renewal_of_many_slow_ones_is_lo
 
         def slow() -> None:
             for (relay, latency, kind), loss in zip(relays, losses, strict=True):
-                relay.delay(latency * SCALE)
+                relay.delay(latency)
                 if kind == "silent":
                     relay.freeze(loss)
                 else:
@@ -203,7 +203,7 @@ async def test_a_leader_keeps_its_lease_however_long_admission_holds_up_its_writ
     slow = False
 
     def delay(name: str) -> float:
-        return int(name.rpartition("-")[2]) * SCALE if slow else 0.0
+        return int(name.rpartition("-")[2]) if slow else 0.0
 
     def begin() -> None:
         nonlocal slow
@@ -225,10 +225,10 @@ async def test_a_lease_can_be_taken_from_an_api_server_that_is_slow_already(
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
         Session(relay.connection, timeout=10.0) as session,
-        holding_up(cluster, client, namespace, lambda name: 9 * SCALE if name == "slow-9" else 0.0),
+        holding_up(cluster, client, namespace, lambda name: 9 if name == "slow-9" else 0.0),
     ):
         behind.lease = LeaderLease(Client(session), SystemClock(), namespace, "slow-8", "behind", TIMES)
-        relay.delay(8 * SCALE)
+        relay.delay(8)
         both = (leader, behind)
         async with running(both):
             await until(lambda: all(each.lease.leading for each in both))
