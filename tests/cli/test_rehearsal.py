@@ -59,7 +59,7 @@ def test_of_a_target_that_may_not_be_asked_the_sums_of_its_virtual_node_count() 
     nodes = (node(US, {"cpu": "3", "memory": "8Gi", "pods": "110"}),)
     found = rehearse(leaving("a", "2"), leaving("b", "2"), targets=(silent,), nodes=nodes)
     assert found["a"] == ("us", "")
-    assert (found["b"][0], "us has not enough cpu" in found["b"][1]) == ("", True)
+    assert (found["b"][0], "us: not enough cpu" in found["b"][1]) == ("", True)
 
 
 def test_what_finds_no_room_does_not_move_and_is_counted() -> None:

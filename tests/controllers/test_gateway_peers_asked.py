@@ -12,6 +12,7 @@ from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, ENDPOINT_SLICES,
 from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.base.grace import ABSENT_SECONDS
 from agent.clusters.gatewaystold import GatewaysTold
+from agent.clusters.unmarked_slices import UnmarkedSlices
 from agent.clusters.unwritten_marks import UnwrittenMarks
 from agent.controllers.gateways.headless import HeadlessOffers
 from agent.controllers.gateways.offers import Offers
@@ -80,6 +81,7 @@ class Many:
         self.sharing = sharing = Sharing.__new__(Sharing)
         Clusters.__init__(sharing, deps)
         sharing.services, sharing._copies, sharing._spread = kinds[SERVICES], {}, Spread()
+        sharing._unmarked = UnmarkedSlices(local, deps.unwritten_marks)
         sharing.services.store.index("namespace", lambda service: (service.namespace,))
         shared = meta(SERVICE, SPACE, annotations={"multicluster/global": "true"}, labels={})
         spec = {"ports": [{"name": "http", "port": 80}]}

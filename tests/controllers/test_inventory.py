@@ -86,7 +86,6 @@ async def follow(client: Client, namespace: str, want: list[str]) -> None:
 async def test_claims_follow_where_they_may_be_created(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # For how long a yes counts.
     monkeypatch.setattr(controller, "LONGEST_SECONDS", 1.0)
     await account(client, namespace, "source")
     await bind(client, namespace)
@@ -95,7 +94,7 @@ async def test_claims_follow_where_they_may_be_created(
     await client.patch(ROLES, "source", {"rules": lists}, namespace)
     token = await token_of(client, "source", namespace)
     await add(client, namespace, "c2", kubeconfig(cluster, user={"token": token}))
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *ROOMS, discovery_interval=1.0):
         await condition(client, namespace, "c2", "InventoryPublished", "True")
         await follow(client, namespace, ["serviceaccounts"])
         await client.patch(ROLES, "source", {"rules": rules(EVERYTHING)}, namespace)

@@ -54,7 +54,7 @@ def test_an_owner_keeps_its_place_in_the_queue_after_a_look_that_found_nothing_t
     mover: Any = Mover.__new__(Mover)
     forgets: Any = SimpleNamespace(forget=lambda what: None)
     mover.queue, mover._priorities, mover._busy, mover._busy_by_uid, mover._acted = WorkQueue(), {}, {}, {}, {}
-    mover._announcements = mover._gather = mover._causes = forgets
+    mover._announcements = mover._gather = mover._causes = mover._actions = forgets
     mover._writer = SimpleNamespace(refusals={})
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
     metadata = {"name": "web-0", "uid": "u0", "namespace": "shop", "ownerReferences": [reference]}
