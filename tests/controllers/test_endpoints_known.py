@@ -20,7 +20,7 @@ class Counted(EndpointsRoom):
         self._deps: Any = SimpleNamespace(targets=targets)
         self._known: Any = WeakKeyDictionary()
         self.synced = False
-        self._sharing: Any = SimpleNamespace(is_synced=lambda node: self.synced)
+        self._sharing: Any = SimpleNamespace(is_synced=lambda node, namespace="": self.synced)
         self.looks: list[str] = []
 
     def _all(self, namespace: str) -> None:

@@ -62,7 +62,7 @@ class Clusters:
     def place(self, node: str, service: Key) -> str | None:
         return node if node in self.nodes_of(service) else None
 
-    def is_synced(self, node: str) -> bool:
+    def is_synced(self, node: str, namespace: str = "") -> bool:
         return node not in self._unread
 
     def slices(self, node: str, service: Key) -> list[Object]:
