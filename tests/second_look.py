@@ -13,11 +13,14 @@ class Looks:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._failed: dict[str, str] = {}
+        self._passed = set[str]()
         self._again: dict[str, None] = {}
         """What to run once more: a test, or the whole file if that tells one story."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep how a test failed first."""
+        if report.passed and report.when == "call":
+            self._passed.add(report.nodeid)
         if report.failed:
             self._failed.setdefault(report.nodeid, report.longreprtext)
             file = report.nodeid.partition("::")[0]
@@ -25,6 +28,8 @@ class Looks:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep a file that cannot be imported: workers end with the same status as for a failed test."""
+        if report.passed:
+            self._passed.add(report.nodeid)
         if report.failed:
             self._failed.setdefault(report.nodeid, report.longreprtext)
             self._again[report.nodeid] = None
@@ -40,7 +45,9 @@ class Looks:
             cache.set(_AGAIN, list(self._again))
             return
         before: dict[str, str] = cache.get(_KEY, {})
-        flaky = {nodeid: text for nodeid, text in before.items() if nodeid not in self._failed}
+        # One that was not run again, since a file could not be imported, has not passed.
+        passed = self._passed - self._failed.keys()
+        flaky = {nodeid: text for nodeid, text in before.items() if nodeid in passed}
         for nodeid, text in flaky.items():
             terminalreporter.section(f"FLAKY, passed only in the second look: {nodeid}")
             terminalreporter.write_line("\n".join(text.splitlines()[-_LAST_LINES:]))

@@ -71,3 +71,12 @@ def test_a_file_that_cannot_be_imported_fails_in_the_second_look_too(tmp_path: P
     assert "2 failed, 1 passed, 1 error" in look(folder, "-n1", "-p", "xdist", ".")
     again = look(folder, "--second-look", ".", LATER="1")
     assert "1 error" in again
+
+
+def test_what_is_not_run_again_is_not_told_to_be_flaky(tmp_path: Path) -> None:
+    broken = 'import os\n\nassert "LATER" not in os.environ\n\ndef test_fails(): assert False\n'
+    folder = written(tmp_path, alone=ALONE, broken=broken)
+    assert "3 failed, 1 passed" in look(folder, ".")
+    again = look(folder, "--second-look", ".", LATER="1")
+    assert "1 error" in again
+    assert "FLAKY, passed" not in again
