@@ -71,7 +71,8 @@ async def test_a_loss_of_the_own_link_changes_no_decision_until_a_person_does_no
     await rewrite(pair.here, pair.namespace, other, kubeconfig(pair.clusters[joined[other]]))
     await cluster(pair, other, available("True"))
     # What is decided for a Placement that is made now has been evaluated with all of this.
-    await pair.here.create(PLACEMENTS, object_of(PLACEMENTS, "new", pair.namespace))
+    one = {"numberOfClusters": 1}
+    await pair.here.create(PLACEMENTS, object_of(PLACEMENTS, "new", pair.namespace, spec=one))
 
     async def has_decided() -> bool:
         found = await pair.here.get(PLACEMENT_DECISIONS, decision_name("new", 1), pair.namespace)
