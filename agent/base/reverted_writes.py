@@ -8,8 +8,6 @@ K = TypeVar("K", bound=Hashable)
 
 _AT_ONCE = 2
 """Number of writes for one cause without a pause: the second one corrects a single mistake of another writer."""
-_FIRST, _LONGEST = 1.0, 300.0
-"""Shortest and longest pause in seconds."""
 _LASTING = 60.0
 """Seconds. A write that has lasted for longer, and for longer than two pauses, was not reverted at once."""
 
@@ -19,23 +17,22 @@ class _Written(NamedTuple):
     times: int
     at: float
 
-    @property
-    def pause(self) -> float:
-        """Seconds between this write and the next one for the same cause."""
-        if self.times < _AT_ONCE:
-            return 0.0
-        return min(_FIRST * 2.0 ** min(self.times - _AT_ONCE, 32), _LONGEST)
-
 
 class RevertedWrites(Generic[K]):
     """Writes by object and cause, such as the version of the object that the write copies.
 
-    The first write for a cause has no pause. Further writes for the same cause wait 1 s, 2 s, 4 s, up to 5 min. An
-    object stays in memory until `forget`, so callers record only writes that may be repetitions.
+    The first writes for a cause have no pause. Each further one for the same cause waits twice as long as the one
+    before. An object stays in memory until `forget`, so callers record only writes that may be repetitions.
+
+    :param first: shortest pause in seconds
+    :param longest: longest pause in seconds
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, first: float = 1.0, longest: float = 300.0
+    ) -> None:
         self._clock = clock
+        self._first, self._longest = first, longest
         self._written: dict[K, _Written] = {}
 
     def __contains__(self, key: K) -> bool:
@@ -46,13 +43,19 @@ class RevertedWrites(Generic[K]):
         known = self._written.get(key)
         if known is None or known.cause != cause:
             return 0.0
-        return max(0.0, known.at + known.pause - self._clock())
+        return max(0.0, known.at + self._after(known) - self._clock())
 
     def record(self, key: K, cause: str) -> None:
         """Record a write. If the last one was not reverted at once, this one counts as the first again."""
         known, now = self._written.get(key), self._clock()
-        lasted = known is None or known.cause != cause or now - known.at >= max(_LASTING, 2 * known.pause)
+        lasted = known is None or known.cause != cause or now - known.at >= max(_LASTING, 2 * self._after(known))
         self._written[key] = _Written(cause, 1 if known is None or lasted else known.times + 1, now)
+
+    def _after(self, known: _Written) -> float:
+        """Return the seconds between a write and the next one for the same cause."""
+        if known.times < _AT_ONCE:
+            return 0.0
+        return min(self._first * 2.0 ** min(known.times - _AT_ONCE, 32), self._longest)
 
     def forget(self, key: K) -> None:
         """Drop what is known of an object, such as one that has been deleted."""

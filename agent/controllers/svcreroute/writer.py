@@ -23,18 +23,20 @@ class ServiceWriter:
         self._client = deps.local.client
         self._marks = deps.unwritten_marks
         self._services = services
-        self._written: RevertedWrites[tuple[Key, bool]] = RevertedWrites()
-        """Writes by Service and by whether they change the selector."""
+        self._marks_written: RevertedWrites[Key] = RevertedWrites(first=10.0, longest=600.0)
+        """Writes of marks alone. They may wait, since marks that are not written count all the same."""
+        self._selectors_written: RevertedWrites[Key] = RevertedWrites()
 
     async def write(self, found: Object, wanted: Raw, patch: Raw) -> float:
         """Write a Service and return 0, or return the seconds until it may be written."""
-        which, annotations = (found.key, "spec" in patch), wanted["metadata"]["annotations"] or {}
+        written = self._selectors_written if "spec" in patch else self._marks_written
+        annotations = wanted["metadata"]["annotations"] or {}
         # Not the selector itself: an owner may alternate between several.
         what = is_switched(wanted) if "spec" in patch else annotations.get(names.ANNOTATION_MARKS)
         cause = f"{found.uid} {what}"
-        left = self._written.pause(which, cause)
+        left = written.pause(found.key, cause)
         # EndpointSlices lose the label after their Service, and get it back later than that.
-        removed = which in self._written and names.LABEL_GLOBAL not in found.labels
+        removed = found.key in written and names.LABEL_GLOBAL not in found.labels
         if "metadata" in patch and is_shared(annotations) and (left or removed):
             self._marks.put(found, annotations)
         else:
@@ -43,13 +45,13 @@ class ServiceWriter:
             return left
         await self._send(found, patch)
         self._marks.drop(found)
-        self._written.record(which, cause)
+        written.record(found.key, cause)
         return 0.0
 
     def forget(self, key: Key) -> None:
         """Drop what is known of a Service that has been deleted."""
-        for selector in (False, True):
-            self._written.forget((key, selector))
+        for written in (self._marks_written, self._selectors_written):
+            written.forget(key)
 
     async def _send(self, found: Object, patch: Raw) -> None:
         patch.setdefault("metadata", {})["resourceVersion"] = found.version
