@@ -166,9 +166,8 @@ class LeaseRecord:
         self.renewals.sent(new, base, self._now())
         try:
             await request
-        except BaseException as error:
-            refused = isinstance(error, Conflict | NotFound | Invalid | Forbidden)
-            self.renewals.failed(new, refused=refused)
+        except BaseException:
+            self.renewals.failed(new)
             raise
         self.renewals.written(new)
 

@@ -135,13 +135,10 @@ class Renewals:
                 mark: base for mark, base in self._failed.items() if base is not None and base.slot != new.slot
             }
 
-    def failed(self, new: Mark, *, refused: bool) -> None:
-        """Note that a write has failed.
-
-        :param refused: the API server has answered that it did not write; else it may still write
-        """
+    def failed(self, new: Mark) -> None:
+        """Note that a write was refused, or that its outcome is unknown."""
         sent = self._pending.pop(new, None)
-        if sent is not None and not refused:
+        if sent is not None:
             self._failed[new] = sent.base
 
     def seen(self, found: Found, asked: Moment) -> bool:

@@ -43,7 +43,7 @@ def test_a_renewal_tests_for_the_last_confirmed_one_however_many_have_no_answer_
     zero = renewals.base
     one, two, three = (send(renewals, number, name) for number, name in enumerate(("one", "two", "three"), 1))
     assert renewals.base == zero
-    renewals.failed(one, refused=False)
+    renewals.failed(one)
     assert renewals.base == zero
     renewals.written(three)
     assert (renewals.base, renewals.moment) == (three, at(3))
@@ -105,7 +105,7 @@ def test_a_read_that_shows_a_write_of_unknown_outcome_proves_nothing_of_others()
     zero = renewals.base
     assert zero is not None
     lost = send(renewals, 1, "lost")
-    renewals.failed(lost, refused=False)
+    renewals.failed(lost)
     one = send(renewals, 2, "one")
     assert one.slot != lost.slot
     assert renewals.seen(found(zero, lost), at(7))
@@ -116,7 +116,7 @@ def test_a_read_that_shows_a_write_of_unknown_outcome_proves_nothing_of_others()
 def test_the_slot_of_a_failed_write_is_free_once_the_mark_that_it_tests_for_is_overwritten() -> None:
     renewals = leading()
     failed = send(renewals, 1, "failed")
-    renewals.failed(failed, refused=False)
+    renewals.failed(failed)
     one = send(renewals, 2, "one")
     renewals.written(one)
     two = send(renewals, 3, "two")
@@ -145,16 +145,3 @@ def test_a_patch_tests_for_the_holder_and_one_mark_and_leaves_another() -> None:
         {"op": "test", "path": "/metadata/annotations/multicluster~1renewal-0", "value": "zero"},
     ]
     assert patch[-1] == {"op": "add", "path": "/metadata/annotations/multicluster~1renewal-1", "value": "one"}
-
-
-def test_refused_renewals_leave_nothing_behind() -> None:
-    """An older role lets leaders update a lease and not patch it: each patch is refused, each update succeeds."""
-    renewals = leading()
-    for number in range(100):
-        patch = renewals.next(f"patch {number}")
-        renewals.sent(patch, renewals.base, at(number))
-        renewals.failed(patch, refused=True)
-        update = renewals.next(f"update {number}")
-        renewals.sent(update, None, at(number))
-        renewals.written(update)
-    assert renewals.next("last").slot < 3
