@@ -3,22 +3,12 @@
 `hack/crds` writes them into the chart, and the sandbox puts them into its clusters. API servers evaluate them without
 asking anybody, and for proxy pods only: no other pod depends on them. Those of `agentpolicies` are about the agent,
 those of `accountpolicies` about the accounts of delegates, those of `sourcepolicies` and `signpolicies` about sources,
-those of `webhookpolicies` about the webhook. That of `deletionpolicies` warns only.
+those of `webhookpolicies` about the webhook.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-from agent.api import (
-    accountpolicies,
-    agentpolicies,
-    cel,
-    deletionpolicies,
-    names,
-    signpolicies,
-    sourcepolicies,
-    webhookpolicies,
-)
+from agent.api import accountpolicies, agentpolicies, cel, names, signpolicies, sourcepolicies, webhookpolicies
 from agent.api.kinds import POLICIES, POLICY_BINDINGS, Kind
 
 Raw = dict[str, Any]
@@ -44,7 +34,6 @@ def policies(agent: str, home: str, webhook: str, own: str = ",".join(accountpol
         *_bound(CREATION, _creation(agent)),
         *_bound(CHANGES, _changes(agent)),
         *(obj for name, spec in by_name.items() for obj in _bound(name, spec)),
-        *(obj for name, each in deletionpolicies.specs(agent).items() for obj in _bound(name, *each)),
         *(obj for name, each in accountpolicies.specs(agent, home, own).items() for obj in _bound(name, *each)),
         *(obj for name, each in sourcepolicies.specs(home).items() for obj in _bound(name, *each)),
     ]
@@ -144,16 +133,6 @@ def _annotations(name: str, pod: str) -> Raw:
 def _bound(name: str, spec: Raw, binding: Raw | None = None) -> list[Raw]:
     binding = {"policyName": name, "validationActions": ["Deny"], **(binding or {})}
     return [_object(POLICIES, name, spec), _object(POLICY_BINDINGS, name, binding)]
-
-
-def is_in_force(policy: Raw, bindings: Sequence[Raw]) -> bool:
-    """Return whether a binding has the API server act by one of these policies: deny, or for one of them warn."""
-    name = policy["metadata"]["name"]
-    wanted = "Warn" if name == deletionpolicies.DELETIONS else "Deny"
-    return any(
-        binding["spec"]["policyName"] == name and wanted in binding["spec"].get("validationActions", ())
-        for binding in bindings
-    )
 
 
 def _object(kind: Kind, name: str, spec: Raw) -> Raw:

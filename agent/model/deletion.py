@@ -2,8 +2,7 @@
 
 A proxy pod has a grace period of 0 by the wire contract, or that of its longest sleeping hook. A deletion without a
 grace period of its own therefore shows as that value, and grants the delegate what the delegate's spec says. Any other
-value is what the user asked for: `kubectl delete --grace-period=3`, `--now`, an eviction with a grace period. The
-annotation `multicluster/grace-period` on the proxy pod shortens a deletion that shows nothing.
+value is what the user asked for: `kubectl delete --grace-period=3`, `--now`, an eviction with a grace period.
 """
 
 from collections.abc import Mapping
@@ -47,9 +46,7 @@ def granted_seconds(proxy: Mapping[str, Any], chaperon: Mapping[str, Any], befor
     """
     asked, own = asked_seconds(proxy), own_seconds(chaperon)
     is_default = asked == (proxy["spec"].get("terminationGracePeriodSeconds") or 0) and asked >= before
-    granted = own if is_default else min(asked, own)
-    annotated = told_seconds(proxy)
-    return granted if annotated is None else min(granted, annotated)
+    return own if is_default else min(asked, own)
 
 
 def began(proxy: Mapping[str, Any]) -> datetime | None:
@@ -62,9 +59,9 @@ def began(proxy: Mapping[str, Any]) -> datetime | None:
         return None
 
 
-def told_seconds(pod: Mapping[str, Any]) -> int | None:
-    """Return the grace period that a chaperon or a proxy pod says the delegate gets at most, None for none."""
-    text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION_GRACE_PERIOD, "")
+def told_seconds(chaperon: Mapping[str, Any]) -> int | None:
+    """Return the grace period that a chaperon says its delegate gets, None if it says none that can be read."""
+    text = (chaperon["metadata"].get("annotations") or {}).get(ANNOTATION_GRACE_PERIOD, "")
     if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_LIMIT)):
         return None
     return min(max(LEAST_SECONDS, int(text)), _LIMIT)

@@ -4,7 +4,6 @@ from typing import Any
 
 from agent.api import agentpolicies, names
 from agent.api.admission import CHANGES, CREATION, policies
-from agent.api.deletionpolicies import DELETIONS
 
 AGENT, WEBHOOK = "system:serviceaccount:home:agent", "system:serviceaccount:home:webhook"
 
@@ -19,13 +18,12 @@ def found(kind: str) -> dict[str, Any]:
     return {name: made[name] for name in (CREATION, CHANGES)}
 
 
-def test_every_policy_denies_but_for_the_one_about_deletions() -> None:
+def test_every_policy_denies() -> None:
     bindings = every("ValidatingAdmissionPolicyBinding")
     assert bindings.keys() == every("ValidatingAdmissionPolicy").keys()
     assert agentpolicies.specs(AGENT).keys() < bindings.keys()
     for name, binding in bindings.items():
-        actions = ["Warn"] if name == DELETIONS else ["Deny"]
-        assert binding.items() >= {"policyName": name, "validationActions": actions}.items()
+        assert binding.items() >= {"policyName": name, "validationActions": ["Deny"]}.items()
 
 
 def test_a_policy_is_about_pods_of_the_proxy_scheduler_before_anything_else() -> None:

@@ -261,11 +261,6 @@ async def test_a_deletion_brings_its_grace_period_and_a_second_one_shortens_it(p
             await until(lambda pod=pod, grace=grace: _has(place, names_of[pod], grace))  # type: ignore[misc]
         await place.delete("shorter", 2)
         await until(lambda: _has(place, names_of["shorter"], 2))
-        # The API server ignores a shorter deletion after one without a grace period.
-        await pair.here.patch(
-            PODS, "usual", {"metadata": {"annotations": {ANNOTATION_GRACE_PERIOD: "4"}}}, pair.namespace
-        )
-        await until(lambda: _has(place, names_of["usual"], 4))
         for pod, name in names_of.items():
             await byhand.remove(pair.there, pair.namespace, name)
             await place.ended(pod)

@@ -14,8 +14,6 @@ import pytest
 
 from agent.api.kinds import PODS
 from agent.api.names import virtual_node
-from agent.api.names.endings import ANNOTATION_GRACE_PERIOD
-from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.e2e.test_12_drain import BUDGETS
 from tests.e2e.traffic import Traffic, traffic
@@ -94,49 +92,21 @@ async def test_a_move_a_retired_target_and_a_drain_lose_no_request(
     await fleet.source.delete(BUDGETS, "web", place)
 
 
-async def stubborn(fleet: Fleet, place: str, name: str, elect: str | None = manifests.ELECT) -> None:
-    """Start a pod that ignores SIGTERM; its own grace period is 60 s."""
+@pytest.mark.parametrize(("flags", "seconds"), [(("--grace-period=3",), 12), (("--now",), 10)], ids=["grace", "now"])
+async def test_a_program_that_ignores_sigterm_ends_with_the_grace_period_of_its_deletion(
+    fleet: Fleet, place: str, flags: tuple[str, ...], seconds: float
+) -> None:
+    """Seconds are those of a plain cluster, and what a busy machine needs besides; its own grace period is 60 s."""
     pod = web()["spec"]["template"]
-    pod["metadata"] = {"name": name, "annotations": {elect: ""} if elect else {}}
+    pod["metadata"] = {"name": "stubborn", "annotations": pod["metadata"]["annotations"]}
     container = {key: value for key, value in pod["spec"]["containers"][0].items() if key != "readinessProbe"}
     pod["spec"] = {"containers": [{**container, "command": STUBBORN}], "terminationGracePeriodSeconds": 60}
     await fleet.source.create(PODS, pod, place)
 
     async def runs() -> bool:
-        return bool((await fleet.source.get(PODS, name, place))["status"].get("phase") == "Running")
+        return bool((await fleet.source.get(PODS, "stubborn", place))["status"].get("phase") == "Running")
 
     await fleet.until("it runs", runs, about=place, seconds=PATIENCE_SECONDS)
-
-
-@pytest.mark.parametrize(
-    ("before", "flags", "seconds"),
-    [
-        ((), ("--grace-period=3",), 12),
-        ((), ("--now",), 10),
-        (("--grace-period=60",), ("--grace-period=1",), 10),
-        (("--grace-period=50",), ("--now",), 10),
-    ],
-    ids=["grace", "now", "a second deletion", "a second deletion now"],
-)
-async def test_a_program_that_ignores_sigterm_ends_with_the_grace_period_of_its_deletion(
-    fleet: Fleet, place: str, before: tuple[str, ...], flags: tuple[str, ...], seconds: float
-) -> None:
-    """Seconds are those of a plain cluster, and what a busy machine needs besides."""
-    for name, elect in (("plain", None), ("stubborn", manifests.ELECT)):
-        await stubborn(fleet, place, name, elect)
-        delete = ("-n", place, "delete", "pod", name)
-        if before:
-            await fleet.kubectl("cd", *delete, "--wait=false", *before)
-        began = time.monotonic()
-        await fleet.kubectl("cd", *delete, *flags)
-        assert time.monotonic() - began < seconds, name
-
-
-async def test_an_annotation_shortens_a_deletion_that_has_no_grace_period(fleet: Fleet, place: str) -> None:
-    await stubborn(fleet, place, "stubborn")
-    delete = ("-n", place, "delete", "pod", "stubborn")
-    await fleet.kubectl("cd", *delete, "--wait=false")
     began = time.monotonic()
-    await fleet.kubectl("cd", "-n", place, "annotate", "pod", "stubborn", f"{ANNOTATION_GRACE_PERIOD}=1")
-    await fleet.kubectl("cd", *delete)
-    assert time.monotonic() - began < 10
+    await fleet.kubectl("cd", "-n", place, "delete", "pod", "stubborn", *flags)
+    assert time.monotonic() - began < seconds

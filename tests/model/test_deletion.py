@@ -69,19 +69,6 @@ def test_seconds_that_a_deletion_grants(asked: int, usual: int, own: int | None,
 
 
 @pytest.mark.parametrize(
-    ("asked", "said", "granted"),
-    [(0, "5", 5), (0, "0", 1), (0, "90", 60), (3, "5", 3), (0, "soon", 60)],
-    ids=["shorter", "at once", "longer", "the deletion is shorter", "not a number"],
-)
-def test_users_shorten_with_an_annotation_a_deletion_that_shows_no_grace_period(
-    asked: int, said: str, granted: int
-) -> None:
-    pod = proxy(asked)
-    pod["metadata"]["annotations"] = {ANNOTATION_GRACE_PERIOD: said}
-    assert deletion.granted_seconds(pod, chaperon(), asked) == granted
-
-
-@pytest.mark.parametrize(
     ("own", "said", "seconds", "wanted"),
     [
         (60, None, 60, None),

@@ -4,6 +4,4 @@ from agent.api.names.prefixes import SHORT_PREFIX
 
 ANNOTATION_GRACE_PERIOD = SHORT_PREFIX + "grace-period"
 """Annotation of a chaperon: grace period of its delegate in seconds, if that is shorter than the delegate's own. It
-counts once the chaperon is deleted. The target's agent reads it again whenever it changes.
-
-Users annotate a terminating proxy pod with it to shorten a deletion that has no grace period."""
+counts once the chaperon is deleted. The target's agent reads it again whenever it changes."""

@@ -32,7 +32,7 @@ def policies(view: View) -> Iterator[Finding]:
     for name in missing:
         yield warn(
             f"ValidatingAdmissionPolicy {name}",
-            "it is missing, or no binding puts it in force",
+            "it is missing, or no binding has it deny anything",
             "upgrade the chart; where the release is of this version already, delete both and upgrade it again",
         )
     if not missing:

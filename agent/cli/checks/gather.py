@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from agent import __version__
 from agent.api import names
-from agent.api.admission import is_in_force
 from agent.api.kinds import (
     CLUSTER_SOURCES,
     CRDS,
@@ -148,7 +147,8 @@ class Gatherer:
     async def _policies(self) -> frozenset[str]:
         """Names of the policies that are in force."""
         found, bindings = await asyncio.gather(self._client.list(POLICIES), self._client.list(POLICY_BINDINGS))
-        return frozenset(each["metadata"]["name"] for each in found if is_in_force(each, bindings))
+        deny = {each["spec"]["policyName"] for each in bindings if "Deny" in each["spec"].get("validationActions", ())}
+        return frozenset(each["metadata"]["name"] for each in found if each["metadata"]["name"] in deny)
 
     async def _attempt(self, what: str, reading: Awaitable[T]) -> T | None:
         try:

@@ -195,7 +195,7 @@ class View:
     cluster: ClusterView
     crds: dict[str, Raw] | None = None
     policies: frozenset[str] | None = None
-    """Names of the ValidatingAdmissionPolicies that are in force."""
+    """Names of the ValidatingAdmissionPolicies that a binding has deny."""
     targets: tuple[TargetView, ...] = ()
     sources: tuple[Raw, ...] = ()
     """Sources and ClusterSources of this cluster."""
