@@ -9,7 +9,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, NAMESPACES, NODES, PODS, SERVICES
-from agent.base import reverted_writes
+from agent.base.reverted_writes import RevertedWrites
 from agent.clusters import unmarked_slices
 from agent.controllers.endpoints import EndpointsRoom
 from agent.controllers.globalsvc import GlobalServices
@@ -41,7 +41,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(obj.version)
 
     monkeypatch.setattr(ServiceWriter, "_send", counted)
-    monkeypatch.setattr(reverted_writes, "_FIRST", 300.0)
+    monkeypatch.setattr(RevertedWrites, "_after", lambda self, known: 0.0 if known.times < 2 else 300.0)
     return found
 
 
