@@ -208,7 +208,7 @@ async def test_top_shows_what_delegates_use(kubectl: Kubectl, fleet: Fleet, plac
     assert 0 < add_up(real, map(bytes, measured))["memory"] < add_up(real, ())["memory"]
     name = virtual_node(place, "us")
     nodes = {line.split()[0]: line.split() for line in (await kubectl("top", "node", "--no-headers")).splitlines()}
-    assert nodes.keys() == {name, "cd-node-0"}
+    assert {name, "cd-node-0"} <= nodes.keys(), "other files of tests may have targets of their own"
     assert int(nodes[name][3].removesuffix("Mi")) >= USED_MIB
     summary = json.loads(await kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary"))
     assert "web" in {pod["podRef"]["name"] for pod in summary["pods"]}
