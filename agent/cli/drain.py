@@ -81,7 +81,7 @@ async def _retire(retirer: Retirer, title: str, seconds: float) -> None:
 
 
 async def _preview(where: Source, key: Key, settings: Settings) -> None:
-    """Say what becomes of each pod of a target that is to be emptied. Raises Failed, KubeError."""
+    """Print the expected result for each pod of a target that a user wants to empty. Raises Failed, KubeError."""
     meant = Meant(retiring=names.virtual_node(*key))
     await show_leaving(where.client, meant, settings, _title(key))
     _say(f"target {_title(key)} would be drained; nothing was changed")

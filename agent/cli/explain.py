@@ -104,7 +104,7 @@ def psm(
     context: Context = "",
     agent_flag: AgentFlag = [],  # noqa: B006
 ) -> None:
-    """Show the bundles of an application: where each runs and why, what it calls, what is missing."""
+    """Show the bundles of an application, the target of each with the reason, its calls, and missing objects."""
     found = finish(_application(name, namespace, kubeconfig, context, settings_of(agent_flag)))
     match output:
         case Output.TABLE | Output.WIDE:

@@ -102,7 +102,7 @@ class Deps:
 
     @cached_property
     def endpoint_refusals(self) -> EndpointRefusals:
-        """Clusters that refuse EndpointSlices: no API object tells of them."""
+        """Clusters that refuse EndpointSlices. No API object records that."""
         return EndpointRefusals()
 
     @cached_property
@@ -112,7 +112,7 @@ class Deps:
 
     @cached_property
     def held_requests(self) -> HeldRequests:
-        """What proxy pods request in targets with limits."""
+        """Requests of proxy pods in targets with limits."""
         return HeldRequests(self.local, self.proxies)
 
     @cached_property

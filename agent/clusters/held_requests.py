@@ -16,7 +16,7 @@ _NONE: Amounts = {}
 
 
 class HeldRequests:
-    """What proxy pods request together, by virtual node of the Targets that set limits.
+    """Sums of the requests of proxy pods, by virtual node, for Targets with limits.
 
     A change of a pod costs one decoding of that pod, and only in targets with limits.
     """
@@ -34,11 +34,11 @@ class HeldRequests:
             informer.subscribe(self._target_changed)
 
     def limits(self, node: str) -> Amounts:
-        """Return what pods may request together behind a virtual node; empty without limits."""
+        """Return the limits of the Target of a virtual node; empty without limits."""
         return self._limits.get(node, _NONE)
 
     def of(self, node: str) -> Amounts:
-        """Return what pods request behind a virtual node with limits; `count` comes first."""
+        """Return the sum of requests of pods on a virtual node with limits. Call `count` before."""
         return self._totals.get(node, _NONE)
 
     async def count(self) -> None:

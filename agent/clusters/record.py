@@ -65,7 +65,7 @@ def silent_in(record: Record, now: datetime, seconds: float) -> float | None:
 
 
 def refuses(record: Record) -> bool:
-    """Return True if the API server of a target answers and refuses the agent: that says nothing about pods there."""
+    """Return True if the API server of a target answers and refuses the agent, so that its pods may be well."""
     refusing = record.state in (State.UNAUTHORIZED, State.FORBIDDEN, State.FAILING)
     return refusing and record.unanswered_since is None
 

@@ -45,7 +45,7 @@ class Unlabelled:
         self._found.append(listener)
 
     def on_turn(self, listener: Callable[[tuple[str, str]], None]) -> None:
-        """Call with virtual node and namespace when that gets its first one, or its last one is gone or labelled."""
+        """Call with virtual node and namespace at the first such chaperon there, and after the last one."""
         self._listeners.append(listener)
 
     def _counts(self, chaperon: Object) -> bool:

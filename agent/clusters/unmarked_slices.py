@@ -25,7 +25,7 @@ class UnmarkedSlices:
         self._marks = marks
         self._informers: dict[str, Informer] = {}
         self._told: set[str] = set()
-        """Namespaces whose slices have been read, which subscribers are told before the informer is synced."""
+        """Namespaces with at least one slice in the store: subscribers get slices before the informer is synced."""
         self._ends: dict[str, asyncio.TimerHandle] = {}
         self._subscribers: list[Subscriber] = []
         marks.subscribe(self._marks_changed)

@@ -36,7 +36,7 @@ class Reach:
     silent: bool = False
     """Whether a cluster that may share one of the Services has not answered for some moments."""
     stuck: frozenset[str] = frozenset()
-    """Of `missing`, where it cannot be for now: EndpointSlices are refused, or there is no copy of the Service."""
+    """Those of `missing` that cannot list the address: they refuse EndpointSlices, or lack a copy of the Service."""
 
 
 class EndpointReach:

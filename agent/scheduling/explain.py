@@ -47,12 +47,12 @@ def without_figures(text: str) -> str:
 
 
 def without_live_figures(text: str) -> str:
-    """Return a reason without what is free or used just now, for texts that are written each time they change."""
+    """Return a reason without figures of free or used capacity, for texts that are written at each change."""
     return _LIVE.sub("", text)
 
 
 def listed(reasons: list[tuple[str, str]]) -> str:
-    """Return reasons of targets by title, of bounded length: the same reason of many targets is told once."""
+    """Return a text of bounded length with the reasons of targets; targets with the same reason share one entry."""
     by_reason: dict[str, list[str]] = {}
     for title, reason in reasons:
         by_reason.setdefault(_cut(reason, _REASON_LIMIT), []).append(title)

@@ -1,8 +1,8 @@
 """Reads all objects that decide which target a pod gets, once and with the user's rights. Writes nothing.
 
-A target itself is asked if the user may read its kubeconfig Secret and can reach it. If not, its Target and its virtual
-node are used, and a note says so. The agent's condition Ready of the Target decides whether a target is ready, because
-the user's network may differ from the agent's.
+The command asks a target itself if the user may read its kubeconfig Secret and can reach it. If not, it uses the
+Target and the virtual node, and adds a note. The agent's condition Ready of the Target decides whether a target is
+ready, because the user's network may differ from the agent's.
 """
 
 import asyncio

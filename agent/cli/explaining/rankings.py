@@ -1,4 +1,4 @@
-"""Targets for a pod, best first, by the agent's own code from what was read. Pure."""
+"""Ranking of the targets for a pod, by the agent's own code over the facts that the command has read. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,14 +20,14 @@ from agent.settings import Settings
 
 
 def ranking_of(facts: Facts, settings: Settings, now: datetime) -> tuple[PodInfo, Ranking]:
-    """What the pod asks for, and the targets for it as of now, without the pod itself where it has one."""
+    """Return the demand of a pod and its ranking. The target of a bound pod is ranked as if the pod were not there."""
     pod_infos = PodInfos()
     pod_info = demand_of(facts, pod_infos)
     return pod_info, ranked_among(facts, pod_info, holdings([facts], pod_infos, now), settings)
 
 
 def demand_of(facts: Facts, pod_infos: PodInfos) -> PodInfo:
-    """Return what the pod asks for. Raises Unexplained."""
+    """Return the demand of a pod. Raises Unexplained."""
     pod = facts.pod
     for namespace in facts.namespaces:
         pod_infos.relabel(namespace.name, namespace.labels)
@@ -40,7 +40,7 @@ def demand_of(facts: Facts, pod_infos: PodInfos) -> PodInfo:
 
 
 def ranked_among(facts: Facts, pod_info: PodInfo, usages: Usages, settings: Settings) -> Ranking:
-    """Return the targets for a pod beside what these hold."""
+    """Rank the targets for a pod, less the capacity that `usages` take there."""
     serving = [seen.info if chaperon_of(seen, facts.pod) else seen.for_new_pods for seen in facts.targets]
     ranking = rank(pod_info, serving, usages, settings.weights)
     if facts.following is not None:
@@ -55,9 +55,9 @@ def chaperon_of(seen: Seen, pod: Object) -> Object | None:
 
 
 def holdings(found: Iterable[Facts], pod_infos: PodInfos, now: datetime) -> Usages:
-    """Return what of ours targets hold, as the agent would count it that has just started.
+    """Return the capacity that proxy pods take in targets, as an agent counts it that has just started.
 
-    :param found: of some pods, with the same proxy pods
+    :param found: facts of some pods, all with the same proxy pods
     """
     usages = Usages()
     proxies: tuple[Object, ...] = ()

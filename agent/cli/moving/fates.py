@@ -1,4 +1,4 @@
-"""What becomes of pods, decided as the mover decides it, for each alone, and for all that leave a target. Pure."""
+"""Expected result of a move for each pod alone, or for all pods of a target, by the mover's decisions. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -89,9 +89,9 @@ def with_targets(verdict: Verdict, ranking: Ranking | None) -> tuple[Verdict, tu
 
 
 def rehearsed(fates: Iterable[Fate], places: Mapping[str, tuple[str, str]]) -> list[Fate]:
-    """The same where all pods go at once.
+    """Return the results for pods that all leave at once.
 
-    :param places: by UID the target that a pod gets, empty for none, and why it gets none
+    :param places: title of the target that each pod gets, or empty with the reason why it gets none, by UID
     """
     found = []
     for fate in fates:
@@ -105,7 +105,7 @@ def rehearsed(fates: Iterable[Fate], places: Mapping[str, tuple[str, str]]) -> l
 
 
 def summary(fates: Sequence[Fate]) -> str:
-    """How many pods move, find no room or stay, in words."""
+    """Return a sentence with the numbers of pods that move, find no room or stay."""
     moves = sum(fate.moves for fate in fates)
     lacking = sum(fate.reason == NO_ROOM for fate in fates)
     return f"of {len(fates)} pods {moves} move, {lacking} find no room, {len(fates) - moves - lacking} stay"

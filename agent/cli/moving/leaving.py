@@ -1,4 +1,4 @@
-"""What would become of all pods of a target that is to be emptied, or is lost: told, and nothing is changed."""
+"""Dry runs: the expected result for all pods of a target that a user wants to empty, or that gets lost."""
 
 from agent.base.clock import SystemClock
 from agent.cli.fleet import show
@@ -13,7 +13,7 @@ from agent.settings import Settings
 
 
 async def show_leaving(client: Client, meant: Meant, settings: Settings, title: str) -> None:
-    """Print what becomes of each pod of a target, judged for all of them together. Raises Failed, KubeError.
+    """Print the expected result for each pod of a target, if all pods leave at once. Raises Failed, KubeError.
 
     :param settings: of the agent, as far as they are known
     """

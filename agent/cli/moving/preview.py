@@ -50,9 +50,9 @@ class Preview:
         self._now = now
         self._chains = Chains(client, notes)
         self._facts: dict[str, explaining.Facts] = {}
-        """What was read about other targets, by UID of what makes the pods: they are of one template."""
+        """Facts about the other targets, by UID of the pods' owner: its pods have one template."""
         self._rankings: dict[str, Ranking] = {}
-        """By the same."""
+        """By UID of the pods' owner."""
         self._groups: dict[Key, Together] = {}
         """What groups have to say, by namespace and name."""
         self._families: dict[str, list[Object]] = {}
@@ -76,11 +76,9 @@ class Preview:
         return found
 
     async def rehearse(self) -> list[Fate]:
-        """The same for all at once: what one takes in another target is not free for the next.
+        """Return the results for all pods at once: each takes capacity that the next one then lacks.
 
-        Raises Failed, KubeError.
-
-        Pods that have a replacement already take part as that.
+        A pod that already has a replacement counts as that. Raises Failed, KubeError.
         """
         fates = await self.fates(ranked=False)
         going = {fate.uid for fate in fates if fate.moves} - self._world.replaced
@@ -217,7 +215,7 @@ class Preview:
         return "Targets" if choice is not None and choice.misplaced(home) else ""
 
     async def _facts_of(self, pod: Object, choice: TargetChoice | None) -> explaining.Facts:
-        """What bears on where a pod would go, one reading for all that the same makes."""
+        """Return the facts about a pod; targets are read once for all pods of an owner."""
         owner = owner_of(pod)[3]
         if owner not in self._facts:
             found = await explaining.read(self._client, pod, self._settings, self._now, self._world.proxies)

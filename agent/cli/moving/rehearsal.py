@@ -1,4 +1,4 @@
-"""Rehearsal: whether all pods that leave a target fit into the others, where each takes what it asks for. Pure."""
+"""Rehearsal of a move of all pods of a target: each takes capacity of another target, until there is none. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -29,12 +29,12 @@ class Rehearsal:
         self._pod_infos = PodInfos()
         self._usages = holdings(leaving, self._pod_infos, now)
         self._sums = {name: Packing(node.decode(), None) for name, node in nodes.items()}
-        """What targets have free all in all: of those that the user may not ask it is all that is known."""
+        """Total free capacity by virtual node. Of targets that the user may not ask, nothing else is known."""
 
     def run(self) -> dict[str, tuple[str, str]]:
-        """Return the target that each pod gets, empty for none, and why it gets none, by UID.
+        """Return the title of the target that each pod gets, or empty with the reason why it gets none, by UID.
 
-        Those of the highest priority come first, and of these the largest. Raises Unexplained.
+        Pods of the highest priority come first, and among these the largest. Raises Unexplained.
         """
         asking = [(facts, wanted_by(facts.pod)) for facts in self._leaving]
         asking.sort(key=lambda each: (-each[0].pod.priority, *_size(each[1]), each[0].pod.key))
@@ -59,7 +59,7 @@ class Rehearsal:
         return found
 
     def _take(self, node: str, wanted: PodTemplate | None) -> str:
-        """Take what a pod asks for from the sums of a target; return why it has not as much, empty if it has."""
+        """Take the demand of a pod from a target's total; return the refusal if that is too small, else empty."""
         packing = self._sums.get(node)
         if packing is None or wanted is None:
             return ""

@@ -97,7 +97,7 @@ class Meant(msgspec.Struct, frozen=True):
 
 
 def lost_home(home: Home) -> Home:
-    """Return a target as if it had not answered for so long that all its fences have stopped what they guard."""
+    """Return a target as if it were lost, and all its fences had stopped their pods."""
     found = replace(home.standing, lost=True, held=False)
     return replace(home, standing=found, answers=False, ready=False, since=datetime.fromtimestamp(0, UTC))
 

@@ -145,9 +145,9 @@ _GONE_SECONDS = 1.0
 def _ending(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Action]:
     """Tell the source of a pod that somebody here deletes: as for any pod that terminates, another may start meanwhile.
 
-    A pod that is deleted because its chaperon is may be seen going first: the API server refuses the record then, since
-    the chaperon has another version. One that is never restarted may yet end well, and is told of only when its end is
-    overdue, as on a lost node.
+    The deletion of a chaperon also deletes its pod, and the watch may show that first. The API server then refuses the
+    record, since the chaperon has another version. A pod that is never restarted may still succeed, and is recorded
+    only when its end is overdue, as on a lost node.
     """
     told = names.ANNOTATION_POD_ENDING in (view.chaperon["metadata"].get("annotations") or {})
     deleted = pod["metadata"].get("deletionTimestamp")

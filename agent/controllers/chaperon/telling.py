@@ -12,7 +12,7 @@ from agent.model.terminating import not_ready
 
 
 def status_of(chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, Any]:
-    """What the chaperon has to tell of its pod.
+    """Return the status of a chaperon, from its pod.
 
     A terminating pod that runs to an end is not ready. The proxy pod of any other terminates, too, and keeps Ready:
     kube-proxy falls back to terminating endpoints that are ready where a Service has no others (KEP-1669).

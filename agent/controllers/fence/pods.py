@@ -115,9 +115,10 @@ class FencedPodController(Controller[Key]):
         return next((each for each in found if not each.chaperon.deleting), None)
 
     async def _leave(self, pod: Object, placed: Placed | None) -> None:
-        """A pod no longer asks for a fence. The note goes first: without the mark its target stops nothing.
+        """Remove the fence of a pod: first the note from the pod, then the mark from the chaperon.
 
-        Until the mark is gone, too, the Lease is renewed, also by a leader that finds no more than the mark.
+        Without the mark the target stops nothing. The leader renews the Lease until the mark has been removed, also a
+        new leader that finds the mark alone.
         """
         await self._note(pod, None)
         self._unkept.pop(pod.uid, None)

@@ -1,6 +1,6 @@
 """Outages of clusters: for how long each has been unknown to this process, without seconds in which most were silent.
 
-No I/O. Then the fault is rather this cluster's own, and the decisions of Placements stay as failover is held.
+No I/O. If most clusters are silent, the fault is probably the source's own: Placements keep their decisions.
 """
 
 import math
@@ -29,7 +29,7 @@ class Outages:
         self._held_since: float | None = None
 
     def put(self, key: Key, target: Mapping[str, Any] | None) -> Iterable[str]:
-        """Record what a Target says, None once it is gone. Return the ManagedClusters whose outage counts again."""
+        """Record a Target, None after its deletion. Return the ManagedClusters whose outage counts again."""
         if target is None:
             self._clusters.remove(key)
         else:

@@ -33,7 +33,7 @@ from agent.runtime.together import side_by_side
 log = logging.getLogger(__name__)
 
 FIGURES_SECONDS = 30.0
-"""A condition that differs by nothing but what is counted is written this often, as that of a pod without a target."""
+"""Seconds between two writes of a condition that differ in figures only; a pod without a target has the same."""
 _EVICTION = "eviction"
 """Evictions of an owner's pods have one pause: a budget is that of all of them. It does not hold lost pods."""
 _AT_ONCE = 8
@@ -68,7 +68,7 @@ class Actions:
         return left
 
     def forget(self, key: OwnerKey) -> None:
-        """Forget an owner of which no pod moves."""
+        """Forget an owner without moves."""
         self._pauses.forget(key[3])
 
     async def carry_out(self, key: OwnerKey, owner: Owner, read: Read, actions: Sequence[Action]) -> float | None:
@@ -92,7 +92,7 @@ class Actions:
         return self._limits.may_begin(action.old.priority, lost=action.old.lost, ahead=ahead)
 
     async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> float | None:
-        """Do one thing; returns when to try it again. What a policy refuses for one pod holds up no other."""
+        """Carry out one action; return the seconds until the next try, if any. A refusal concerns one pod only."""
         try:
             pause = await self._do(key, owner, read, action)
         except (Forbidden, Invalid) as error:
@@ -104,7 +104,7 @@ class Actions:
         return pause
 
     async def _refused(self, namespace: str, action: Action, error: StatusError) -> None:
-        """Report that a write is refused. A pod whose replacement may not be adopted is not the first to go."""
+        """Report a refused write. If an adoption is refused, restore the old pod: its ReplicaSet must not delete it."""
         pod = action.pod if isinstance(action, Tell) else action.new if isinstance(action, Discard) else action.old
         what = "the condition" if isinstance(action, Tell) else "a change"
         message = f"{what} of pod {pod.name} or of its replacement is refused: {error.message}; it is tried again"

@@ -21,12 +21,12 @@ TOLD_SECONDS = 10.0
 
 
 class Announced(NamedTuple):
-    """What a pod's move may do."""
+    """Progress of an announcement."""
 
     done: bool
     """Whether no cluster has to be waited for."""
     lacking: frozenset[str] = frozenset()
-    """Clusters that have not listed the pod's address for some time, by virtual node."""
+    """Virtual nodes of clusters whose slices have lacked the pod's address for `TOLD_SECONDS`; empty is the source."""
 
 
 class Wait:
@@ -69,7 +69,7 @@ class Announcements:
         deps.proxies.informer.subscribe(self._pod_changed)
 
     def forget(self, pods: Iterable[Object]) -> None:
-        """Drop what is known of pods of which none moves any longer, or that are not available any more."""
+        """Forget pods that no longer move or are no longer available."""
         for pod in pods:
             self._waits.pop(pod.uid, None)
 

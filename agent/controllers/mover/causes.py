@@ -129,7 +129,7 @@ class Causes:
         return self._fail_back.put_off_for(owner)
 
     def forget(self, owner: str) -> None:
-        """Drop what is known of an owner that has no pods any more."""
+        """Forget an owner without pods."""
         self._fail_back.forget(owner)
 
     def _unplaced(self, pod: Object, home: Target) -> str:

@@ -201,10 +201,10 @@ def _finish(old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> bool:
 
 
 def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
-    """Create replacements: those of lost pods all at once, for these serve nobody.
+    """Create replacements. Lost pods get theirs all at once, since they serve no client.
 
-    Of those that have no node yet as many others at a time as have one, and one at least. None is added to one that has
-    waited for a node for long.
+    Of the other replacements, those without a node must not outnumber those with one; the first is always allowed. As
+    long as one has waited too long for a node, no other is created.
     """
     lost = {pod.uid for pod in pods if pod.lost}
     news = [new for new in _replacements(pods) if new.replaces not in lost]

@@ -93,7 +93,7 @@ class Facts(msgspec.Struct):
 
     @property
     def pending(self) -> str:
-        """Why it has no node, as its condition PodScheduled says, without what is free just now."""
+        """Reason why the pod has no node, from its condition PodScheduled, without figures of free capacity."""
         scheduled = self.condition("PodScheduled")
         is_pending = scheduled is not None and scheduled.status == "False"
         return without_live_figures(scheduled.message or "") if scheduled is not None and is_pending else ""

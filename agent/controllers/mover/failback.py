@@ -57,7 +57,7 @@ class FailBack:
         return min(later.values()) - now
 
     def forget(self, owner: str) -> None:
-        """Drop what is known of an owner."""
+        """Forget an owner."""
         self._later.pop(owner, None)
 
     def misplaced(

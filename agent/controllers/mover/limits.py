@@ -78,7 +78,7 @@ class Limits:
         """Return whether one more move may begin now; unless it only tries, it counts as begun then.
 
         :param priority: of the pod's priority class
-        :param lost: the pod is in a lost target and serves nobody: the rate does not hold it
+        :param lost: the pod is in a lost target and serves no client, so the rate does not apply
         :param ahead: how many are about to begin that stores do not show yet
         """
         now, rank = time.monotonic(), (lost, priority)

@@ -1,4 +1,4 @@
-"""Growing pauses after refusals, for each owner and for what was refused. Pure, but for the clock."""
+"""Growing pauses after refused writes, for each owner and subject. Pure, except for the clock."""
 
 import time
 
@@ -9,7 +9,7 @@ FIRST_SECONDS, LONGEST_SECONDS = 5.0, 60.0
 
 
 class Pauses:
-    """What was refused is not tried again before its pause is over."""
+    """Pauses by owner and subject. The next try of a refused write waits until its pause is over."""
 
     def __init__(self, first: float = FIRST_SECONDS, longest: float = LONGEST_SECONDS) -> None:
         self._first, self._longest = first, longest
@@ -35,11 +35,11 @@ class Pauses:
         return max(0.0, until - time.monotonic())
 
     def end(self, owner: str, about: str) -> None:
-        """Forget a refusal: what was refused went well."""
+        """Forget a refusal after a success."""
         known = self._known.get(owner)
         if known is not None and known.pop(about, None) is not None and not known:
             del self._known[owner]
 
     def forget(self, owner: str) -> None:
-        """Forget an owner of which no pod moves."""
+        """Forget an owner without moves."""
         self._known.pop(owner, None)

@@ -41,7 +41,7 @@ def room(wanted: PodTemplate | None, packings: Sequence["Packing"]) -> str:
 
 
 def _kind(wanted: PodTemplate) -> bytes:
-    """Return what is the same for pods that the same targets refuse for the same reasons."""
+    """Return the part of a demand that decides about refusals: equal for pods with equal refusals."""
     source = [wanted.source.get(key) for key in ("nodeSelector", "affinity", "tolerations")]
     return msgspec.json.encode([wanted.proxy, source, sorted(wanted.requests.items()), sorted(wanted.ports)])
 
@@ -85,17 +85,17 @@ class Packing:
         self._nodes = nodes
         self._is_fresh = True
         self._refusals: dict[bytes, str] = {}
-        """By kind of pod, while nothing has been put into it: limits apart."""
+        """Refusals by `_kind` of pods, without limits; valid until a pod is put into the target."""
 
     def copy(self, limits: Amounts = _NONE, held: Amounts = _NONE) -> "Packing":
-        """Return one of the same target that shares what has been found out, until something is put into it."""
+        """Return a copy for other limits. Both share known refusals until a pod is put into one of them."""
         found = Packing.__new__(Packing)
         # One for each of a thousand targets: a fifth of the time of copy.copy.
         found.__dict__.update(self.__dict__, _limits=limits, _held=Counter(held) if held else Counter())
         return found
 
     def known_refusal(self, wanted: PodTemplate, kind: bytes) -> str:
-        """Return `refusal`, from memory if the same was asked before."""
+        """Return `refusal`, which is remembered by kind."""
         if not self._is_fresh:
             return self.refusal(wanted)
         if rejection := over_limit(self._limits, self._held, wanted):
@@ -108,7 +108,7 @@ class Packing:
         return why
 
     def closed(self, wanted: PodTemplate | None) -> str:
-        """Return why no pod like this goes to the virtual node, whatever room there is; empty if it may."""
+        """Return why the virtual node rejects such a pod whatever its capacity is; empty if it does not."""
         if self._node.unschedulable:
             return "cordoned"
         if wanted is None:
@@ -119,7 +119,7 @@ class Packing:
         return "no match of its node selector or affinity" if not_selected(wanted, self._node) else ""
 
     def refusal(self, wanted: PodTemplate) -> str:
-        """Return why there is no room for one more pod, without what is free just now; empty if there is room."""
+        """Return why one more pod does not fit, without figures of free capacity; empty if it fits."""
         if closed := self.closed(wanted):
             return closed
         if rejection := over_limit(self._limits, self._held, wanted):

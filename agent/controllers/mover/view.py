@@ -59,7 +59,7 @@ class Pod:
     waits: bool = False
     """Whether it has been without a node for longer than it takes where there is room."""
     pending: str = ""
-    """Why it has no node, in the scheduler's words, without what is free just now; empty if it has not said so."""
+    """Message of the scheduler about a pod without a node, without figures of free capacity; empty if there is none."""
     deleting: bool = False
     ended: bool = False
     available: bool = True
@@ -111,7 +111,7 @@ class Pod:
 
     @property
     def lost(self) -> bool:
-        """Whether it is in a lost target that does not answer: then it serves nobody."""
+        """Whether it is in a lost target that does not answer, so that it serves no client."""
         return self.cause == "Lost" and not self.answers
 
     @property
@@ -235,7 +235,7 @@ class Tell:
 
     @property
     def has_other_figures(self) -> bool:
-        """Whether the pod says the same already, but for what is counted."""
+        """Whether the pod's condition already has this message with other figures."""
         return self.reason == "NoRoom" and without_figures(self.pod.told) == without_figures(
             f"{self.reason}: {self.message}"
         )

@@ -49,7 +49,7 @@ class ServiceWriter:
         return 0.0
 
     def forget(self, key: Key) -> None:
-        """Drop what is known of a Service that has been deleted."""
+        """Forget a deleted Service."""
         for written in (self._marks_written, self._selectors_written):
             written.forget(key)
 

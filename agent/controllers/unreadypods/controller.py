@@ -1,9 +1,9 @@
 """Unready pods: proxy pods of a target that does not answer get no traffic, as pods of a silent node get none.
 
 kube-controller-manager/nodelifecycle sets Ready of pods on a silent node to False. Virtual nodes stay Ready, so that no
-pod is evicted from them; the agent sets the condition itself. A target that answers again and refuses the agent says
-nothing about its pods: they have the condition back that they had when it fell silent, as its endpoints in the
-EndpointSlices of other clusters do.
+pod is evicted from them; the agent sets the condition itself. If a silent target answers again and refuses the agent,
+the agent knows nothing about its pods, and restores the condition that they had before. The same holds for its
+endpoints in the EndpointSlices of other clusters.
 
 Watches  states of targets, proxy pods, Services, all here.
 Writes   the condition Ready of proxy pods that native Services select, `endpoints_grace` after the target went silent.
@@ -53,7 +53,7 @@ class UnreadyPodsRoom(Controller[str]):
             self.queue.add(target.node_name)
 
     async def reconcile(self, key: str) -> float | None:
-        """Mark the pods of one target if it has been silent for long; take the marks away if it refuses the agent."""
+        """Mark the pods of one target if it has been silent for long; remove the marks if it refuses the agent."""
         if self._is_refused(key):
             await self._restore_all(key)
             return _AGAIN_SECONDS
@@ -72,7 +72,7 @@ class UnreadyPodsRoom(Controller[str]):
         return target is not None and refuses(target.record)
 
     async def _restore_all(self, node: str) -> None:
-        """Set Ready of pods to what it was before they were marked: only pods that were ready are marked."""
+        """Set Ready of marked pods to True: only ready pods are marked."""
         async for pod in in_turns(tuple(self._deps.proxies.bound_to(node))):
             if not self._is_refused(node):
                 return

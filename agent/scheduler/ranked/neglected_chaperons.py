@@ -115,7 +115,7 @@ class NeglectedChaperons:
 
 
 def reason(chaperon: Mapping[str, Any] | None, seconds: float, agent: AgentRecord | None = None, *, made: bool) -> str:
-    """Return what to say of a chaperon that nobody has taken up for so many seconds.
+    """Return the message about a chaperon without a reaction of its target for so many seconds.
 
     :param agent: of the target, None if it does not report any
     :param made: the delegate is known to exist
