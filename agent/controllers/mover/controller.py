@@ -20,11 +20,11 @@ from agent.clusters.deps import Deps
 from agent.controllers.mover.actions import Actions
 from agent.controllers.mover.announcements import Announcements
 from agent.controllers.mover.causes import Causes
+from agent.controllers.mover.checks import FailBackPods, PodChecks
 from agent.controllers.mover.decide import decide, is_of_interest
 from agent.controllers.mover.facts import OwnerKey, is_replacement, owner_of
 from agent.controllers.mover.gather import Gather, read_owner
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, Starting
-from agent.controllers.mover.looks import FailBackPods, Looks
 from agent.controllers.mover.metrics import IN_PROGRESS, REASONS, WAITING
 from agent.controllers.mover.view import Create, reasons
 from agent.controllers.mover.writer import Writer
@@ -56,7 +56,7 @@ class Mover(Controller[OwnerKey]):
         self._client = deps.local.client
         self._proxies = deps.proxies.informer
         self._proxies.store.index(_OWNER, lambda pod: (owner_of(pod)[3],))
-        self._looks = Looks(self._look, self._proxies.store)
+        self._checks = PodChecks(self._check, self._proxies.store)
         self._fail_back_pods = FailBackPods(deps)
         self._proxies.store.index(_REPLACES, lambda pod: (_REPLACES,) if is_replacement(pod) else ())
         self._causes = Causes(deps, self._target_changed, self._placements_decided, self._preferred)
@@ -94,7 +94,7 @@ class Mover(Controller[OwnerKey]):
             gauges.enter_context(shown(IN_PROGRESS, self._under_way))
             for reason in REASONS:
                 gauges.enter_context(shown(WAITING.labels(reason), functools.partial(self._waiting, reason)))
-            await together(super().run(), self._looks.run())
+            await together(super().run(), self._checks.run())
 
     # What brings an owner here ---------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Mover(Controller[OwnerKey]):
         return -self._priorities.get(key[3], 0)
 
     def _choice_changed(self, pods: Iterable[Key]) -> None:
-        self._looks.at(pod for key in pods if (pod := self._proxies.store.get(key)) is not None)
+        self._checks.add(pod for key in pods if (pod := self._proxies.store.get(key)) is not None)
 
     def _level_changed(self, old: Object | None, new: Object | None) -> None:
         """A namespace or an owner says something else, or (of one that holds its pods) its status has changed."""
@@ -132,7 +132,7 @@ class Mover(Controller[OwnerKey]):
         says_else = old.annotations != new.annotations
         if new.kind is NAMESPACES:
             if says_else:
-                self._looks.at(self._deps.proxies.in_namespace(new.name))
+                self._checks.add(self._deps.proxies.in_namespace(new.name))
         elif self._deps.owners is not None:
             changed = says_else or _generation(old) != _generation(new)
             for uid in self._deps.owners.below(new):
@@ -140,7 +140,7 @@ class Mover(Controller[OwnerKey]):
                 if key is not None and (changed or self._busy[key].get("Held")):
                     self.queue.add(key)
                 if says_else:
-                    self._looks.at(self._proxies.store.by_index(_OWNER, uid))
+                    self._checks.add(self._proxies.store.by_index(_OWNER, uid))
 
     def _claim_changed(self, old: Object | None, new: Object | None) -> None:
         """A volume claim may keep no pod any more."""
@@ -151,17 +151,17 @@ class Mover(Controller[OwnerKey]):
                 self.queue.add(key)
 
     def _target_changed(self, node: str) -> None:
-        self._looks.at(self._deps.proxies.bound_to(node), surely=True)
+        self._checks.add(self._deps.proxies.bound_to(node), surely=True)
 
     def _preferred(self, node: str) -> None:
-        """Pods may go back to a target: many targets at the same moment cost one look."""
-        self._looks.at_those(self._fail_back_pods)
+        """Check the pods that may go back to a target; many targets at the same moment cost one check."""
+        self._checks.add_later(self._fail_back_pods)
 
     def _placements_decided(self, namespaces: Iterable[str]) -> None:
         for namespace in namespaces:
-            self._looks.at(self._deps.proxies.in_namespace(namespace))
+            self._checks.add(self._deps.proxies.in_namespace(namespace))
 
-    def _look(self, pod: Object, surely: bool) -> None:
+    def _check(self, pod: Object, surely: bool) -> None:
         """Have a pod's owner reconciled if something may have to be done about the pod."""
         if surely or self._is_concerned(pod) or _PLACED in pod.raw:
             self._add(pod)
@@ -225,7 +225,7 @@ class Mover(Controller[OwnerKey]):
         if not plan.waits:
             pause = HELD_SECONDS if plan.holds else 0.0
         elif left and not todo:
-            pause = min(left, RARELY_SECONDS)
+            pause = RARELY_SECONDS
         later = (pause, again, left, self._causes.put_off_for(key[3]), *due)
         return min((each for each in later if each), default=None)
 

@@ -14,29 +14,32 @@ _PREFERS = "fail-back"
 log = logging.getLogger(__name__)
 
 
-class Looks:
-    """Pods that are to be checked. A pod that is named twice before its turn is checked once.
+class PodChecks:
+    """Queue of pods to check. A pod that is added twice before its turn is checked once.
 
-    :param look: checks one pod; its second argument is True if the pod is to be checked whatever its state is
+    :param check: checks one pod; its second argument is True if the pod's owner must be reconciled in any case
     """
 
-    def __init__(self, look: Callable[[Object, bool], None], pods: Store) -> None:
-        self._look = look
+    def __init__(self, check: Callable[[Object, bool], None], pods: Store) -> None:
+        self._check = check
         self._pods = pods
         self._waiting: dict[Key, bool] = {}
         self._later: dict[Callable[[], Iterable[Object]], None] = {}
         self._wake = asyncio.Event()
 
-    def at(self, pods: Iterable[Object], *, surely: bool = False) -> None:
-        """Check these pods soon."""
+    def add(self, pods: Iterable[Object], *, surely: bool = False) -> None:
+        """Check these pods soon.
+
+        :param surely: reconcile their owners in any case
+        """
         waiting = self._waiting
         for pod in pods:
             waiting[pod.key] = surely or waiting.get(pod.key, False)
         if waiting:
             self._wake.set()
 
-    def at_those(self, find: Callable[[], Iterable[Object]]) -> None:
-        """Check the pods that `find` returns; if the same function is given again before its turn, it runs once."""
+    def add_later(self, find: Callable[[], Iterable[Object]]) -> None:
+        """Check the pods that `find` returns then. A function that is added twice before its turn runs once."""
         self._later[find] = None
         self._wake.set()
 
@@ -47,20 +50,20 @@ class Looks:
             self._wake.clear()
             later, self._later = self._later, {}
             for find in later:
-                self.at(find())
+                self.add(find())
             waiting, self._waiting = self._waiting, {}
             async for key, surely in in_turns(waiting.items()):
                 pod = self._pods.get(key)
                 if pod is None:
                     continue
                 try:
-                    self._look(pod, surely)
+                    self._check(pod, surely)
                 except Exception:
                     log.exception("pod %s could not be checked", "/".join(key))
 
 
 class FailBackPods:
-    """Proxy pods that ask for fail-back, by themselves, by an owner or by their namespace: found by indexes."""
+    """Indexes of proxy pods with the annotation `fail-back: auto` on the pod, an owner or the namespace."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
@@ -73,7 +76,7 @@ class FailBackPods:
             store.index(_PREFERS, _prefers)
 
     def __call__(self) -> Iterator[Object]:
-        """Return the pods. Some of them may not ask: what is said closest to a pod counts."""
+        """Return the pods. For some of them another level, closer to the pod, may say otherwise."""
         yield from self._pods.by_index(_PREFERS, AUTO)
         for namespace in self._namespaces.by_index(_PREFERS, AUTO):
             yield from self._deps.proxies.in_namespace(namespace.name)
