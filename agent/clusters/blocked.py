@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from agent.base.backoff import Backoff
 from agent.kube.events import Recorder
-from agent.kube.store import Key, Object
+from agent.kube.store import Object
 
 log = logging.getLogger(__name__)
 
@@ -76,25 +76,6 @@ class BlockedCopies(Generic[Item]):
     def gone(self, item: Item) -> None:
         """Nothing is in the way any more: should it be again, it is told again."""
         self._known.pop(item, None)
-
-
-class EndpointRefusals:
-    """Services whose EndpointSlices a cluster refused at the last try, by virtual node; empty is the source."""
-
-    def __init__(self) -> None:
-        self._known: set[tuple[str, Key]] = set()
-
-    def note(self, node: str, service: Key, *, refused: bool) -> None:
-        """Remember the outcome of a try."""
-        (self._known.add if refused else self._known.discard)((node, service))
-
-    def forget(self, node: str) -> None:
-        """Forget a cluster."""
-        self._known = {each for each in self._known if each[0] != node}
-
-    def has(self, node: str, service: Key) -> bool:
-        """Return True if the slices of a Service are refused in a cluster."""
-        return (node, service) in self._known
 
 
 def _regarding(obj: Object) -> dict[str, Any]:

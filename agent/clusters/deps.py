@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from agent.base.clock import Clock
-from agent.clusters.blocked import EndpointRefusals
 from agent.clusters.brake import Brake
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
+from agent.clusters.endpoint_refusals import EndpointRefusals
 from agent.clusters.endpoints import Endpoints
 from agent.clusters.fenced_pods import FencedPods
 from agent.clusters.fences import Fences

@@ -10,11 +10,12 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.api.names.links import ANNOTATION_POD_IPS
-from agent.clusters.blocked import EndpointRefusals
+from agent.clusters.endpoint_refusals import EndpointRefusals
 from agent.clusters.unwritten_marks import UnwrittenMarks
 from agent.drivers.driver import HERE
 from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
 from agent.kube.client import encode
+from agent.kube.errors import Forbidden
 from agent.kube.store import Key, Object
 from agent.model.servicemarks import rerouted
 from agent.model.servicerule import ANYTHING, Rule, Wish
@@ -92,7 +93,7 @@ def asked(
     found._sharing = clusters  # type: ignore[assignment]
     refusals = EndpointRefusals()
     for node in refusing:
-        refusals.note(node, ("shop", "web"), refused=True)
+        refusals.note(node, ("shop", "web"), [Forbidden(403, "Forbidden", "no")])
     found._deps = SimpleNamespace(  # type: ignore[assignment]
         targets=clusters.targets, unwritten_marks=UnwrittenMarks(), endpoint_refusals=refusals
     )

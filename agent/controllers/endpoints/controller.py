@@ -21,7 +21,7 @@ from agent.drivers.choice import all_drivers
 from agent.drivers.driver import HERE, Driver, Place
 from agent.drivers.sharing import Sharing, key_of
 from agent.drivers.takedown import Takedown
-from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unreachable, Unreadable
+from agent.kube.errors import Forbidden, KubeError, NotFound, Unreachable, Unreadable
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
 from agent.model.service import is_shared
@@ -129,8 +129,7 @@ class EndpointsRoom(Controller[At]):
 
         again, failed = await self._each(target, act)
         self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
-        refuses = any(not isinstance(error, Conflict | Unreachable) for error in failed)
-        self._deps.endpoint_refusals.note(place.node, place.service, refused=refuses)
+        self._deps.endpoint_refusals.note(place.node, place.service, failed)
         # Where a person has named a driver its kinds may not be served.
         told = (Forbidden, NotFound) if self._sharing.rule(place.service).driver else Forbidden
         if refused := [error for error in failed if isinstance(error, told)]:
@@ -175,7 +174,7 @@ class EndpointsRoom(Controller[At]):
     def _forget(self, key: At) -> None:
         """A Service is not in a cluster any more."""
         self._told.discard(key)
-        self._deps.endpoint_refusals.note(key[0], key[1:], refused=False)
+        self._deps.endpoint_refusals.note(key[0], key[1:], ())
         self._busy_until.pop(key, None)
         self._takedown.forget_service(key[0], key[1:])
         for driver in self._drivers:
