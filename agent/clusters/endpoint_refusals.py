@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from agent.kube.errors import Conflict, KubeError, Unreachable
+from agent.kube.errors import Conflict, KubeError, TooManyRequests, Unreachable
 from agent.kube.store import Key
 
-_PASSING = (Conflict, Unreachable)
+_PASSING = (Conflict, TooManyRequests, Unreachable)
 """Errors of a cluster that takes the same write a moment later."""
 
 
