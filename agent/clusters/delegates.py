@@ -4,7 +4,7 @@ One is asked for whenever its pod is let go of, and not only when something was 
 processes together, of the 60 to 80 ms that deleting a pod takes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 from weakref import WeakSet
 
@@ -42,19 +42,11 @@ class Delegates:
         One that lets us see no pods is believed: its chaperons tell of all that have.
         """
         fields = f"metadata.name={chaperon['name']},spec.nodeName!="
-        try:
-            found = await self._list(target, chaperon["namespace"], fields=fields)
-        except Forbidden:
-            return False
-        return any(each.controller is not None and each.controller.uid == chaperon["uid"] for each in found)
+        return await _has_delegate(chaperon, self._list(target, chaperon["namespace"], fields=fields))
 
     async def is_made(self, target: Target, chaperon: Mapping[str, Any]) -> bool:
         """Return True if a target has the delegate of a chaperon with these metadata. False if it shows us no pods."""
-        try:
-            found = await self._named(target, chaperon["namespace"], chaperon["name"])
-        except Forbidden:
-            return False
-        return any(each.controller is not None and each.controller.uid == chaperon["uid"] for each in found)
+        return await _has_delegate(chaperon, self._named(target, chaperon["namespace"], chaperon["name"]))
 
     async def _find(self, target: Target, pod: Object, departure: Departure | None) -> list[Object]:
         if departure is not None:
@@ -80,6 +72,15 @@ class Delegates:
         port = target.port
         _, found = await port.list_raw(PODS, namespace, labels=labels, fields=fields, accept=METADATA_LIST)
         return [Object(PODS, bytes(raw)) for raw in found]
+
+
+async def _has_delegate(chaperon: Mapping[str, Any], pods: Awaitable[Iterable[Object]]) -> bool:
+    """Return True if a chaperon with these metadata controls one of the pods, False if the target shows us no pods."""
+    try:
+        found = await pods
+    except Forbidden:
+        return False
+    return any(each.controller is not None and each.controller.uid == chaperon["uid"] for each in found)
 
 
 def _is_of(delegate: Object, pod: Object, departure: Departure | None) -> bool:
