@@ -11,10 +11,10 @@ from agent.api.kinds import NODES, PODS
 from agent.cli.explaining.facts import Facts, Seen
 from agent.cli.moving.fates import NO_ROOM, Fate, rehearsed, summary
 from agent.cli.moving.rehearsal import Rehearsal
-from agent.cli.moving.world import lost_home
+from agent.cli.moving.world import World, homes_of, lost_home
 from agent.kube.store import Object
 from agent.settings import Settings
-from tests.cli.moving import EU, NOW, US, homes_of_eu, pod
+from tests.cli.moving import EU, NOW, US, homes_of_eu, pod, target
 from tests.cli.test_explaining import proxy, seen
 
 
@@ -85,3 +85,26 @@ def test_a_target_that_is_to_be_lost_has_stopped_fenced_pods_and_certifies_nothi
     assert home.standing.has_lost(float("inf"), None)
     assert not home.standing.has_lost(float("inf"), float("inf")), "never"
     assert home.fence(pod("db-0", fence_kept=kept), 30.0, NOW) == left
+
+
+@pytest.mark.parametrize(
+    ("others", "held"),
+    [
+        ((), True),
+        ((("u-2", "True"), ("u-3", "True")), False),
+        ((("u-2", "True"), ("u-3", "False")), True),
+        ((("u-1", "True"), ("u-1", "True")), False),
+    ],
+    ids=["alone", "one of three", "two of three", "reached by another Target"],
+)
+def test_a_rehearsal_knows_whether_failover_would_be_held(others: tuple[tuple[str, str], ...], held: bool) -> None:
+    """Each other Target is given by the UID of its cluster and by whether it answers."""
+
+    def said(uid: str, answers: str) -> dict[str, Any]:
+        return {"clusterUID": uid, "conditions": [{"type": "Reachable", "status": answers, "reason": "Probed"}]}
+
+    targets = [target("eu", said("u-1", "True"))]
+    targets += [target(f"t{number}", said(*each)) for number, each in enumerate(others)]
+    homes = homes_of(targets)
+    homes[EU] = lost_home(homes[EU])
+    assert World((), homes, {}).is_failover_held is held

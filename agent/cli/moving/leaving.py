@@ -23,6 +23,11 @@ async def show_leaving(client: Client, meant: Meant, settings: Settings, title: 
     world = await read_world(client, targets, pods, meant, notes)
     now = SystemClock().now()
     fates = await Preview(client, world, meant, settings, notes, now).rehearse()
+    if meant.lost and world.is_failover_held:
+        notes.append(
+            "failover would be held, since most targets would not answer then: the agent would replace nothing until"
+            f" you ran flotilla failover {title} --now"
+        )
     if meant.lost:
         notes += [*([] if moves_pods(targets) else [OFF]), *await agent_notes(client, now)]
     found = show.Found("pods", fates, notes)

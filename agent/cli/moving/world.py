@@ -12,6 +12,7 @@ from agent.api.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS
 from agent.api.names import fencing
 from agent.base.clock import parse
 from agent.cli.explaining import facts as explaining
+from agent.clusters.silent_clusters import Member, SilentClusters, counted_as
 from agent.controllers.mover.facts import is_replacement
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden
@@ -70,6 +71,14 @@ class World:
     def replaced(self) -> frozenset[str]:
         """UIDs of pods that have a replacement."""
         return frozenset(pod.hot_annotations.replaces for pod in self.proxies if is_replacement(pod))
+
+    @property
+    def is_failover_held(self) -> bool:
+        """Whether the agent would hold failover, because so many of these targets do not answer."""
+        clusters = SilentClusters()
+        for home in self.homes.values():
+            clusters.put(home.target.key, Member(counted_as(home.target.decode()), silent=not home.answers))
+        return clusters.held
 
 
 class Meant(msgspec.Struct, frozen=True):
