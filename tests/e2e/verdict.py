@@ -12,6 +12,8 @@ from tests.tiers import EVERYTHING, FIRST, FULL, tier_of
 FOLDER = "tests/e2e"
 OPTIONAL = {
     "test_32_replicas.py",
+    "test_37_rollouts.py",
+    "test_39_flux.py",
     "test_40_versions.py",
     "test_42_upgrades.py",
     "test_56_all_at_once.py",
