@@ -54,7 +54,7 @@ RECONCILE_SECONDS = Histogram(
 )
 OLDEST_RECONCILE = Gauge(
     "flotilla_reconcile_oldest_seconds",
-    "Age of the oldest reconciliation that is under way, in seconds; 0 where none is.",
+    "Age of the oldest running reconciliation in seconds, 0 if none runs.",
     ("controller",),
     registry=REGISTRY,
 )
@@ -63,7 +63,9 @@ TASK_FAILURES = Counter(
     "flotilla_task_failures_total", "Long-running tasks that failed and were restarted.", ("task",), registry=REGISTRY
 )
 LISTENER_FAILURES = Counter(
-    "flotilla_listener_failures_total", "Changes that a part of the agent failed to take note of.", registry=REGISTRY
+    "flotilla_listener_failures_total",
+    "Changes of objects that a part of the agent failed to process.",
+    registry=REGISTRY,
 )
 
 

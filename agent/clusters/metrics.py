@@ -15,25 +15,25 @@ READY = Gauge(
 )
 SLOW = Gauge(
     "flotilla_target_slow",
-    "Whether a target answers so slowly that pods which can go elsewhere do (1) or not (0).",
+    "Whether a target answers so slowly that pods prefer other targets (1) or not (0).",
     ("target",),
     registry=REGISTRY,
 )
 HELD = Gauge(
     "flotilla_target_orphans_held",
-    "Pod chaperons that are not deleted in a target although this cluster knows none of their pods.",
+    "PodChaperons in a target whose deletion is held, although this cluster has none of their pods.",
     ("target",),
     registry=REGISTRY,
 )
 TOKEN_EXPIRY = Gauge(
     "flotilla_target_token_expiry_timestamp_seconds",
-    "When the token in the Secret of a target ends, in seconds since the epoch.",
+    "Expiry of the token in the Secret of a target, in seconds since the epoch.",
     ("target",),
     registry=REGISTRY,
 )
 TOKEN_LIFETIME = Gauge(
     "flotilla_target_token_lifetime_seconds",
-    "For how long that token was made; it is renewed when four fifths of that are over.",
+    "Whole lifetime of that token in seconds. The agent renews it after four fifths.",
     ("target",),
     registry=REGISTRY,
 )

@@ -28,7 +28,11 @@ from agent.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
-HOLDS = Gauge("flotilla_extender_holds", "Candidates reserved on a node and waiting for leave.", registry=REGISTRY)
+HOLDS = Gauge(
+    "flotilla_extender_holds",
+    "Candidates that have reserved a node and wait for the source's permission.",
+    registry=REGISTRY,
+)
 BINDS = Counter(
     "flotilla_extender_binds_total",
     "Binds that the candidate scheduler asked for, by outcome.",

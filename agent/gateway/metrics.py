@@ -17,13 +17,13 @@ _ADDRESSES = Gauge(
 )
 _REFUSED = Gauge(
     "flotilla_gateway_refused_connections",
-    "Connections of others that this gateway has refused since its Envoy started, by reason.",
+    "Incoming connections that this gateway has refused since its Envoy started, by reason.",
     ("reason",),
     registry=REGISTRY,
 )
 _NOT_TAKEN = Gauge(
     "flotilla_gateway_refused_listeners",
-    "Listeners that this gateway's Envoy refuses: local ports that nobody answers, or peers who are not let in.",
+    "Listeners that this gateway's Envoy refuses: local ports that do not answer, or peers that are not admitted.",
     registry=REGISTRY,
 )
 _FOREIGN = Gauge(
@@ -62,9 +62,9 @@ class _Passed(Collector):
 
     def _empty(self) -> tuple[CounterMetricFamily, CounterMetricFamily]:
         connections = (
-            "TCP connections of callers here to a peer (out), and from its gateways (in), checks of health too."
+            "TCP connections of local callers to a peer (out), and from its gateways (in), including health checks."
         )
-        sent = "Bytes of TCP connections that were sent to a peer (out), and received from it (in), by whoever called."
+        sent = "Bytes of TCP connections, in either direction of call: sent to a peer (out), and received from it (in)."
         return (
             CounterMetricFamily("flotilla_gateway_connections", connections, labels=("peer", "direction")),
             CounterMetricFamily("flotilla_gateway_bytes", sent, labels=("peer", "direction")),

@@ -67,8 +67,9 @@ class Silence(Collector):
     def _empty(self) -> GaugeMetricFamily:
         return GaugeMetricFamily(
             "flotilla_watch_silent_seconds",
-            "Seconds since a watch last heard of its API server: an event, a bookmark, part of a list, or leave to go"
-            " on; of several watches of a resource the longest. Those that are refused (403, 404) do not count.",
+            "Seconds since a watch last received something from its API server: an event, a bookmark, part of a list,"
+            " or the start of a response. The longest if a resource has several watches."
+            " Without refused ones (403, 404).",
             labels=self._labelnames,
         )
 

@@ -10,29 +10,27 @@ from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
 
 PHASE = Histogram(
     "flotilla_scheduling_phase_seconds",
-    "Seconds of each phase of a pod. queue: from the moment on that it wants a target, or that one has refused it,"
-    " until it is claimed (mode ranked) or its first candidate is made (reserve); rank: one ranking; candidate: until"
-    " its first chaperon is in a target; reserve: from there until a reservation is claimed; bind: from there, or from"
-    " the chaperon, until it is bound.",
+    "Seconds of each scheduling phase of a pod. queue: from the time at which it needs a target, or was refused by one,"
+    " to its claim (mode ranked) or first candidate (reserve). rank: one ranking. candidate: until its first"
+    " PodChaperon is in a target. reserve: from there until a reservation is claimed. bind: from there, or from the"
+    " PodChaperon, until the pod is bound.",
     ("phase",),
     buckets=LATENCY_BUCKETS,
     registry=REGISTRY,
 )
 ATTEMPTS = Counter(
     "flotilla_scheduling_attempts_total",
-    "Attempts to run a pod in a target by outcome: bound, or refused there.",
+    "Attempts to run a pod in a target, by outcome: bound, or refused by the target.",
     ("mode", "outcome"),
     registry=REGISTRY,
 )
 REFUSALS = Counter(
     "flotilla_scheduling_refusals_total",
-    "Targets refused for a pod, by reason, each time that is told on the pod.",
+    "Targets that a pod's condition lists as unavailable, by reason, counted at each update of the condition.",
     ("reason",),
     registry=REGISTRY,
 )
-IN_FLIGHT = Gauge(
-    "flotilla_scheduling_pods_in_flight", "Pods that want a target and are not bound yet.", registry=REGISTRY
-)
+IN_FLIGHT = Gauge("flotilla_scheduling_pods_in_flight", "Elected pods that are not bound yet.", registry=REGISTRY)
 
 Phase = Literal["queue", "candidate", "reserve", "bind"]
 _ORDER: tuple[Phase, ...] = ("queue", "candidate", "reserve", "bind")

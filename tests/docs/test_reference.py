@@ -63,8 +63,9 @@ APPLIED = {p2code.LABEL_PSM_UID, p2code.ANNOTATION_APPLIED, p2code.ANNOTATION_AP
 """Keys of what is applied for whole applications, and of these."""
 
 MOVES = {moves.TARGETS, moves.ALLOWED_TARGETS, moves.MOVE}
-OF_TARGETS = {lifecycle.RETIRE, lifecycle.LOST, lifecycle.FAILOVER_AFTER, lifecycle.FAILOVER_NOW, fencing.FENCE}
-"""Annotations of users about targets that go."""
+OF_TARGETS = {lifecycle.RETIRE, lifecycle.LOST, lifecycle.FAILOVER_AFTER, lifecycle.FAILOVER_NOW, lifecycle.FAIL_BACK}
+OF_TARGETS |= {fencing.FENCE}
+"""Annotations of users about lost, retiring and returning targets."""
 OF_TARGETS_BY_US = {
     value for value in vars(lifecycle).values() if isinstance(value, str) and value.startswith(names.SHORT_PREFIX)
 } - {names.SHORT_PREFIX}
@@ -127,6 +128,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     of_links |= {links.LABEL_LINKERD, links.LABEL_FEDERATED}
     of_links |= {links.ANNOTATION_LINKED_SERVICE, links.ANNOTATION_LINKED_IN}
     of_links |= {links.ANNOTATION_GATEWAY, links.LABEL_GATEWAY_PEER}
+    of_links |= {links.LABEL_HEADLESS_OF, links.LABEL_GATEWAY_HOST}
     of_links |= OF_NETWORKS | {mcs.LABEL_DERIVED, mcs.ANNOTATION_EXPORTED_IN}
     of_delegates = {delegates.ANNOTATION_NEW_LABELS, delegates.ANNOTATION_LABELS_FILE}
     of_delegates |= {delegates.ANNOTATION_ANNOTATIONS_FILE, delegates.ANNOTATION_RESTARTS}
@@ -157,6 +159,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
         (names.LABEL_ENABLED, (names.ENABLED_VALUE,)),
         (moves.MOVE, moves.MOVE_CHOICES),
         (fencing.FENCE, fencing.FENCES),
+        (lifecycle.FAIL_BACK, lifecycle.FAIL_BACKS),
         (ocm.WHEN_UNPLACED, ocm.WHEN_UNPLACED_CHOICES),
     ],
 )

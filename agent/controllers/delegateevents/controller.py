@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 EVENTS_DROPPED = Counter(
     "flotilla_delegate_events_dropped_total",
-    "Warnings about delegates that were not told on their proxy pods, since their target has too many.",
+    "Warnings about delegates that were not copied to their proxy pods, because their target exceeded its rate.",
     ("target",),
     registry=REGISTRY,
 )

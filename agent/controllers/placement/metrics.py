@@ -54,7 +54,7 @@ class Measured(Collector):
 
     def _empty(self) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
         clusters = "Clusters that a Placement has decided."
-        scores = f"Score of a cluster that a Placement has decided, where these are at most {SCORED}."
+        scores = f"Score of a cluster that a Placement has decided, if it has decided at most {SCORED}."
         return (
             GaugeMetricFamily("flotilla_placement_clusters", clusters, labels=("namespace", "placement")),
             GaugeMetricFamily("flotilla_placement_score", scores, labels=("namespace", "placement", "cluster")),

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 QUERIES = Counter(
     "flotilla_prometheus_score_queries_total",
-    "Queries for scores of clusters by what came of them (`answered`, `failed`).",
+    "Queries for scores of clusters, by outcome (`answered`, `failed`).",
     ("score", "outcome"),
     registry=REGISTRY,
 )

@@ -31,23 +31,26 @@ from agent.runtime.controller import Controller
 from agent.runtime.together import together
 
 _FAILOVERS = Counter(
-    "flotilla_failovers", "How often a target was lost, so that its pods are replaced.", ("target",), registry=REGISTRY
+    "flotilla_failovers",
+    "Times that a target was lost, so that its pods were replaced.",
+    ("target",),
+    registry=REGISTRY,
 )
 _HELD = Gauge(
     "flotilla_failover_held",
-    "Whether nothing is replaced for a target that does not answer, since most others do not, either (1), or not (0).",
+    "Whether failover of a silent target is held, because most other targets are silent too (1), or not (0).",
     ("target",),
     registry=REGISTRY,
 )
 _FLAPS = Counter(
     "flotilla_target_flaps",
-    "How often a target was kept without new pods for having been away.",
+    "Times that a target received no new pods because of a recent outage.",
     ("target",),
     registry=REGISTRY,
 )
 _LOST = Gauge(
     "flotilla_target_lost",
-    "Whether the pods of a target are replaced elsewhere because it is lost (1), or not (0).",
+    "Whether a target is lost, and its pods are replaced in other targets (1), or not (0).",
     ("target",),
     registry=REGISTRY,
 )
