@@ -3,11 +3,11 @@
 from agent.api.accounts import Account, grants
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, PODS, SECRETS, SERVICES
 
-KEEP_GATEWAYS = "this cluster's gateways, and what those of others are told"
-GATEWAY_HOSTS = "hosts of headless Services in other clusters have addresses here"
-CALL = "whom it calls, and whom it lets in"
-ADDRESSES = "addresses of pods, for it calls no others"
-SAY = "how peers are seen from it"
+KEEP_GATEWAYS = "gateways of this cluster, and their GatewayPeers"
+GATEWAY_HOSTS = "local addresses for headless Services in other clusters"
+CALL = "peers that it calls or admits"
+ADDRESSES = "pod addresses that it may call"
+SAY = "observed state of its peers"
 
 AGENT_GRANTS = (
     *grants(GATEWAY_PEERS, "list watch create patch delete", KEEP_GATEWAYS),

@@ -39,10 +39,10 @@ from agent.api.roles import SOURCE_ROLE
 
 KEEP = "existing sources keep their rights"
 
-COUNT = "refuse while pods are at work"
-REMOVE_PODS = "policy delete: pods go"
-STOP = "agents and webhooks stop"
-CLEAN = "nothing of ours is left"
+COUNT = "refusal while pods run"
+REMOVE_PODS = "deletion of pods, with policy delete"
+STOP = "stop of agents and webhooks"
+CLEAN = "removal of Flotilla's objects and keys"
 
 _HELD = (TARGETS, CLUSTER_TARGETS, MULTI_CLUSTER_NETWORKS, SCHEDULING_MANIFESTS)
 """Kinds of others, or that stay, whose objects have a finalizer of ours."""

@@ -28,12 +28,12 @@ from agent.api.kinds import (
 from agent.api.roles import Grant
 
 FOLLOW_PLACEMENTS = "pods follow Placements"
-EVALUATE_PLACEMENTS = "Placements are evaluated here"
-SERVE_PLACEMENTS = "ManagedClusters and their sets are kept here"
+EVALUATE_PLACEMENTS = "evaluation of Placements in this cluster"
+SERVE_PLACEMENTS = "ManagedClusters and their sets in this cluster"
 PLACEMENT_SCORES = "scores for Placements"
 P2CODE = "whole applications of P2CODE are placed"
 P2CODE_WORKS = "whole applications of P2CODE are distributed as ManifestWorks"
-AC3_NETWORKS = "links of AC3's networks are made"
+AC3_NETWORKS = "ServiceLinks for AC3's networks"
 
 _WORKLOADS = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, CRON_JOBS)
 
