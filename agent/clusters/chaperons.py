@@ -1,4 +1,4 @@
-"""Our chaperons in all targets, found by the proxy pod they stand for."""
+"""Chaperons of this cluster in all targets, indexed by proxy pod."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Claim filters: which claims of its target's cluster a pod asks for, as it and its namespace say."""
+"""Claim filters: cluster claims that a pod and its namespace require of the pod's target."""
 
 from agent.api.names.p2code import FILTER
 from agent.clusters.targetchoices import POD

@@ -1,4 +1,4 @@
-"""Copies of an object of this cluster in every target that should have one: what rooms of different kinds share.
+"""Copies of a local object in every target that should have one: base of all controllers that copy objects.
 
 A copy says by labels whose child it is, so that originals need no finalizers: it goes when its original is gone or is
 shared no more, at once or when its target or this agent is back. An object of the same name that is not ours is never

@@ -1,4 +1,4 @@
-"""Chaperons that a target has told are gone, and whether their pods may yet run.
+"""Chaperons whose deletion a target has reported, and whether their pods may still run.
 
 A target's garbage collector lets a chaperon go before its pod where it has not seen the pod: for half a minute after
 that cluster's API server was restarted or stood still.

@@ -1,4 +1,4 @@
-"""Who owns which field, as server-side apply has it: nobody of what we alone write, users of their Service's selector.
+"""Field owners for server-side apply: fields that only we write have none; a Service's selector stays its user's.
 
 A selector is one field to server-side apply, and whoever writes it owns it: once we have, its user's next
 `kubectl apply --server-side` would be refused as a conflict. So the ownership goes back to them, and applying the

@@ -1,4 +1,4 @@
-"""The namespaces of this cluster: only from those that are enabled does anything new go to targets.
+"""Namespaces of the local cluster, and whether each is enabled: only enabled ones send new objects to targets.
 
 Whoever takes the label away stops new pods. Those that are in targets, and what they need there, stay until they end.
 """

@@ -1,4 +1,4 @@
-"""What pods need beside themselves in a target: there before the pod, gone after the last one that needs it.
+"""Prerequisites: objects that must exist in a target before a pod, until the last pod that needs them has ended.
 
 The seam between those who send pods or let go of targets and the rooms that bring and take away: they register here.
 Not an API object, as what rooms meet on otherwise: `Deps` says why.

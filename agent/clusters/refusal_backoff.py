@@ -1,4 +1,4 @@
-"""Whether a target takes pods, as its answers to their PodChaperons show. Pure, but for the clock it is given.
+"""Whether a target accepts pods, judged by its responses to their PodChaperons. Pure, but for the clock it is given.
 
 Some API servers answer every read and refuse every write: the disk of their etcd is full, an admission webhook is dead,
 they have too much to do. In others the agent cannot create pods, for the same reasons. Pods then go elsewhere, and only

@@ -1,4 +1,4 @@
-"""All targets of this cluster, added, changed and removed while the agent runs."""
+"""Registry of all targets of this cluster: adds, changes and removes them while the agent runs."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,5 +1,4 @@
-"""Chaperons on their way to targets, which no store shows: those that this process is sending, and those of which it
-has had no answer.
+"""Chaperons that no store shows yet: POSTs of this process that are under way or had no answer.
 
 A pod is not let go of, nor a target, before it is known what has become of them.
 """

@@ -1,4 +1,4 @@
-"""Chaperon writer: creates chaperons in targets and changes them; what a target's refusal means is told here, too."""
+"""Chaperon writer: creates and changes chaperons in targets, and interprets refusals of the target."""
 
 from collections.abc import Mapping
 from contextlib import suppress

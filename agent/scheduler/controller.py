@@ -1,4 +1,4 @@
-"""Proxy scheduler: find a target for each proxy pod, have its delegate placed there, bind the pod to the virtual node.
+"""Proxy scheduler: choose a target for each proxy pod, have its delegate scheduled, bind the pod to the virtual node.
 
 Watches  proxy pods, virtual nodes and namespaces here; our chaperons and the ClusterSummary in targets; states of
          targets.

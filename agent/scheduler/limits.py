@@ -1,4 +1,4 @@
-"""All that bounds how many requests to targets are under way at once.
+"""Limits on the number of requests to targets at the same time.
 
 A target that is slow, or has just gone silent, must not hold all those who work on pods: each limit is one per target,
 whatever exceeds it waits, and whoever waits is woken when it may go.

@@ -1,4 +1,4 @@
-"""What the proxy scheduler measures."""
+"""Metrics of the proxy scheduler."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Proxy writer: claims proxy pods, binds them, and tells on them which targets failed and why they wait."""
+"""Proxy writer: claims proxy pods, binds them, and writes failed targets and reasons for waiting into their status."""
 
 import logging
 import secrets

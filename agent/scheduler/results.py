@@ -1,4 +1,4 @@
-"""What a step of scheduling comes to: when the pod, or the group of pods, is looked at next."""
+"""Result of a scheduling step: when to check the pod, or the group of pods, again."""
 
 import msgspec
 

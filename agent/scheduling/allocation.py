@@ -1,4 +1,4 @@
-"""What one target has for pods at one moment, whichever pod asks."""
+"""Allocatable and allocated amounts of one target at one moment, independent of the pod."""
 
 from typing import TYPE_CHECKING
 

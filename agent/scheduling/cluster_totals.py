@@ -1,4 +1,4 @@
-"""What a cluster has for pods and what of it is taken, all in all: what scores of usage are made of."""
+"""Totals of a cluster's allocatable, free and used amounts: inputs of the scores of usage."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""Rules that look at all targets together, for pods that have such constraints or meet them: topology spread, pod
-affinity and anti-affinity.
-"""
+"""Constraints over all targets together, for pods that have or match them: topology spread, pod (anti-)affinity."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What filters and scorers say of a pod's template and one target alone, kept until the target or its usage changes."""
+"""Cached results of filters and scorers for one template and one target, until the target or its usage changes."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Filters that look at one target: what each rejects a pod for. `plugins.FILTERS` is the list of all."""
+"""Filters of one target: reasons to reject it for a pod. `plugins.FILTERS` is the list of all."""
 
 from collections.abc import Sequence
 

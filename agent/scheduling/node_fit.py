@@ -1,4 +1,4 @@
-"""Whether one single node of a target has room for a pod: nodes' labels, taints, what they have free, host ports.
+"""Whether one single node of a target has capacity for a pod: labels, taints, free resources, host ports.
 
 What a target tells is a moment old. Pods that went there since are put onto the nodes told, as kube-scheduler would by
 default (the one with most free first), so that a burst does not overshoot.

@@ -1,4 +1,4 @@
-"""Placed: which targets a pod's Placement lets it go to, how these score, and why it refuses the others. Pure."""
+"""Placed: targets that a pod's Placement allows, their scores, and the reasons against the others. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The filters and scorers of our scheduler, as kube-scheduler lists its plugins: what is here is all there is.
+"""The complete lists of filters and scorers of our scheduler, as kube-scheduler lists its plugins.
 
 To add one, write its function and name it here, under the kind that says what it looks at.
 """

@@ -1,4 +1,4 @@
-"""Which of our pods are where, counted by what constraints ask: only what some pod's constraints need is counted."""
+"""Counts of our pods in each target, only for the selectors that some pod's constraints contain."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping

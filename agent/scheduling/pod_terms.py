@@ -1,4 +1,4 @@
-"""Constraints that look at other pods, compiled: label selectors, affinity terms, topology spread constraints."""
+"""Compiled constraints about other pods: label selectors, affinity terms, topology spread constraints."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple

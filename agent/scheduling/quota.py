@@ -1,4 +1,4 @@
-"""Filters by what administrators allow: limits of a Target for all our pods there, ResourceQuotas of its namespaces.
+"""Filters for limits of administrators: limits of a Target for all our pods there, ResourceQuotas of its namespaces.
 
 Rules of quotas: Kubernetes' pod evaluator and its quota admission (pkg/quota/v1/evaluator/core/pods.go).
 """

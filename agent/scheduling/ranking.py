@@ -1,4 +1,4 @@
-"""Which target first: filters, then scores, best first, ties broken evenly."""
+"""Ranking of targets: filters, then scores, best first, ties broken evenly."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

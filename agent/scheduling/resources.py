@@ -1,4 +1,4 @@
-"""What of a pod quotas and scores look at beside its requests."""
+"""Inputs of quotas and scores from a pod, in addition to its requests."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How well a target suits a pod: scores from 0 to 100, and their weights. `plugins.SCORERS` is the list of all."""
+"""Scores from 0 to 100 of a target for a pod, and their weights. `plugins.SCORERS` is the list of all."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

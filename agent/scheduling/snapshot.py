@@ -1,4 +1,4 @@
-"""What the scheduler sees: what one pod asks for, and every target at one moment."""
+"""Snapshot: inputs of the scheduler at one moment: the constraints of one pod, and the state of every target."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""What our pods use of each target, kept with every change.
+"""Usage: resources that the pods of this source use in each target, updated with every change.
 
 An *assumed* pod was sent to a target whose word about free room does not know it yet. An *undelegated* one has no
 delegate yet, as far as we know, and so is in no quota's figures.

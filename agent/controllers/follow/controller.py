@@ -1,4 +1,4 @@
-"""Follow: the ConfigMaps and Secrets that proxy pods name are in the target before the delegate starts.
+"""Follow: copy the ConfigMaps and Secrets that proxy pods reference to the target before the delegate starts.
 
 Watches  proxy pods, namespaces and our chaperons (what is needed where); metadata of ConfigMaps and Secrets here, and
          of our copies in targets.

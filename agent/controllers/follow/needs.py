@@ -1,4 +1,4 @@
-"""Which pods need which objects in which targets: an index over proxy pods, their claims and our chaperons. No I/O."""
+"""Index of the objects that pods need in each target, from proxy pods, their claims and our chaperons. No I/O."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field

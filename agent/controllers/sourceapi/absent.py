@@ -1,4 +1,4 @@
-"""Where the agent has no address of its own cluster's API that targets reach: pods that ask for it are told so."""
+"""Events on pods that need the source's API while the agent knows no address of it for targets."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a chaperon says about its candidate's reservation (mode `reserve`): who holds it, and which rounds are over."""
+"""Reservation of a chaperon's candidate (mode `reserve`): its holder, and the rounds that have ended."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Assumed pods: what of ours each target holds, and which pods its own account of free room does not count yet.
+"""Assumed pods: pods of this source in each target, and which of them its reported capacity does not include yet.
 
 A pod is assumed to be in a target from the moment on that it is claimed for it until what the target tells of free room
 knows of it, or for ten seconds: with a node its room is taken for good, and without one it takes none.

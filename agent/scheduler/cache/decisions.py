@@ -1,4 +1,4 @@
-"""Decisions: what Placements have decided, for the pods that follow them, whoever has evaluated them.
+"""Decisions: results of Placements for the pods that follow them, from either evaluator.
 
 A pod that names a Placement waits as long as there is nothing to go by; no other pod notices anything of this.
 """

@@ -1,4 +1,4 @@
-"""Pod info: what a proxy pod asks for, read from its manifest and its annotations, once per pod."""
+"""Pod info: constraints of a proxy pod, parsed from its manifest and its annotations once per pod."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict

@@ -1,4 +1,4 @@
-"""Scheduler cache: what every decision starts from: a pod's demands, all targets, and our pods in them."""
+"""Scheduler cache: inputs of every decision: a pod's constraints, all targets, and the pods of this source in them."""
 
 import asyncio
 import time

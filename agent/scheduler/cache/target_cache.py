@@ -1,4 +1,4 @@
-"""Target cache: one target info per target, made anew when something changes that it is made of."""
+"""Target cache: one target info per target, rebuilt when one of its inputs changes."""
 
 import logging
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Mode `ranked`: one candidate at a time, allowed from the beginning, in the target that the pod is claimed by."""
+"""Mode `ranked`: one candidate at a time, in the target that the pod has claimed, allowed from the beginning."""
 
 from collections.abc import Callable
 from contextlib import suppress

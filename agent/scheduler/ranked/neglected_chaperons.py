@@ -1,5 +1,4 @@
-"""Chaperons that nobody in their target has taken up yet: no agent tells of a delegate, or no scheduler looks at it, or
-no queue opens its scheduling gates.
+"""Chaperons without progress in their target: no delegate reported, no scheduler active, or scheduling gates closed.
 
 As long as a scheduler takes up other pods of ours it is at work, and those that it has not come to are not neglected.
 This is memory of one process: another leader waits anew.

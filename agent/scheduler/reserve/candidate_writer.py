@@ -1,4 +1,4 @@
-"""Candidate writer: creates candidates in targets and deletes those that have lost, beside the steps of their pods.
+"""Candidate writer: creates candidates in targets and deletes losing ones, in parallel to the steps of their pods.
 
 A pod does not wait for it, so that a slow target costs the pod nothing.
 
