@@ -20,14 +20,14 @@ class Connections:
     slow_target: float = flag(
         DURATION,
         "500ms",
-        "a target whose answers take longer than this gets no pods that can go elsewhere, until it is prompt again",
+        "response time of a slow target; it gets no pods that fit in another target, until it is fast again",
     )
-    agent_interval: float = flag(DURATION, "15s", "pause between looks whether a target's own agent is alive")
+    agent_interval: float = flag(DURATION, "15s", "pause between checks whether a target's own agent is alive")
     sign_interval: float = flag(DURATION, "60s", "pause between signs of life that this cluster leaves in its targets")
     token_renewal: float = flag(
         number(lambda part: 0 < part < 1, "between 0 and 1"),
         "0.8",
-        "part of the life of a target's token (0 to 1) after which it is renewed",
+        "fraction of the lifetime of a target's token (0 to 1) after which it is renewed",
     )
     target_plugins: bool = flag(
         SWITCH, "false", "let kubeconfig Secrets of Targets run credential plugins (exec) with the agent's own rights"
@@ -42,7 +42,7 @@ class VirtualNodes:
     """Virtual nodes."""
 
     node_address: str = flag(TEXT, "", "IP address that virtual nodes announce; empty: $VKUBELET_POD_IP")
-    kubelet_port: int = flag(PORT, "10250", "first port of the virtual nodes' kubelet API, of which each has its own")
+    kubelet_port: int = flag(PORT, "10250", "first port of the kubelet API; each virtual node has a separate port")
     kubelet_signer: str = flag(
         TEXT, "", "signer of its serving certificate; empty: $VKUBELET_CSR_SIGNER_NAME, else kubelet's"
     )
@@ -96,22 +96,22 @@ class Sources:
     summary_detail: Detail = flag(
         one_of(*DETAILS),
         "full",
-        "what Sources are told of this cluster's nodes: full (sums, common labels, node shapes and what is free),"
+        "details of nodes in the ClusterSummary: full (sums, common labels, node shapes and free capacity),"
         " minimal (as Admiralty: sums, common labels) or sums",
     )
     summary_used: bool = flag(
         SWITCH,
         "false",
-        "tell Sources also what nodes use, where metrics.k8s.io is served: what scores of idle capacity are made of",
+        "report the usage of nodes to Sources, if metrics.k8s.io is served; scores of idle capacity need it",
     )
     summary_used_interval: float = flag(
-        DURATION, "30s", "pause between questions what nodes use; told when it moved by 2 % of what there is"
+        DURATION, "30s", "pause between reads of the usage of nodes; reported if it has changed by 2 % of the capacity"
     )
     cluster_property: tuple[str, ...] = repeated(
-        _PROPERTY, "KEY=VALUE, a label of virtual nodes that stand for this cluster"
+        _PROPERTY, "KEY=VALUE, a label of virtual nodes that represent this cluster"
     )
     discovery_interval: float = flag(
-        DURATION, "5m", "pause between looks at what no watch tells: which kinds are served, what network drivers say"
+        DURATION, "5m", "pause between checks of state without a watch: served kinds, state of network drivers"
     )
 
     @property

@@ -19,20 +19,20 @@ class Applications:
     p2code: bool = flag(
         SWITCH,
         "false",
-        "serve P2CodeSchedulingManifests: bundle their manifests, have a cluster chosen for each bundle",
+        "serve P2CodeSchedulingManifests: bundle their manifests, and choose a cluster for each bundle",
     )
     p2code_precedence: Precedence = flag(
         one_of("global", "and"),
         "global",
-        "with p2code, what counts of a filter that is both among globalAnnotations and among a workload's: global (the"
-        " global one, and a condition says so), and (both, as P2CODE's own scheduler has it)",
+        "with p2code, effect of a filter that is both in globalAnnotations and in a workload's annotations: global"
+        " (only the global one; a condition reports it), and (both, as in P2CODE's own scheduler)",
     )
     p2code_distribution: Distribution = flag(
         one_of("elect", "works"),
         "elect",
-        "with p2code, how bundles get to their clusters where the annotation multicluster/distribution does not say it:"
-        " elect (manifests are applied here, and pods go there), works (all manifests go there, as ManifestWorks of"
-        " Open Cluster Management)",
+        "with p2code, default of the annotation multicluster/distribution: elect (manifests are applied in this"
+        " cluster, and pods run in the chosen one), works (ManifestWorks of Open Cluster Management bring all manifests"
+        " to the chosen cluster)",
     )
     p2code_namespace: str = flag(
         TEXT,
@@ -49,7 +49,7 @@ class Networks(Followers):
     ac3_networks: bool = flag(
         SWITCH,
         "false",
-        "serve MultiClusterNetworks: make the ServiceLinks that they mean, share their Services; needs service-links",
+        "serve MultiClusterNetworks: create their ServiceLinks, and share their Services; needs service-links",
     )
     ac3_namespace: str = flag(
         TEXT,

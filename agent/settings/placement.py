@@ -60,33 +60,34 @@ class Placements:
     placement: PlacementSetting = flag(
         one_of("auto", "serve", "consume", "off"),
         "auto",
-        "who evaluates Placements: serve (this agent), consume (others: their decisions are followed), off (pods that"
-        " name one wait); auto: serve where our chart brought their CRDs, consume where somebody else did",
+        "evaluator of Placements: serve (this agent), consume (other controllers, whose decisions this agent follows),"
+        " off (pods that name one wait); auto: serve if our chart installed the CRDs, consume if another"
+        " project did",
     )
     placement_grace: float = flag(
         DURATION_OR_NONE,
         "10s",
-        "how long pods of a target that is back keep it though their Placement decided for others meanwhile: whoever"
-        " decides is to hear of its return first; 0: not at all",
+        "how long pods stay in a target that has returned, though their Placement has dropped it meanwhile, so that the"
+        " Placement can choose it again; 0: not at all",
     )
     usage_scores: UsageScores = flag(
         one_of("auto", "true", "false"),
         "auto",
-        "give ManagedClusters scores of what is free and used (AddOnPlacementScore resource-usage-score); auto: where"
-        " Placements are served",
+        "write scores of free and used capacity for ManagedClusters (AddOnPlacementScore resource-usage-score); auto:"
+        " if this agent evaluates Placements",
     )
     score_validity: float = flag(
-        DURATION, "15m", "how long such scores count; they are renewed when a third of that is left"
+        DURATION, "15m", "validity of these scores; they are renewed when a third of it is left"
     )
     score_max: tuple[str, ...] = repeated(
         Form("NAME=QUANTITY", _score_max),
-        "amount of a resource that is free where its score is 100; those not named: "
+        "free amount of a resource for the score 100; defaults: "
         + ", ".join(f"{name}={amount}" for name, amount in SCORE_MAX.items()),
     )
     prometheus_scores: tuple[PrometheusScore, ...] = flag(
         Form("FILE", _prometheus_scores),
         "",
-        "file of YAML with scores that Prometheus knows, a list of: name, resource, url, query, clusterLabel, min, max,"
+        "YAML file of scores from Prometheus, a list of: name, resource, url, query, clusterLabel, min, max,"
         " interval, tokenSecret, caBundle",
     )
 

@@ -30,50 +30,47 @@ def _targets(*, ordered: bool) -> Form[str]:
 class Scheduling:
     """Scheduling."""
 
-    max_in_flight: int = flag(whole(1), "64", "pods that are scheduled at the same time")
+    max_in_flight: int = flag(whole(1), "64", "number of pods that are scheduled at the same time")
     scheduling: Mode = flag(
         one_of("ranked", "reserve"),
         "ranked",
-        "how pods are placed whose annotations and namespace do not say: ranked (one target at a time) or reserve"
-        " (candidates in all of them, which need a candidate scheduler there)",
+        "default mode of scheduling: ranked (one target at a time) or reserve (candidates in all targets, which need a"
+        " candidate scheduler)",
     )
     targets: str = flag(
         _targets(ordered=True),
         "",
-        "targets that pods may go to whose annotations and namespace do not say, as the annotation multicluster/targets"
-        " has it; empty: all",
+        "default targets of pods, in the form of the annotation multicluster/targets; empty: all",
     )
     allowed_targets: str = flag(
         _targets(ordered=False),
         "",
-        "targets that pods of any namespace may go to, as multicluster/allowed-targets has it; empty: all",
+        "targets allowed to pods of all namespaces, in the form of multicluster/allowed-targets; empty: all",
     )
     dwell: float = flag(
-        DURATION, "30s", "how long a pod that no target can take stays where it is before it tries one again"
+        DURATION, "30s", "how long a pod that fits in no target waits in its present target before it tries again"
     )
     take_up: float = flag(
         DURATION,
         "60s",
-        "how long nobody in a target, neither its agent nor the pod's scheduler, may do anything about a pod that was"
-        " sent there before it goes to another target that can take it; longer than a scheduler that is at work, and"
-        " has many pods to place, leaves all of this cluster's alone",
+        "how long a pod waits for a target whose agent and scheduler ignore it, before it tries another target that"
+        " fits; set more than a busy scheduler takes between two of this cluster's pods",
     )
-    reserve_patience: float = flag(
-        DURATION, "2s", "mode reserve: how long the first reservation waits for those that would be better"
-    )
+    reserve_patience: float = flag(DURATION, "2s", "mode reserve: how long the first reservation waits for better ones")
     reserve_candidates: int = flag(
         whole(0),
         "0",
-        "mode reserve: how many candidates of a pod without a group may wait for a reservation, or have one, at a time,"
-        " in the targets that rank best; another is made for each that is refused or told nothing; 0: in all targets",
+        "mode reserve: candidates that a pod without a group has at a time, in the targets that rank best; each"
+        " candidate that is refused or gets no response is replaced by one in another target; 0: candidates in all"
+        " targets",
     )
     group_timeout: float = flag(
-        DURATION, "30s", "how long the pods of a group collect reservations before they give them all back"
+        DURATION, "30s", "how long the pods of a group collect reservations before they release them all"
     )
     candidate_scheduler: bool = flag(
         SWITCH,
         "true",
-        "a candidate scheduler runs in this cluster; off: candidates are told to their sources as unschedulable",
+        "a candidate scheduler runs in this cluster; off: candidates are reported to their sources as unschedulable",
     )
 
 
@@ -86,7 +83,7 @@ class Scores:
     """Scores of targets."""
 
     placement_strategy: Strategy = flag(
-        one_of("least", "most"), "least", "which target scores higher: the least allocated, or the most"
+        one_of("least", "most"), "least", "which target has the higher score: the least allocated, or the most"
     )
     score_affinity: float = _weight(Weights.affinity, "weight of preferred node affinity over virtual nodes; 0: none")
     score_taints: float = _weight(Weights.taints, "weight of PreferNoSchedule taints of virtual nodes")
@@ -98,12 +95,16 @@ class Scores:
     score_target_weight: float = _weight(
         Weights.target_weight, "weight of the annotation multicluster/weight of Targets"
     )
-    score_capacity: float = _weight(Weights.capacity, "weight of how little (or much) of a target is allocated")
-    score_images: float = _weight(Weights.images, "weight of images that pods of this cluster have brought there")
+    score_capacity: float = _weight(
+        Weights.capacity, "weight of the allocated fraction of a target (see --placement-strategy)"
+    )
+    score_images: float = _weight(
+        Weights.images, "weight of images that pods of this cluster already use in the target"
+    )
     extra_score: tuple[str, ...] = repeated(
         Form(FORM, _extra_score),
-        "score from -100 to 100 that an object gives the target whose ManagedCluster, or which itself, its namespace is"
-        " named after, with its weight",
+        "score from -100 to 100 in an object, with its weight. The object's namespace has the name of the"
+        " ManagedCluster or of the target",
     )
 
     @property
@@ -142,7 +143,7 @@ class Extender:
     )
     extender_key: str = flag(or_empty(FILE), "", "file of the certificate's key")
     extender_client_ca: str = flag(or_empty(FILE), "", "file of the CA whose client certificates the extender accepts")
-    hold: float = flag(DURATION, "30s", "how long a candidate that has been given a node waits for its source's leave")
+    hold: float = flag(DURATION, "30s", "how long a candidate with a reserved node waits for its source's permission")
 
     def check(self) -> None:
         """Whoever reaches the extender can have candidates bound: it is on loopback, or knows its clients.
