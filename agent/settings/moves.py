@@ -34,7 +34,8 @@ class Moves:
     move_parallel: int = flag(
         whole(1),
         "32",
-        "replacements that wait or start at the same time; each counts until it is ready, for a minute at most",
+        "replacements that start at the same time; each counts until it is ready, for a minute at most, and without a"
+        " node for 10 s",
     )
     move_rate: float = flag(
         POSITIVE, "10", "moves that may begin in a second; those of pods in lost targets do not count"

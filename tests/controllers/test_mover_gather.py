@@ -1,7 +1,6 @@
 """What pods belong to, and what of their replacements counts for others."""
 
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -9,12 +8,11 @@ import pytest
 
 from agent.api.kinds import PODS
 from agent.base.clock import parse
-from agent.controllers.mover import limits
 from agent.controllers.mover.decide import decide
 from agent.controllers.mover.facts import facts_of, owner_of, viewed
 from agent.controllers.mover.gather import Read, agreed
 from agent.controllers.mover.groups import UNCOUNTED_SECONDS, Arrivals
-from agent.controllers.mover.limits import AGAIN_SECONDS, STARTS_SECONDS, Limits, Starting, is_waiting
+from agent.controllers.mover.limits import is_waiting
 from agent.controllers.mover.owners import OwnerPods, owner
 from agent.controllers.mover.view import Discard
 from agent.controllers.mover.writer import QUOTA_SECONDS, REFUSED_SECONDS, Refusal
@@ -66,48 +64,6 @@ def test_a_replacement_whose_owner_was_deleted_without_its_pods_is_deleted() -> 
     assert viewed(alone, facts_of(alone), owner_uid=alone.uid, cause=("", "")).owned
 
 
-def replacing(*, ready: bool = False, uid: str = "n") -> Object:
-    body = pod(replaces="o").decode()
-    status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
-    return Object(PODS, msgspec.json.encode({**body, "metadata": {**body["metadata"], "uid": uid}, "status": status}))
-
-
-def test_a_replacement_that_is_ready_or_does_not_start_holds_up_no_other_owner() -> None:
-    starting, began = Starting(), parse(CREATED)
-    starting.note(None, pod(), 0.0, began)
-    assert starting.count(0.0) == 0, "no replacement"
-    starting.note(None, replacing(), 100.0, began + timedelta(seconds=20))
-    assert (starting.count(100.0), starting.count(80.0 + STARTS_SECONDS - 1)) == (1, 1)
-    assert starting.count(80.0 + STARTS_SECONDS) == 0
-    starting.note(replacing(), replacing(), 999.0, began + timedelta(seconds=STARTS_SECONDS))
-    assert starting.count(999.0) == 0, "it changed, and still does not start"
-    starting.note(None, replacing(uid="m"), 100.0, began)
-    starting.note(replacing(uid="m"), replacing(uid="m", ready=True), 101.0, began)
-    assert starting.count(101.0) == 0, "it waits for clusters to route traffic to it"
-    starting.note(None, replacing(uid="k"), 100.0, began)
-    starting.note(replacing(uid="k"), None, 101.0, began)
-    assert starting.count(101.0) == 0, "it is gone"
-
-
-def test_lost_pods_come_first_then_those_of_the_highest_priority_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, busy = [0.0], [2]
-    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    found = Limits(parallel=2, rate=1.0, under_way=lambda: busy[0])
-    assert not found.may_begin(5)
-    assert not found.may_begin(9, lost=True)
-    busy[0] = 1
-    assert not found.may_begin(7, lost=True)
-    assert not found.may_begin(99)
-    assert found.may_begin(9, lost=True)
-    assert not found.may_begin(7, lost=True), "more of the higher class may ask"
-    now[0] = 3 * AGAIN_SECONDS
-    assert found.may_begin(7, lost=True), "none of it has asked any more"
-    now[0] = 6 * AGAIN_SECONDS
-    assert found.may_begin(0)
-    assert not found.may_begin(0), "the rate"
-    assert found.may_begin(0, lost=True), "which does not hold lost pods"
-
-
 @pytest.mark.parametrize(("node", "seconds", "waits"), [("", 9, False), ("", 10, True), ("eu", 99, False)])
 def test_one_that_has_no_node_at_once_may_have_one_in_a_moment(node: str, seconds: int, waits: bool) -> None:
     assert is_waiting(pod(node=node, replaces="o"), parse(CREATED) + timedelta(seconds=seconds)) is waits
@@ -122,15 +78,6 @@ def test_a_quota_is_asked_ever_more_rarely_and_what_does_not_pass_not_sooner() -
         later = Refusal("exceeded quota", passes=True, before=later)
     assert later.until <= Refusal("refused", passes=False).until
     assert Refusal("exceeded quota", passes=True, before=Refusal("refused", passes=False)).tries == 0
-
-
-def test_who_only_asks_whether_a_move_may_begin_takes_no_turn() -> None:
-    found = Limits(parallel=2, rate=1.0, under_way=lambda: 1)
-    assert found.may_begin(tries=True)
-    assert found.may_begin(tries=True)
-    assert found.may_begin()
-    assert not found.may_begin(tries=True)
-    assert not Limits(parallel=1, rate=1.0, under_way=lambda: 1).may_begin(tries=True)
 
 
 def test_a_deployment_speaks_for_its_replica_sets_on_which_copies_of_what_it_said_stay() -> None:

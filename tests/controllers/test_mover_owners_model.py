@@ -57,6 +57,8 @@ class App:
     """Whether it prefers another target and says so."""
     fits: bool = True
     """Whether the preferred target has room."""
+    room: bool = True
+    """Whether any target has room for its replacements."""
     surge: int = 1
     pods: dict[str, Made] = field(default_factory=dict)
 
@@ -69,15 +71,15 @@ class Fleet:
     """The mover and its limits. A tick is a second."""
 
     def __init__(self, chance: random.Random, monkeypatch: pytest.MonkeyPatch, parallel: int = 4) -> None:
-        self.now, self.random = 0, chance
+        self.now, self.random, self.parallel = 0, chance, parallel
         clock = SimpleNamespace(monotonic=lambda: float(self.now))
         monkeypatch.setattr(limits, "time", clock)
         monkeypatch.setattr(failback, "time", clock)
         loop = SimpleNamespace(get_running_loop=lambda: SimpleNamespace(call_later=lambda *_: None))
         monkeypatch.setattr(failback, "asyncio", loop)
         self.apps: list[App] = []
-        self.starting = Starting()
-        self.limits = Limits(parallel, 2.0, lambda: self.starting.count(float(self.now)))
+        self.starting = Starting(lambda node: True)
+        self.limits = Limits(parallel, 2.0, self.starting)
         deps: Any = SimpleNamespace(
             settings=SimpleNamespace(fail_back_after=60.0),
             targets=SimpleNamespace(serving=lambda namespace: list(NODES.values())),
@@ -100,7 +102,7 @@ class Fleet:
         self.note(app, app.pods[pod.uid])
 
     def available(self, app: App, made: Made) -> bool:
-        return made.age >= STARTS and (app.starts or not made.pod.replaces)
+        return made.pod.placed and made.age >= STARTS and (app.starts or not made.pod.replaces)
 
     def note(self, app: App, made: Made, *, gone: bool = False) -> None:
         """Have the mover's watch see a pod."""
@@ -113,7 +115,8 @@ class Fleet:
         marks = {"multicluster/replaces": made.pod.replaces} if made.pod.replaces else {}
         ready = {"type": "Ready", "status": str(self.available(app, made))}
         body = {"metadata": {**metadata, "annotations": marks, "ownerReferences": [{**reference, "name": app.uid}]}}
-        return Object(PODS, encode({**body, "status": {"conditions": [ready]}}))
+        spec = {"nodeName": made.target if made.pod.placed else ""}
+        return Object(PODS, encode({**body, "spec": spec, "status": {"conditions": [ready]}}))
 
     def tick(self) -> None:
         """Pods start; the mover looks at all owners: at first in the order of its queue, then as their timers end."""
@@ -133,6 +136,8 @@ class Fleet:
         view = replace(made.pod, available=self.available(app, made))
         if made.target == "lost":
             return replace(view, cause="Lost", answers=False)
+        if made.target == "retiring":
+            return replace(view, cause="Retire")
         assert made.seen is not None
         home: Any = NODES[made.target]
         if self.fail_back.misplaced(made.seen, home, PREFERS_EU, lambda: (AUTO if app.goes_back else {},)):
@@ -151,9 +156,11 @@ class Fleet:
     def apply(self, app: App, action: Action) -> None:
         match action:
             case Create(old, name):
-                if self.limits.may_begin(old.priority, lost=old.lost):
+                if self.limits.may_begin(rank := (old.lost, old.priority)):
+                    self.limits.begin(old.uid, rank)
                     self.begun.append(app.uid)
                     new = Pod(name, f"{name}-{self.now}", owned=False, selected=False, replaces=old.uid)
+                    new = replace(new, placed=app.room, waits=not app.room)
                     self.make(app, new, "eu" if old.cause == "FailBack" and app.fits else "us")
             case Mark(old, new, rank):
                 app.pods[old.uid].pod = replace(app.pods[old.uid].pod, replaced_by=new.uid, rank=rank)
@@ -214,7 +221,19 @@ def test_owners_that_do_not_start_hold_up_others_for_a_minute_and_those_of_highe
     assert all(fleet.is_done(app, "us") for app in fleet.apps if app.starts)
     priorities = {app.uid: app.priority for app in fleet.apps}
     order = [priorities[uid] for uid in fleet.begun]
-    assert order == sorted(order, reverse=True)
+    assert order[: fleet.parallel] == sorted(order, reverse=True)[: fleet.parallel]
+    rest = [priority for priority in order if priority < 9]
+    assert rest == sorted(rest, reverse=True)
+
+
+def test_lost_pods_without_room_hold_up_no_move_of_another_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(random.Random(1), monkeypatch)
+    stuck = [fleet.add("lost", room=False, priority=9) for _ in range(30)]
+    leaving = [fleet.add("retiring", pods=1, room=number > 0) for number in range(4)]
+    others = [fleet.add("lost", pods=1) for _ in range(4)]
+    fleet.run(100)
+    assert all(fleet.is_done(app, "us") for app in (*leaving, *others) if app.room)
+    assert len(fleet.begun) < sum(len(app.pods) for app in stuck), "lost pods without room still ask"
 
 
 @pytest.mark.parametrize("seed", seeds(20))

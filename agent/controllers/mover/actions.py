@@ -89,7 +89,11 @@ class Actions:
         :param ahead: how many of its batch begin before it
         """
         assert isinstance(action, Create | Evict)
-        return self._limits.may_begin(action.old.priority, lost=action.old.lost, ahead=ahead)
+        rank = (action.old.lost, action.old.priority)
+        may = self._limits.may_begin(rank, ahead=ahead)
+        if may:
+            self._limits.begin(action.old.uid, rank)
+        return may
 
     async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> float | None:
         """Carry out one action; return the seconds until the next try, if any. A refusal concerns one pod only."""

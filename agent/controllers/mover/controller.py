@@ -63,10 +63,8 @@ class Mover(Controller[OwnerKey]):
         self._announcements = Announcements(deps, deps.settings.withdraw)
         self._writer = Writer(deps)
         self._gather = Gather(deps, self._causes, self._announcements, self._writer.refusals)
-        self._starting = Starting()
-        self._limits = Limits(
-            deps.settings.move_parallel, deps.settings.move_rate, lambda: self._starting.count(time.monotonic())
-        )
+        self._starting = Starting(lambda node: self._causes.home(node).answers)
+        self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._starting)
         self._actions = Actions(deps, self._causes, self._gather, self._announcements, self._writer, self._limits)
         self._busy: dict[OwnerKey, Mapping[str, int]] = {}
         """Owners that were looked at because there was something to do, with their pods by reason."""
@@ -232,7 +230,7 @@ class Mover(Controller[OwnerKey]):
     def _may_begin(self, key: OwnerKey, pods: Iterable[Object]) -> bool:
         """Return whether an owner's first move would begin now."""
         lost = any(self._causes.of(pod, self._gather.levels(pod))[0] == "Lost" for pod in pods)
-        return self._limits.may_begin(-self.order(key), lost=lost, tries=True)
+        return self._limits.may_begin((lost, -self.order(key)))
 
     def _pods(self, key: OwnerKey) -> list[Object]:
         return [pod for pod in self._proxies.store.by_index(_OWNER, key[3]) if pod.namespace == key[1]]
