@@ -153,6 +153,18 @@ def test_one_that_has_no_node_holds_up_the_others_and_none_is_more_than_its_owne
     assert ("o", "NoRoom") in told(wide, O, second, replace(STARTING, placed=False, waits=True))
 
 
+def test_a_replacement_in_a_silent_target_holds_up_no_other_pod_of_its_owner() -> None:
+    second, gone = replace(O, name="web-p", uid="p"), replace(STARTING, answers=False, silent=True)
+    assert steps(SURGE, O, second, replace(gone, silent=False)) == [], "the target may answer in a moment"
+    assert steps(SURGE, O, second, gone) == ["Discard"]
+    assert steps(SURGE, O, second, replace(gone, deleting=True)) == ["Create"]
+    other, marked = replace(N, name="web-m", uid="m", replaces="p"), replace(second, replaced_by="m", rank=1)
+    assert steps(SURGE, MARKED, marked, replace(N, answers=False, silent=True), other) == ["Restore"]
+    assert steps(SURGE, O, marked, replace(N, answers=False, silent=True), other) == ["Discard", "Adopt"]
+    adopting = replace(N, answers=False, silent=True, selected=True)
+    assert steps(SURGE, MARKED, marked, adopting, other) == [], "its owner may be about to delete the marked pod"
+
+
 def test_names_stand_for_the_pod_that_is_replaced_and_none_is_taken_twice() -> None:
     (create,) = [action for action in decide(SURGE, (A, O)).actions if isinstance(action, Create)]
     assert create.name == replacement.name("web", "o", 0)

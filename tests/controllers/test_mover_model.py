@@ -172,7 +172,7 @@ class World:
         answers = not (each.pod.placed and each.target == self.silent)
         cause = "Lost" if self.lost and not answers else cause
         outdated = bool(each.pod.replaces) and not each.pod.owned and each.pod.why != f"template {self.template}"
-        return replace(each.pod, cause=cause, answers=answers, outdated=outdated)
+        return replace(each.pod, cause=cause, answers=answers, silent=not answers, outdated=outdated)
 
     def owner(self) -> Owner:
         refused = "exceeded quota" if self.quota else ""

@@ -157,6 +157,9 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan
     elif new.cause and (new.cause != "FailBack" or old.cause == "FailBack"):
         plan.actions.append(Discard(new, "it is where it should not be, either", astray=True))
         plan.waits = True
+    elif new.silent and new.placed:
+        plan.actions.append(Discard(new, "its target does not answer"))
+        plan.waits = True
     elif new.placed and new.answers and new.available and new.announced:
         begun = sum(isinstance(action, Mark) for action in plan.actions)
         rank = max((pod.rank for pod in marked), default=-1) + 1 + begun
@@ -185,7 +188,7 @@ def _moving(old: Pod, new: Pod) -> Tell:
 def _finish(old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> bool:
     """Whether a replacement whose pod is marked already may be adopted; or undo that."""
     plan.waits = True
-    if not old.cause or not new.available or new.cause == "Lost":
+    if not old.cause or not new.available or new.cause == "Lost" or (new.silent and not new.selected):
         plan.actions.append(Restore(old))
     elif old.frozen and not all(pod.frozen for pod in marked):
         # Its owner would delete this one first: others do not wait for a target that may be away for long.
