@@ -197,15 +197,15 @@ def test_a_taint_keeps_its_moment_and_those_of_others_stay() -> None:
     assert written(view(current=again, now=LATER))["spec"]["taints"][0] == own
 
 
-def test_a_cluster_is_lost_once_it_was_unknown_for_the_longest_term_of_its_targets_and_stays_so() -> None:
+def test_a_cluster_is_lost_once_it_was_silent_for_the_longest_term_of_its_targets_and_stays_so() -> None:
     leads = (lead(LOST, failover_after=300.0), lead(LOST, "shop", failover_after=600.0))
-    found = written(view(*leads, unknown_for=599.0))
+    found = written(view(*leads, silent_for=599.0))
     assert taints(found) == [(UNREACHABLE, "NoSelectIfNew")]
-    again = written(view(*leads, current=found, unknown_for=600.0, now=LATER))
+    again = written(view(*leads, current=found, silent_for=600.0, now=LATER))
     assert again["spec"]["taints"] == [
         {"key": UNREACHABLE, "effect": "NoSelect", "timeAdded": "2026-11-23T12:00:00Z"}
     ], "seconds of tolerations count from when it was unknown first"
-    assert taints(written(view(*leads, current=again, unknown_for=0.0))) == taints(again), "as another leader sees it"
+    assert taints(written(view(*leads, current=again, silent_for=0.0))) == taints(again), "as another leader sees it"
     assert taints(written(view(lead(), current=again))) == []
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from agent.api.names.ocm import KEEP_DECIDED
 from agent.controllers.managedclusters.decide import View
-from agent.controllers.managedclusters.outages import Outages
-from tests.controllers.test_managedclusters_decide import LOST, READY, lead, view, written
+from agent.controllers.managedclusters.outages import Outages, are_silent
+from tests.controllers.test_managedclusters_decide import DEAD, LOST, MISSING, READY, lead, said, taints, view, written
 from tests.scheduling.placing.fleets import addon, evaluated, exact, names, placement, score
 
 Raw = dict[str, Any]
@@ -36,7 +36,7 @@ class Source:
             target = {"metadata": {}, "status": {"clusterUID": name, "conditions": said}}
             self.outages.put(("", name), target)
         for name, current in self.clusters.items():
-            self.outages.note(name, unknown=name in self.silent)
+            self.outages.note(name, silent=name in self.silent)
             self.clusters[name] = written(self._view(name, current))
         for index, each in enumerate(self.placements):
             others = [name for other, decided in enumerate(self.decided) if other != index for name in decided]
@@ -47,7 +47,7 @@ class Source:
 
     def _view(self, name: str, current: Raw | None) -> View:
         one = lead(LOST if name in self.silent else READY, failover_after=AFTER)
-        return view(one, name=name, uid=name, current=current, unknown_for=self.outages.seconds(name))
+        return view(one, name=name, uid=name, current=current, silent_for=self.outages.seconds(name))
 
     def cut(self, *names: str) -> None:
         """Let clusters fall silent, one after the other."""
@@ -105,6 +105,47 @@ def test_a_cluster_that_is_silent_alone_keeps_its_decisions_for_as_long_as_failo
     after = list(source.decided)
     source.mend(*before)
     assert source.decided == after, "what is decided is steady"
+
+
+REFUSED, FORBIDDEN = said("False", "Unauthorized", "Unknown"), said("False", "Forbidden", "Unknown")
+ELSEWHERE, CONNECTING = said("False", "WrongCluster", "Unknown"), said("False", "Connecting", "Unknown")
+UNUSABLE = said("False", "InvalidKubeconfig", "Unknown")
+
+
+@pytest.mark.parametrize(
+    ("targets", "want"),
+    [
+        pytest.param([LOST], True, id="it does not answer"),
+        pytest.param([said("False", "Failing", "Unknown")], True, id="it answers with errors only"),
+        pytest.param([REFUSED], False, id="it refuses the credentials"),
+        pytest.param([FORBIDDEN], False, id="it forbids what the agent needs"),
+        pytest.param([MISSING], False, id="no agent is installed"),
+        pytest.param([ELSEWHERE], False, id="another cluster answers"),
+        pytest.param([CONNECTING], False, id="it is connecting"),
+        pytest.param([[]], False, id="nothing is known yet"),
+        pytest.param([], False, id="no Target leads there"),
+        pytest.param([LOST, LOST], True, id="neither of two answers"),
+        pytest.param([LOST, READY], False, id="one of two answers"),
+        pytest.param([LOST, REFUSED], False, id="one of two refuses the credentials"),
+        pytest.param([LOST, UNUSABLE], True, id="one of two has no usable kubeconfig"),
+        pytest.param([LOST, ELSEWHERE], True, id="one of two leads to another cluster"),
+    ],
+)
+def test_silence_is_what_no_target_contradicts(targets: list[list[Raw]], want: bool) -> None:
+    assert are_silent(targets) is want
+
+
+@pytest.mark.parametrize("refusal", [REFUSED, FORBIDDEN, DEAD])
+@pytest.mark.parametrize("after", [0.0, AFTER])
+def test_a_cluster_that_refuses_the_agent_is_never_lost(refusal: list[Raw], after: float) -> None:
+    seconds = [0.0]
+    outages = Outages(lambda: seconds[0])
+    before = written(view(lead(READY, failover_after=after)))
+    outages.note("eu", silent=are_silent([refusal]))
+    seconds[0] = 10 * AFTER
+    refused = view(lead(refusal, failover_after=after), current=before, silent_for=outages.seconds("eu"))
+    assert ("cluster.open-cluster-management.io/unreachable", "NoSelect") not in taints(written(refused))
+    assert outages.due("eu", after) is None
 
 
 def test_seconds_in_which_most_clusters_are_silent_do_not_count() -> None:

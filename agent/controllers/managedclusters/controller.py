@@ -20,10 +20,10 @@ from agent.api.names.ocm import MANAGED_CLUSTER, OURS
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import is_for_its_cluster
 from agent.clusters.target import SUMMARY_FIELDS, Target
-from agent.controllers.managedclusters.decide import Create, Lead, View, available, decide, namespace, settles_in
+from agent.controllers.managedclusters.decide import Create, Lead, View, decide, namespace, settles_in
 from agent.controllers.managedclusters.gather import QUIET_SECONDS, ClusterNaming
 from agent.controllers.managedclusters.naming import candidates
-from agent.controllers.managedclusters.outages import Outages
+from agent.controllers.managedclusters.outages import Outages, are_silent
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from agent.kube.store import Key, Object
 from agent.model.standing import first_term, is_set, standing
@@ -80,7 +80,7 @@ class ManagedClusterRoom(Controller[str]):
         leads = self._wanted.get(key)
         if leads:
             return await self._keep(key, leads, current)
-        self._outages.note(key, unknown=False)
+        self._outages.note(key, silent=False)
         if current is not None and OURS in current.labels and not current.deleting:
             if self._looked is not self._naming.found:
                 self._look_again()
@@ -147,7 +147,7 @@ class ManagedClusterRoom(Controller[str]):
         summary = next((each for each in summaries if each is not None), None)
         facts = [fact for key in leads if (fact := self._naming.lead(key)) is not None]
         said = [lead for key in leads if (lead := self._lead(key)) is not None]
-        self._outages.note(name, unknown=available(said).status == "Unknown")
+        self._outages.note(name, silent=are_silent(lead.conditions for lead in said))
         return View(
             name=name,
             uid=facts[0].uid if facts else "",
@@ -157,7 +157,7 @@ class ManagedClusterRoom(Controller[str]):
             now=self._deps.clock.now(),
             foreign_namespace=foreign,
             is_self=any(fact.is_self for fact in facts),
-            unknown_for=self._outages.seconds(name),
+            silent_for=self._outages.seconds(name),
         )
 
     def _lead(self, key: Key) -> Lead | None:

@@ -72,8 +72,8 @@ class View:
     foreign_namespace: bool = False
     """The namespace of its name is not one that is for it."""
     is_self: bool = False
-    unknown_for: float = 0.0
-    """Seconds for which it has been unknown."""
+    silent_for: float | None = None
+    """Seconds for which it has given no answer; None if it answers, also with a refusal, or that is not known."""
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,14 @@ def settles_in(view: View) -> float:
 
 
 def is_lost(view: View) -> bool:
-    """Whether no decision keeps a cluster that is unknown. One that was lost stays so until it is known again.
+    """Return True if no decision keeps a cluster that is unknown. One that was lost stays so until it is known again.
 
-    While it is not, decisions that name it stay: the fault may be this cluster's own, or a short one.
+    Until then decisions that name it stay: the fault may be of the source, or short, or of the agent's credentials.
     """
     taints = ((view.current or {}).get("spec") or {}).get("taints") or ()
     was_lost = any((taint.get("key"), taint.get("effect")) == _LOST for taint in taints)
-    return was_lost or all(lead.lost or view.unknown_for >= lead.failover_after for lead in view.leads)
+    seconds = -math.inf if view.silent_for is None else view.silent_for
+    return was_lost or all(lead.lost or seconds >= lead.failover_after for lead in view.leads)
 
 
 def _told(current: Raw | None) -> Available | None:

@@ -1,11 +1,11 @@
-"""Outages of clusters: for how long each has been unknown to this process, without seconds in which most were silent.
+"""Outages of clusters: for how long each has been silent for this process, without seconds in which most were silent.
 
 No I/O. If most clusters are silent, the fault is probably the source's own: Placements keep their decisions.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.api.conditions import find_condition
@@ -15,17 +15,21 @@ from agent.kube.store import Key
 
 _SILENT = (State.UNREACHABLE, State.FAILING)
 """Reasons of Targets that give no answer, or errors only."""
+_ANSWERS = (State.READY, State.UNAUTHORIZED, State.FORBIDDEN, State.NOT_INSTALLED)
+"""Reasons of Targets whose API server answers, so that pods in the cluster may be well."""
+
+Conditions = Sequence[Mapping[str, Any]]
 
 
 class Outages:
-    """Silent Targets, and ManagedClusters that are unknown."""
+    """Silent Targets, and ManagedClusters whose Targets are silent."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """:param clock: seconds of a clock that is never set"""
         self._clock = clock
         self._clusters = SilentClusters()
         self._since: dict[str, float] = {}
-        """ManagedClusters that are unknown, since when."""
+        """Moments from which ManagedClusters have been silent, by name."""
         self._held_since: float | None = None
 
     def put(self, key: Key, target: Mapping[str, Any] | None) -> Iterable[str]:
@@ -33,7 +37,8 @@ class Outages:
         if target is None:
             self._clusters.remove(key)
         else:
-            self._clusters.put(key, Member(counted_as(target), _is_silent(target)))
+            told = (target.get("status") or {}).get("conditions") or ()
+            self._clusters.put(key, Member(counted_as(target), _reason(told) in _SILENT))
         if self._clusters.held == (self._held_since is not None):
             return ()
         now, held_since = self._clock(), self._held_since
@@ -44,24 +49,38 @@ class Outages:
         self._held_since = None
         return tuple(self._since)
 
-    def note(self, name: str, *, unknown: bool) -> None:
-        """Record whether a ManagedCluster is unknown."""
-        if unknown:
+    def note(self, name: str, *, silent: bool) -> None:
+        """Record whether a ManagedCluster is silent."""
+        if silent:
             self._since.setdefault(name, self._clock())
         else:
             self._since.pop(name, None)
 
-    def seconds(self, name: str) -> float:
-        """Seconds for which a ManagedCluster has been unknown; 0 while it is known."""
+    def seconds(self, name: str) -> float | None:
+        """Return the seconds for which a ManagedCluster has been silent; None if it is not."""
+        if name not in self._since:
+            return None
         now = self._clock() if self._held_since is None else self._held_since
-        return max(0.0, now - self._since.get(name, now))
+        return max(0.0, now - self._since[name])
 
     def due(self, name: str, after: float) -> float | None:
         """Return in how many seconds an outage will have lasted for so long, None if that is no matter of time."""
-        left = after - self.seconds(name)
-        return left if name in self._since and self._held_since is None and 0 < left < math.inf else None
+        seconds = self.seconds(name)
+        if seconds is None or self._held_since is not None:
+            return None
+        return after - seconds if 0 < after - seconds < math.inf else None
 
 
-def _is_silent(target: Mapping[str, Any]) -> bool:
-    ready = find_condition((target.get("status") or {}).get("conditions"), "Ready") or {}
-    return ready.get("status") == "False" and ready.get("reason") in _SILENT
+def are_silent(targets: Iterable[Conditions]) -> bool:
+    """Return True if a cluster is silent by the conditions of its Targets: one has no answer, and no other has one.
+
+    A Target whose credentials are refused is not silent. A Target that is connecting, or has no usable kubeconfig,
+    does not count.
+    """
+    reasons = {_reason(conditions) for conditions in targets}
+    return not reasons.isdisjoint(_SILENT) and reasons.isdisjoint(_ANSWERS)
+
+
+def _reason(conditions: Conditions) -> str:
+    """Return the reason of the condition Ready; empty if there is no such condition."""
+    return str((find_condition(conditions, "Ready") or {}).get("reason") or "")
