@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, PODS
+from agent.api.kinds import CHAPERONS, LEASES, PODS
 from agent.api.names import fencing
+from agent.kube.errors import NotFound
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
-from tests.controllers.test_fence import FENCE, FENCES, TERM, annotation, at_work, is_kept, pod
+from tests.controllers.test_fence import FENCE, FENCES, TERM, annotation, at_work, is_kept, lease_name, pod
 from tests.kube.relay import Relay
 from tests.waiting import until
 
@@ -75,3 +76,17 @@ async def test_a_lease_is_renewed_for_as_long_as_a_mark_cannot_be_taken_off(pair
         await until(lambda: renewals() >= before + 6, TERM * 2, what="the Lease is renewed in time")
         found = await pair.there.get(PODS, delegate, pair.namespace)
         assert "deletionTimestamp" not in found["metadata"]
+        name = lease_name(pair, target)
+        deleted = await pair.there.get(LEASES, name, pair.namespace)
+        await pair.there.delete(LEASES, name, pair.namespace)
+
+        async def owners() -> list[str]:
+            try:
+                lease = await pair.there.get(LEASES, name, pair.namespace)
+            except NotFound:
+                return []
+            is_new = lease["metadata"]["uid"] != deleted["metadata"]["uid"]
+            return [owner["name"] for owner in lease["metadata"].get("ownerReferences", ())] if is_new else []
+
+        await until(owners, what="the Lease is created again, and owned by the chaperon that has the mark")
+        assert await owners() == [delegate]

@@ -16,7 +16,7 @@ from agent.api.kinds import CHAPERONS, LEASES
 from agent.api.names import fencing
 from agent.base.clock import micro_stamp
 from agent.clusters.deps import Deps
-from agent.clusters.fences import is_noted
+from agent.clusters.fences import is_noted, lease_of
 from agent.clusters.target import Target
 from agent.kube.errors import BadRequest, Forbidden, Invalid, NotFound, Unreachable
 from agent.kube.store import Key
@@ -124,14 +124,18 @@ class FenceRoom(Controller[Key]):
             return {"apiVersion": LEASES.api_version, "kind": LEASES.name, "metadata": metadata, "spec": spec}
 
     def _belong(self, target: Target, key: Key, lease: dict[str, Any]) -> None:
-        """The Lease goes with the last of its chaperons; a few of them will do, since it is made again if need be."""
+        """Make fenced chaperons the owners of a Lease, so that it is deleted with the last of them.
+
+        A few owners suffice: a deleted Lease is created again while pods need it.
+        """
         owners: list[dict[str, str]] = []
         for pod in self._fenced.at(key):
-            found = self._deps.chaperons.of(pod.key) if self._fenced.asks(pod) else ()
-            for each in (placed.chaperon for placed in found if placed.target is target and placed.is_of(pod)):
-                if not each.deleting:
+            asks = self._fenced.asks(pod)
+            for placed in self._deps.chaperons.of(pod.key):
+                found = placed.chaperon
+                if placed.target is target and placed.is_of(pod) and not found.deleting and (asks or lease_of(found)):
                     head = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name}
-                    owners.append({**head, "name": each.name, "uid": each.uid})
+                    owners.append({**head, "name": found.name, "uid": found.uid})
             if len(owners) >= _OWNERS:
                 break
         if owners:
