@@ -1,6 +1,7 @@
 """Renewals of a lease by one request, and when the lease is read first."""
 
 import asyncio
+import functools
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -46,11 +47,12 @@ class OneLease:
         self.asked.append("patch")
         assert self._lease is not None
         for each in body:
-            field = each["path"].removeprefix("/spec/")
+            *way, field = (part.replace("~1", "/") for part in each["path"].removeprefix("/").split("/"))
+            place = functools.reduce(dict[str, Any].__getitem__, way, self._lease)
             if each["op"] == "test":
-                assert self._lease["spec"][field] == each["value"]
+                assert place[field] == each["value"]
             else:
-                self._lease["spec"][field] = each["value"]
+                place[field] = each["value"]
 
 
 async def test_a_leader_that_is_resumed_together_with_its_cluster_learns_that_nobody_led() -> None:
