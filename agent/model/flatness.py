@@ -8,6 +8,7 @@ is missing or cannot be used, the last verdict stands; without any, no address i
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -60,11 +61,6 @@ class _Unchecked(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(_Unchecked)
 _encode = msgspec.json.Encoder(order="sorted").encode
-
-
-def families(networks: Iterable[Network]) -> frozenset[str]:
-    """Return the IP families of networks, as Services and EndpointSlices name them."""
-    return frozenset(f"IPv{each.version}" for each in networks)
 
 
 def named_by(node: Mapping[str, Any]) -> tuple[str, ...]:
@@ -136,8 +132,11 @@ def write(pods: Networks, agent: str = "", port: int = 0) -> str:
 def read(annotations: Mapping[str, str] | None) -> Told:
     """Return what a summary with these annotations says; a field that cannot be used hides no other."""
     text = (annotations or {}).get(links.ANNOTATION_NETWORKS)
-    if not text:
-        return NOTHING_TOLD
+    return _read(text) if text else NOTHING_TOLD
+
+
+@lru_cache(maxsize=256)  # Each comparison of a copy reads its target's networks: 3.5 ms with 256 networks.
+def _read(text: str) -> Told:
     if len(text) > _TEXT_LIMIT:
         return Told(flaw=f"it has {len(text)} characters, and {_TEXT_LIMIT} are allowed")
     try:

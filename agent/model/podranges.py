@@ -1,7 +1,7 @@
 """Addresses that pods of a target may have: `spec.podCIDRs` of a Target or ClusterTarget. Pure."""
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,6 +18,11 @@ _LONGEST = 49
 """Characters of a CIDR; no address has more than 45."""
 _SHOWN = 5
 _NOT_REACHED = "pods are not reached at their addresses"
+
+
+def families(networks: Iterable[Network]) -> frozenset[str]:
+    """Return the IP families of networks, as Services and EndpointSlices name them."""
+    return frozenset(f"IPv{each.version}" for each in networks)
 
 
 @dataclass(frozen=True)

@@ -268,3 +268,10 @@ def test_an_overlap_stands_while_a_summary_names_no_networks_and_no_agent_answer
 
 def test_an_answer_to_a_cluster_that_does_not_tell_who_it_is_proves_nothing() -> None:
     assert judge(HERE, APART, "", AgentAnswer(HEALTH, "there")).state == "unverified"
+
+
+def test_an_unchanged_annotation_is_decoded_once() -> None:
+    first = {links.ANNOTATION_NETWORKS: '{"pods":["10.77.0.0/16"],"health":"10.77.0.5:8080"}'}
+    assert read(first) is read(dict(first))
+    changed = {links.ANNOTATION_NETWORKS: '{"pods":["10.78.0.0/16"],"health":"10.77.0.5:8080"}'}
+    assert read(changed) != read(first)
