@@ -15,6 +15,7 @@ _TIMEOUT = aiohttp.ClientTimeout(total=2.0)
 _LINE = re.compile(r"^(\S.*): (\d+)$", re.MULTILINE)
 _TEXT = re.compile(r'^(\S+): "(.*)"$', re.MULTILINE)
 _CLUSTERS, _LISTENERS = "cluster_manager.cds.", "listener_manager.lds."
+_LOADED = "/stats?filter=_manager.[cl]ds"
 _ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
 _REFUSED = "/config_dump?resource=dynamic_listeners&mask=name,error_state.details,active_state.version_info"
 _HAS = "/config_dump?resource=dynamic_{}_clusters&mask=cluster.name,cluster.transport_socket"
@@ -69,9 +70,16 @@ class Admin:
         await self._http.close()
 
     async def stats(self) -> Stats | None:
-        """None while Envoy does not answer."""
+        """Return all counters; None while Envoy does not answer."""
+        return await self._stats("/stats")
+
+    async def loaded(self) -> Stats | None:
+        """Return only which files Envoy has loaded and rejected; None while it does not answer."""
+        return await self._stats(_LOADED)
+
+    async def _stats(self, path: str) -> Stats | None:
         self.gone = False
-        text = await self._get("/stats")
+        text = await self._get(path)
         if text is None:
             return None
         return Stats({name: int(value) for name, value in _LINE.findall(text)}, dict(_TEXT.findall(text)))

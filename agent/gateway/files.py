@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -12,10 +10,22 @@ from agent.base import wholefile
 from agent.gateway.admin import Admin
 from agent.model import envoy, envoystart, envoyudp
 from agent.model.envoycounters import PEER
-from agent.model.envoyparts import CERTIFICATE, Place, Resources, ca_of
+from agent.model.envoyparts import CERTIFICATE, Encoded, Place, Resources, ca_of
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _File(msgspec.Struct):
+    resources: list[msgspec.Raw]
+
+
+_decode_file = msgspec.json.Decoder(_File).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class NotTaken(Exception):
@@ -39,7 +49,7 @@ class Files:
         self._admin = admin
         # Envoy may have run on for long: what it was told last is in the files.
         self._have = Resources(self._read(envoy.CLUSTERS), self._read(envoy.LISTENERS))
-        self._certificate: Mapping[str, Any] = self._read(CERTIFICATE)
+        self._certificate: Encoded = self._read(CERTIFICATE)
         self._doubtful = True
         """Whether Envoy may not have all that is in the files: what was here before us may have been refused."""
 
@@ -70,24 +80,24 @@ class Files:
         """Envoy has refused something since: write all of it once more the next time."""
         self._doubtful = True
 
-    async def _unusable(self, clusters: Mapping[str, Any]) -> set[str]:
+    async def _unusable(self, clusters: Encoded) -> set[str]:
         """CAs of those clusters of peers that Envoy does not have, or has with another CA."""
         has = await self._admin.clusters()
         if has is None:
             return set()
-        wanted = {(name, ca_of(each)) for name, each in clusters.items() if name.startswith(PEER)}
+        wanted = {(name, ca_of(msgspec.json.decode(each))) for name, each in clusters.items() if name.startswith(PEER)}
         return {ca for _, ca in wanted - has}
 
-    async def _step(self, name: str, content: Mapping[str, Any]) -> str:
+    async def _step(self, name: str, content: Encoded) -> str:
         listeners = name == envoy.LISTENERS
-        before = await self._admin.stats()
-        version, text = envoy.file(content)
-        self._write(name, text)
+        before = await self._admin.loaded()
+        # Megabytes in a large installation: hashed and written by a thread.
+        version = await asyncio.to_thread(self._write_resources, name, content)
         refused = before.rejected(listeners=listeners) if before is not None else None
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE_SECONDS
         while loop.time() < until:
-            stats = await self._admin.stats()
+            stats = await self._admin.loaded()
             # One that is not there reads the file when it starts.
             if self._admin.gone or (stats is not None and stats.version(listeners=listeners) == version):
                 return ""
@@ -98,12 +108,18 @@ class Files:
             await asyncio.sleep(_LOOK_SECONDS)
         raise NotTaken(f"Envoy has not taken {name} within {_PATIENCE_SECONDS:.0f} s")
 
-    def _read(self, name: str) -> dict[str, Any]:
+    def _read(self, name: str) -> Encoded:
         try:
-            found = msgspec.json.decode((self._directory / name).read_bytes())
-            return {each["name"]: each for each in found["resources"]}
-        except (OSError, msgspec.DecodeError, KeyError, TypeError):
+            found = _decode_file((self._directory / name).read_bytes()).resources
+            return {_decode_named(each).name: bytes(each) for each in found}
+        except (OSError, msgspec.DecodeError):
             return {}
+
+    def _write_resources(self, name: str, content: Encoded) -> str:
+        """Write a file and return its version."""
+        version, text = envoy.file(content)
+        self._write(name, text)
+        return version
 
     def _write(self, name: str, content: bytes) -> None:
         """Envoy looks only at files that are moved into place."""

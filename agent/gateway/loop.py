@@ -8,8 +8,9 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,9 +20,11 @@ from agent.gateway import metrics
 from agent.gateway.admin import Admin
 from agent.gateway.envoystate import EnvoyState
 from agent.gateway.files import CasRefused, Files, NotTaken
+from agent.gateway.peercas import PeerCas, without
 from agent.model import envoy, envoycounters, envoyudp, gatewaypeer
+from agent.model.envoybuilder import Builder
 from agent.model.envoyparts import Place
-from agent.model.gatewaypeer import TCP, Called, Gateway, InvalidGateway, Judged, Peer
+from agent.model.gatewaypeer import TCP, Called, Gateway, InvalidGateway, Judged, Peer, Reader
 
 INTERVAL_SECONDS = 0.25
 STATUS = "status.json"
@@ -29,10 +32,18 @@ LOOK_SECONDS = 1.0
 """Envoy's counters are read this often."""
 AGAIN_SECONDS = 30.0
 """What Envoy refuses it is told again after so long: a port that was taken may be free."""
-CAS_LIMIT = 16
-"""A peer has one CA, and two while it is replaced."""
 
 _log = logging.getLogger(__name__)
+
+
+class _Listeners(NamedTuple):
+    """Listeners at the local ports of one peer: name, port of the Service, local port."""
+
+    peer: Peer
+    listeners: tuple[tuple[str, Called, int], ...]
+
+
+_NO_LISTENERS = _Listeners(Peer("", "", "", ""), ())
 
 
 class Loop:
@@ -45,11 +56,16 @@ class Loop:
         self._place = place
         self._source = source
         self._pair = pair
-        self._loopback = loopback
+        self._reader = Reader(loopback=loopback)
+        self._cas = PeerCas()
+        self._builder = Builder(place)
         self._files = Files(place, admin)
         self._envoy = EnvoyState(admin)
         self._last: tuple[bytes, bytes, bytes] | None = None
+        self._seen: object = None
+        """Identity of the files when they were read last: a large installation has megabytes of input."""
         self._gateway: Gateway | None = None
+        self._listeners: dict[str, _Listeners] = {}
         self._input_problem = "nothing has been read yet"
         self.health: dict[str, envoycounters.PeerHealth] = {}
         self.refused: dict[str, int] = {}
@@ -82,11 +98,15 @@ class Loop:
     async def apply(self) -> None:
         """Read what is told, and have Envoy do it where it has changed."""
         try:
-            read = tuple(each.read_bytes() for each in (self._source, self._pair / "tls.crt", self._pair / "tls.key"))
-            document, chain, key = read
-            if (document, chain, key) == self._last and time.monotonic() < self._again_at:
+            paths = (self._source, self._pair / "tls.crt", self._pair / "tls.key")
+            seen = [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in map(Path.stat, paths)]
+            if seen == self._seen and self._last is not None and time.monotonic() < self._again_at:
                 return
-            judged = usable(gatewaypeer.read(document, loopback=self._loopback))
+            document, chain, key = (each.read_bytes() for each in paths)
+            if (document, chain, key) == self._last and time.monotonic() < self._again_at:
+                self._seen = seen
+                return
+            judged = self._cas.usable(self._reader.read(document))
             check_pair(Pair(chain, key), judged.gateway)
             self._files.certificate(chain, key)
             self._unusable &= {each.ca for each in judged.gateway.peers}
@@ -98,10 +118,19 @@ class Loop:
             self._say(str(error))
             return
         self._last, self._again_at = (document, chain, key), time.monotonic() + AGAIN_SECONDS if problem else math.inf
-        self._gateway = judged.gateway
+        self._seen = seen
+        self._use(judged.gateway)
         self._tell_problems(judged)
         self._say(f"{problem}: {self._envoy.reasons or 'its log says why'}" if problem else "")
         self.changed()
+
+    def _use(self, gateway: Gateway) -> None:
+        before, self._gateway = self._listeners, gateway
+        self._listeners = {}
+        for peer in gateway.peers:
+            known = before.get(peer.key)
+            same = known is not None and known.peer is peer
+            self._listeners[peer.key] = known if known is not None and same else _listeners(peer)
 
     async def _bring(self, judged: Judged) -> tuple[Judged, str]:
         """Have Envoy do it, without the peers whose CA it cannot use; returns what it does, and what it refuses."""
@@ -111,7 +140,9 @@ class Loop:
             # Of one that is made anew nothing is known that was said of the one before.
             self._forget(self.health.keys() - self._meant)
             try:
-                return judged, await self._files.bring(envoy.resources(judged.gateway, self._place))
+                for _ in self._builder.build(judged.gateway):
+                    await asyncio.sleep(0)
+                return judged, await self._files.bring(self._builder.resources(judged.gateway))
             except CasRefused as error:
                 self._unusable |= error.cas
 
@@ -167,11 +198,11 @@ class Loop:
         """
         if not self._envoy.takes:
             return []
-        missing = self._envoy.refusals.missing
+        missing, found = self._envoy.refusals.missing, self._listeners.get(peer, _NO_LISTENERS)
         return sorted(
             port
-            for each, called, port in self._locals(peer)
-            if envoy.listener_of(each, called, port) not in missing and self._is_taken(each, called)
+            for name, called, port in found.listeners
+            if name not in missing and (called.protocol == TCP or self._is_taken(found.peer, called))
         )
 
     def trouble(self, peer: str) -> str:
@@ -179,11 +210,8 @@ class Loop:
         if not self._envoy.takes:
             return "its Envoy takes no connections"
         missing, reasons = self._envoy.refusals.missing, self._envoy.refusals.reasons
-        found = [
-            (port, called.name, reasons[name])
-            for each, called, port in self._locals(peer)
-            if (name := envoy.listener_of(each, called, port)) in missing
-        ]
+        listeners = self._listeners.get(peer, _NO_LISTENERS).listeners if missing else ()
+        found = [(port, called.name, reasons[name]) for name, called, port in listeners if name in missing]
         if not found:
             return ""
         port, service, why = found[0]
@@ -192,13 +220,8 @@ class Loop:
             f" told of them again every {AGAIN_SECONDS:.0f} s"
         )
 
-    def _locals(self, peer: str) -> Iterator[tuple[Peer, Called, int]]:
-        for each in self._gateway.peers if self._gateway is not None else ():
-            if each.key == peer:
-                yield from ((each, called, port) for called in each.services for port in called.locals)
-
     def _is_taken(self, peer: Peer, called: Called) -> bool:
-        return called.protocol == TCP or envoycounters.takes_udp(self._counters, envoyudp.name_of(peer, called))
+        return envoycounters.takes_udp(self._counters, envoyudp.name_of(peer, called))
 
     def _forget(self, peers: Collection[str]) -> None:
         self.health = {peer: found for peer, found in self.health.items() if peer not in peers}
@@ -224,28 +247,11 @@ class Loop:
         self._input_problem = problem
 
 
-def usable(judged: Judged) -> Judged:
-    """With no more in the CAs of peers than their certificates, and without peers that have none."""
-    peers, problems = [], dict(judged.problems)
-    for peer in judged.gateway.peers:
-        try:
-            found = certificates.split(peer.ca.encode())
-        except ValueError:
-            found = []
-        if 0 < len(found) <= CAS_LIMIT:
-            peers.append(msgspec.structs.replace(peer, ca=b"".join(found).decode()))
-        else:
-            wrong = f"it is no list of 1 to {CAS_LIMIT} certificates (PEM)"
-            problems[peer.key] = f"ca: {wrong}: name those of the CA of the peer's gateway"
-    return Judged(msgspec.structs.replace(judged.gateway, peers=tuple(peers)), problems)
-
-
-def without(judged: Judged, cas: Collection[str]) -> Judged:
-    """Without peers that have one of these CAs: Envoy, which cannot use it, would refuse the listener of all peers."""
-    left = tuple(each for each in judged.gateway.peers if each.ca not in cas)
-    wrong = "ca: Envoy cannot use these certificates: name those of the CA of the peer's gateway"
-    problems = {each.key: wrong for each in judged.gateway.peers if each.ca in cas}
-    return Judged(msgspec.structs.replace(judged.gateway, peers=left), judged.problems | problems)
+def _listeners(peer: Peer) -> _Listeners:
+    found = (
+        (envoy.listener_of(peer, called, port), called, port) for called in peer.services for port in called.locals
+    )
+    return _Listeners(peer, tuple(found))
 
 
 def check_pair(pair: Pair, gateway: Gateway) -> None:

@@ -5,7 +5,7 @@ in the clusters: a file of their own would cost an inotify instance each. Pure.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,15 +16,16 @@ from agent.model.envoyparts import (
     EXTENSIONS,
     KEEPALIVE_SECONDS,
     OWN,
+    Encoded,
     Place,
     Raw,
     Resources,
     bound_to,
+    encoded,
     peer_chain,
     peer_cluster,
-    static_cluster,
 )
-from agent.model.gatewaypeer import TCP, Called, Gateway, Peer, callers_suffix, health_name, server_name
+from agent.model.gatewaypeer import TCP, Called, Peer, callers_suffix, health_name, server_name
 
 ADMIN, BOOTSTRAP = envoystart.ADMIN, envoystart.BOOTSTRAP
 CLUSTERS, LISTENERS = envoystart.CLUSTERS, envoystart.LISTENERS
@@ -37,50 +38,15 @@ _EARLY_BYTES = 65536
 _NO_PORT = 1
 
 
-def resources(gateway: Gateway, place: Place) -> Resources:
-    """All of a gateway."""
-    endpoints = {
-        (each.namespace, each.name, each.port, each.protocol, each.host): each.endpoints for each in gateway.services
-    }
-    # Envoy takes no listener in which two chains have one server name: of ports that are named twice one counts.
-    clusters, chains = list[Raw](), dict[str, Raw]()
-    listeners = [_health_listener(place)]
-    for peer in gateway.peers:
-        clusters.append(static_cluster(health_name(peer.namespace, peer.uid, gateway.cluster), [place.health]))
-        chains[peer.key] = _chain(peer, gateway.cluster, place)
-        for each in peer.offered:
-            found = endpoints.get((peer.namespace, each.name, each.port, each.protocol, each.host))
-            if found is None:
-                continue
-            to = (peer.namespace, each.name, each.port, peer.uid, gateway.cluster, each.host)
-            name = server_name(*to, protocol=each.protocol)
-            if each.protocol == TCP:
-                clusters.append(static_cluster(name, found))
-            else:
-                clusters.append(envoyudp.service_cluster(name, found))
-                chains[name] = envoyudp.chain(peer, each, name, place)
-        # Also of one that is not called: Envoy judges the CA of each by this, before it is in the listener of all.
-        clusters.append(_peer_cluster(peer, gateway.cluster, place))
-        if peer.addresses:
-            for called in peer.services:
-                if called.protocol == TCP:
-                    listeners += [_egress(peer, called, port, gateway.cluster, place) for port in called.locals]
-                else:
-                    clusters.append(envoyudp.peers_cluster(peer, called, gateway.cluster, place))
-                    listeners += [envoyudp.egress(peer, called, port, place) for port in called.locals]
-    listeners.insert(1, _ingress(list(chains.values()), place))
-    return Resources({each["name"]: each for each in clusters}, {each["name"]: each for each in listeners})
-
-
-def steps(old: Resources, new: Resources, *, again: bool = False) -> list[tuple[str, Mapping[str, Raw]]]:
+def steps(old: Resources, new: Resources, *, again: bool = False) -> list[tuple[str, Encoded]]:
     """Which files to write, in this order, with what is in them.
 
     :param again: also what has not changed
     """
-    found: list[tuple[str, Mapping[str, Raw]]] = []
-    both = {**old.clusters, **new.clusters}
+    found: list[tuple[str, Encoded]] = []
     if new.listeners == old.listeners and not again:
         return [(CLUSTERS, new.clusters)] if new.clusters != old.clusters else []
+    both = {**old.clusters, **new.clusters}
     if again or both != old.clusters:
         found.append((CLUSTERS, both))
     found.append((LISTENERS, new.listeners))
@@ -89,17 +55,18 @@ def steps(old: Resources, new: Resources, *, again: bool = False) -> list[tuple[
     return found
 
 
-def file(content: Mapping[str, Raw]) -> tuple[str, bytes]:
+def file(content: Encoded) -> tuple[str, bytes]:
     """A file's version and its bytes; the same for the same content."""
-    listed = msgspec.json.encode(list(content.values()))
+    listed = b"[" + b",".join(content.values()) + b"]"
     version = hashlib.sha256(listed).hexdigest()[:16]
     return version, b'{"version_info":"' + version.encode() + b'","resources":' + listed + b"}"
 
 
-def certificate(chain: bytes, key: bytes) -> Mapping[str, Raw]:
+def certificate(chain: bytes, key: bytes) -> Encoded:
     """The file of the gateway's own certificate."""
     found = {"certificate_chain": {"inline_string": chain.decode()}, "private_key": {"inline_string": key.decode()}}
-    return {OWN: {"@type": EXTENSIONS + "transport_sockets.tls.v3.Secret", "name": OWN, "tls_certificate": found}}
+    secret = {"@type": EXTENSIONS + "transport_sockets.tls.v3.Secret", "name": OWN, "tls_certificate": found}
+    return encoded([secret])
 
 
 def arguments(directory: str, concurrency: int = 2, drain_seconds: int = DRAIN_SECONDS) -> list[str]:
@@ -112,14 +79,15 @@ def arguments(directory: str, concurrency: int = 2, drain_seconds: int = DRAIN_S
     ]
 
 
-def _peer_cluster(peer: Peer, own: str, place: Place) -> Raw:
+def tcp_peer_cluster(peer: Peer, own: str, place: Place) -> Raw:
+    """Return the cluster of a peer's gateways, which connections of clients and checks of health use."""
     # With TLS 1.3 a client's handshake is over before its certificate is looked at: only an answer tells.
     check = {"reuse_connection": False, "tcp_health_check": {"receive": [{"text": HEALTH.encode().hex()}]}}
     # The server name of checks of health; connections of clients bring names of their own.
     return peer_cluster(PEER + peer.key, peer, place, health_name(peer.namespace, own, peer.uid), check)
 
 
-def _listener(name: str, host: str, port: int, chains: list[Raw]) -> Raw:
+def _listener(name: str, host: str, port: int, chains: Sequence[Raw | msgspec.Raw]) -> Raw:
     return {
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
         "name": name,
@@ -132,8 +100,11 @@ def _listener(name: str, host: str, port: int, chains: list[Raw]) -> Raw:
     }
 
 
-def _ingress(chains: list[Raw], place: Place) -> Raw:
-    """What peers call. A chain stays as it is when links come and go: what changes in it ends its connections."""
+def ingress(chains: Sequence[Raw | msgspec.Raw], place: Place) -> Raw:
+    """Return the listener that peers call.
+
+    A chain stays as it is when links come and go: a change of it would end its connections.
+    """
     made = _listener(INGRESS, place.host, place.port, chains or [_nobody()])
     inspector = {"@type": EXTENSIONS + "filters.listener.tls_inspector.v3.TlsInspector"}
     return made | {
@@ -149,7 +120,8 @@ def _nobody() -> Raw:
     return {"name": "nobody", "filter_chain_match": {"destination_port": _NO_PORT}, "filters": filters}
 
 
-def _chain(peer: Peer, own: str, place: Place) -> Raw:
+def chain(peer: Peer, own: str, place: Place) -> Raw:
+    """Return the filter chain that takes a peer's TCP connections."""
     by_server_name = {"@type": EXTENSIONS + "filters.network.sni_cluster.v3.SniCluster"}
     filters = [
         {"name": "sni_cluster", "typed_config": by_server_name},
@@ -163,7 +135,8 @@ def _chain(peer: Peer, own: str, place: Place) -> Raw:
     return peer_chain(peer.key, peer, place, f"*.{callers_suffix(peer.namespace, peer.uid, own)}", filters)
 
 
-def _egress(peer: Peer, called: Called, port: int, own: str, place: Place) -> Raw:
+def egress(peer: Peer, called: Called, port: int, own: str, place: Place) -> Raw:
+    """Return the listener at a local port that represents a port of a peer's Service."""
     name = server_name(peer.namespace, called.name, called.port, own, peer.uid, host=called.host)
     value = {
         "object_key": "envoy.network.upstream_server_name",
@@ -199,7 +172,8 @@ def _proxy(counters: str, cluster: str, more: Mapping[str, Any] | None = None) -
     return {"name": "tcp_proxy", "typed_config": config}
 
 
-def _health_listener(place: Place) -> Raw:
+def health_listener(place: Place) -> Raw:
+    """Return the listener that answers checks of health."""
     answer = {
         "@type": EXTENSIONS + "filters.network.direct_response.v3.Config",
         "response": {"inline_string": HEALTH},

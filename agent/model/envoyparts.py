@@ -48,12 +48,21 @@ class Place(msgspec.Struct, frozen=True):
     """Taken at most in all."""
 
 
+Encoded = Mapping[str, bytes]
+"""Resources of one kind as JSON, by name. Equal ones are mostly the same bytes object, which compares at once."""
+
+
 @dataclass(frozen=True)
 class Resources:
     """Clusters and listeners by name."""
 
-    clusters: Mapping[str, Raw] = field(default_factory=dict)
-    listeners: Mapping[str, Raw] = field(default_factory=dict)
+    clusters: Encoded = field(default_factory=dict)
+    listeners: Encoded = field(default_factory=dict)
+
+
+def encoded(resources: Iterable[Raw]) -> dict[str, bytes]:
+    """Encode resources as JSON, by their names."""
+    return {each["name"]: msgspec.json.encode(each) for each in resources}
 
 
 def from_file(path: str) -> Raw:

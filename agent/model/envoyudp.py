@@ -8,6 +8,8 @@ taken away or loses an endpoint ends its own sessions alone. Pure.
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from agent.model.envoycounters import INGRESS, UDP_PEER
 from agent.model.envoyparts import (
     EXTENSIONS,
@@ -37,7 +39,17 @@ _SLOTS = 1021
 """Of the table by which sessions are led to endpoints; a prime number. Envoy's own takes half a MiB for each."""
 _PING_SECONDS = 10
 _MARK = "flotilla"
+_MARKED = b'"filter_metadata":{"flotilla":'
 _HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+
+class _Ingress(msgspec.Struct):
+    filter_chains: list[msgspec.Raw] = []
+
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_ingress = msgspec.json.Decoder(_Ingress).decode
 
 
 def service_cluster(name: str, endpoints: tuple[str, ...]) -> Raw:
@@ -98,25 +110,42 @@ def renewed(old: Resources, new: Resources) -> Resources:
 
     What changes in a chain ends its sessions, and with the next datagram others begin.
     """
-    had = {each["name"]: each for each in _chains(old)}
-    chains = [_renewed(each, had.get(each["name"]), old, new) for each in _chains(new)]
-    if chains == _chains(new):
+    chains = _chains(new)
+    if not any(map(_is_marked, chains)):
         return new
-    ingress = {**new.listeners[INGRESS], "filter_chains": chains}
-    return Resources(new.clusters, {**new.listeners, INGRESS: ingress})
+    had = {each["name"]: _mark(each) for each in map(_decode, filter(_is_marked, _chains(old)))}
+    made = [_renewed(each, had, old, new) if _is_marked(each) else each for each in chains]
+    if made == chains:
+        return new
+    ingress = _decode_fields(new.listeners[INGRESS])
+    ingress["filter_chains"] = msgspec.Raw(b"[" + b",".join(made) + b"]")
+    return Resources(new.clusters, {**new.listeners, INGRESS: msgspec.json.encode(ingress)})
 
 
-def _renewed(chain: Raw, had: Raw | None, old: Resources, new: Resources) -> Raw:
-    mark, before = _mark(chain), _mark(had or {})
-    if not mark or not before:
+def _renewed(chain: bytes, had: Mapping[str, Mapping[str, Any]], old: Resources, new: Resources) -> bytes:
+    found = _decode(chain)
+    mark, before = _mark(found), had.get(found["name"])
+    if not before:
         return chain
-    gone = _endpoints(old, before["cluster"]) - _endpoints(new, mark["cluster"])
-    lost = int(before["lost"]) + bool(gone)
-    return chain | {"metadata": {"filter_metadata": {_MARK: {**mark, "lost": lost}}}}
+    lost = int(before["lost"]) + _has_lost(before["cluster"], mark["cluster"], old, new)
+    if lost == mark["lost"]:
+        return chain
+    return msgspec.json.encode(found | {"metadata": {"filter_metadata": {_MARK: {**mark, "lost": lost}}}})
 
 
-def _chains(resources: Resources) -> list[Raw]:
-    return list(resources.listeners.get(INGRESS, {}).get("filter_chains", ()))
+def _has_lost(before: str, now: str, old: Resources, new: Resources) -> bool:
+    """Return True if endpoints of the cluster before are not in the cluster now."""
+    had, has = old.clusters.get(before, b"{}"), new.clusters.get(now, b"{}")
+    return had is not has and bool(_endpoints(had) - _endpoints(has))
+
+
+def _chains(resources: Resources) -> list[bytes]:
+    listener = resources.listeners.get(INGRESS)
+    return [bytes(each) for each in _decode_ingress(listener).filter_chains] if listener is not None else []
+
+
+def _is_marked(chain: bytes) -> bool:
+    return _MARKED in chain
 
 
 def _mark(chain: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -124,8 +153,8 @@ def _mark(chain: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def _endpoints(resources: Resources, cluster: str) -> set[str]:
-    localities = resources.clusters.get(cluster, {}).get("load_assignment", {}).get("endpoints", ())
+def _endpoints(cluster: bytes) -> set[str]:
+    localities = _decode(cluster).get("load_assignment", {}).get("endpoints", ())
     return {str(each["endpoint"]["address"]) for locality in localities for each in locality["lb_endpoints"]}
 
 

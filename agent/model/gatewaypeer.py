@@ -7,8 +7,8 @@ the Services of that namespace and no others. Names of TLS (SNI) say who calls w
 import hashlib
 import ipaddress
 import re
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -93,30 +93,83 @@ class Judged(msgspec.Struct, frozen=True):
     problems: dict[str, str]
 
 
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A Gateway whose peers and Services are not decoded yet."""
+
+    cluster: str
+    peers: tuple[msgspec.Raw, ...] = ()
+    services: tuple[msgspec.Raw, ...] = ()
+
+
 _decode = msgspec.json.Decoder(Gateway).decode
+_decode_document = msgspec.json.Decoder(_Document).decode
+_decode_peer = msgspec.json.Decoder(Peer).decode
+_decode_service = msgspec.json.Decoder(Service).decode
 
 
-def read(document: bytes, *, loopback: bool = False) -> Judged:
-    """What a document tells. One peer that is wrong takes no other with it. Raises InvalidGateway."""
+class _Known(NamedTuple):
+    """A peer, why it cannot be used (empty if it can), and the label by which it calls."""
+
+    peer: Peer
+    problem: str
+    label: str
+
+
+class Reader:
+    """Reads documents one after another. Peers and Services that did not change are the same objects as before."""
+
+    def __init__(self, *, loopback: bool = False) -> None:
+        """:param loopback: whether endpoints may be at the gateway's own node, as where it is in no pod"""
+        self._loopback = loopback
+        self._own = ""
+        self._peers: dict[bytes, _Known] = {}
+        """Peers by their JSON."""
+        self._services: dict[bytes, Service] = {}
+
+    def read(self, document: bytes) -> Judged:
+        """Return what a document says. A wrong peer takes no other with it. Raises InvalidGateway."""
+        try:
+            found = _decode_document(document)
+            if found.cluster != self._own:
+                self._own, self._peers = found.cluster, {}
+            self._peers = {raw: self._peers.get(raw) or self._peer(raw) for raw in map(bytes, found.peers)}
+            self._services = {raw: self._services.get(raw) or self._service(raw) for raw in map(bytes, found.services)}
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InvalidGateway(f"not the JSON of a gateway: {_where(document) or error}") from error
+        if not _UID.fullmatch(found.cluster):
+            raise InvalidGateway(
+                f"cluster: {found.cluster!r} is no UID of a cluster: take that of namespace kube-system"
+            )
+        peers, problems = _without_conflicts([self._peers[bytes(each)] for each in found.peers])
+        services = tuple(self._services[bytes(each)] for each in found.services)
+        return Judged(Gateway(found.cluster, peers, services), problems)
+
+    def _peer(self, raw: bytes) -> _Known:
+        peer = _decode_peer(raw)
+        return _Known(peer, _problem(peer, self._own), caller(peer.namespace, peer.uid))
+
+    def _service(self, raw: bytes) -> Service:
+        found = _decode_service(raw)
+        usable = tuple(each for each in found.endpoints if _is_endpoint(each, self._loopback))
+        return msgspec.structs.replace(found, endpoints=usable)
+
+
+def _where(document: bytes) -> str:
+    """Return the error of a whole document, with the place in it."""
     try:
-        gateway = _decode(document)
+        _decode(document)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidGateway(f"not the JSON of a gateway: {error}") from error
-    if not _UID.fullmatch(gateway.cluster):
-        raise InvalidGateway(f"cluster: {gateway.cluster!r} is no UID of a cluster: take that of namespace kube-system")
-    return judge(gateway, loopback=loopback)
+        return str(error)
+    return ""
 
 
-def judge(gateway: Gateway, *, loopback: bool = False) -> Judged:
-    """Leave out peers and endpoints that cannot be used.
-
-    :param loopback: whether endpoints may be at the gateway's own node, as where it is in no pod
-    """
+def _without_conflicts(listed: Iterable[_Known]) -> tuple[tuple[Peer, ...], dict[str, str]]:
+    """Leave out peers with a problem of their own, and peers that claim what an earlier peer has."""
     peers, problems = list[Peer](), dict[str, str]()
     keys, callers, ports = set[str](), set[str](), set[int]()
-    for peer in gateway.peers:
-        problem = _problem(peer, gateway.cluster, ports)
-        label = caller(peer.namespace, peer.uid)
+    for peer, wrong, label in listed:
+        numbers = {each for called in peer.services for each in called.locals}
+        problem = wrong or _conflict(peer, numbers & ports)
         if not problem and peer.key in keys:
             problem = "name: there are two of this name in the namespace: leave one out"
         if not problem and label in callers:
@@ -126,17 +179,26 @@ def judge(gateway: Gateway, *, loopback: bool = False) -> Judged:
             continue
         keys.add(peer.key)
         callers.add(label)
-        ports |= {each for called in peer.services for each in called.locals}
+        ports |= numbers
         peers.append(peer)
-    services = tuple(
-        msgspec.structs.replace(each, endpoints=tuple(a for a in each.endpoints if _is_endpoint(a, loopback)))
-        for each in gateway.services
-    )
-    return Judged(Gateway(gateway.cluster, tuple(peers), services), problems)
+    return tuple(peers), problems
 
 
-def _problem(peer: Peer, own: str, taken: Collection[int]) -> str:
-    """Why a peer cannot be used, empty where it can."""
+def _conflict(peer: Peer, taken: Collection[int]) -> str:
+    """Return the first local port of a peer that is taken, as a problem; empty if there is none."""
+    for called in peer.services if taken else ():
+        for port in called.locals:
+            if port in taken:
+                return _taken(called, port)
+    return ""
+
+
+def _taken(called: Called, port: int) -> str:
+    return f"services: {called.name}: local port {port} stands for something else already: take a free one"
+
+
+def _problem(peer: Peer, own: str) -> str:
+    """Why a peer cannot be used, whatever other peers there are; empty where it can."""
     if not _UID.fullmatch(peer.uid):
         return f"uid: {peer.uid!r} is no UID of a cluster: take that of its namespace kube-system"
     if peer.uid == own:
@@ -146,13 +208,13 @@ def _problem(peer: Peer, own: str, taken: Collection[int]) -> str:
     for address in peer.addresses:
         if not is_address(address):
             return f"addresses: {address!r} is not HOST:PORT"
-    seen = set(taken)
+    seen = set[int]()
     for called in peer.services:
         for port in called.locals:
             if not FIRST_PORT <= port <= LAST_PORT:
                 return f"services: {called.name}: local port {port} is not in {FIRST_PORT}-{LAST_PORT}"
             if port in seen:
-                return f"services: {called.name}: local port {port} stands for something else already: take a free one"
+                return _taken(called, port)
             seen.add(port)
     return ""
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from agent.gateway.cluster import INTERVAL_SECONDS
 from agent.gateway.envoystate import SILENT_SECONDS
 from agent.gateway.loop import LOOK_SECONDS
-from agent.model import envoy
-from agent.model.envoyparts import NOTICED_SECONDS, Place, Resources
+from agent.model import envoy, envoybuilder
+from agent.model.envoyparts import NOTICED_SECONDS, Encoded, Place, Resources
 from agent.model.gatewaypeer import (
     TCP,
     UDP,
@@ -42,12 +42,24 @@ SERVICES = tuple(
 
 
 def resources(*peers: Peer, services: tuple[Service, ...] = SERVICES) -> Resources:
-    return envoy.resources(Gateway("uid-here", peers, services), PLACE)
+    return envoybuilder.resources(Gateway("uid-here", peers, services), PLACE)
 
 
-def named(listener: dict[str, Any]) -> set[str]:
+def clusters(*peers: Peer, services: tuple[Service, ...] = SERVICES) -> dict[str, Any]:
+    return decoded(resources(*peers, services=services).clusters)
+
+
+def listeners(*peers: Peer) -> dict[str, Any]:
+    return decoded(resources(*peers).listeners)
+
+
+def decoded(content: Encoded) -> dict[str, Any]:
+    return {name: msgspec.json.decode(each) for name, each in content.items()}
+
+
+def named(listener: bytes) -> set[str]:
     """The clusters that a listener leads to."""
-    found = set(re.findall(r'"cluster":"([^"]+)"', msgspec.json.encode(listener).decode()))
+    found = set(re.findall(r'"cluster":"([^"]+)"', listener.decode()))
     return found - {"refused"}
 
 
@@ -96,13 +108,13 @@ def test_what_is_offered_of_a_service_that_is_none_is_not_there() -> None:
 
 def test_a_chain_stays_as_it_is_when_links_come_and_go() -> None:
     def chain(*peers: Peer) -> Any:
-        return resources(*peers).listeners["gateway"]["filter_chains"][0]
+        return listeners(*peers)["gateway"]["filter_chains"][0]
 
     assert chain(peer("a")) == chain(peer("a", calls=2, offers=3)) == chain(peer("a"), peer("b"))
 
 
 def test_each_chain_has_the_ca_and_the_name_of_its_peer_and_no_other() -> None:
-    chains = resources(peer("a"), peer("b")).listeners["gateway"]["filter_chains"]
+    chains = listeners(peer("a"), peer("b"))["gateway"]["filter_chains"]
     for chain, name in zip(chains, "ab", strict=True):
         tls = chain["transport_socket"]["typed_config"]
         trusted = tls["common_tls_context"]["validation_context"]
@@ -115,21 +127,21 @@ def test_each_chain_has_the_ca_and_the_name_of_its_peer_and_no_other() -> None:
 
 
 def test_a_peer_that_is_not_exposed_may_call_and_is_not_called() -> None:
-    found = resources(peer("a", calls=1, offers=1, address=""))
-    assert found.clusters["peer/shop/a"]["load_assignment"]["endpoints"] == []
-    assert found.listeners.keys() == {"gateway", "health"}
+    given = peer("a", calls=1, offers=1, address="")
+    assert clusters(given)["peer/shop/a"]["load_assignment"]["endpoints"] == []
+    assert listeners(given).keys() == {"gateway", "health"}
 
 
 def test_names_of_hosts_are_looked_up_and_addresses_are_not() -> None:
     def kind(address: str) -> Any:
-        return resources(peer("a", address=address)).clusters["peer/shop/a"]["type"]
+        return clusters(peer("a", address=address))["peer/shop/a"]["type"]
 
     assert kind("gateway.example.com:443") == "STRICT_DNS"
     assert kind("203.0.113.1:443") == kind("[2001:db8::1]:443") == "STATIC"
 
 
 def test_without_peers_no_connection_is_let_in() -> None:
-    (chain,) = resources().listeners["gateway"]["filter_chains"]
+    (chain,) = listeners()["gateway"]["filter_chains"]
     assert chain["filter_chain_match"] == {"destination_port": 1}
 
 
@@ -138,7 +150,7 @@ def test_a_files_version_says_what_is_in_it() -> None:
     assert envoy.file(one.clusters) == envoy.file(resources(peer("a")).clusters)
     assert envoy.file(one.clusters)[0] != envoy.file(two.clusters)[0]
     version, content = envoy.file(one.listeners)
-    assert msgspec.json.decode(content) == {"version_info": version, "resources": list(one.listeners.values())}
+    assert msgspec.json.decode(content) == {"version_info": version, "resources": list(decoded(one.listeners).values())}
 
 
 def seconds(check: dict[str, Any], field: str) -> float:
@@ -147,7 +159,7 @@ def seconds(check: dict[str, Any], field: str) -> float:
 
 @pytest.mark.parametrize("protocol", [TCP, UDP])
 def test_a_peer_that_is_silent_has_no_ready_endpoints_after_twelve_seconds(protocol: Protocol) -> None:
-    for cluster in resources(peer("a", calls=1, protocol=protocol)).clusters.values():
+    for cluster in clusters(peer("a", calls=1, protocol=protocol)).values():
         for check in cluster.get("health_checks", ()):
             assert check["unhealthy_threshold"] == 2
             one = seconds(check, "timeout")

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.model import envoy, envoyudp
+from agent.model import envoybuilder, envoyudp
 from agent.model.envoyparts import Place, Resources
 from agent.model.gatewaypeer import TCP, UDP, Called, Gateway, Offered, Peer, Protocol, Service, server_name
 
@@ -22,11 +22,19 @@ def resources(*endpoints: str, services: bool = True, protocols: tuple[Protocol,
     offered = tuple(Offered("dns", 53, protocol=each) for each in protocols)
     peer = Peer("a", "shop", "uid-a", "CA a", ("203.0.113.1:15443",), called, offered)
     own = tuple(Service("shop", "dns", 53, endpoints, protocol=each) for each in protocols)
-    return envoy.resources(Gateway("uid-here", (peer,), own if services else ()), PLACE)
+    return envoybuilder.resources(Gateway("uid-here", (peer,), own if services else ()), PLACE)
+
+
+def cluster(found: Resources, name: str) -> Raw:
+    return msgspec.json.decode(found.clusters[name], type=Raw)
+
+
+def listener(found: Resources, name: str) -> Raw:
+    return msgspec.json.decode(found.listeners[name], type=Raw)
 
 
 def chains(found: Resources) -> dict[str, Raw]:
-    return {each["name"]: each for each in found.listeners["gateway"]["filter_chains"]}
+    return {each["name"]: each for each in listener(found, "gateway")["filter_chains"]}
 
 
 def udp_chain(found: Resources) -> Raw:
@@ -36,7 +44,7 @@ def udp_chain(found: Resources) -> Raw:
 def test_without_udp_nothing_of_it_is_in_any_file() -> None:
     found = resources(ONE, protocols=(TCP,))
     for content in (found.clusters, found.listeners):
-        assert "udp" not in msgspec.json.encode(content).decode().lower()
+        assert "udp" not in b"".join((*content.values(), *(name.encode() for name in content))).decode().lower()
 
 
 def test_a_port_that_is_offered_has_a_chain_that_leads_to_its_endpoints_alone() -> None:
@@ -53,7 +61,7 @@ def test_a_port_that_is_offered_has_a_chain_that_leads_to_its_endpoints_alone() 
     (host,) = config["route_config"]["virtual_hosts"]
     routes = [each["route"]["cluster"] for each in host["routes"] if "route" in each]
     assert routes == [f"{NAME}/udp"]
-    endpoints = found.clusters[f"{NAME}/udp"]["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    endpoints = cluster(found, f"{NAME}/udp")["load_assignment"]["endpoints"][0]["lb_endpoints"]
     assert [each["endpoint"]["address"]["socket_address"]["address"] for each in endpoints] == ["10.0.0.1", "10.0.0.2"]
 
 
@@ -70,16 +78,16 @@ def test_one_number_is_a_port_of_tcp_and_another_of_udp() -> None:
     assert {server_name("shop", "dns", 53, "uid-a", "uid-here"), f"{NAME}/udp"} <= found.clusters.keys()
     names = {"gateway", "health", "shop/a/dns/53/20000", "udp/shop/a/dns/53/20001"}
     assert found.listeners.keys() == names
-    addresses = [found.listeners[name]["address"]["socket_address"] for name in sorted(names)[2:]]
+    addresses = [listener(found, name)["address"]["socket_address"] for name in sorted(names)[2:]]
     assert [(each.get("protocol", TCP), each["port_value"]) for each in addresses] == [(TCP, 20000), (UDP, 20001)]
 
 
 def test_a_port_that_is_called_has_a_cluster_of_the_peer_with_its_own_server_name() -> None:
-    cluster = resources(ONE).clusters["udp/shop/a/dns/53"]
-    tls = cluster["transport_socket"]["typed_config"]
+    made = cluster(resources(ONE), "udp/shop/a/dns/53")
+    tls = made["transport_socket"]["typed_config"]
     assert tls["sni"] == server_name("shop", "dns", 53, "uid-here", "uid-a", protocol=UDP)
     assert tls["common_tls_context"]["validation_context"]["trusted_ca"] == {"inline_string": "CA a"}
-    (limits,) = cluster["circuit_breakers"]["thresholds"]
+    (limits,) = made["circuit_breakers"]["thresholds"]
     assert limits["max_connections"] == limits["max_requests"] == envoyudp.SESSIONS
 
 
@@ -87,8 +95,8 @@ def test_a_port_that_is_offered_twice_has_one_chain() -> None:
     offered = (Offered("dns", 53, protocol=UDP), Offered("dns", 53, protocol=UDP))
     peer = Peer("a", "shop", "uid-a", "CA a", (), (), offered)
     own = (Service("shop", "dns", 53, (ONE,), protocol=UDP),)
-    found = envoy.resources(Gateway("uid-here", (peer,), own), PLACE)
-    assert [each["name"] for each in found.listeners["gateway"]["filter_chains"]] == ["shop/a", "shop/a/dns/53/udp"]
+    found = envoybuilder.resources(Gateway("uid-here", (peer,), own), PLACE)
+    assert [each["name"] for each in listener(found, "gateway")["filter_chains"]] == ["shop/a", "shop/a/dns/53/udp"]
 
 
 def test_what_is_offered_of_a_service_that_is_none_has_no_chain() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.api import names
@@ -182,7 +183,7 @@ def test_labels_of_nobody_are_shared_by_nobody() -> None:
 
 def test_of_two_peers_for_one_cluster_the_older_one_counts() -> None:
     late, early = peer("a", created="2026-02-01T00:00:00Z"), peer("b")
-    judged = gatewaypeer.judge(document(OWN, [late, early], []))
+    judged = gatewaypeer.Reader().read(msgspec.json.encode(document(OWN, [late, early], [])))
     assert [each.name for each in judged.gateway.peers] == ["b"]
     assert "shop/a" in judged.problems
 

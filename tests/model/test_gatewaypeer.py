@@ -2,9 +2,17 @@ import msgspec
 import pytest
 
 from agent.model import gatewaypeer
-from agent.model.gatewaypeer import Called, Gateway, InvalidGateway, Offered, Peer, Service, judge, read
+from agent.model.gatewaypeer import Called, Gateway, InvalidGateway, Judged, Offered, Peer, Reader, Service
 
 US = Peer("us", "shop", "uid-us", "CA", ("203.0.113.1:15443",), (Called("web", 80, (20000, 20001)),))
+
+
+def read(document: bytes, *, loopback: bool = False) -> Judged:
+    return Reader(loopback=loopback).read(document)
+
+
+def judge(gateway: Gateway, *, loopback: bool = False) -> Judged:
+    return read(msgspec.json.encode(gateway), loopback=loopback)
 
 
 def changed(**fields: object) -> Peer:
@@ -122,3 +130,25 @@ def test_what_is_offered_is_read() -> None:
         b'{"cluster":"x","peers":[{"name":"us","namespace":"n","uid":"u","ca":"c","offered":[{"name":"web","port":80}]}]}'
     )
     assert judged.gateway.peers[0].offered == (Offered("web", 80),)
+
+
+def test_what_has_not_changed_is_the_same_object_in_the_next_document() -> None:
+    other = changed(name="other", uid="uid-other", services=())
+    web, db = Service("shop", "web", 80, ("10.0.0.1:80",)), Service("shop", "db", 80, ("10.0.0.2:80",))
+    reader = Reader()
+    first = reader.read(msgspec.json.encode(Gateway("uid-here", (US, other), (web, db)))).gateway
+    more = msgspec.structs.replace(web, endpoints=("10.0.0.1:80", "10.0.0.3:80"))
+    second = reader.read(msgspec.json.encode(Gateway("uid-here", (US, changed(uid="uid-b")), (more, db)))).gateway
+    assert first.peers[0] is second.peers[0]
+    assert first.services[1] is second.services[1]
+    assert second.services[0] == more
+
+
+def test_a_local_port_is_that_of_the_peer_that_comes_first_whatever_was_read_before() -> None:
+    other = changed(name="other", uid="uid-other", ca="CA 2")
+    reader = Reader()
+    for peers in ((US, other), (other, US)):
+        judged = reader.read(msgspec.json.encode(Gateway("uid-here", peers)))
+        assert judged.gateway.peers == peers[:1]
+        assert "20000 stands for something else already" in judged.problems[peers[1].key]
+    assert reader.read(msgspec.json.encode(Gateway("uid-here", (other,)))).problems == {}

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from agent.model.envoy import file, resources
+from agent.model.envoy import file
+from agent.model.envoybuilder import resources
 from agent.model.envoyparts import Place
 from agent.model.gatewayhosts import Headless, Host, with_hosts
 from agent.model.gatewaylink import Shared, document
