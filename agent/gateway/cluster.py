@@ -17,17 +17,15 @@ from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES
 from agent.base import wholefile
 from agent.base.events import set_within
 from agent.gateway import metrics
+from agent.gateway.inputs import Contents, Inputs, Watched, are_alike
 from agent.gateway.loop import Loop
 from agent.gateway.pods import Pods
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.gatewayaddresses import left_out, of_pods, warning
-from agent.model.gatewayhosts import EVERY_OFFERED, with_hosts
-from agent.model.gatewaylink import document
 from agent.model.gatewaypeer import Gateway
-from agent.model.gatewaysize import Limits, Served, fit, limits, served, served_by
+from agent.model.gatewaysize import Limits, Served, limits, served_by
 from agent.runtime.together import side_by_side
 
 INTERVAL_SECONDS = 0.25
@@ -37,6 +35,8 @@ _LOOK_SECONDS = 1.0
 _WRITES_AT_ONCE = 16
 """Statuses of GatewayPeers that one gateway pod writes side by side."""
 
+_NAMESPACE = "namespace"
+"""Index of the informers."""
 _SYSTEM_NAMESPACE = "kube-system"
 
 Raw = dict[str, Any]
@@ -59,8 +59,8 @@ class FromCluster:
         self._pod = pod
         self._path = path
         self._loop = loop
-        self._outdated = True
-        """Whether the file may say something else than the cluster."""
+        self._changed = set[str]()
+        """Namespaces of which the input file may say something else than the cluster."""
         self._news = asyncio.Event()
         loop.changed = self._news.set
         self._peers = Informer(client, GATEWAY_PEERS)
@@ -68,87 +68,86 @@ class FromCluster:
         labels = (f"{names.LABEL_GLOBAL}=true", names.LABEL_PARENT_CLUSTER_UID)
         self._slices = tuple(Informer(client, ENDPOINT_SLICES, labels=each) for each in labels)
         self._pods = Pods(client, self._pods_changed)
-        self._namespaces = frozenset[str]()
-        """Namespaces with a GatewayPeer."""
         self._pods_problem = ""
         """Why pods could not be watched when the input file was last computed."""
-        self._warnings: dict[str, str] = {}
-        """Messages about dropped Services and endpoints, by GatewayPeer."""
-        self._limit = limit or limits(0)
-        self._served = _served_in(path)
-        """GatewayPeers and their Services in the input file, which outlives a restart of the container."""
+        self.inputs = Inputs(limit or limits(0), _served_in(path), self._contents)
+        self._written = b""
         self._problem = ""
         self._known: dict[Key, Said] = {}
         """GatewayPeers whose status has what this pod says: they are not decoded again every second."""
         for informer in (self._peers, *self._slices):
+            informer.store.index(_NAMESPACE, lambda obj: (obj.namespace,))
             informer.subscribe(self._notice)
 
     @property
-    def _informers(self) -> tuple[Informer, ...]:
+    def informers(self) -> tuple[Informer, ...]:
+        """Informers of GatewayPeers, of slices shared in this cluster, of copied slices, and of pods."""
         return (self._peers, *self._slices, self._pods.informer)
 
     def tasks(self) -> Tasks:
         """What has to run."""
-        watches = enumerate(self._informers)
+        watches = enumerate(self.informers)
         return [*((f"watch {number}", informer.run) for number, informer in watches), ("cluster", self.run)]
 
     async def run(self) -> None:
         """Go on until cancelled. Raises KubeError where the cluster does not say who it is."""
         uid = (await self._client.get(NAMESPACES, _SYSTEM_NAMESPACE))["metadata"]["uid"]
-        for informer in self._informers:
+        for informer in self.informers:
             await informer.synced.wait()
-        written = b""
+        self._changed |= {obj.namespace for obj in self._peers.store}
         while True:
             self._news.clear()
-            if self._outdated or self._pods.problem != self._pods_problem:
-                self._outdated = False
-                told = self._document(uid)
-                if told != written:
-                    wholefile.write(self._path, told)
-                    written = told
+            await self.refresh(uid)
             await self._tell()
             await asyncio.sleep(INTERVAL_SECONDS)
             await set_within(self._news, _LOOK_SECONDS - INTERVAL_SECONDS)
 
+    async def refresh(self, uid: str) -> None:
+        """Compute namespaces that have changed, and write the input file if it differs. Raises OSError.
+
+        :param uid: UID of this cluster
+        """
+        self.inputs.own, inputs = uid, self.inputs
+        if self._pods.problem != self._pods_problem:
+            self._changed |= set(inputs.namespaces)
+        changed, self._changed = self._changed, set()
+        if not changed:
+            return
+        self._pods_problem = self._pods.problem
+        pods = Watched(self._pods.addresses, self._pods.problem)
+        for namespace in sorted(changed):
+            inputs.price(namespace, pods)
+            await asyncio.sleep(0)
+        for namespace in sorted(changed | inputs.settle()):
+            for peer, text in inputs.compute(namespace, pods):
+                _log.warning("GatewayPeer %s: %s", peer, text)
+            await asyncio.sleep(0)
+        metrics.addresses_left_out(inputs.foreign)
+        metrics.services_left_out(inputs.left_out)
+        if (told := inputs.document()) != self._written:
+            await asyncio.to_thread(wholefile.write, self._path, told)
+            self._written = told
+
+    def _contents(self, namespace: str) -> Contents:
+        peers = [obj.decode() for obj in self._peers.store.by_index(_NAMESPACE, namespace) if not obj.deleting]
+        slices = {obj.key: obj for each in self._slices for obj in each.store.by_index(_NAMESPACE, namespace)}
+        return Contents(peers, [obj.decode() for obj in slices.values()] if peers else [])
+
     def _notice(self, old: Object | None, new: Object | None) -> None:
-        self._outdated = True
+        if old is not None and new is not None and are_alike(old.raw, new.raw):
+            return
+        self._changed.add((new or old).namespace)  # type: ignore[union-attr]
         self._news.set()
 
     def _pods_changed(self, namespace: str) -> None:
-        if namespace in self._namespaces:
-            self._outdated = True
+        if self._peers.store.count(_NAMESPACE, namespace):
+            self._changed.add(namespace)
             self._news.set()
 
     def problem(self) -> str | None:
         """Return what this pod may not read of its cluster, None if it has read all of it."""
-        missing = (each for each in self._informers if not each.synced.is_set())
+        missing = (each for each in self.informers if not each.synced.is_set())
         return next((f"{each.kind.plural} of the cluster have not been read: {each.error}" for each in missing), None)
-
-    def _document(self, uid: str) -> bytes:
-        slices = {obj.key: obj for informer in self._slices for obj in informer.store}
-        peers = [obj.decode() for obj in self._peers.store if not obj.deleting]
-        self._namespaces = frozenset(each["metadata"]["namespace"] for each in peers)
-        every = [obj.decode() for obj in slices.values() if obj.namespace in self._namespaces]
-        self._pods_problem = self._pods.problem
-        foreign = left_out(every, self._pods.addresses)
-        found = of_pods(every, self._pods.addresses)
-        fitted = fit(uid, peers, found, self._limit, self._served)
-        self._served = served(fitted.peers)
-        self._warn(peers, foreign, fitted.left_out)
-        return msgspec.json.encode(with_hosts(document(uid, fitted.peers, found), fitted.peers, found))
-
-    def _warn(self, peers: list[Raw], foreign: dict[Key, list[str]], left_out: dict[Key, int]) -> None:
-        told = dict[str, str]()
-        for each in peers:
-            namespace, name = each["metadata"]["namespace"], each["metadata"]["name"]
-            too_much = self._limit.problem(left_out.get((namespace, name), 0), namespace)
-            told[f"{namespace}/{name}"] = too_much or warning(each, foreign, EVERY_OFFERED, self._pods_problem)
-        for key in sorted(told):
-            if told[key] and told[key] != self._warnings.get(key):
-                _log.warning("GatewayPeer %s: %s", key, told[key])
-        self._warnings = told
-        metrics.addresses_left_out(sum(map(len, foreign.values())))
-        metrics.services_left_out(sum(left_out.values()))
 
     async def _tell(self) -> None:
         """Say on each peer how it is; one that cannot be written keeps no other from being."""
@@ -172,13 +171,13 @@ class FromCluster:
         """Say how one peer is, and note that in `known`; returns why that cannot be said, empty if it can."""
         async with slots:
             try:
-                written = await self._written(obj, says)
+                written = await self._said(obj, says)
             except KubeError as error:
                 return f"GatewayPeer {obj.namespace}/{obj.name}: {error}"
         known[obj.key] = (written.version, says)
         return ""
 
-    async def _written(self, obj: Object, says: Raw) -> Object:
+    async def _said(self, obj: Object, says: Raw) -> Object:
         """The GatewayPeer with what this pod says in its status, written there if need be. Raises KubeError."""
         if ((obj.decode().get("status") or {}).get("gateways") or {}).get(self._pod) == says:
             return obj
@@ -193,12 +192,13 @@ class FromCluster:
         health = self._loop.health.get(peer)
         if health is None:
             # It may be known why there is nothing of it.
-            wrong = self._warnings.get(peer, "") if tuple(peer.split("/")) not in self._served else ""
+            namespace, _, name = peer.partition("/")
+            wrong = "" if self.inputs.is_served((namespace, name)) else self.inputs.warning(peer)
             return {"reason": "Invalid", "message": wrong, "healthy": 0, "total": 0, "listens": []} if wrong else None
         listens = self._loop.listens(peer)
         known = {"healthy": health.healthy, "total": health.total, "listens": listens}
         # Whoever is not answered needs the remedy for that first.
-        message = self._loop.trouble(peer) or (self._warnings.get(peer, "") if health.healthy else "")
+        message = self._loop.trouble(peer) or (self.inputs.warning(peer) if health.healthy else "")
         return {"reason": health.reason, "message": message, **known}
 
 

@@ -6,8 +6,7 @@ stays, then each namespace gets an equal share of the rest.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from agent.model import gatewaylink
@@ -85,53 +84,45 @@ def limits(memory: int) -> Limits:
     return Limits(max(_MIB, memory * _USABLE - _BASE) if memory else float("inf"))
 
 
-class Fitted(NamedTuple):
-    """GatewayPeers with what fits."""
+class Priced(NamedTuple):
+    """GatewayPeers of one namespace, with those Services alone that gateways serve."""
 
     peers: list[Raw]
-    left_out: dict[Key, int]
-    """How many Services are left out, by GatewayPeer, which counts as one itself."""
+    costs: dict[At, Cost]
 
 
-def fit(
-    own: str,
-    peers: Iterable[Raw],
-    slices: Iterable[Mapping[str, Any]],
-    limit: Limits,
-    before: Served = MappingProxyType({}),
-) -> Fitted:
-    """Drop Services that gateways do not serve, then as many others as exceed the limits.
+def priced(own: str, peers: Iterable[Raw], slices: Iterable[Mapping[str, Any]]) -> Priced:
+    """Drop Services that gateways do not serve, and return the cost of everything else.
 
     :param own: UID of the cluster
-    :param before: result of `served` for the previous GatewayPeers
+    :param peers: GatewayPeers of one namespace
     """
     listed = sorted(peers, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
     known = _Known(own, slices)
-    memory, files, found = 0.0, 0.0, list[Raw]()
+    found, costs = list[Raw](), dict[At, Cost]()
     for peer in listed:
         served: Raw = {field: [] for field in _FIELDS if peer["spec"].get(field)}
-        for field, each, cost in _costs(peer, known):
-            memory += cost.memory
-            files += cost.files
+        each_cost = list(_costs(peer, known))
+        for field, each, _ in each_cost:
             if field:
                 served[field].append(each)
-        found.append({**peer, "spec": {**peer["spec"], **served}})
-    if memory <= limit.memory and files <= limit.files:
-        return Fitted(found, {})
-    costs = {at: limit.part(cost) for peer in found for at, cost in _named(peer, _costs(peer, known))}
-    kept = _chosen(costs, set(_served(before)))
-    left = Counter(at[0] for at in costs if at not in kept)
-    return Fitted([_trimmed(peer, kept) for peer in found if (_key(peer), "", "", 0) in kept], dict(left))
+        made = {**peer, "spec": {**peer["spec"], **served}}
+        costs.update(_named(made, ((field, each, cost) for field, each, cost in each_cost)))
+        found.append(made)
+    return Priced(found, costs)
 
 
-def served(peers: Iterable[Raw]) -> Served:
-    """Return the names of all Services of GatewayPeers."""
-    return {
-        _key(peer): {
-            field: tuple(each["name"] for each in peer["spec"][field]) for field in _FIELDS if peer["spec"].get(field)
-        }
-        for peer in peers
-    }
+def trimmed(peers: Iterable[Raw], kept: Collection[At]) -> list[Raw]:
+    """Return the GatewayPeers and Services that are kept.
+
+    :param peers: GatewayPeers of `priced`
+    """
+    return [_trimmed(peer, kept) for peer in peers if peer_entry(_key(peer)) in kept]
+
+
+def peer_entry(peer: Key) -> At:
+    """Return the entry of a GatewayPeer itself."""
+    return peer, "", "", 0
 
 
 def served_by(gateway: Gateway) -> Served:
@@ -146,6 +137,17 @@ def served_by(gateway: Gateway) -> Served:
             fields[field][offered.name] = None
         found[peer.namespace, peer.name] = {field: tuple(names) for field, names in fields.items()}
     return found
+
+
+def entries(served: Served) -> Iterator[At]:
+    """Yield the entries of GatewayPeers and their Services."""
+    for key, fields in served.items():
+        yield peer_entry(key)
+        for field, names in fields.items():
+            seen = Counter[str]()
+            for name in names:
+                yield key, field, name, seen[name]
+                seen[name] += 1
 
 
 class _Known:
@@ -164,49 +166,6 @@ class _Known:
             found = self._slices.get(service)
             shared = self._shared[at] = bool(found) and are_shared_by(found or (), source, self._own)
         return self._ready[service] if shared else None
-
-
-def _chosen(costs: Mapping[At, float], before: Collection[At]) -> frozenset[At]:
-    if sum(costs.values()) <= 1.0:
-        return frozenset(costs)
-    needs, served = defaultdict[str, float](float), defaultdict[str, float](float)
-    for at, cost in costs.items():
-        needs[at[0][0]] += cost
-        served[at[0][0]] += cost if at in before else 0.0
-    left, kept = _allowances(needs, served), set[At]()
-    for first in (True, False):
-        for at, cost in costs.items():
-            peer = (at[0], "", "", 0)
-            if (at in before) is first and cost <= left[at[0][0]] + _ROUNDING and (at == peer or peer in kept):
-                left[at[0][0]] -= cost
-                kept.add(at)
-    return frozenset(kept)
-
-
-def _allowances(needs: Mapping[str, float], served: Mapping[str, float]) -> dict[str, float]:
-    """Return the fraction of the limits that each namespace may use.
-
-    A namespace gets its need up to the guarantee, then its served part, then an equal share of the rest.
-    """
-    guaranteed, room = min(GUARANTEE, 1 / len(needs)), 1.0
-    found = dict.fromkeys(needs, 0.0)
-    guarantees = {namespace: min(need, guaranteed) for namespace, need in needs.items()}
-    for wanted in (guarantees, served, needs):
-        lacking = {namespace: max(0.0, wanted[namespace] - had) for namespace, had in found.items()}
-        share = _share(sorted(lacking.values()), room)
-        for namespace, need in lacking.items():
-            found[namespace] += min(need, share)
-            room -= min(need, share)
-    return found
-
-
-def _share(needs: Sequence[float], room: float) -> float:
-    """Divide the room: return the upper bound of each part. Needs below it are met in full."""
-    for number, need in enumerate(needs):
-        if need * (len(needs) - number) > room:
-            return max(0.0, room) / (len(needs) - number)
-        room -= need
-    return float("inf")
 
 
 def _costs(peer: Raw, known: _Known) -> Iterator[tuple[str, Any, Cost]]:
@@ -247,16 +206,6 @@ def _entries(peer: Raw) -> Iterator[tuple[str, Any, Any]]:
     yield "", None, None
     for field in _FIELDS:
         yield from ((field, each, each) for each in peer["spec"].get(field) or ())
-
-
-def _served(before: Served) -> Iterator[At]:
-    for key, fields in before.items():
-        yield key, "", "", 0
-        for field, names in fields.items():
-            seen = Counter[str]()
-            for name in names:
-                yield key, field, name, seen[name]
-                seen[name] += 1
 
 
 def _trimmed(peer: Raw, kept: Collection[At]) -> Raw:

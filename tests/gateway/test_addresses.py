@@ -143,41 +143,45 @@ async def unconnected(directory: Path, limit: Limits | None = None) -> AsyncIter
         yield FromCluster(Client(session), "gw-1", path, loop, limit)
 
 
+async def told(found: FromCluster, directory: Path) -> gatewaypeer.Gateway:
+    """Have the input file written, and return what it says."""
+    await found.refresh("own")
+    return msgspec.json.decode((directory / "gateway.json").read_bytes(), type=gatewaypeer.Gateway)
+
+
 async def test_a_gateway_that_cannot_watch_pods_keeps_calling_those_it_has_seen_and_names_the_error(
     tmp_path: Path,
 ) -> None:
     async with unconnected(tmp_path) as found:
 
-        def endpoints() -> tuple[str, ...]:
-            (service,) = msgspec.json.decode(found._document("own"), type=gatewaypeer.Gateway).services
+        async def endpoints() -> tuple[str, ...]:
+            (service,) = (await told(found, tmp_path)).services
             return service.endpoints
 
         see_offered(found, "web", addresses=("10.1.0.5", "10.1.0.6"))
-        assert endpoints() == ("10.1.0.5:8080",)
-        assert "have the Service select pods" in found._warnings["shop/eu"]
+        assert await endpoints() == ("10.1.0.5:8080",)
+        assert "have the Service select pods" in found.inputs.warning("shop/eu")
         found._pods.informer.error = Forbidden(403, "Forbidden", "pods is forbidden")
-        assert endpoints() == ("10.1.0.5:8080",)
-        assert "gateways cannot watch pods (pods is forbidden)" in found._warnings["shop/eu"]
+        assert await endpoints() == ("10.1.0.5:8080",)
+        assert "gateways cannot watch pods (pods is forbidden)" in found.inputs.warning("shop/eu")
 
 
 async def test_a_gateway_that_restarts_goes_on_serving_what_its_input_file_has(tmp_path: Path) -> None:
-    def serving(document: bytes) -> list[str]:
-        (peer,) = msgspec.json.decode(document, type=gatewaypeer.Gateway).peers
+    async def serving(found: FromCluster) -> list[str]:
+        (peer,) = (await told(found, tmp_path)).peers
         return [each.name for each in peer.offered]
 
     room_for_one = Limits(PEER.memory + CLUSTER.memory + 10_000)
     async with unconnected(tmp_path, room_for_one) as first:
         see_offered(first, "web")
-        document = first._document("own")
-        assert serving(document) == ["web"]
-    (tmp_path / "gateway.json").write_bytes(document)
+        assert await serving(first) == ["web"]
     async with unconnected(tmp_path, room_for_one) as restarted:
         see_offered(restarted, "another", "web")
-        assert serving(restarted._document("own")) == ["web"]
+        assert await serving(restarted) == ["web"]
     (tmp_path / "gateway.json").write_bytes(b"{")
     async with unconnected(tmp_path, room_for_one) as anew:
         see_offered(anew, "another", "web")
-        assert serving(anew._document("own")) == ["another"]
+        assert await serving(anew) == ["another"]
 
 
 @pytest.mark.cluster

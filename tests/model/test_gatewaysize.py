@@ -1,21 +1,68 @@
 """What GatewayPeers ask of one Envoy, and what is left out if it is too much."""
 
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pytest
 
 from agent.model.envoy import file
 from agent.model.envoybuilder import resources
 from agent.model.envoyparts import Place
-from agent.model.gatewayhosts import Headless, Host, with_hosts
+from agent.model.gatewayallocation import Allocation
+from agent.model.gatewayhosts import EVERY_CALLED, EVERY_OFFERED, Headless, Host, with_hosts
 from agent.model.gatewaylink import Shared, document
-from agent.model.gatewaysize import CLUSTER, FILES_LIMIT, LISTENER, Cost, Fitted, Limits, fit, limits, served_by
-from agent.model.gatewaysize import served as names_in
+from agent.model.gatewaysize import (
+    CLUSTER,
+    FILES_LIMIT,
+    LISTENER,
+    Cost,
+    Key,
+    Limits,
+    Served,
+    entries,
+    limits,
+    priced,
+    served_by,
+    trimmed,
+)
 from tests.model.test_gatewayhosts import telling
 from tests.model.test_gatewaylink import HTTP, OWN, peer, slice
 
 Raw = dict[str, Any]
 LARGE = Limits(float("inf"), float("inf"))
+
+
+class Fitted(NamedTuple):
+    """GatewayPeers with what fits, and how much does not, by GatewayPeer."""
+
+    peers: list[Raw]
+    left_out: dict[Key, int]
+
+
+def fit(own: str, peers: list[Raw], slices: list[Raw], limit: Limits, before: Served = MappingProxyType({})) -> Fitted:
+    """Divide the limits among all namespaces at once."""
+    allocation = Allocation(limit, entries(before))
+    found = dict[str, list[Raw]]()
+    for namespace in dict.fromkeys(each["metadata"]["namespace"] for each in peers):
+        there = priced(own, [each for each in peers if each["metadata"]["namespace"] == namespace], slices)
+        allocation.update(namespace, there.costs)
+        found[namespace] = there.peers
+    allocation.settle()
+    left = {at: count for namespace in found for at, count in allocation.left_out(namespace).items()}
+    kept = [each for namespace, some in found.items() for each in trimmed(some, allocation.kept(namespace))]
+    return Fitted(kept, left)
+
+
+def names_in(peers: list[Raw]) -> Served:
+    """Names of all Services of GatewayPeers."""
+    return {
+        (peer["metadata"]["namespace"], peer["metadata"]["name"]): {
+            field: tuple(each["name"] for each in peer["spec"][field])
+            for field in (*EVERY_CALLED, *EVERY_OFFERED)
+            if peer["spec"].get(field)
+        }
+        for peer in peers
+    }
 
 
 def calling(namespace: str, count: int, name: str = "eu", created: str = "2026-01-01T00:00:00Z") -> Raw:
