@@ -22,6 +22,7 @@ from hack.benchmarks.errors import BenchError
 from hack.benchmarks.failover import LOST_PODS, OWNERS, failover
 from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.gateway import STREAM_MIB, gateway
+from hack.benchmarks.gatewaysize import size, sized
 from hack.benchmarks.idle import TARGETS, idle
 from hack.benchmarks.links import ADDRESSES, DRIVERS, LINKS, PACE, TARGETS_ALL, links
 from hack.benchmarks.logs import LOG_MIB, logs
@@ -88,7 +89,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
         case "peers":
             work = peers(options.tries, progress)
         case "gateway":
-            work = gateway(options.mib, progress)
+            work = sized(options.size) if options.size else gateway(options.mib, progress)
         case "silent":
             work = silent(options.targets, progress)
         case "nodes":
@@ -170,6 +171,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     gates = benchmarks.add_parser("gateway", help="a stream and connections through two gateways, and directly")
     gates.add_argument(
         "--mib", type=count, default=STREAM_MIB, metavar="N", help=f"length of the stream (default {STREAM_MIB})"
+    )
+    gates.add_argument(
+        "--size",
+        type=size,
+        metavar="NxSxC",
+        help="instead, CPU of one change with N namespaces, S Services in each, C clusters, such as 100x20x20",
     )
     linked = benchmarks.add_parser("links", help="shared Services over many Targets until their links are Programmed")
     linked.add_argument("--links", type=count, default=LINKS, metavar="N", help=f"how many (default {LINKS})")
