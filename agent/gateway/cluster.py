@@ -60,7 +60,7 @@ class FromCluster:
         self._path = path
         self._loop = loop
         self._changed = set[str]()
-        """Namespaces of which the input file may say something else than the cluster."""
+        """Namespaces whose part of the input file may be outdated."""
         self._news = asyncio.Event()
         loop.changed = self._news.set
         self._peers = Informer(client, GATEWAY_PEERS)

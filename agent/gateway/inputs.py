@@ -107,7 +107,7 @@ class Inputs:
             self._read[namespace] = found
 
     def settle(self) -> set[str]:
-        """Decide what fits into the limits; return the namespaces of which something else fits than before."""
+        """Decide what fits into the limits; return the namespaces whose choice has changed."""
         return self._allocation.settle()
 
     def compute(self, namespace: str, pods: Watched) -> list[tuple[str, str]]:

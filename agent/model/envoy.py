@@ -103,7 +103,7 @@ def _listener(name: str, host: str, port: int, chains: Sequence[Raw | msgspec.Ra
 def ingress(chains: Sequence[Raw | msgspec.Raw], place: Place) -> Raw:
     """Return the listener that peers call.
 
-    A chain stays as it is when links come and go: a change of it would end its connections.
+    Links do not change a chain, because Envoy ends the connections of a chain that changes.
     """
     made = _listener(INGRESS, place.host, place.port, chains or [_nobody()])
     inspector = {"@type": EXTENSIONS + "filters.listener.tls_inspector.v3.TlsInspector"}

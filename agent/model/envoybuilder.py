@@ -45,7 +45,7 @@ class Builder:
         self._health = msgspec.json.encode(envoy.health_listener(place))
 
     def build(self, gateway: Gateway) -> Iterator[str]:
-        """Build what has changed; yield the key of each peer after it was built, so that other tasks may run."""
+        """Build changed peers; yield the key of each peer after it was built, so that other tasks may run."""
         if gateway.cluster != self._own:
             self._own, self._built = gateway.cluster, {}
         self._services = _by_namespace(gateway.services, self._services)

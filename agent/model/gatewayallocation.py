@@ -36,7 +36,7 @@ class Allocation:
             self._spaces.pop(namespace, None)
 
     def settle(self) -> set[str]:
-        """Decide again; return the namespaces of which something else is kept than before."""
+        """Decide again; return the namespaces whose choice has changed."""
         memory, files = (sum(each.total[part] for each in self._spaces.values()) for part in (0, 1))
         if memory <= self.limit.memory and files <= self.limit.files:
             return {name for name, each in self._spaces.items() if each.keep_all()}
@@ -99,7 +99,7 @@ class _Space:
         return sum(part for at, part in self.parts.items() if at in self.kept)
 
     def _may_be_kept(self, at: At) -> bool:
-        """Return True for GatewayPeers, and for Services of those that are kept."""
+        """Return True for a GatewayPeer, and for a Service of a kept GatewayPeer."""
         own = peer_entry(at[0])
         return at == own or own in self.kept
 

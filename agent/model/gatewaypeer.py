@@ -119,7 +119,7 @@ class Reader:
     """Reads documents one after another. Peers and Services that did not change are the same objects as before."""
 
     def __init__(self, *, loopback: bool = False) -> None:
-        """:param loopback: whether endpoints may be at the gateway's own node, as where it is in no pod"""
+        """:param loopback: True if endpoints may be at loopback addresses, for a gateway outside of a pod"""
         self._loopback = loopback
         self._own = ""
         self._peers: dict[bytes, _Known] = {}
@@ -198,7 +198,7 @@ def _taken(called: Called, port: int) -> str:
 
 
 def _problem(peer: Peer, own: str) -> str:
-    """Why a peer cannot be used, whatever other peers there are; empty where it can."""
+    """Return why a peer cannot be used, without regard to other peers; empty if it can."""
     if not _UID.fullmatch(peer.uid):
         return f"uid: {peer.uid!r} is no UID of a cluster: take that of its namespace kube-system"
     if peer.uid == own:

@@ -1,4 +1,4 @@
-"""The gateway benchmark with a size: what it accepts, and that it runs."""
+"""The gateway benchmark with a size: arguments and a small run."""
 
 import argparse
 

@@ -144,7 +144,7 @@ async def unconnected(directory: Path, limit: Limits | None = None) -> AsyncIter
 
 
 async def told(found: FromCluster, directory: Path) -> gatewaypeer.Gateway:
-    """Have the input file written, and return what it says."""
+    """Write the input file and return its content."""
     await found.refresh("own")
     return msgspec.json.decode((directory / "gateway.json").read_bytes(), type=gatewaypeer.Gateway)
 

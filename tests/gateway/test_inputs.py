@@ -38,7 +38,7 @@ class Cluster:
         self.objects[namespace] = Contents(objects[:1], objects[1:])
 
     def refresh(self, *changed: str) -> Gateway:
-        """Compute what has changed, and return the input file."""
+        """Compute changed namespaces and return the input file."""
         self.read = []
         for namespace in changed:
             self.inputs.price(namespace, PODS)
