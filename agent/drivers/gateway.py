@@ -1,5 +1,6 @@
 """Driver `gateway`: Services reach other clusters through gateways, where pods do not reach each other."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from agent.api.kinds import GATEWAY_PEERS
@@ -19,6 +20,8 @@ from agent.model.peersize import is_full
 from agent.model.service import is_headless
 from agent.model.servicelinks import CONNECTED, Finding
 
+_SCTP = "SCTP"
+_SCTP_REMEDY = "offer the Service by TCP, or route pod networks between the clusters"
 VERBS = ("list", "watch", "create", "patch", "delete")
 
 
@@ -69,9 +72,9 @@ class Gateway(Nothing):
         if (headless := is_headless(spec)) and not self._sharing.deps.settings.gateway_headless:
             return Finding("False", "NoService", f"it is headless: {SWITCH_ON} here and where its callers are")
         tcp, udp = bool(ports_of(spec, TCP)), bool(ports_of(spec, UDP))
-        left_out = udp and not self._sharing.deps.settings.gateway_udp
-        if left_out and not tcp:
-            return Finding("False", "NoPort", "all its ports are UDP, which gateways leave out without --gateway-udp")
+        takes_udp = self._sharing.deps.settings.gateway_udp
+        if refused := refused_ports(spec, udp=takes_udp):
+            return Finding("False", NO_PORT, refused)
         if peer is None:
             return UNTOLD if headless else Finding("Unknown", "Pending", "its gateways have not been told yet")
         if is_full(peer.decode()) and not lists_service(peer, place.service[1]):
@@ -81,14 +84,47 @@ class Gateway(Nothing):
             return said
         if headless:
             return unreached(peer.decode()).get(place.service[1], UNTOLD) or said
-        if left_out:
-            return Finding("True", CONNECTED, "its gateways answer; UDP ports are left out without --gateway-udp")
+        if (left_out := left_out_ports(spec, udp=takes_udp)) and not (udp and takes_udp):
+            return Finding("True", CONNECTED, f"its gateways answer; {left_out}")
         taken = udp_taken(peer.decode()).get(place.service[1]) if udp else True
         return _by_udp(taken, alone=udp and not tcp)
 
     def _spec(self, place: Place) -> dict[str, Any]:
         original = self._sharing.services.store.get(self._sharing.original(place.service))
         return original.decode()["spec"] if original is not None else {}
+
+
+def refused_ports(spec: Mapping[str, Any], *, udp: bool) -> str:
+    """Return why gateways take none of a Service's ports; empty if they take one, or if it has none.
+
+    :param udp: whether gateways take UDP
+    """
+    found = _protocols(spec)
+    if not found or found & ({TCP, UDP} if udp else {TCP}):
+        return ""
+    if found == {UDP}:
+        return "all its ports are UDP, which gateways leave out without --gateway-udp"
+    if found == {_SCTP}:
+        return f"all its ports are SCTP, which gateways do not take: {_SCTP_REMEDY}"
+    return (
+        "its ports are UDP, which gateways leave out without --gateway-udp, and SCTP, which gateways do not take:"
+        f" {_SCTP_REMEDY}"
+    )
+
+
+def left_out_ports(spec: Mapping[str, Any], *, udp: bool) -> str:
+    """Return which ports of a Service gateways leave out; empty if they take all.
+
+    :param udp: whether gateways take UDP
+    """
+    found = _protocols(spec)
+    texts = ["UDP ports are left out without --gateway-udp"] if UDP in found and not udp else []
+    texts += ["SCTP ports are left out"] if _SCTP in found else []
+    return " and ".join(texts)
+
+
+def _protocols(spec: Mapping[str, Any]) -> set[str]:
+    return {each.get("protocol", TCP) for each in spec.get("ports") or ()}
 
 
 def _by_udp(taken: bool | None, *, alone: bool) -> Finding:
