@@ -9,9 +9,11 @@ import msgspec
 from agent.base import wholefile
 from agent.gateway.admin import Admin
 from agent.model import envoy, envoystart, envoyudp
-from agent.model.envoycounters import PEER
+from agent.model.envoycounters import INGRESS, PEER, UDP_PEER
 from agent.model.envoyparts import CERTIFICATE, Encoded, Place, Resources, ca_of
 
+_CA_REFUSED = "trusted CA"
+"""Part of Envoy's message about a CA that it cannot use."""
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 
@@ -68,7 +70,7 @@ class Files:
         problem, wanted = "", envoyudp.renewed(self._have, wanted)
         for name, content in envoy.steps(self._have, wanted, again=self._doubtful):
             refused = await self._step(name, content)
-            if refused and name == envoy.CLUSTERS and (cas := await self._unusable(content)):
+            if refused and (cas := await self._refused_cas(name, content, wanted)):
                 self._doubtful = True
                 raise CasRefused(cas)
             problem = refused or problem
@@ -79,6 +81,19 @@ class Files:
     def doubt(self) -> None:
         """Envoy has refused something since: write all of it once more the next time."""
         self._doubtful = True
+
+    async def _refused_cas(self, name: str, content: Encoded, wanted: Resources) -> set[str]:
+        """Return the CAs for which Envoy refuses a file; empty if it refuses the file for other reasons."""
+        if name == envoy.CLUSTERS:
+            return await self._unusable(content)
+        refusals = await self._admin.refusals()
+        if refusals is None or _CA_REFUSED not in refusals.reasons.get(INGRESS, ""):
+            return set()
+        # Without the gateway's own certificate, which Envoy loads for its first peer, it takes clusters with any CA.
+        others = {each: text for each, text in wanted.clusters.items() if not each.startswith((PEER, UDP_PEER))}
+        await self._step(envoy.CLUSTERS, others)
+        again = await self._step(envoy.CLUSTERS, wanted.clusters)
+        return await self._unusable(wanted.clusters) if again else set()
 
     async def _unusable(self, clusters: Encoded) -> set[str]:
         """CAs of those clusters of peers that Envoy does not have, or has with another CA."""

@@ -13,7 +13,7 @@ import msgspec
 
 from agent.model import envoy, envoyudp
 from agent.model.envoycounters import INGRESS
-from agent.model.envoyparts import Place, Raw, Resources, encoded, static_cluster
+from agent.model.envoyparts import Place, Raw, Resources, certificate_cluster, encoded, static_cluster
 from agent.model.gatewaypeer import TCP, Gateway, Peer, Protocol, Service, health_name, server_name
 
 _NONE: list[Service] = []
@@ -42,6 +42,7 @@ class Builder:
         self._services: dict[str, list[Service]] = {}
         self._chains: list[bytes] = []
         self._ingress = msgspec.json.encode(envoy.ingress([], place))
+        self._certificate = encoded([certificate_cluster(place)])
         self._health = msgspec.json.encode(envoy.health_listener(place))
 
     def build(self, gateway: Gateway) -> Iterator[str]:
@@ -63,7 +64,7 @@ class Builder:
         """Return all resources of a gateway. Builds what `build` has not built."""
         for _ in self.build(gateway):
             pass
-        clusters, listeners, chains = dict[str, bytes](), {envoy.HEALTH: self._health, INGRESS: b""}, list[bytes]()
+        clusters, listeners, chains = dict(self._certificate), {envoy.HEALTH: self._health, INGRESS: b""}, list[bytes]()
         for each in self._built.values():
             clusters |= each.clusters
             listeners |= each.listeners

@@ -136,15 +136,30 @@ def tls_with(peer: Peer, place: Place, alpn: Iterable[str] = ()) -> Raw:
     """TLS 1.3 with a peer: this gateway's certificate, and only that peer's CA and name."""
     found: Raw = {
         "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
-        "tls_certificate_sds_secret_configs": [
-            {"name": OWN, "sds_config": from_file(f"{place.directory}/{CERTIFICATE}")}
-        ],
+        **_own_certificate(place),
         "validation_context": {
             "trusted_ca": {"inline_string": peer.ca},
             "match_typed_subject_alt_names": [{"san_type": "URI", "matcher": {"exact": identity(peer.uid)}}],
         },
     }
     return found | ({"alpn_protocols": list(alpn)} if alpn else {})
+
+
+def _own_certificate(place: Place) -> Raw:
+    config = {"name": OWN, "sds_config": from_file(f"{place.directory}/{CERTIFICATE}")}
+    return {"tls_certificate_sds_secret_configs": [config]}
+
+
+def certificate_cluster(place: Place) -> Raw:
+    """Return a cluster without endpoints that has Envoy load the gateway's certificate before the first peer.
+
+    Until then Envoy takes clusters of peers with any CA, and one unusable CA then keeps it from using the certificate.
+    """
+    tls = {
+        "@type": EXTENSIONS + "transport_sockets.tls.v3.UpstreamTlsContext",
+        "common_tls_context": _own_certificate(place),
+    }
+    return static_cluster(OWN, []) | {"transport_socket": {"name": "tls", "typed_config": tls}}
 
 
 def peer_chain(

@@ -136,6 +136,17 @@ async def test_one_peer_with_a_certificate_that_envoy_alone_refuses_takes_no_oth
     assert await passes(a)
 
 
+async def test_a_first_peer_with_a_certificate_that_envoy_alone_refuses_is_left_out_too() -> None:
+    third, own = GatewayPod("uid-c", address()), address()
+    bad = peer(third, ca=without_version(third.ca))
+    async with GatewayPod("uid-b", own) as b:
+        # Envoy has not loaded the gateway's own certificate before, and takes the peer's cluster at first.
+        b.tell([bad])
+        key = f"{SPACE}/{third.uid}"
+        await until(lambda: "ca: Envoy cannot use" in b.status()["problems"].get(key, ""), what="it is told")
+        await until(lambda: b.status()["envoyRefuses"] == {}, what="the port for peers is open")
+
+
 async def test_a_peer_that_tells_of_more_cas_than_anybody_has_is_left_out(
     pair: tuple[GatewayPod, GatewayPod, str],
 ) -> None:

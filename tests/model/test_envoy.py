@@ -91,6 +91,7 @@ def test_new_endpoints_are_one_write_and_leave_listeners_alone() -> None:
 def test_what_a_peer_may_call_is_named_for_it_alone() -> None:
     found = resources(peer("a", offers=2), peer("b", offers=1))
     assert found.clusters.keys() == {
+        "own",
         "peer/shop/a",
         "peer/shop/b",
         *(health_name("shop", f"uid-{each}", "uid-here") for each in "ab"),
@@ -101,6 +102,7 @@ def test_what_a_peer_may_call_is_named_for_it_alone() -> None:
 
 def test_what_is_offered_of_a_service_that_is_none_is_not_there() -> None:
     assert resources(peer("a", offers=1), services=()).clusters.keys() == {
+        "own",
         "peer/shop/a",
         health_name("shop", "uid-a", "uid-here"),
     }
