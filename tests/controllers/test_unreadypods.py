@@ -22,7 +22,7 @@ from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import connected, create, elected, pod_where
 from tests.controllers.rooms import running
 from tests.kube.relay import Relay, nothing
-from tests.waiting import until
+from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
 
@@ -93,6 +93,21 @@ async def test_services_send_no_traffic_to_pods_of_a_silent_target_until_it_is_b
         await found.is_ready("other", "True")
         found.relay.mend()
         await found.is_ready("web", "True")
+
+
+async def test_terminating_pods_of_a_silent_target_give_the_reason(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with place(cluster, client, namespace) as found:
+        await client.delete(PODS, "web", namespace)
+        await gone(lambda: client.get(PODS, "web", namespace))
+        found.relay.cut()
+        await client.delete(PODS, "other", namespace)
+        await found.is_ready("other", "False", REASON)
+        said = condition_of(await client.get(PODS, "other", namespace), "Ready") or {}
+        assert "multicluster/lost=true" in said["message"]
+        found.relay.mend()
+        await gone(lambda: client.get(PODS, "other", namespace))
 
 
 @pytest.mark.full(

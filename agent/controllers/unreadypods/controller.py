@@ -5,16 +5,22 @@ pod is evicted from them; the agent sets the condition itself. If a silent targe
 the agent knows nothing about its pods, and restores the condition that they had before. The same holds for its
 endpoints in the EndpointSlices of other clusters.
 
+A terminating proxy pod waits for a silent target, and so does its namespace if that is being deleted. The condition
+gives the reason, since the API server refuses new events in such a namespace.
+
 Watches  states of targets, proxy pods, Services, all here.
-Writes   the condition Ready of proxy pods that native Services select, `endpoints_grace` after the target went silent.
+Writes   the condition Ready of proxy pods that native Services select or that are terminating, `endpoints_grace` after
+         the target went silent.
 Absent target: this is about nothing else. Once the target is back, feedback copies the condition of the delegate again.
 """
 
 import contextlib
 from collections.abc import Mapping
 
+from agent.api import names
 from agent.api.conditions import find_condition, is_true, timestamp
 from agent.api.kinds import PODS
+from agent.api.names import lifecycle
 from agent.base.turns import in_turns
 from agent.clusters.deps import Deps
 from agent.clusters.record import refuses
@@ -23,13 +29,20 @@ from agent.clusters.target import Target
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Object
+from agent.model import podstate
 from agent.model.podstate import ENDED
 from agent.model.service import is_native
 from agent.runtime.controller import Controller
 
 REASON = "TargetUnreachable"
+UNSERVED = "the target does not answer: no Service sends traffic to this pod until the target is back"
+WAITS = (
+    "the target does not answer, so that the delegate may still run there: this pod is removed once the target answers"
+    " and the delegate has ended, or once its Target or ClusterTarget is annotated"
+    f" {names.SHORT_PREFIX}{lifecycle.LOST}=true, which certifies that nothing runs there any more"
+)
 _AGAIN_SECONDS = 10.0
-"""While a target is silent, pods may become bound to it or Services may begin to select them."""
+"""While a target is silent, pods may become bound to it or be deleted, or Services may begin to select them."""
 
 
 class UnreadyPodsRoom(Controller[str]):
@@ -63,8 +76,10 @@ class UnreadyPodsRoom(Controller[str]):
         async for pod in in_turns(tuple(self._deps.proxies.bound_to(key))):
             if self._sharing.silent_in(key) is None:
                 return None
-            if self._is_served(pod):
-                await self._mark(pod)
+            if _waits(pod):
+                await self._mark(pod, WAITS)
+            elif self._is_served(pod):
+                await self._mark(pod, UNSERVED)
         return None if left is None else _AGAIN_SECONDS
 
     def _is_refused(self, node: str) -> bool:
@@ -88,8 +103,7 @@ class UnreadyPodsRoom(Controller[str]):
         marks = self._deps.unwritten_marks
         return any(is_native(marks.annotations(each)) for each in self._selecting.of(pod.namespace, pod.labels))
 
-    async def _mark(self, pod: Object) -> None:
-        message = "the target does not answer: no Service sends traffic to this pod until the target is back"
+    async def _mark(self, pod: Object, message: str) -> None:
         await self._write(pod, {"status": "False", "reason": REASON, "message": message})
 
     async def _write(self, pod: Object, condition: Mapping[str, str | None]) -> None:
@@ -101,6 +115,14 @@ class UnreadyPodsRoom(Controller[str]):
         with contextlib.suppress(NotFound, Conflict):
             raw = await client.patch_raw(PODS, pod.name, body, pod.namespace, sub="status", style="strategic")
             self._proxies.absorb(raw)
+
+
+def _waits(pod: Object) -> bool:
+    """Return True if a pod is terminating and its condition Ready lacks the reason."""
+    if not pod.deleting or not podstate.target_finalizers(pod.finalizers):
+        return False
+    ready = find_condition((pod.decode().get("status") or {}).get("conditions"), "Ready") or {}
+    return ready.get("message") != WAITS
 
 
 def _is_marked(pod: Object) -> bool:

@@ -15,11 +15,12 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
 )
 from agent.api.names import virtual_node
+from agent.controllers.unreadypods.controller import REASON
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden
 from tests.e2e import manifests
 from tests.e2e.faults.takes import takes_pods_again
-from tests.e2e.fleet import Fleet
+from tests.e2e.fleet import Fleet, condition
 from tests.e2e.losses import target_away
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.waiting import gone, until
@@ -83,6 +84,24 @@ async def everywhere_at_us(fleet: Fleet, home: str, name: str) -> AsyncIterator[
     await fleet.source.delete(CLUSTER_TARGETS, name)
     await fleet.gone(CLUSTER_TARGETS, name)
     await fleet.clients["us"].delete(CLUSTER_SOURCES, name)
+
+
+async def test_a_terminating_source_namespace_shows_that_it_waits_for_a_silent_target(
+    fleet: Fleet, namespace: str
+) -> None:
+    """The namespace controller deletes pods first (OrderedNamespaceDeletion): the Target stays until they are gone."""
+    await fleet.source.create(PODS, manifests.pod("a"), namespace)
+    await fleet.running(namespace, "a", 1)
+    async with target_away(fleet, namespace):
+        await fleet.source.delete(NAMESPACES, namespace)
+
+        async def reason_is_shown() -> bool:
+            ready = condition(await fleet.source.get(PODS, "a", namespace), "Ready")
+            return ready.get("reason") == REASON and "multicluster/lost=true" in ready["message"]
+
+        await fleet.until("the pod gives the reason", reason_is_shown, about=namespace)
+    await fleet.gone(NAMESPACES, namespace)
+    assert await fleet.is_empty(namespace)
 
 
 @pytest.mark.parametrize(
