@@ -1,9 +1,14 @@
 """Promise 28: pods that are not elected run beside virtual nodes as they did before there were any."""
 
+import contextlib
 from typing import Any
 
+import pytest
+
 from agent.api import names
-from agent.api.kinds import NODES
+from agent.api.conditions import condition_of
+from agent.api.kinds import NAMESPACES, NODES, PODS, TARGETS
+from agent.kube.errors import NotFound
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw
 from tests.e2e.manifests import DEPLOYMENTS, REGION
@@ -18,8 +23,9 @@ def staying(name: str, replicas: int, **spec: Any) -> Raw:
     return made
 
 
-def spread_hard(name: str, key: str) -> Raw:
-    return staying(name, 4, topologySpreadConstraints=[manifests.spread(name, key, "DoNotSchedule")])
+def spread_hard(name: str, key: str, **constraint: Any) -> Raw:
+    constraints = [{**manifests.spread(name, key, "DoNotSchedule"), **constraint}]
+    return staying(name, 4, topologySpreadConstraints=constraints)
 
 
 async def test_pods_that_are_not_elected_run_on_real_nodes_only(fleet: Fleet, namespace: str) -> None:
@@ -41,3 +47,57 @@ async def test_pods_that_are_not_elected_run_on_real_nodes_only(fleet: Fleet, na
     assert virtual
     for app in wanted:
         assert not {pod["spec"]["nodeName"] for pod in await fleet.pods(namespace, app)} & virtual, app
+
+
+async def scheduled(fleet: Fleet, namespace: str, app: str) -> tuple[int, int]:
+    """Numbers of pods of an app that run, and that the scheduler has reported as unschedulable."""
+    pods = await fleet.pods(namespace, app)
+    refused = [(condition_of(pod, "PodScheduled") or {}).get("reason") == "Unschedulable" for pod in pods]
+    return sum(pod["status"]["phase"] == "Running" for pod in pods), sum(refused)
+
+
+async def is_scheduled(fleet: Fleet, namespace: str, app: str, running: int, refused: int) -> None:
+    """Wait until so many pods of an app run, and so many are unschedulable."""
+
+    async def probe() -> bool:
+        return await scheduled(fleet, namespace, app) == (running, refused)
+
+    await fleet.until(f"{running} pods of {app} run and {refused} are refused", probe, about=namespace)
+
+
+async def enable(fleet: Fleet, namespace: str) -> None:
+    """Label a namespace, and wait until the API server calls the webhook for its pods."""
+    await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"labels": {names.LABEL_ENABLED: "enabled"}}})
+    template = spread_hard("probe", REGION)["spec"]["template"]
+
+    async def called() -> bool:
+        pod = {**template, "metadata": {"name": "probe"}}
+        return b"nodeTaintsPolicy" in await fleet.source.create_raw(PODS, pod, namespace, dry_run=True)
+
+    await fleet.until("the webhook changes pods of the namespace", called, about=namespace)
+
+
+@pytest.mark.full("A variant of the test of pods that stay: three remedies in a namespace that is not enabled.")
+async def test_each_remedy_schedules_pods_that_are_spread_hard_in_a_namespace_that_is_not_enabled(fleet: Fleet) -> None:
+    # Virtual nodes of other tests' namespaces would have the label as well.
+    await fleet.all_gone()
+    async with fleet.namespace(enabled=False) as namespace:
+        for app in ("enabled", "excluded"):
+            await fleet.source.create(DEPLOYMENTS, spread_hard(app, REGION), namespace)
+        honoring = spread_hard("honoring", REGION, nodeTaintsPolicy="Honor")
+        await fleet.source.create(DEPLOYMENTS, honoring, namespace)
+        await is_scheduled(fleet, namespace, "honoring", 4, 0)
+        for app in ("enabled", "excluded"):
+            await is_scheduled(fleet, namespace, app, 1, 3)
+
+        await enable(fleet, namespace)
+        for pod in await fleet.pods(namespace, "enabled"):
+            with contextlib.suppress(NotFound):
+                await fleet.source.delete(PODS, pod["metadata"]["name"], namespace)
+        await is_scheduled(fleet, namespace, "enabled", 4, 0)
+        await is_scheduled(fleet, namespace, "excluded", 1, 3)
+
+        without = {"spec": {"excludedLabelsRegexp": r"^topology\.kubernetes\.io/"}}
+        for target in ("us", "eu"):
+            await fleet.source.patch(TARGETS, target, without, namespace)
+        await is_scheduled(fleet, namespace, "excluded", 4, 0)
