@@ -90,6 +90,25 @@ async def test_row_01_a_delegate_has_its_own_grace_period_and_the_proxy_pod_goes
         await empty(fleet, namespace)
 
 
+@pytest.mark.full("Another row of the table; a test of the controllers holds the grace period of evictions.")
+async def test_row_01_a_drain_with_a_grace_period_ends_the_delegate_with_it(fleet: Fleet, namespace: str) -> None:
+    us, virtual = fleet.clients["us"], virtual_node(namespace, "us")
+    async with node_by_hand(fleet) as node:
+        name = (await placed(fleet, namespace, node, terminationGracePeriodSeconds=60))["metadata"]["name"]
+        flags = ("--grace-period=7", "--force", "--ignore-daemonsets")
+        drain = asyncio.create_task(fleet.kubectl("cd", "drain", virtual, *flags, "--timeout=120s"))
+
+        async def grace() -> int:
+            metadata: Raw = (await us.get(PODS, name, namespace))["metadata"]
+            return int(metadata.get("deletionGracePeriodSeconds", 0))
+
+        assert await fleet.until("the delegate ends", grace, about=namespace) == 7
+        await us.delete(PODS, name, namespace, grace=0)
+        assert f"{virtual} drained" in await drain
+        await fleet.kubectl("cd", "uncordon", virtual)
+        await empty(fleet, namespace)
+
+
 @pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 async def test_row_02_and_13_what_is_an_orphan_when_the_source_is_back_goes_on_both_sides(
     fleet: Fleet, namespace: str
