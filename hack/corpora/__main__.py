@@ -25,6 +25,8 @@ from hack.corpora.trial import PATIENCE_SECONDS, Result
 
 CLUSTERS = ("cd", "us", "eu", "plain")
 _NODES = 5
+_REQUEST_SECONDS = 60.0
+"""Limit of a request: each comparison reads some hundred lists at once, which takes long on a busy machine."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -75,6 +77,8 @@ async def _ground(running: Path | None) -> AsyncIterator[Ground]:
 async def _ground_in(lab: Lab) -> AsyncIterator[Ground]:
     if not lab.sandbox.plan.agents:
         raise CorpusError(f"the sandbox in {lab.sandbox.directory} has no agents: start one without --no-agents")
+    for client in lab.clients.values():
+        client.session.timeout = _REQUEST_SECONDS
     source, targets, plain = parts_of(lab.names)
     async with ground_of(lab.sandbox, lab.clients, source=source, targets=targets, plain=plain) as ground:
         yield ground
