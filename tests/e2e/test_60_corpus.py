@@ -1,17 +1,23 @@
 """Promise 60: manifests as people write them come out alike, plain and where they are elected by default."""
 
+import asyncio
+import contextlib
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from agent.api.kinds import SERVICES
+from agent.kube.errors import AlreadyExists, KubeError
 from hack.corpora import report
 from hack.corpora.expected import EXPECTED
 from hack.corpora.files import OWN, File, read
 from hack.corpora.ground import Ground, ground_of
 from hack.corpora.run import run
 from hack.corpora.trial import Result
+from hack.corpora.views import ENDPOINTS
 from tests.e2e.fleet import Fleet
 from tests.e2e.test_14_missing_things import PRIORITY_CLASSES
 
@@ -58,6 +64,46 @@ async def test_what_is_there_already_is_neither_changed_nor_deleted(ground: Grou
         assert await ground.source.client.get(PRIORITY_CLASSES, name) == made
     finally:
         await ground.source.client.delete(PRIORITY_CLASSES, name)
+
+
+WRITTEN = """
+apiVersion: v1
+kind: Service
+metadata: {name: written, namespace: corpus-written}
+spec: {selector: {app: nothing}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: by-hand, namespace: corpus-written}
+spec: {ports: [{port: 80}]}
+"""
+
+
+async def write_on(ground: Ground, namespace: str) -> None:
+    """Write one Service again and again, and the core/v1 Endpoints of another one, both in the source alone."""
+    client = ground.source.client
+    made = {"metadata": {"name": "by-hand"}, "subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}]}
+    for number in itertools.count():
+        with contextlib.suppress(KubeError):
+            mark = {"metadata": {"annotations": {"multicluster/test": str(number)}}}
+            await client.patch(SERVICES, "written", mark, namespace)
+            with contextlib.suppress(AlreadyExists):
+                await client.create(ENDPOINTS, made, namespace)
+        await asyncio.sleep(0.3)
+
+
+@pytest.mark.full("A variant of the comparison with a plain cluster.")
+async def test_writes_of_services_and_their_endpoints_are_differences(ground: Ground, tmp_path: Path) -> None:
+    (tmp_path / "written.yaml").write_text(WRITTEN)
+    writing = asyncio.create_task(write_on(ground, "corpus-written"))
+    try:
+        (result,) = await run(ground, read(tmp_path), told, side_by_side=1, patience=5)
+    finally:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+    found = "\n".join(result.unlike)
+    assert "Service corpus-written/written in cd: is being written again and again" in found
+    assert "references.port:80 ready" in found
 
 
 @pytest.mark.seldom
