@@ -4,6 +4,7 @@ A mirror has the addresses, ports, conditions, host names and zones of what it m
 mean nothing elsewhere, and belongs to the Service of the cluster that it is in.
 """
 
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Any
 
@@ -131,8 +132,15 @@ def routed(slice: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def count_ready(slices: Iterable[Mapping[str, Any]], away: Container[str]) -> int:
-    """How many addresses of ready endpoints are not on the nodes that are `away`."""
-    return sum(len(found) for slice in slices for node, found in ready(slice).items() if node not in away)
+    """Return the number of ready endpoints that are not on the nodes `away`.
+
+    A pod of a dual-stack Service has an endpoint in each IP family: those of the family with the most count.
+    """
+    count = Counter[str]()
+    for slice in slices:
+        found = ready(slice).items()
+        count[slice["addressType"]] += sum(len(addresses) for node, addresses in found if node not in away)
+    return max(count.values(), default=0)
 
 
 def _inside(endpoints: list[Raw], ranges: PodRanges) -> list[Raw]:

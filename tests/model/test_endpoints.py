@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model.endpoints import ENDPOINTS_LIMIT, Shelf, is_mirror, mirrors, outside, ready, silenced
+from agent.model.endpoints import ENDPOINTS_LIMIT, Shelf, count_ready, is_mirror, mirrors, outside, ready, silenced
 from agent.model.podranges import of
 
 Raw = dict[str, Any]
@@ -55,6 +55,15 @@ def test_a_mirror_belongs_to_the_service_of_its_cluster_and_names_neither_node_n
         }
     ]
     assert is_mirror(made["metadata"]["labels"])
+
+
+def test_pods_of_a_dual_stack_service_count_once() -> None:
+    four = slice_of(endpoint(1), endpoint(2), endpoint(3, "away"), endpoint(4, conditions={"ready": False}))
+    six = {**slice_of(*(endpoint(each, addresses=[f"2001:db8::{each}"]) for each in (1, 2))), "addressType": "IPv6"}
+    assert count_ready([four, six], {"away"}) == 2
+    assert count_ready([six], {"away"}) == 2
+    assert count_ready([four, slice_of(endpoint(5)), six], {"away"}) == 3
+    assert count_ready([], ()) == 0
 
 
 def test_conditions_are_those_of_the_endpoint() -> None:
