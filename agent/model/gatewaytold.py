@@ -103,14 +103,23 @@ def exposed(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]], port
         hosts = [str(each.get("ip") or each.get("hostname") or "") for each in ingress]
         return sorted(hostport.join(host, found["port"]) for host in hosts if host)[:ADDRESSES_LIMIT]
     if spec.get("type") == "NodePort" and found.get("nodePort"):
-        hosts = sorted(filter(None, map(_outside, nodes)))
-        return [hostport.join(host, found["nodePort"]) for host in hosts[:_NODES]]
+        families = spec.get("ipFamilies") or ["IPv4", "IPv6"]
+        nodes_hosts = sorted(filter(None, (_outside(node, families) for node in nodes)))
+        return [hostport.join(host, found["nodePort"]) for hosts in nodes_hosts[:_NODES] for host in hosts]
     return []
 
 
-def _outside(node: Mapping[str, Any]) -> str:
-    """The address at which a node that is ready is reached from outside, empty if there is none."""
+def _outside(node: Mapping[str, Any], families: Iterable[str]) -> list[str]:
+    """Return the addresses of a ready node that other clusters can reach, one in each IP family that has one.
+
+    kube-proxy serves the port of a node in the IP families of the Service only.
+    """
     status = node.get("status") or {}
-    ready = is_true(status.get("conditions"), "Ready")
-    told = {each["type"]: each["address"] for each in status.get("addresses") or ()}
-    return next((told[type] for type in _OUTSIDE if type in told), "") if ready else ""
+    if not is_true(status.get("conditions"), "Ready"):
+        return []
+    for type in _OUTSIDE:
+        every = [str(each["address"]) for each in status.get("addresses") or () if each["type"] == type]
+        first = (next((each for each in every if (":" in each) == (family == "IPv6")), "") for family in families)
+        if hosts := list(filter(None, first)):
+            return hosts
+    return []

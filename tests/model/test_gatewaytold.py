@@ -76,6 +76,27 @@ def test_a_service_is_reached_at_its_load_balancer_or_at_nodes(given: Raw, want:
     assert exposed(given, NODES, "gateway") == want
 
 
+DUAL = [
+    node("a", ("InternalIP", "192.0.2.2"), ("InternalIP", "2001:db8::2")),
+    node("b", ("InternalIP", "2001:db8::1"), ("InternalIP", "192.0.2.1"), ("ExternalIP", "203.0.113.1")),
+]
+
+
+@pytest.mark.parametrize(
+    ("families", "want"),
+    [
+        (["IPv4", "IPv6"], ["192.0.2.2:30001", "[2001:db8::2]:30001", "203.0.113.1:30001"]),
+        (["IPv6", "IPv4"], ["[2001:db8::2]:30001", "192.0.2.2:30001", "203.0.113.1:30001"]),
+        (["IPv4"], ["192.0.2.2:30001", "203.0.113.1:30001"]),
+        (["IPv6"], ["[2001:db8::1]:30001", "[2001:db8::2]:30001"]),
+    ],
+)
+def test_nodes_are_called_at_addresses_of_the_services_ip_families(families: list[str], want: list[str]) -> None:
+    given = service("NodePort")
+    given["spec"]["ipFamilies"] = families
+    assert sorted(exposed(given, DUAL, "gateway")) == sorted(want)
+
+
 UID = {ANNOTATION_CLUSTER_UID: "8b1f6b0e-0f2c-4f0c-9a55-3f1d4f3b7a10"}
 
 
