@@ -16,7 +16,7 @@ import typer
 from agent.cli.options import run_interruptible
 from agent.kube.errors import KubeError
 from agent.sandbox import Sandbox, SandboxError, binaries, older
-from agent.sandbox.plan import parse_version
+from agent.sandbox.arguments import parse_version
 from agent.sandbox.progress import default
 
 app = typer.Typer(help="Several real clusters on this machine.", no_args_is_help=True)
@@ -47,11 +47,22 @@ class PodNetwork(StrEnum):
     SAME = "same"
 
 
+class IpFamily(StrEnum):
+    """IP families of addresses, pods and Services."""
+
+    IPV4 = "ipv4"
+    IPV6 = "ipv6"
+    DUAL = "dual"
+
+
 Nodes = Annotated[
     str, typer.Option("--nodes", help="Nodes of each cluster: kwok:N (fake), real:1 (root), or both, real:1+kwok:N.")
 ]
 PodNetworks = Annotated[
     PodNetwork, typer.Option(help="own: each cluster's is routed to the others; same: all have the same, not routed.")
+]
+IpFamilies = Annotated[
+    IpFamily, typer.Option(help="IP family of addresses, pods and Services; ipv6 and dual need root.")
 ]
 CandidateScheduler = Annotated[
     bool, typer.Option("--candidate-scheduler", help="A scheduler for mode reserve in each cluster.")
@@ -75,6 +86,7 @@ def up(
     kubernetes: Annotated[list[str], typer.Option(help="CLUSTER=1.30: a control plane of another version.")] = [],  # noqa: B006
     network: Annotated[Network, typer.Option(help="Network namespaces (root) or loopback addresses.")] = Network.AUTO,
     pod_network: PodNetworks = PodNetwork.OWN,
+    ip_family: IpFamilies = IpFamily.IPV4,
 ) -> None:
     """Start the clusters; in a sandbox that is up, start again what died."""
 
@@ -93,6 +105,7 @@ def up(
         kubernetes=kubernetes,
         network=network.value,
         pod_network=pod_network.value,
+        ip_family=ip_family.value,
         progress=default(),
     )
     _run(_up(made, join=join, self_target=self_target))

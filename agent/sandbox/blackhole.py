@@ -4,6 +4,7 @@ from typing import Literal
 
 from agent.sandbox.errors import NoNamespacesError
 from agent.sandbox.faults import inside
+from agent.sandbox.ipfamilies import version_of
 from agent.sandbox.plan import ClusterPlan
 
 Lost = Literal["requests", "replies"]
@@ -12,12 +13,16 @@ Lost = Literal["requests", "replies"]
 
 async def swallow(cluster: ClusterPlan, peer: ClusterPlan, lost: Lost) -> None:
     """Lose what `peer` sends to a cluster, or what it is answered; a request whose reply is lost is carried out."""
-    await inside(cluster, "iptables", "--wait", "--insert", *_rule(cluster, peer, lost))
+    await inside(cluster, _program(peer), "--wait", "--insert", *_rule(cluster, peer, lost))
 
 
 async def let_through(cluster: ClusterPlan, peer: ClusterPlan, lost: Lost) -> None:
     """Undo `swallow`."""
-    await inside(cluster, "iptables", "--wait", "--delete", *_rule(cluster, peer, lost))
+    await inside(cluster, _program(peer), "--wait", "--delete", *_rule(cluster, peer, lost))
+
+
+def _program(peer: ClusterPlan) -> str:
+    return "ip6tables" if version_of(peer.address) == 6 else "iptables"
 
 
 def _rule(cluster: ClusterPlan, peer: ClusterPlan, lost: Lost) -> list[str]:

@@ -31,7 +31,6 @@ from agent.sandbox.components import (
     Component,
     Context,
     components,
-    extender_address,
     node_components,
 )
 from agent.sandbox.errors import SandboxError
@@ -95,7 +94,7 @@ class Runner:
 
         await self.wait("listens", listens, component)
         if component.health:
-            url = f"http://{self.cluster.address}:{self.cluster.ports[component.health]}/readyz"
+            url = f"http://{self.cluster.at(component.health)}/readyz"
             async with aiohttp.ClientSession(timeout=_PROBE_TIMEOUT) as session:
                 await self.wait(url, lambda: _answers(session, url), component)
         return pid
@@ -145,7 +144,7 @@ def write_files(cluster: ClusterPlan, directory: Path) -> None:
     directory.mkdir(mode=0o700, exist_ok=True)
     pki.mkdir(mode=0o700, exist_ok=True)
     authority = certificates.Authority(cluster.name, datetime.datetime.now(datetime.UTC))
-    hosts = [cluster.address, cluster.first_service, "127.0.0.1", "localhost", cluster.name]
+    hosts = [*cluster.addresses, *cluster.first_services, "127.0.0.1", "localhost", cluster.name]
     hosts += ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
     serving = authority.serving(hosts)
     private, public = certificates.service_account_keys()
@@ -242,7 +241,7 @@ async def start_agents(runner: Runner) -> None:
     wanted = [component for component in ours if component.name in components(runner.plan)]
     if CANDIDATE_SCHEDULER in wanted:
         pki = runner.directory / "pki"
-        url = f"http://{extender_address(runner.cluster)}"
+        url = f"http://{runner.cluster.extender}"
         configuration = scheduler_configuration(str(pki / "kube-scheduler.kubeconfig"), url)
         _write_private(runner.directory / CANDIDATE_SCHEDULER_CONFIG, json.dumps(configuration, indent=1).encode())
     for component in wanted:

@@ -93,11 +93,11 @@ def _etcd(context: Context) -> list[str]:
 def _apiserver(context: Context) -> list[str]:
     cluster = context.cluster
     arguments = [
-        f"--bind-address={cluster.address}",
+        f"--bind-address={cluster.wildcard}",
         f"--advertise-address={cluster.address}",
         f"--secure-port={context.port('kube-apiserver')}",
         f"--etcd-servers=http://{cluster.private_address}:{context.port('etcd')}",
-        f"--service-cluster-ip-range={cluster.service_range}",
+        f"--service-cluster-ip-range={','.join(cluster.service_ranges)}",
         f"--tls-cert-file={context.pki('kube-apiserver.crt')}",
         f"--tls-private-key-file={context.pki('kube-apiserver.key')}",
         f"--client-ca-file={context.pki('ca.crt')}",
@@ -190,12 +190,12 @@ def _kwok(context: Context) -> list[str]:
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         "--node-lease-duration-seconds=100",
         f"--node-ip={context.cluster.address}",
-        f"--cidr={context.cluster.fake_pod_range}",
+        f"--cidr={context.cluster.fake_pod_ranges[0]}",
     ]
 
 
 def _node(context: Context) -> list[str]:
-    return machine.arguments(context.plan.programs, context.directory / "node", context.cluster.pod_range)
+    return machine.arguments(context.plan.programs, context.directory / "node", context.cluster.pod_ranges)
 
 
 def _containerd(context: Context) -> list[str]:
@@ -211,12 +211,12 @@ def _kube_proxy(context: Context) -> list[str]:
 
 
 def _webhook(context: Context) -> list[str]:
-    address = context.cluster.address
+    cluster = context.cluster
     return [
         f"--kubeconfig={context.file(WEBHOOK_KUBECONFIG)}",
-        f"--bind={address}:{context.port('webhook')}",
-        f"--url=https://{address}:{context.port('webhook')}",
-        f"--health-address={address}:{context.port('webhook-health')}",
+        f"--bind={cluster.listen('webhook')}",
+        f"--url=https://{cluster.at('webhook')}",
+        f"--health-address={cluster.listen('webhook-health')}",
         f"--agent-user={user(AGENT_ACCOUNT.name)}",
         "--register",
         *context.plan.webhook_flags,
@@ -224,16 +224,15 @@ def _webhook(context: Context) -> list[str]:
 
 
 def _agent(context: Context, health: str = "agent-health") -> list[str]:
-    address = context.cluster.address
     candidates = ["--no-candidate-scheduler"]
     if context.plan.candidate_scheduler:
-        candidates = [f"--extender-address={extender_address(context.cluster)}"]
+        candidates = [f"--extender-address={context.cluster.extender}"]
     return [
         f"--kubeconfig={context.file(AGENT_KUBECONFIG)}",
         f"--cluster-name={context.cluster.name}",
         "--namespace=kube-system",
-        f"--health-address={address}:{context.port(health)}",
-        f"--node-address={address}",
+        f"--health-address={context.cluster.listen(health)}",
+        f"--node-address={context.cluster.address}",
         *candidates,
         *(_with_containers(context) if context.cluster.nodes.kind == "real" else []),
         *context.plan.agent_flags,
@@ -247,13 +246,7 @@ def _second_agent(context: Context) -> list[str]:
 
 def _with_containers(context: Context) -> list[str]:
     """The default port of virtual nodes is that of the real node's kubelet."""
-    server = f"{context.cluster.address}:{context.port('kube-apiserver')}"
-    return [f"--kubelet-port={VIRTUAL_KUBELET_PORT}", f"--source-api={server}"]
-
-
-def extender_address(cluster: ClusterPlan) -> str:
-    """HOST:PORT where a cluster's agent serves its candidate scheduler."""
-    return f"{cluster.private_address}:{cluster.ports['extender']}"
+    return [f"--kubelet-port={VIRTUAL_KUBELET_PORT}", f"--source-api={context.cluster.at('kube-apiserver')}"]
 
 
 ETCD = Component("etcd", _etcd, ports=("etcd", "etcd-peer"))

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from agent.model import hostport
 from agent.sandbox.certificates import Authority
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.plan import ClusterPlan
@@ -63,7 +64,7 @@ class LossyProxy:
 
     async def __aenter__(self) -> Self:
         self._listener = await asyncio.start_server(self._serve, self._address, 0, ssl=self._serving, limit=_HEAD_LIMIT)
-        self.url = f"https://{self._address}:{self._listener.sockets[0].getsockname()[1]}"
+        self.url = f"https://{hostport.join(self._address, self._listener.sockets[0].getsockname()[1])}"
         return self
 
     async def __aexit__(

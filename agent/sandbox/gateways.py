@@ -18,7 +18,7 @@ import msgspec
 from agent.base import bundle, certificates, wholefile
 from agent.base.certificates import Pair
 from agent.gateway.loop import STATUS
-from agent.model import envoy, gatewaypeer
+from agent.model import envoy, gatewaypeer, hostport
 from agent.model.envoyparts import CONNECTIONS
 from agent.model.gatewaypeer import Gateway, Peer, Service
 from agent.sandbox import inotify
@@ -72,7 +72,7 @@ class GatewayPod:
     @property
     def at(self) -> str:
         """Where peers call it."""
-        return f"{self.address}:{PORT}"
+        return hostport.join(self.address, PORT)
 
     @property
     def ca(self) -> str:
@@ -142,9 +142,9 @@ class GatewayPod:
             "certificates": self.directory,
             "directory": self.directory,
             "listen": self.at,
-            "answer": f"{self.address}:19903",
-            "live": f"{self.address}:8081",
-            "health-address": f"{self.address}:8080",
+            "answer": hostport.join(self.address, 19903),
+            "live": hostport.join(self.address, 8081),
+            "health-address": hostport.join(self.address, 8080),
             "connections": self._connections,
         }
         if self._kubeconfig:

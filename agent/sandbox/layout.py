@@ -1,15 +1,15 @@
 """From what was asked for to a plan: who gets which address, and which ports."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
-from agent.sandbox import network, older
+from agent.sandbox import ipfamilies, network, older
 from agent.sandbox.binaries import Programs
 from agent.sandbox.errors import SandboxError
+from agent.sandbox.ipfamilies import VERSIONS, Family
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity
 
 Network = Literal["auto", "namespaces", "loopback"]
@@ -30,11 +30,12 @@ class Request:
     webhook_flags: tuple[str, ...]
     network: Network
     candidate_scheduler: bool = False
-    audit: bool = False
-    audit_policy: str = ""
+    audit: bool | Path = False
+    """Whether there are audit logs, or the file of their policy."""
     replicas: int = 1
     versions: Mapping[str, str] = field(default_factory=dict)
     same_pods: bool = False
+    family: Family = "ipv4"
 
 
 async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan:
@@ -43,11 +44,7 @@ async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan
     separate = request.network == "namespaces"
     if request.network == "auto":
         separate = await network.namespaces_work(name)
-    if request.shape.kind == "real" and not separate:
-        raise SandboxError(
-            "real nodes need network namespaces, which take root and a machine that allows them: leave out"
-            " --network=loopback and run as root, or use --nodes kwok:N"
-        )
+    _check_network(request, separate=separate)
     plan = Plan(
         directory=str(directory),
         identity=name,
@@ -58,29 +55,56 @@ async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan
         agent_flags=request.agent_flags,
         webhook_flags=request.webhook_flags,
         candidate_scheduler=request.candidate_scheduler,
-        audit=request.audit,
-        audit_policy=request.audit_policy,
+        audit=bool(request.audit),
+        audit_policy=str(request.audit.resolve()) if isinstance(request.audit, Path) else "",
         replicas=request.replicas,
     )
     if not separate:
         return dataclasses.replace(plan, clusters=_on_loopback(name, request))
-    subnet = network.choose_subnet(name, await network.used_networks())
-    clusters = _in_namespaces(name, request, subnet)
-    return dataclasses.replace(plan, clusters=clusters, subnet=str(subnet), bridge=network.bridge_name(name))
+    subnets = [
+        network.choose_subnet(name, await network.used_networks(version), version)
+        for version in VERSIONS[request.family]
+    ]
+    return dataclasses.replace(
+        plan,
+        clusters=_in_namespaces(name, request, subnets),
+        subnet=str(subnets[0]),
+        second_subnet=str(subnets[1]) if len(subnets) > 1 else "",
+        bridge=network.bridge_name(name),
+    )
 
 
-def _in_namespaces(name: str, request: Request, subnet: IPv4Network) -> tuple[ClusterPlan, ...]:
+def _check_network(request: Request, *, separate: bool) -> None:
+    """Raise SandboxError if nodes or IP families need network namespaces that clusters do not get."""
+    if request.shape.kind == "real" and not separate:
+        raise SandboxError(
+            "real nodes need network namespaces, which take root and a machine that allows them: leave out"
+            " --network=loopback and run as root, or use --nodes kwok:N"
+        )
+    if request.family != "ipv4":
+        network.require_ipv6()
+        if not separate:
+            raise SandboxError(
+                "IPv6 needs network namespaces, which take root and a machine that allows them, since each cluster has"
+                " an address of its own and the loopback interface has only ::1: run as root without"
+                " --network=loopback, or use --ip-family ipv4"
+            )
+
+
+def _in_namespaces(name: str, request: Request, subnets: Sequence[ipfamilies.Network]) -> tuple[ClusterPlan, ...]:
     return tuple(
         ClusterPlan(
             name=cluster,
             index=index,
-            address=str(subnet[_FIRST_HOST + index]),
+            address=str(subnets[0][_FIRST_HOST + index]),
             region=request.regions[cluster],
             nodes=request.shape,
             namespace=network.namespace_name(name, cluster),
             kubernetes=_minor(request.versions.get(cluster, "")),
             programs=_programs(request.versions.get(cluster, "")),
             same_pods=request.same_pods,
+            family=request.family,
+            second_address=str(subnets[1][_FIRST_HOST + index]) if len(subnets) > 1 else "",
         )
         for index, cluster in enumerate(request.names)
     )

@@ -23,6 +23,8 @@ def node(cluster: ClusterPlan, number: int, version: str) -> Manifest:
     name = f"{cluster.name}-node-{number}"
     size = {"cpu": cluster.nodes.cpu, "memory": cluster.nodes.memory, "ephemeral-storage": "1Ti"}
     size["pods"] = str(cluster.nodes.pods)
+    # kwok takes one address of nodes from its command line: a stage reads the second one from this annotation.
+    second = {"sandbox.flotilla/second-address": cluster.second_address} if cluster.second_address else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -35,9 +37,9 @@ def node(cluster: ClusterPlan, number: int, version: str) -> Manifest:
                 "topology.kubernetes.io/region": cluster.region,
                 "type": "kwok",
             },
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "annotations": {"kwok.x-k8s.io/node": "fake", **second},
         },
-        "spec": {"podCIDR": cluster.fake_pod_range, "podCIDRs": [cluster.fake_pod_range]},
+        "spec": {"podCIDR": cluster.fake_pod_ranges[0], "podCIDRs": [*cluster.fake_pod_ranges]},
         "status": {
             "capacity": size,
             "allocatable": size,

@@ -7,15 +7,18 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from agent.sandbox import ipfamilies
 from agent.sandbox.errors import NoNamespacesError, SandboxError
+from agent.sandbox.ipfamilies import Network, Version
 from agent.sandbox.plan import PORTS, ClusterPlan, Plan
 
 _LOCK = "\0flotilla-sandbox-network"
 _NAMESPACES = Path("/var/run/netns")
 _LINKS = Path("/sys/class/net")
+_DISABLE_IPV6 = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
 _SUBNETS = 92 * 256
 
 
@@ -34,19 +37,32 @@ def namespace_name(identity: str, cluster: str) -> str:
     return f"flotilla-{identity}-{cluster}"
 
 
-def choose_subnet(identity: str, used: Iterable[ipaddress.IPv4Network]) -> ipaddress.IPv4Network:
-    """A /24 in 10.128.0.0 to 10.219.255.0 that overlaps nothing in use; the same for the same sandbox, if it can be.
+def choose_subnet(identity: str, used: Iterable[Network], version: Version = 4) -> Network:
+    """Return a subnet that overlaps none in use; the same for the same sandbox if that one is free.
 
-    The rest of 10.0.0.0/8 is left to service and pod networks.
+    Raises SandboxError if none is free.
     """
     # A route as wide as the whole of 10.0.0.0/8 (a VPN's) says nothing about who uses which part of it.
-    taken = [network for network in used if network.prefixlen > 8]
+    taken = [network for network in used if network.version == version and network.prefixlen > 8]
     for offset in range(_SUBNETS):
-        number = (int(identity, 16) + offset) % _SUBNETS
-        subnet = ipaddress.IPv4Network(f"10.{128 + number // 256}.{number % 256}.0/24")
+        subnet = ipfamilies.subnet(version, int(identity, 16) + offset)
         if not any(subnet.overlaps(network) for network in taken):
             return subnet
-    raise SandboxError("no free /24 network is left between 10.128.0.0 and 10.219.255.255")
+    span = " and ".join(str(ipfamilies.subnet(version, number)) for number in (0, -1))
+    raise SandboxError(f"no free network is left between {span}")
+
+
+def require_ipv6() -> None:
+    """Raise SandboxError if this machine has no IPv6."""
+    try:
+        enabled = _DISABLE_IPV6.read_text().strip() == "0"
+    except OSError:
+        enabled = False
+    if not enabled:
+        raise SandboxError(
+            "this machine has no IPv6: set net.ipv6.conf.all.disable_ipv6 to 0 if the kernel has that setting,"
+            " or use --ip-family ipv4"
+        )
 
 
 async def namespaces_work(identity: str) -> bool:
@@ -62,13 +78,13 @@ async def namespaces_work(identity: str) -> bool:
     return True
 
 
-async def used_networks() -> list[ipaddress.IPv4Network]:
-    """IPv4 networks that the machine has routes to, the default route apart."""
-    routes = json.loads(await _ip("-json", "-4", "route", "show", "table", "all") or "[]")
+async def used_networks(version: Version = 4) -> list[Network]:
+    """Networks of an IP version that the machine has routes to, the default route apart."""
+    routes = json.loads(await _ip("-json", f"-{version}", "route", "show", "table", "all") or "[]")
     found = []
     for route in routes:
         with contextlib.suppress(ValueError):
-            found.append(ipaddress.IPv4Network(route["dst"], strict=False))
+            found.append(ipaddress.ip_network(route["dst"], strict=False))
     return [network for network in found if network.prefixlen]
 
 
@@ -89,11 +105,11 @@ async def make(plan: Plan) -> None:
     """Make the bridge, the namespaces and the links, or complete and repair them. Raises SandboxError."""
     if not plan.bridge:
         return
-    subnet = ipaddress.IPv4Network(plan.subnet)
-    gateway = subnet[1]
+    subnets = [ipaddress.ip_network(each) for each in plan.subnets]
     if not _exists(plan.bridge):
         await _ip("link", "add", plan.bridge, "type", "bridge")
-    await _ip("address", "replace", f"{gateway}/{subnet.prefixlen}", "dev", plan.bridge)
+    for subnet in subnets:
+        await _add_address((), subnet, str(subnet[1]), plan.bridge)
     await _ip("link", "set", plan.bridge, "up")
     for cluster in plan.clusters:
         link = link_name(plan.identity, cluster.index)
@@ -104,18 +120,27 @@ async def make(plan: Plan) -> None:
         await _ip("link", "set", link, "master", plan.bridge, "up")
         inside = ("-n", cluster.namespace)
         await _ip(*inside, "link", "set", "lo", "up")
-        await _ip(*inside, "address", "replace", f"{cluster.address}/{subnet.prefixlen}", "dev", "eth0")
+        for subnet, address in zip(subnets, cluster.addresses, strict=True):
+            await _add_address(inside, subnet, address, "eth0")
         await _ip(*inside, "link", "set", "eth0", "up")
-        await _ip(*inside, "route", "replace", "default", "via", str(gateway))
+        for subnet in subnets:
+            await _ip(*inside, f"-{subnet.version}", "route", "replace", "default", "via", str(subnet[1]))
         if plan.real_nodes:
             await _route_pods(plan, cluster)
+
+
+async def _add_address(inside: Sequence[str], subnet: Network, address: str, link: str) -> None:
+    # The kernel checks a new IPv6 address for duplicates for a second, in which no process can listen on it.
+    without_check = ("nodad",) if subnet.version == 6 else ()
+    await _ip(*inside, "address", "replace", f"{address}/{subnet.prefixlen}", "dev", link, *without_check)
 
 
 async def _route_pods(plan: Plan, cluster: ClusterPlan) -> None:
     """Let a cluster's pods reach those of every other cluster: one flat pod network, unless all have the same."""
     for other in plan.clusters:
         if other is not cluster and not cluster.same_pods:
-            await _ip("-n", cluster.namespace, "route", "replace", other.pod_range, "via", other.address)
+            for pods, address in zip(other.pod_ranges, other.addresses, strict=True):
+                await _ip("-n", cluster.namespace, "route", "replace", pods, "via", address)
 
 
 def require_rights(identity: str) -> None:

@@ -125,7 +125,7 @@ async def name_pod_ranges(client: Client, cluster: ClusterPlan) -> None:
     """Have the real node say where its pods get their addresses; its network plugin takes them from a file."""
     for node in await client.list(NODES, labels="type=real"):
         if not node["spec"].get("podCIDR"):
-            ranges = {"podCIDR": cluster.real_pod_range, "podCIDRs": [cluster.real_pod_range]}
+            ranges = {"podCIDR": cluster.real_pod_ranges[0], "podCIDRs": [*cluster.real_pod_ranges]}
             await client.patch(NODES, node["metadata"]["name"], {"spec": ranges})
 
 

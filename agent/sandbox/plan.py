@@ -1,19 +1,21 @@
 """What a sandbox is going to be: names, addresses, ports, sizes. Pure; kept in the sandbox's directory as JSON."""
 
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from agent.model import hostport
+from agent.sandbox import ipfamilies
 from agent.sandbox.errors import SandboxError
+from agent.sandbox.ipfamilies import VERSIONS, Family
 
 MAX_CLUSTERS = 31
-"""Each cluster has a pod network of its own, 10.(224+index).0.0/16, and a service network, 10.(96+index).0.0/16."""
+"""Largest number of clusters for which `ipfamilies` has pod and service networks."""
 
 PORTS = {
     "kube-apiserver": 6443,
@@ -39,9 +41,6 @@ OLDEST_MINOR = 30
 OLDEST = "v1.30.14"
 
 NodeKind = Literal["kwok", "real"]
-
-_VERSION = re.compile(r"v?1\.(\d+)(\.\d+)?")
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -79,10 +78,33 @@ class ClusterPlan:
     same_pods: bool = False
     """Whether its pod network is that of the first cluster, and nothing of it is routed to others."""
 
+    family: Family = "ipv4"
+    """IP families of the cluster's addresses, pods and Services."""
+    second_address: str = ""
+    """The IPv6 address of a dual-stack cluster; empty in other clusters."""
+
     @property
     def server(self) -> str:
         """URL of the API server, as every other cluster and the machine itself reach it."""
-        return f"https://{self.address}:{self.ports['kube-apiserver']}"
+        return f"https://{self.at('kube-apiserver')}"
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Addresses of the cluster, the primary one first."""
+        return (self.address, self.second_address) if self.second_address else (self.address,)
+
+    @property
+    def wildcard(self) -> str:
+        """Address on which a server accepts connections to all `addresses`."""
+        return "::" if self.second_address else self.address
+
+    def at(self, port: str) -> str:
+        """Return HOST:PORT of a process that other clusters can reach, by the name of its port."""
+        return hostport.join(self.address, self.ports[port])
+
+    def listen(self, port: str) -> str:
+        """Return HOST:PORT on which one of our own processes has to listen; without HOST in dual-stack clusters."""
+        return f":{self.ports[port]}" if self.second_address else self.at(port)
 
     @property
     def private_address(self) -> str:
@@ -90,38 +112,44 @@ class ClusterPlan:
         return "127.0.0.1" if self.namespace else self.address
 
     @property
-    def pod_range(self) -> str:
-        """Pod network, different in each cluster unless all have the same."""
-        return f"{self._pods}.0.0/16"
+    def extender(self) -> str:
+        """HOST:PORT on which the agent serves the candidate scheduler."""
+        return hostport.join(self.private_address, self.ports["extender"])
 
     @property
-    def real_pod_range(self) -> str:
-        """What the containers of a real node have of it: the lower half beside fake nodes."""
-        return f"{self._pods}.0.0/17" if self.nodes.fakes else self.pod_range
+    def pod_ranges(self) -> tuple[str, ...]:
+        """Pod networks, one for each IP version; different in each cluster unless all have the same."""
+        return tuple(map(str, self._pods))
 
     @property
-    def fake_pod_range(self) -> str:
-        """What the pods of fake nodes have of it."""
-        return f"{self._pods}.128.0/17" if self.nodes.fakes else self.pod_range
+    def real_pod_ranges(self) -> tuple[str, ...]:
+        """Pod networks of a real node: the lower half of each if the cluster has fake nodes, too."""
+        return tuple(str(next(each.subnets())) if self.nodes.fakes else str(each) for each in self._pods)
 
     @property
-    def _pods(self) -> str:
-        return f"10.{224 + (0 if self.same_pods else self.index)}"
+    def fake_pod_ranges(self) -> tuple[str, ...]:
+        """Pod networks of fake nodes: the upper half of each if the cluster has a real node, too."""
+        return tuple(str([*each.subnets()][1]) if self.nodes.fakes else str(each) for each in self._pods)
 
     @property
-    def service_range(self) -> str:
-        """Network of ClusterIPs, different in each cluster."""
-        return f"10.{96 + self.index}.0.0/16"
+    def _pods(self) -> list[ipfamilies.Network]:
+        number = 0 if self.same_pods else self.index
+        return [ipfamilies.pods(version, number) for version in VERSIONS[self.family]]
 
     @property
-    def first_service(self) -> str:
-        """ClusterIP of the service `kubernetes`."""
-        return f"10.{96 + self.index}.0.1"
+    def service_ranges(self) -> tuple[str, ...]:
+        """Networks of ClusterIPs, one for each IP version; different in each cluster."""
+        return tuple(str(ipfamilies.services(version, self.index)) for version in VERSIONS[self.family])
+
+    @property
+    def first_services(self) -> tuple[str, ...]:
+        """Addresses that the Service `kubernetes` can have: the first one of each range."""
+        return tuple(str(ip_network(each)[1]) for each in self.service_ranges)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The whole sandbox. `subnet` and `bridge` are empty without network namespaces."""
+    """The whole sandbox. Without network namespaces `bridge` and subnets are empty."""
 
     directory: str
     identity: str
@@ -138,11 +166,18 @@ class Plan:
     audit_policy: str = ""
     """File of the policy of audit logs; empty: the sandbox's own."""
     replicas: int = 1
+    second_subnet: str = ""
+    """IPv6 network that joins dual-stack clusters; empty if the clusters have one IP family."""
+
+    @property
+    def subnets(self) -> tuple[str, ...]:
+        """Networks that join the clusters, one for each IP version; empty without network namespaces."""
+        return tuple(filter(None, (self.subnet, self.second_subnet)))
 
     @property
     def host_address(self) -> str:
         """Address of the machine itself, as every cluster reaches it."""
-        return str(IPv4Network(self.subnet)[1]) if self.subnet else "127.0.0.1"
+        return str(ip_network(self.subnet)[1]) if self.subnet else "127.0.0.1"
 
     @property
     def real_nodes(self) -> bool:
@@ -170,84 +205,3 @@ class Plan:
 def identity(directory: Path) -> str:
     """Six hex digits that name everything of the sandbox in this directory, on the machine."""
     return hashlib.sha256(str(directory).encode()).hexdigest()[:6]
-
-
-def parse_names(clusters: Sequence[str] | str) -> tuple[str, ...]:
-    """Cluster names, given as a list or as `cd,us,eu`. Raises SandboxError for a name that does not fit."""
-    names = tuple(part.strip() for part in clusters.split(",")) if isinstance(clusters, str) else tuple(clusters)
-    for name in names:
-        if not _NAME.fullmatch(name):
-            raise SandboxError(f"cluster name {name!r}: use at most 40 lower-case letters, digits and dashes")
-    repeated = {name for name in names if names.count(name) > 1}
-    if repeated:
-        raise SandboxError(f"cluster name {min(repeated)!r} is given twice")
-    if not 1 <= len(names) <= MAX_CLUSTERS:
-        raise SandboxError(f"{len(names)} clusters: a sandbox has 1 to {MAX_CLUSTERS}")
-    return names
-
-
-def parse_nodes(text: str) -> tuple[NodeKind, int, int]:
-    """Kind and number of the nodes in `kwok:5` or `real:1`, and of the fake ones in `real:1+kwok:5`.
-
-    Raises SandboxError.
-    """
-    first, plus, second = text.partition("+")
-    kind, count = _nodes(first, text)
-    if not plus:
-        return kind, count, 0
-    other, fakes = _nodes(second, text)
-    if (kind, other) != ("real", "kwok"):
-        raise SandboxError(f"nodes {text!r}: write real:1+kwok:N for fake nodes beside a real one")
-    return kind, count, fakes
-
-
-def _nodes(part: str, text: str) -> tuple[NodeKind, int]:
-    kind, _, count = part.partition(":")
-    if kind == "real" and count.isdecimal() and int(count) > 1:
-        raise SandboxError(
-            f"nodes {text!r}: a cluster has one real node, since each would need a network namespace of its own;"
-            " write real:1, or use more clusters"
-        )
-    if kind == "real" and count == "1":
-        return "real", 1
-    if kind != "kwok" or not count.isdecimal() or int(count) > 1000:
-        raise SandboxError(
-            f"nodes {text!r}: write kwok:N, with N from 0 to 1000, such as kwok:5, or real:1, or real:1+kwok:5"
-        )
-    return "kwok", int(count)
-
-
-def parse_regions(pairs: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Regions given as `CLUSTER=REGION`; a cluster without one is its own region. Raises SandboxError."""
-    regions = {name: name for name in names}
-    for pair in pairs:
-        cluster, equals, region = pair.partition("=")
-        if not equals or cluster not in regions or not region:
-            raise SandboxError(f"region {pair!r}: write CLUSTER=REGION, with one of the clusters {', '.join(names)}")
-        regions[cluster] = region
-    return regions
-
-
-def parse_version(text: str) -> str:
-    """A version as releases are called: `1.30` and `1.30.14` are `v1.30.14`. Raises SandboxError."""
-    match = _VERSION.fullmatch(text)
-    if not match or int(match[1]) < OLDEST_MINOR:
-        raise SandboxError(f"Kubernetes {text!r}: use 1.{OLDEST_MINOR} or newer, such as {OLDEST[1:]}")
-    if match[2]:
-        return f"v{text.removeprefix('v')}"
-    if int(match[1]) == OLDEST_MINOR:
-        return OLDEST
-    raise SandboxError(f"Kubernetes {text!r}: write the whole version, such as {text}.1, or 1.{OLDEST_MINOR}")
-
-
-def parse_versions(pairs: Sequence[str], names: Sequence[str], kind: NodeKind) -> dict[str, str]:
-    """Kubernetes versions given as `CLUSTER=1.30`; the others have the sandbox's own. Raises SandboxError."""
-    if pairs and kind == "real":
-        raise SandboxError("clusters with real nodes are all of one Kubernetes version: leave out either")
-    versions = {}
-    for pair in pairs:
-        cluster, equals, version = pair.partition("=")
-        if not equals or cluster not in names:
-            raise SandboxError(f"version {pair!r}: write CLUSTER=1.{OLDEST_MINOR}, with one of {', '.join(names)}")
-        versions[cluster] = parse_version(version)
-    return versions

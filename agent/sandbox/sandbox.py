@@ -10,13 +10,13 @@ from typing import Literal, Self
 
 import msgspec
 
-from agent.sandbox import binaries, network, objects, older, process, store
+from agent.sandbox import arguments, binaries, network, objects, older, process, store
 from agent.sandbox.bringup import Runner, bring_up
 from agent.sandbox.cluster import Cluster
 from agent.sandbox.components import APISERVER, KWOK, Component, components
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.layout import Network, PodNetwork, Request, lay_out
-from agent.sandbox.plan import NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions, parse_versions
+from agent.sandbox.plan import NodeShape, Plan, identity
 from agent.sandbox.progress import Progress, Silent, ticking, together
 from agent.sandbox.realnode import boot, cgroups
 
@@ -45,6 +45,7 @@ class Sandbox:
     API servers note in `audit.log` what our own agents and webhooks ask of them, or what the policy in this file says.
     `kubernetes`: `CLUSTER=1.30` pairs, for other control planes than the sandbox's own.
     `pod_network`: `own` gives each cluster one that is routed to the others; with `same` all have one, and none is.
+    `ip_family`: `ipv4`, `ipv6` or `dual`, of addresses, pods and Services; the last two need network namespaces.
     `network`: `auto` gives each cluster a network namespace where that is allowed, else a loopback address.
     """
 
@@ -69,25 +70,25 @@ class Sandbox:
         kubernetes: Sequence[str] = (),
         network: Network = "auto",
         pod_network: PodNetwork = "own",
+        ip_family: str = "ipv4",
         progress: Progress | None = None,
     ) -> None:
         self.directory = Path(directory).resolve()
-        names, (kind, count, fakes) = parse_names(clusters), parse_nodes(nodes)
-        _check_replicas(replicas, candidate_scheduler=candidate_scheduler)
+        names, (kind, count, fakes) = arguments.parse_names(clusters), arguments.parse_nodes(nodes)
         self._request = Request(
             names=names,
-            regions=parse_regions(regions, names),
+            regions=arguments.parse_regions(regions, names),
             shape=NodeShape(count, node_cpu, node_memory, pods_per_node, kind, fakes),
             agents=agents,
             agent_flags=tuple(agent_flags),
             webhook_flags=tuple(webhook_flags),
             network=network,
             candidate_scheduler=candidate_scheduler,
-            audit=bool(audit),
-            audit_policy=str(audit.resolve()) if isinstance(audit, Path) else "",
-            replicas=replicas,
-            versions=parse_versions(kubernetes, names, kind),
+            audit=audit,
+            replicas=arguments.parse_replicas(replicas, candidate_scheduler=candidate_scheduler),
+            versions=arguments.parse_versions(kubernetes, names, kind),
             same_pods=pod_network == "same",
+            family=arguments.parse_family(ip_family),
         )
         self._progress = progress or Silent()
 
@@ -293,8 +294,3 @@ class Sandbox:
 def _remove_if_empty(directory: Path) -> None:
     with contextlib.suppress(OSError):
         os.rmdir(directory)
-
-
-def _check_replicas(replicas: int, *, candidate_scheduler: bool) -> None:
-    if replicas not in (1, 2) or (replicas == 2 and candidate_scheduler):
-        raise SandboxError(f"{replicas} agents in each cluster: 1 or 2, with a candidate scheduler only 1")

@@ -64,5 +64,20 @@ def test_clusters_are_planned_with_the_pod_networks_that_are_asked_for(
     code, _, errors = call("sandbox", "up", "--clusters", "cd,us", "--network", "loopback", *given, *directory)
     assert (code, errors) == (0, "")
     planned = Sandbox.open(tmp_path / "sandbox").plan
-    assert [cluster.pod_range for cluster in planned.clusters] == want_networks
+    assert [cluster.pod_ranges[0] for cluster in planned.clusters] == want_networks
     assert call("sandbox", "down", *directory)[0] == 0
+
+
+def test_ipv6_on_loopback_is_refused_with_the_reason(tmp_path: Path) -> None:
+    directory = ("--dir", str(tmp_path / "sandbox"))
+    code, _, errors = call("sandbox", "up", "--network", "loopback", "--ip-family", "dual", *directory)
+    assert code == 1
+    assert "IPv6 needs network namespaces" in errors or "this machine has no IPv6" in errors
+    assert "use --ip-family ipv4" in errors
+    assert not (tmp_path / "sandbox").exists()
+
+
+def test_an_unknown_ip_family_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    code, _, errors = call("sandbox", "up", "--ip-family", "6", "--dir", str(tmp_path / "sandbox"))
+    assert code == 2
+    assert all(f"'{family}'" in errors for family in ("ipv4", "ipv6", "dual"))

@@ -139,7 +139,7 @@ async def test_addresses_of_pods_stay_where_they_mean_something(fleet: Fleet, na
     """A node of `us` with the pod network of another cluster is all it takes for the two to overlap."""
     await shared.web(fleet, namespace, 4)
     await known_everywhere(fleet, namespace, "web", 4)
-    ranges = {plan.name: plan.fake_pod_range for plan in fleet.sandbox.plan.clusters}
+    ranges = {plan.name: plan.fake_pod_ranges[0] for plan in fleet.sandbox.plan.clusters}
     async with overlapping(fleet, ranges["eu"]):
         # The source reaches both; they reach it, and not each other.
         await known(fleet, namespace, cd=("us", "eu"), us=("us",), eu=("eu",))

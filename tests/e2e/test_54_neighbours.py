@@ -173,7 +173,7 @@ async def change(fleet: Fleet, namespace: str, image: str) -> None:
 def ranges(fleet: Fleet, target: str) -> list[str]:
     """Where addresses of a target's pods are."""
     (plan,) = (each for each in fleet.sandbox.plan.clusters if each.name == target)
-    return [plan.fake_pod_range, plan.pod_range]
+    return [*plan.fake_pod_ranges, *plan.pod_ranges]
 
 
 async def test_addresses_outside_a_targets_ranges_stay_away_and_its_status_comes(fleet: Fleet, namespace: str) -> None:

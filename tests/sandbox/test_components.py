@@ -77,12 +77,28 @@ def test_fake_nodes_beside_a_real_one_have_addresses_of_their_own_and_leave_it_t
     plan = dataclasses.replace(PLAN, clusters=(cluster,), programs=programs)
     assert list(components(plan))[4:9] == ["node", "containerd", "kubelet", "kube-proxy", "kwok"]
     assert "--cidr=10.225.128.0/17" in argv("kwok", cluster, plan)
-    assert "10.225.0.0/17" in containerd.network(cluster.real_pod_range)
+    assert "10.225.0.0/17" in containerd.network(cluster.real_pod_ranges)
     assert {"--hostname-override=us-real-0", "--register-with-taints=type=real:NoSchedule"} < {
         *argv("kubelet", cluster, plan)
     }
     alone = dataclasses.replace(cluster, nodes=NodeShape(1, kind="real"))
     assert not any("taint" in flag for flag in argv("kubelet", alone, plan))
+
+
+def test_a_dual_stack_cluster_names_both_networks_and_both_addresses() -> None:
+    nodes = NodeShape(1, kind="real", fakes=1)
+    cluster = dataclasses.replace(SEPARATE, nodes=nodes, family="dual", second_address="fd66:6c75::b")
+    programs = {name: f"/bin/{name}" for name in (*REAL_PROGRAMS, *PACKAGES, "kwok")}
+    plan = dataclasses.replace(PLAN, clusters=(cluster,), programs=programs)
+    wanted = {
+        "kube-apiserver": ("--service-cluster-ip-range=10.97.0.0/16,fd66:6c74:60:1::/112", "--bind-address=::"),
+        "kubelet": ("--node-ip=10.130.1.11,fd66:6c75::b",),
+        "kube-proxy": ("--cluster-cidr=10.225.0.0/16,fd66:6c74:e0:1::/64",),
+        "webhook": ("--bind=:9443", "--url=https://10.130.1.11:9443"),
+        "agent": ("--health-address=:8081", "--node-address=10.130.1.11", "--source-api=10.130.1.11:6443"),
+    }
+    for name, flags in wanted.items():
+        assert {*flags} <= {*argv(name, cluster, plan)}
 
 
 def test_every_cluster_has_a_service_network_of_its_own() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,24 @@ def test_subnets_stay_clear_of_service_and_pod_networks(identity: str) -> None:
 def test_when_every_subnet_is_in_use_it_says_so() -> None:
     with pytest.raises(SandboxError, match="no free"):
         network.choose_subnet("abcdef", [Net("10.128.0.0/9")])
+
+
+def test_an_ipv6_subnet_in_use_is_left_alone_and_subnets_of_ipv4_do_not_matter() -> None:
+    first = network.choose_subnet("abcdef", [Net("10.128.0.0/9")], 6)
+    assert str(first) == "fd66:6c75:ab:cdef::/64"
+    assert str(network.choose_subnet("abcdef", [first], 6)) == "fd66:6c75:ab:cdf0::/64"
+
+
+@pytest.mark.parametrize("setting", ["1\n", None])
+def test_a_machine_without_ipv6_is_refused_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str | None
+) -> None:
+    file = tmp_path / "disable_ipv6"
+    if setting is not None:
+        file.write_text(setting)
+    monkeypatch.setattr(network, "_DISABLE_IPV6", file)
+    with pytest.raises(SandboxError, match=r"no IPv6.*use --ip-family ipv4"):
+        network.require_ipv6()
 
 
 def test_interface_names_fit_the_kernels_limit() -> None:

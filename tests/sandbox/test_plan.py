@@ -1,24 +1,14 @@
-"""What the words of the command line mean, and that a plan survives being written down."""
+"""A plan survives being written down, and clusters do not share addresses."""
 
 import itertools
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError
-from agent.sandbox.plan import (
-    MAX_CLUSTERS,
-    ClusterPlan,
-    NodeShape,
-    Plan,
-    identity,
-    parse_names,
-    parse_nodes,
-    parse_regions,
-    parse_versions,
-)
-from agent.sandbox.realnode.machine import POD_NETWORKS
+from agent.sandbox import SandboxError, ipfamilies
+from agent.sandbox.ipfamilies import VERSIONS, Family
+from agent.sandbox.plan import MAX_CLUSTERS, ClusterPlan, NodeShape, Plan, identity
 
 
 def plan() -> Plan:
@@ -43,91 +33,48 @@ def test_a_damaged_record_is_refused_with_a_remedy(text: bytes) -> None:
         Plan.parse(text)
 
 
-def test_names_may_be_a_list_or_separated_by_commas() -> None:
-    assert parse_names("cd, us,eu") == parse_names(["cd", "us", "eu"]) == ("cd", "us", "eu")
-
-
-@pytest.mark.parametrize(
-    "names", ["", "a,", "A", "a_b", "-a", "a-", "a" * 41, "../x", "a,a", [f"c{i}" for i in range(32)]]
-)
-def test_names_that_would_not_work_are_refused(names: str | list[str]) -> None:
-    with pytest.raises(SandboxError):
-        parse_names(names)
-
-
-def test_nodes_are_counted() -> None:
-    assert parse_nodes("kwok:12") == ("kwok", 12, 0)
-    assert parse_nodes("kwok:0") == ("kwok", 0, 0)
-    assert parse_nodes("real:1") == ("real", 1, 0)
-    assert parse_nodes("real:1+kwok:3") == ("real", 1, 3)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "kwok", "kwok:", "kwok:-1", "kwok:x", "kwok:1001", "five", "real", "real:", "real:0", "real:x"),
-        *("real:1+", "real:1+kwok", "kwok:1+real:1", "kwok:1+kwok:2", "real:1+real:1", "real:1+kwok:1+kwok:1"),
-    ],
-)
-def test_nodes_that_are_not_understood_are_refused(text: str) -> None:
-    with pytest.raises(SandboxError, match="kwok:N"):
-        parse_nodes(text)
-
-
-def test_a_second_real_node_is_refused_with_the_reason() -> None:
-    with pytest.raises(SandboxError, match="network namespace of its own; write real:1"):
-        parse_nodes("real:2")
-
-
-def test_a_cluster_without_a_region_is_its_own() -> None:
-    assert parse_regions(["us=us-east-1"], ["cd", "us"]) == {"cd": "cd", "us": "us-east-1"}
-
-
-@pytest.mark.parametrize("pair", ["us", "us=", "mars=red"])
-def test_regions_that_are_not_understood_are_refused(pair: str) -> None:
-    with pytest.raises(SandboxError, match="CLUSTER=REGION"):
-        parse_regions([pair], ["us"])
-
-
 def test_an_identity_belongs_to_a_directory() -> None:
     assert identity(Path("/a")) == identity(Path("/a"))
     assert identity(Path("/a")) != identity(Path("/b"))
     assert len(identity(Path("/a"))) == 6
 
 
-def test_pod_and_service_networks_of_clusters_do_not_overlap() -> None:
-    clusters = [ClusterPlan(f"c{index}", index, "", "", NodeShape()) for index in range(MAX_CLUSTERS)]
-    networks = [IPv4Network(text) for cluster in clusters for text in (cluster.pod_range, cluster.service_range)]
-    assert all(not a.overlaps(b) for a, b in itertools.combinations(networks, 2))
-    assert all(IPv4Network(cluster.service_range)[1] == IPv4Address(cluster.first_service) for cluster in clusters)
-    assert all(IPv4Network(cluster.pod_range).subnet_of(IPv4Network(POD_NETWORKS)) for cluster in clusters)
+@pytest.mark.parametrize("family", VERSIONS)
+def test_pod_and_service_networks_of_clusters_do_not_overlap(family: Family) -> None:
+    clusters = [ClusterPlan(f"c{index}", index, "", "", NodeShape(), family=family) for index in range(MAX_CLUSTERS)]
+    for place, version in enumerate(VERSIONS[family]):
+        pods = [ip_network(cluster.pod_ranges[place]) for cluster in clusters]
+        services = [ip_network(cluster.service_ranges[place]) for cluster in clusters]
+        assert {each.version for each in (*pods, *services)} == {version}
+        assert not any(a.overlaps(b) for a, b in itertools.combinations((*pods, *services), 2))  # type: ignore[arg-type]
+        first = [ip_address(cluster.first_services[place]) for cluster in clusters]
+        assert first == [each[1] for each in services]
+        every = ip_network(ipfamilies.POD_NETWORKS[version])
+        assert all(each.subnet_of(every) for each in pods)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("family", VERSIONS)
+def test_fake_and_real_nodes_have_halves_of_a_pod_network(family: Family) -> None:
+    cluster = ClusterPlan("us", 1, "", "", NodeShape(1, kind="real", fakes=1), family=family)
+    whole = [ip_network(each) for each in cluster.pod_ranges]
+    halves = zip(map(ip_network, cluster.real_pod_ranges), map(ip_network, cluster.fake_pod_ranges), strict=True)
+    assert [(real, fake) for real, fake in halves] == [tuple(each.subnets()) for each in whole]
+
+
+def test_ipv6_addresses_are_in_brackets_before_a_port() -> None:
+    cluster = ClusterPlan("us", 1, "fd66:6c75::b", "", NodeShape(), "flotilla-abcdef-us", family="ipv6")
+    assert cluster.server == "https://[fd66:6c75::b]:6443"
+    assert cluster.listen("webhook") == "[fd66:6c75::b]:9443"
+    assert (cluster.wildcard, cluster.extender) == ("fd66:6c75::b", "127.0.0.1:10261")
+
+
+def test_servers_of_a_dual_stack_cluster_listen_on_both_addresses() -> None:
+    cluster = ClusterPlan("us", 1, "10.130.1.11", "", NodeShape(), family="dual", second_address="fd66:6c75::b")
+    assert cluster.addresses == ("10.130.1.11", "fd66:6c75::b")
+    assert (cluster.server, cluster.listen("webhook"), cluster.wildcard) == ("https://10.130.1.11:6443", ":9443", "::")
 
 
 def test_clusters_may_have_the_same_pod_network() -> None:
     clusters = [ClusterPlan(f"c{index}", index, "", "", NodeShape(), same_pods=True) for index in range(3)]
-    assert {cluster.pod_range for cluster in clusters} == {"10.224.0.0/16"}
-    assert len({cluster.service_range for cluster in clusters}) == 3
-
-
-def test_clusters_may_have_versions_of_their_own() -> None:
-    assert parse_versions(["eu=1.30", "us=1.32.4"], ("cd", "us", "eu"), "kwok") == {"eu": "v1.30.14", "us": "v1.32.4"}
-
-
-@pytest.mark.parametrize(
-    ("pair", "message"),
-    [
-        ("eu", "write CLUSTER=1.30, with one of cd, eu"),
-        ("us=1.30", "with one of cd, eu"),
-        ("eu=1.29.9", "use 1.30 or newer"),
-        ("eu=latest", "use 1.30 or newer, such as 1.30.14"),
-        ("eu=1.32", "write the whole version, such as 1.32.1, or 1.30"),
-    ],
-)
-def test_a_version_that_cannot_be_had_is_refused_with_the_remedy(pair: str, message: str) -> None:
-    with pytest.raises(SandboxError, match=message):
-        parse_versions([pair], ("cd", "eu"), "kwok")
-
-
-def test_real_nodes_are_of_one_version() -> None:
-    with pytest.raises(SandboxError, match="leave out either"):
-        parse_versions(["cd=1.30"], ("cd", "eu"), "real")
+    assert {cluster.pod_ranges for cluster in clusters} == {("10.224.0.0/16",)}
+    assert len({cluster.service_ranges for cluster in clusters}) == 3

@@ -34,7 +34,7 @@ def clients(cluster: ClusterPlan) -> Mapping[str, tuple[str, str]]:
 
 def serving_pair(cluster: ClusterPlan, authority: Authority) -> Pair:
     """The kubelet's serving certificate."""
-    return authority.serving([kubelet.node_name(cluster), cluster.address])
+    return authority.serving([kubelet.node_name(cluster), *cluster.addresses])
 
 
 def check_place(plan: Plan) -> None:
@@ -133,7 +133,7 @@ async def _prepare(runner: "Runner") -> None:
     programs = runner.plan.programs
     (folder / "snapshotter").write_text(snapshotter)
     (folder / "containerd.toml").write_text(containerd.config(programs, folder / "networks", snapshotter))
-    (folder / "networks" / "10-pods.conflist").write_text(containerd.network(cluster.real_pod_range))
+    (folder / "networks" / "10-pods.conflist").write_text(containerd.network(cluster.real_pod_ranges))
     (folder / "kubelet.json").write_text(kubelet.config(cluster, runner.directory / "pki", _cgroup(runner)))
     cgroups.make(_cgroup(runner))
 

@@ -5,9 +5,11 @@ node's routing, so that Services work among pods of one node without the kernel 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
+
+from agent.sandbox.ipfamilies import version_of
 
 SOCKET = "/run/containerd/containerd.sock"
 PAUSE_IMAGE = "flotilla.local/pause:1"
@@ -65,12 +67,11 @@ def config(programs: Mapping[str, str], networks: Path, snapshotter: Snapshotter
     )
 
 
-def network(pod_range: str) -> str:
+def network(pod_ranges: Sequence[str]) -> str:
     """The pod network (a CNI configuration list). It masquerades nothing: see `machine.arguments`."""
-    ranges = [[{"subnet": pod_range}]]
-    pods = {
-        "type": "ptp",
-        "ipam": {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "/run/cni-ipam"},
-    }
+    ranges = [[{"subnet": each}] for each in pod_ranges]
+    routes = [{"dst": "::/0" if version_of(each) == 6 else "0.0.0.0/0"} for each in pod_ranges]
+    ipam = {"type": "host-local", "ranges": ranges, "routes": routes, "dataDir": "/run/cni-ipam"}
+    pods = {"type": "ptp", "ipam": ipam}
     ports = {"type": "portmap", "capabilities": {"portMappings": True}}
     return json.dumps({"cniVersion": "1.0.0", "name": "pods", "plugins": [pods, ports]}, indent=1)

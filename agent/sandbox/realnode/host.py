@@ -21,6 +21,7 @@ PACKAGES: Mapping[str, str] = {
     "portmap": "containernetworking-plugins",
     "busybox": "busybox-static",
     "iptables": "iptables",
+    "ip6tables": "iptables",
     "ip": "iproute2",
     "nsenter": "util-linux",
     "unshare": "util-linux",

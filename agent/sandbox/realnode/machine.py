@@ -3,11 +3,11 @@
 Ending it is pulling the plug: another `up` ends what was left of the node and boots it again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-POD_NETWORKS = "10.224.0.0/11"
-"""All pod networks of a sandbox (`plan.ClusterPlan.pod_range`)."""
+from agent.sandbox.ipfamilies import POD_NETWORKS, version_of
+
 UP = "run/flotilla-node"
 """A file that is there, seen from the root of the node, once everything is mounted."""
 COVERED = ("/run", "/var/run", "/var/lib", "/var/log")
@@ -26,8 +26,8 @@ mounted over the real ones: a sandbox must not change how the whole machine beha
 
 _SCRIPT = """
 set -e
-busybox=$1 data=$2 pods=$3 all=$4
-shift 4
+busybox=$1 data=$2 networks=$3
+shift 3
 b() { "$busybox" "$@"; }
 b mount --make-rshared /
 b mount -o bind "$data/log" /var/log
@@ -41,21 +41,29 @@ for tunable in "$@"; do
     echo "${tunable#*=}" >"$kept"
     b mount -o bind "$kept" "$file"
 done
-echo 1 >/proc/sys/net/ipv4/ip_forward
-masquerade="POSTROUTING -s $pods ! -d $all -j MASQUERADE"
-iptables -w -t nat -C $masquerade 2>/dev/null || iptables -w -t nat -A $masquerade
+for network in $networks; do
+    pods=${network%=*} all=${network#*=}
+    case $pods in
+    *:*) iptables=ip6tables forwarding=ipv6/conf/all/forwarding ;;
+    *) iptables=iptables forwarding=ipv4/ip_forward ;;
+    esac
+    echo 1 >/proc/sys/net/$forwarding
+    masquerade="POSTROUTING -s $pods ! -d $all -j MASQUERADE"
+    $iptables -w -t nat -C $masquerade 2>/dev/null || $iptables -w -t nat -A $masquerade
+done
 : >/run/flotilla-node
 exec "$busybox" sleep 2147483647
 """
 
 
-def arguments(programs: Mapping[str, str], data: Path, pod_range: str) -> list[str]:
-    """Arguments of `unshare`. `data` has the folders `lib` and `log`, `pod_range` the node's pods.
+def arguments(programs: Mapping[str, str], data: Path, pod_ranges: Sequence[str]) -> list[str]:
+    """Arguments of `unshare`. `data` has the folders `lib` and `log`, `pod_ranges` the node's pods.
 
     Pods keep their address on the way to pods of other clusters; to anything else they appear as their node.
     """
     busybox = programs["busybox"]
-    script = [busybox, "sh", "-c", _SCRIPT, "node", busybox, str(data), pod_range, POD_NETWORKS]
+    networks = " ".join(f"{each}={POD_NETWORKS[version_of(each)]}" for each in pod_ranges)
+    script = [busybox, "sh", "-c", _SCRIPT, "node", busybox, str(data), networks]
     tunables = [f"{name}={value}" for name, value in _TUNABLES.items()]
     return ["--mount", "--propagation=private", "--", *script, *tunables]
 

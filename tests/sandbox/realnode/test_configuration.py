@@ -1,5 +1,6 @@
 """What containerd, kubelet and the node's machine are told."""
 
+import dataclasses
 import json
 import tomllib
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.sandbox import SandboxError
+from agent.sandbox.ipfamilies import Family
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan
 from agent.sandbox.realnode import boot, containerd, kubelet, machine
 
@@ -24,8 +26,22 @@ def test_containerds_configuration_can_be_read_and_names_its_programs() -> None:
 
 
 def test_pods_get_addresses_of_their_clusters_network() -> None:
-    pods, _ = json.loads(containerd.network(CLUSTER.pod_range))["plugins"]
+    pods, _ = json.loads(containerd.network(CLUSTER.pod_ranges))["plugins"]
     assert pods["ipam"]["ranges"] == [[{"subnet": "10.225.0.0/16"}]]
+
+
+@pytest.mark.parametrize("family", ["ipv6", "dual"])
+def test_pods_get_addresses_and_routes_of_each_ip_version(family: Family) -> None:
+    cluster = dataclasses.replace(CLUSTER, family=family)
+    pods, _ = json.loads(containerd.network(cluster.pod_ranges))["plugins"]
+    every = {"ipv4": ("10.225.0.0/16", "0.0.0.0/0"), "ipv6": ("fd66:6c74:e0:1::/64", "::/0")}
+    wanted = [every["ipv6"]] if family == "ipv6" else [*every.values()]
+    assert pods["ipam"]["ranges"] == [[{"subnet": subnet}] for subnet, _ in wanted]
+    assert pods["ipam"]["routes"] == [{"dst": route} for _, route in wanted]
+    networks = machine.arguments(PROGRAMS, Path("/d"), cluster.pod_ranges)[10]
+    assert networks.split() == [
+        f"{subnet}={'fd66:6c74:e0::/48' if ':' in subnet else '10.224.0.0/11'}" for subnet, _ in wanted
+    ]
 
 
 def test_the_kubelet_asks_the_api_server_who_calls_and_what_they_may() -> None:
