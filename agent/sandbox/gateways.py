@@ -54,9 +54,12 @@ class GatewayPod:
         drain_seconds: int = envoy.DRAIN_SECONDS,
         kubeconfig: str = "",
         connections: int = CONNECTIONS,
+        namespace: str = "",
     ) -> None:
-        """:param address: on loopback, and nobody else's
+        """:param address: an address that no other gateway has, on loopback or in the network namespace
         :param kubeconfig: of the cluster that tells it what to do; without one `tell` does
+        :param namespace: name of the network namespace of a cluster, in which the gateway listens on all addresses;
+            empty for this process's own
         """
         self.uid = uid
         self.address = address
@@ -65,6 +68,8 @@ class GatewayPod:
         self._drain_seconds = drain_seconds
         self._kubeconfig = kubeconfig
         self._connections = connections
+        self._in_cluster = bool(namespace)
+        self._entered = ("nsenter", f"--net=/var/run/netns/{namespace}", "--") if namespace else ()
         self._told = Gateway(uid)
         self.bundle = bundle.new(uid, (gatewaypeer.identity(uid),), datetime.now(UTC), _LIFETIMES)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
@@ -137,14 +142,16 @@ class GatewayPod:
 
     async def start_control(self) -> None:
         """Start the process that makes Envoy's files."""
+        # In a cluster's namespace the agent listens on 8081.
+        own, more = ("127.0.0.1", 10000) if self._in_cluster else (self.address, 0)
         flags: dict[str, object] = {
             "input": self.directory / "gateway.json",
             "certificates": self.directory,
             "directory": self.directory,
-            "listen": self.at,
-            "answer": hostport.join(self.address, 19903),
-            "live": hostport.join(self.address, 8081),
-            "health-address": hostport.join(self.address, 8080),
+            "listen": f":{PORT}" if self._in_cluster else self.at,
+            "answer": hostport.join(own, 19903),
+            "live": hostport.join(own, 8081 + more),
+            "health-address": hostport.join(own, 8080 + more),
             "connections": self._connections,
         }
         if self._kubeconfig:
@@ -173,7 +180,7 @@ class GatewayPod:
     async def _start(self, name: str, *argv: str) -> None:
         log = os.open(self.directory / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            self._processes[name] = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log)
+            self._processes[name] = await asyncio.create_subprocess_exec(*self._entered, *argv, stdout=log, stderr=log)
         finally:
             os.close(log)
 

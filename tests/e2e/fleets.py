@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Sandbox, SandboxError, older
+from agent.sandbox import Sandbox, SandboxError, network, older
 from agent.sandbox.plan import OLDEST
 from agent.sandbox.progress import Silent
 from tests.e2e.fleet import Fleet
@@ -66,6 +66,10 @@ async def _always() -> str:
 
 async def _real_nodes() -> str:
     return why_not()
+
+
+async def _namespaces() -> str:
+    return "" if await network.namespaces_work("tests") else "both IP families take network namespaces"
 
 
 async def _oldest() -> str:
@@ -131,6 +135,9 @@ SPECS = {
         values=_KINDS_OF_APPLICATIONS,
         missing=_real_nodes,
     ),
+    # Source cd and target us with IPv6 addresses only, and with addresses of both families.
+    "ipv6": Spec(("cd", "us"), "kwok:2", ("--gateway",), {"ip_family": "ipv6"}, missing=_namespaces),
+    "dual": Spec(("cd", "us"), "kwok:2", ("--gateway",), {"ip_family": "dual"}, missing=_namespaces),
     # Of the oldest Kubernetes that is supported and of the newest, each with a candidate scheduler of its version.
     "versions": Spec(
         ("old", "new"),
@@ -162,6 +169,7 @@ FLEET_OF = {
     "tests/e2e/test_69_groups_that_move.py": "reserving",
     "tests/e2e/test_70_applications.py": "placing",
     "tests/e2e/test_71_applications_run.py": "real",
+    "tests/e2e/test_72_ip_families.py": "ipv6",
     "tests/e2e/test_99_rights.py": "",
     "tests/peers/test_migration.py": "same name",
     "tests/peers/test_source_peer.py": "same name",

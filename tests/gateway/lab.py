@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent.base.certificates import Pair
+from agent.model import hostport
 from agent.model.gatewaypeer import Called, Offered, Peer, Service
 from agent.sandbox.gateways import PORT, GatewayPod
 
@@ -58,7 +59,7 @@ async def serving(handler: Handler, host: str) -> AsyncIterator[str]:
 
     server = await asyncio.start_server(handled, host, 0)
     async with server:
-        yield f"{host}:{server.sockets[0].getsockname()[1]}"
+        yield hostport.join(host, server.sockets[0].getsockname()[1])
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
