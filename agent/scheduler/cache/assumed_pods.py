@@ -1,11 +1,11 @@
 """Assumed pods: pods of this source in each target, and which of them its reported capacity does not include yet.
 
-A pod is assumed to be in a target from the moment on that it is claimed for it until what the target tells of free room
-knows of it, or for ten seconds: with a node its room is taken for good, and without one it takes none.
+A pod is assumed from its claim until the target's summary includes it, or for ten seconds. A pod without a node after
+that time takes no capacity; it is assumed again when it gets one.
 
-A summary says how many of our delegates it counts. Of the pods that a cluster holds, those are counted first that have
-been counted before, then assumed ones that are known to have a node, then the others, the oldest first. A target that
-does not say so knows of a pod when its summary arrives a while after the delegate got its node.
+A summary reports how many of our delegates it includes. It is matched first with pods already confirmed, then with
+assumed pods known to have a node, then with the others, oldest first. If a target does not report the number, its
+summary includes a pod once it arrives a while after the delegate got its node.
 """
 
 import asyncio
@@ -25,31 +25,31 @@ from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduling.usage import Usages
 
 SETTLED_SECONDS = 2.0
-"""A summary that arrives so long after a delegate got its node knows of it: they are written at most once a second."""
+"""A summary that arrives this long after a delegate got its node includes it: agents write at most one per second."""
 ASSUMED_SECONDS = 10.0
 _NAMESPACE = "namespace"
 _LEFT_SECONDS = 0.2
-"""Pods that end together wake those that wait once."""
+"""Debounce in seconds: pods that end together wake the waiting pods once."""
 
 
 class _Assumed(NamedTuple):
     node: str
     until: float
     placed_at: float | None
-    """When the delegate was known to have a node."""
+    """When the delegate was seen with a node; None if it has not been."""
 
 
 class _Count(NamedTuple):
-    """How many pods of ours the latest summary of a target counts."""
+    """Number of our pods that the latest summary of a target includes."""
 
     cluster: str
-    """UID of the summary: several Targets may lead to the same cluster."""
+    """UID of the summary: several Targets may point to the same cluster."""
     counted: int | None
-    """How many delegates of ours it counts, None where it does not say."""
+    """Number of our delegates that it includes; None if not reported."""
 
 
 class AssumedPods:
-    """Keeps `usages`. `changed` is called when room may have become known that no event tells of."""
+    """Maintains `usages`. Calls `changed` when capacity may have become free without another event."""
 
     def __init__(
         self,
@@ -74,9 +74,10 @@ class AssumedPods:
         self._claiming: dict[str, str] = {}
         self._bound: set[str] = set()
         self._expired: dict[str, str] = {}
-        """Pods that have not got a node for so long that they are assumed no longer, and their virtual node."""
+        """Virtual node of each pod whose assumption expired before it got a node, by UID."""
         self._counted_early: dict[str, str] = {}
-        """The same of pods that a target is taken to count, though they are not known to have a node."""
+        """Virtual node of each pod that is taken as included in a summary without being known to have a node, by UID.
+        """
         self._counts: dict[str, _Count] = {}
         self._assumed: OrderedDict[str, _Assumed] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
@@ -88,21 +89,21 @@ class AssumedPods:
 
     @property
     def number(self) -> int:
-        """How many pods are assumed."""
+        """Number of assumed pods."""
         return len(self._assumed)
 
     def assume(self, pod: Object, node: str) -> None:
-        """A pod is about to be claimed for a target: others count it from now on."""
+        """Count a pod that is about to be claimed for a target in its usage."""
         self._claiming[pod.uid] = node
         self._place(pod, node, bound=False, seen_before=True)
 
     def namespace_turned(self, namespace: str) -> None:
-        """A namespace has become enabled, or is no more."""
+        """Re-evaluate all pods of a namespace that has been enabled or disabled."""
         for pod in self._store.by_index(_NAMESPACE, namespace):
             self._update(None, pod)
 
     def finish_claim(self, pod: Object) -> None:
-        """The claim is written, or came to nothing: from now on the store tells."""
+        """End a claim, whether written or failed: the store is authoritative from now on."""
         self._claiming.pop(pod.uid, None)
         current = self._store.get(pod.key)
         if current is not None and current.uid == pod.uid:
@@ -111,7 +112,7 @@ class AssumedPods:
             self._forget(pod.uid)
 
     def refresh(self) -> None:
-        """Assume those no longer whose time is over; call it before ranking."""
+        """Expire assumptions whose time is over. Call it before ranking."""
         now = self._now()
         while self._assumed:
             uid, pod = next(iter(self._assumed.items()))
@@ -144,7 +145,7 @@ class AssumedPods:
         pod_info = self._pod_infos.about(pod)
         if placed is None or placed.node != node:
             self._forget(uid)
-            # A pod that had its node before we came is in what its target tells.
+            # A pod that was bound before the agent started is already in the target's summary.
             is_new = seen_before or not bound
             undelegated = not bound and not self._has_delegate(pod, node)
             self.usages.put(pod_info, node, assumed=is_new, undelegated=undelegated, deleting=pod.deleting)
@@ -160,7 +161,7 @@ class AssumedPods:
             self._delegate_placed(uid, node)
 
     def _delegate_placed(self, uid: str, node: str) -> None:
-        """The delegate has got a node. If its target counts it already, the pod is assumed no longer."""
+        """Record that the delegate has got a node. If its target already counts it, confirm the pod."""
         self._counted_early.pop(uid, None)
         late = self._expired.pop(uid, None) is not None
         if late:
@@ -201,7 +202,9 @@ class AssumedPods:
                 self._leave_timer = asyncio.get_running_loop().call_later(_LEFT_SECONDS, self._pods_left)
 
     def _pods_left(self) -> None:
-        """Pods have gone. Limits, spread and affinity to pods depend on what we hold, of which no summary tells."""
+        """Call `changed` after pods were removed: limits, spread and pod affinity depend on our pods, not on
+        summaries.
+        """
         self._leave_timer = None
         self._changed()
 
@@ -210,7 +213,7 @@ class AssumedPods:
         target.summaries.subscribe(lambda old, new: self._summary_changed(node, target.summary))
 
     def _summary_changed(self, node: str, summary: Object | None) -> None:
-        """A target says anew what is free."""
+        """Apply a target's new summary of free capacity."""
         if summary is None:
             self._counts.pop(node, None)
             return
@@ -262,11 +265,11 @@ class AssumedPods:
             usage.delegated(pod.uid)
 
     def _takes_room(self, pod: Object, node: str) -> bool:
-        """Whether a pod takes room there: where its namespace is not enabled, what it says of that is not believed."""
+        """Return True if the pod counts; in a disabled namespace only with a chaperon, or while we claim it."""
         return self._enabled(pod.namespace) or pod.uid in self._claiming or bool(self._placed(pod, node))
 
     def _has_delegate(self, pod: Object, node: str) -> bool:
-        """Whether the pod's chaperon there says anything of a delegate."""
+        """Return True if the status of the pod's chaperon at this node shows a delegate."""
         return any(chaperon.phase for chaperon in self._placed(pod, node))
 
     def _placed(self, pod: Object, node: str) -> list[Object]:

@@ -1,6 +1,6 @@
 """Decisions: results of Placements for the pods that follow them, from either evaluator.
 
-A pod that names a Placement waits as long as there is nothing to go by; no other pod notices anything of this.
+A pod that names a Placement waits until its decision is readable; other pods are not affected.
 """
 
 import asyncio
@@ -18,15 +18,13 @@ from agent.scheduling.placed import Placed, Reference
 
 SETTLE_SECONDS = 0.05
 _LONGEST_SECONDS = 1.0
-"""The decisions of a Placement may be several objects, which are written one after the other."""
+"""Longest debounce in seconds: a Placement may have several PlacementDecisions, written one after the other."""
 NOT_USED = "no Placements are used here: install their CRDs (chart value agent.placement.crds), or see --placement"
 _NOT_READ = "it has not been read yet"
 
 
 class Decisions:
-    """`changed` is called with the keys of the pods that follow a Placement which has decided anew, or which has other
-    reasons than they were told.
-    """
+    """Calls `changed` with the keys of pods whose Placement has new decisions, or other reasons than before."""
 
     def __init__(
         self, mode: PlacementMode, namespaces: Informer, clock: Clock, changed: Callable[[Iterable[Key]], None]
@@ -36,12 +34,12 @@ class Decisions:
         self._namespaces = namespaces
         self._changed = changed
         self._named: Counter[str] | None = None
-        """How many decisions name each cluster, as far as that has been counted since they changed last."""
+        """Number of decisions that name each cluster; None if they have changed since they were counted."""
         self._placed: dict[Owner, dict[Reference, Placed]] = {}
         self._followers: dict[Owner, dict[str, Key]] = {}
-        """Pods without a node, by UID."""
+        """Pods without a node, by Placement and UID."""
         self._following: dict[str, Owner] = {}
-        """The same the other way round."""
+        """Placement that each pod follows, by UID: the inverse of `_followers`."""
         self._touched: set[Owner] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._since = 0.0
@@ -52,11 +50,11 @@ class Decisions:
         mode.on_turn(self._turned)
 
     def reference(self, pod: Object) -> Reference | None:
-        """What a pod follows."""
+        """Return the Placement that a pod follows; None if none."""
         return reference_of(pod, self._namespaces.store.get(("", pod.namespace)))
 
     def of(self, pod: Object) -> Placed | None:
-        """What the Placement has decided that a pod follows, None for a pod that follows none."""
+        """Return the decision of the Placement that a pod follows; None if the pod follows none."""
         reference = self.reference(pod)
         if reference is None:
             return None
@@ -69,7 +67,7 @@ class Decisions:
         return known
 
     def follow(self, pod: Object) -> None:
-        """A pod has no node yet: `changed` is called with its key from now on."""
+        """Call `changed` with the key of this pod, which has no node yet, from now on."""
         reference = self.reference(pod)
         owner = owner_of((pod.namespace, reference.name)) if reference is not None else None
         if self._following.get(pod.uid) != owner:
@@ -79,7 +77,7 @@ class Decisions:
                 self._followers.setdefault(owner, {})[pod.uid] = pod.key
 
     def forget(self, uid: str) -> None:
-        """A pod has a node, or is gone."""
+        """Stop following for a pod that has a node or has been deleted."""
         owner = self._following.pop(uid, None)
         if owner is not None:
             followers = self._followers[owner]
@@ -90,7 +88,9 @@ class Decisions:
                     self._undecided.forget((owner[0], reference.name))
 
     def reasons(self, placement: Key) -> Reasons:
-        """Why a Placement that pods follow has not decided for clusters, as far as it is known."""
+        """Return why the Placement has not decided for clusters, by cluster; empty if unknown, or if no pod follows
+        it.
+        """
         return self._undecided.reasons(placement) if owner_of(placement) in self._placed else {}
 
     def _written(self, placement: Key) -> Written | None:
@@ -107,7 +107,9 @@ class Decisions:
         self._changed(tuple(self._followers.get(owner_of(placement), {}).values()))
 
     def can_tell(self, pod: Object) -> bool:
-        """Whether it is known what there is to go by for a pod. It is not for a moment after a start."""
+        """Return True if the pod's Placement and decisions have been read; False for a moment after the agent
+        starts.
+        """
         if self._mode.mode == "off" or self.reference(pod) is None:
             return True
         watches = (self._decisions, self._placements)
@@ -125,7 +127,7 @@ class Decisions:
         return store.get(key) if store is not None else None
 
     def _unread(self) -> str:
-        """Why nothing can be known of any Placement, empty where it can."""
+        """Return why no Placement can be read; empty if they can."""
         if self._mode.mode is None:
             return _NOT_READ
         if not self._mode.active:
@@ -146,7 +148,7 @@ class Decisions:
             self._touch(owner_of(obj.key))
 
     def _turned(self) -> None:
-        """All of a kind is known now, or nothing of it."""
+        """Recompute all decisions after a kind has become readable or unreadable."""
         self._named = None
         for owner in {*self._followers, *self._placed}:
             self._touch(owner)

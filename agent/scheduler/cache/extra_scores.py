@@ -1,6 +1,6 @@
-"""Extra scores: those that others give targets, watched in this cluster where their kind is served.
+"""Extra scores: AddOnPlacementScores of targets, watched in the local cluster if it serves their kind.
 
-They are in the namespace of the target's ManagedCluster, where it has one, else in one that is named like the target.
+They are in the namespace of the target's ManagedCluster, or without one in a namespace named like the target.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _decoder = msgspec.json.Decoder(_Object)
 
 
 class ExtraScores:
-    """`changed` is called with the namespace of which a score changed or expired, None for any."""
+    """Calls `changed` with the namespace in which a score changed or expired; None for any namespace."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class ExtraScores:
         }
 
     def of(self, namespace: str) -> Mapping[str, Extra]:
-        """The scores in a namespace that have not expired; the others are as good as missing.
+        """Return the unexpired scores in a namespace; expired scores count as missing.
 
-        `changed` is called when the first of them expires.
+        Schedules `changed` for when the first of them expires.
         """
         found: dict[str, Extra] = {}
         now = self._clock.now()
@@ -92,12 +92,12 @@ class ExtraScores:
 
 
 def kind_of(score: ExtraScore) -> Kind:
-    """The kind of the object that has a score."""
+    """Return the kind of the object that contains a score."""
     return Kind(score.group, score.version, score.resource, "")
 
 
 def read_score(obj: Object, name: str) -> Extra | None:
-    """One of an object's scores, which may have expired; None when it says nothing of this name."""
+    """Return one of an object's scores, even if expired; None if it has no score of this name."""
     try:
         status = _decoder.decode(obj.raw).status
     except UNDECODABLE:

@@ -1,8 +1,8 @@
-"""Targets in which a scheduler that pods name by `spec.schedulerName` does not look at them.
+"""Missing schedulers: targets in which no scheduler handles pods with a certain `spec.schedulerName`.
 
-No API lists the schedulers of a cluster, so evidence has to do: a chaperon that such a scheduler has neglected, until
-it takes one up. The evidence expires, so that a scheduler which is installed later is found; each time it takes twice
-as long. This is memory of one process: another leader learns it again.
+No API lists the schedulers of a cluster. The evidence is a chaperon that the scheduler has neglected; it counts
+until the scheduler handles one. It expires, so that a scheduler installed later is found; the time doubles with each
+repetition. The state is held by one process: a new leader starts without it.
 """
 
 import asyncio
@@ -19,26 +19,26 @@ from agent.model.schedulername import special, why_missing
 from agent.scheduling.snapshot import TargetInfo
 
 _FIRST, _LONGEST = 300.0, 3600.0
-"""Seconds for which a target gets no more pods of a scheduler."""
+"""First and longest time in seconds for which a target gets no more pods of a scheduler."""
 _MOST = 1000
-"""Pairs of target and scheduler that are remembered: users write any name."""
+"""Maximum number of cached pairs of target and scheduler: users may write any name."""
 
 
 FIELD = "missingSchedulers"
 _MOST_PUBLISHED = 50
-"""Names in the status of one Target: users write any."""
+"""Maximum number of names in the status of one Target: users may write any."""
 
 
 class MissingSchedulers:
-    """By virtual node and scheduler; `changed` is called when pods that wait may go to a target again."""
+    """Missing schedulers by virtual node. Calls `changed` when waiting pods may use a target again."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._missing: dict[tuple[str, str], tuple[float, float]] = {}
-        """When each was noted last, and for how many seconds that counts."""
+        """Time of the last evidence, and for how many seconds it counts."""
 
     def note(self, node: str, scheduler: str) -> None:
-        """A scheduler has neglected a chaperon in a target."""
+        """Record that a scheduler has neglected a chaperon in a target."""
         key, loop = (node, scheduler), asyncio.get_running_loop()
         since, pause = self._missing.get(key, (0.0, 0.0))
         if pause and loop.time() < since + pause:
@@ -50,15 +50,15 @@ class MissingSchedulers:
             del self._missing[next(iter(self._missing))]
 
     def forget(self, node: str, scheduler: str) -> None:
-        """A scheduler has taken up a chaperon in a target."""
+        """Record that a scheduler has handled a chaperon in a target."""
         if self._missing.pop((node, scheduler), None) is not None:
             self._changed()
 
     def seen_by(self, source: Mapping[str, Any], claim: str, targets: Sequence[TargetInfo]) -> Sequence[TargetInfo]:
-        """Return the targets as they are for a pod: without the scheduler that it names, they are not ready.
+        """Return the targets as one pod may use them: not ready if they lack the scheduler that it names.
 
         :param source: constraints of the pod for the targets' own nodes, and its scheduler
-        :param claim: virtual node of the target that the pod is claimed by, which may wait there
+        :param claim: virtual node of the target that the pod is claimed for; the pod may wait there
         """
         scheduler = special(source) if self._missing else ""
         if not scheduler:
@@ -73,16 +73,16 @@ class MissingSchedulers:
 
 
 class PublishedSchedulers:
-    """Writer of `status.missingSchedulers` of Targets: the webhook, which calls no target, warns of them (ruling 14).
+    """Writes `status.missingSchedulers` of Targets, which the webhook reads for its warnings (ruling 14).
 
-    A write that fails is made again with the next evidence.
+    A failed write is repeated with the next evidence.
     """
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
 
     async def publish(self, target: Target, scheduler: str, *, missing: bool) -> None:
-        """Record whether a target lacks a scheduler, if its Target says otherwise."""
+        """Record on the Target whether it lacks a scheduler, unless it already does."""
         obj = self._deps.local.either(TARGET_KINDS).get(target.key)
         told: list[str] = ((obj.decode().get("status") or {}).get(FIELD) or []) if obj is not None else []
         if obj is None or (scheduler in told) == missing:

@@ -20,9 +20,9 @@ from agent.scheduling.snapshot import PodInfo, PodTemplate
 
 _ATTEMPTS = names.ANNOTATION_ATTEMPTS.encode()
 _CHECKED = (names.NO_PREFIX_REGEXP.encode(), b"metadata.annotations[")
-"""Text in all pods that can be refused for a regular expression, or for the length of the environment."""
+"""Text that occurs in every pod whose regular expression, or length of environment variables, may be invalid."""
 _SHORT = 20_000
-"""Bytes of a pod that cannot name too many objects."""
+"""Size in bytes below which a pod cannot refer to too many objects."""
 
 
 class _Container(TypedDict, total=False):
@@ -33,7 +33,7 @@ class _Container(TypedDict, total=False):
 
 
 class _Spec(TypedDict, total=False):
-    """The fields that scheduling looks at."""
+    """The fields that scheduling reads."""
 
     nodeSelector: Any
     affinity: Any
@@ -93,20 +93,20 @@ class _Known(NamedTuple):
 
 
 class PodInfos:
-    """What proxy pods ask for, kept by UID. Pods that ask the same share one `PodTemplate`."""
+    """Demands of proxy pods, cached by UID. Pods with equal demands share one `PodTemplate`."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._namespaces: dict[str, dict[str, str]] = {}
         self._silent: dict[str, str] = {}
-        """UIDs of pods that ask for no claim to the version that was searched for any."""
+        """Version at which a pod was found to ask for no claims, by UID."""
 
     def __len__(self) -> int:
         return len(self._known)
 
     def of(self, pod: Object) -> PodInfo:
-        """The demand of a proxy pod.
+        """Return the demand of a proxy pod.
 
         :raises InvalidPod: if its manifest is unusable
         """
@@ -119,11 +119,11 @@ class PodInfos:
         return known.pod_info
 
     def about(self, pod: Object) -> PodInfo:
-        """The demand of a pod that has a target, without attempts; an unusable manifest is no matter any more."""
+        """Return the demand of a pod that has a target, without attempts, even if its manifest is unusable."""
         return self._read(pod).pod_info
 
     def asks(self, pod: Object) -> Level | None:
-        """Which claims a pod itself asks for, None for none."""
+        """Return the claims that a pod itself asks for; None if none."""
         if self._silent.get(pod.uid) == pod.version:
             return None
         asked = asked_by(pod)
@@ -132,12 +132,12 @@ class PodInfos:
         return asked
 
     def forget(self, uid: str) -> None:
-        """A pod is gone."""
+        """Drop the cached demand of a deleted pod."""
         self._known.pop(uid, None)
         self._silent.pop(uid, None)
 
     def relabel(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Take note of a namespace's labels; whether this changes any demand that is there."""
+        """Cache a namespace's labels. Return True if that changes an existing demand."""
         known = self._namespaces.get(namespace)
         if known is None:
             self._namespaces[namespace] = dict(labels)
@@ -187,12 +187,14 @@ def _same_spec(known: _Known, pod: Object) -> bool:
     generation = pod.head.metadata.generation
     if generation:
         return known.generation == generation
-    # Pods have no generation before Kubernetes 1.34. Once on a node, hardly anything of them changes.
+    # Pods have no generation before Kubernetes 1.34. A bound pod's spec hardly changes.
     return bool(pod.node_name) or known.version == pod.version
 
 
 def _flaw(pod: Object) -> InvalidPod | None:
-    """Why a pod without a node can have no delegate. The webhook refuses such pods; they may have come past it."""
+    """Return why a pod without a node can have no delegate. The webhook refuses such pods, but may have been
+    bypassed.
+    """
     raw = pod.raw
     if pod.node_name or not (len(raw) > _SHORT or any(each in raw for each in _CHECKED)):
         return None
@@ -204,12 +206,12 @@ def _flaw(pod: Object) -> InvalidPod | None:
 
 
 def _may_be_repaired(known: _Known, pod: Object) -> bool:
-    """Whether annotations may have changed since a flaw was found: they do not count in the generation."""
+    """Return True if annotations may have changed since a flaw was found; they do not change the generation."""
     return known.flaw is not None and known.version != pod.version
 
 
 def pod_info_of(proxy: Mapping[str, Any]) -> PodInfo:
-    """The demand of one proxy pod.
+    """Return the demand of one proxy pod.
 
     :raises InvalidPod: if its manifest is unusable
     """
@@ -225,7 +227,9 @@ def pod_info_of(proxy: Mapping[str, Any]) -> PodInfo:
 
 
 def _demand(spec: _Spec, manifest: str | None, pod: Object) -> Demand:
-    """Constraints of a proxy pod. Nearly all manifests are JSON, and most of them is of no interest."""
+    """Return the constraints of a proxy pod; decodes only the needed fields if the manifest is JSON, as nearly all
+    are.
+    """
     if manifest is not None and not additions.may_be(spec):
         try:
             source = _source_decoder.decode(manifest)

@@ -1,4 +1,4 @@
-"""ResourceQuotas of targets, as the scheduler's types; what cannot be read is left out, and its Target says so."""
+"""ResourceQuotas of targets, as types of the scheduler. Unreadable ones are omitted and reported on the Target."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
@@ -17,11 +17,11 @@ Quotas = Mapping[str, tuple[Quota, ...]]
 
 
 class InvalidQuota(ValueError):
-    """A ResourceQuota that cannot be read; the message names it, the field, and says what to do."""
+    """A ResourceQuota that cannot be read; the message names it and the field, and gives the remedy."""
 
 
 class QuotaCache:
-    """The ResourceQuotas of one target. `changed` is called whenever `read` gives something else."""
+    """The ResourceQuotas of one target. Calls `changed` whenever the result of `read` changes."""
 
     def __init__(self, target: Target, interval: float, changed: Callable[[], None]) -> None:
         self._target = target
@@ -35,7 +35,7 @@ class QuotaCache:
         self.stop = self._discovered.stop
 
     def read(self) -> Quotas:
-        """By namespace, by name; empty while the target does not tell."""
+        """Return the quotas by namespace, sorted by name; empty while they cannot be watched."""
         return _by_namespace(self._read) if self._discovered.store is not None else {}
 
     def _seen(self, old: Object | None, new: Object | None) -> None:
@@ -95,7 +95,7 @@ _quota_decoder = msgspec.json.Decoder(_Quota)
 
 
 def quota(obj: Object) -> Quota | None:
-    """A ResourceQuota as quota admission applies it; None while its status says nothing.
+    """Read a ResourceQuota as quota admission applies it; None while its status is empty.
 
     :raises InvalidQuota: if it cannot be read
     """
@@ -116,7 +116,7 @@ def quota(obj: Object) -> Quota | None:
 
 
 def quotas_of(objects: Iterable[Object]) -> Quotas:
-    """ResourceQuotas by namespace, by name; without those that cannot be read."""
+    """Return readable ResourceQuotas by namespace, sorted by name."""
     found: dict[Key, Quota] = {}
     for obj in objects:
         with contextlib.suppress(InvalidQuota):

@@ -1,4 +1,4 @@
-"""Refusing targets: those that refuse PodChaperons count as not ready, but for the pod whose turn it is to try."""
+"""Refusing targets: not ready for all pods, except for the pod whose turn it is to try one."""
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
@@ -15,29 +15,30 @@ _LEAST_SECONDS = 0.5
 
 
 def state(reason: str) -> str:
-    """Why a target that refuses pods gets no more of them for now."""
+    """Return the state of a target that refuses pods and gets no more of them for now."""
     return f"it refuses pods: {reason}"
 
 
 class RefusingTargets:
-    """`changed` is called when pods that wait may try such a target again, and when it refuses them no longer."""
+    """Calls `changed` when waiting pods may try such a target again, and when it no longer refuses pods."""
 
     def __init__(self, targets: Targets, chaperons: Chaperons, changed: Callable[[], None]) -> None:
         self._targets = targets
         self._chaperons = chaperons
         self._changed = changed
         self._epochs: dict[str, int] = {}
-        """By virtual node, of what its target's memory said last."""
+        """Epoch of the target's backoff at its last change, by virtual node."""
         self.nodes: set[str] = set()
-        """Those that refuse pods."""
+        """Virtual nodes of targets that refuse pods."""
         self._unready: dict[str, tuple[TargetInfo, TargetInfo]] = {}
-        """What a virtual node's target is, and what it looks like to pods that are kept away."""
+        """Target info of each refusing target, and its copy marked as not ready."""
         self._timer: asyncio.TimerHandle | None = None
         targets.on_change(self._target_changed)
         targets.on_detach(self._detached)
 
     def seen_by(self, pod: Object, targets: Sequence[TargetInfo], tried: Container[str]) -> Sequence[TargetInfo]:
-        """The targets as they are for a pod, which may take its turn by this; where it has a chaperon, it needs none.
+        """Return the targets as one pod may use them; this may give the pod its turn. A pod with a chaperon in a target
+        needs none.
 
         :param tried: virtual nodes of targets that could not take the pod
         """
@@ -47,7 +48,7 @@ class RefusingTargets:
         ]
 
     def end_trials(self, pod: Object, but: Container[str] = ()) -> None:
-        """A pod goes nowhere, or to targets of these virtual nodes."""
+        """End a pod's trials of refusing targets, except on the virtual nodes in `but`."""
         for node in self.nodes:
             target = self._targets.by_node(node)
             if target is not None and node not in but:
@@ -85,7 +86,7 @@ class RefusingTargets:
         targets = [target for node in self.nodes if (target := self._targets.by_node(node)) is not None]
         left = [due for target in targets if (due := target.refusal_backoff.next_turn) is not None]
         if left and self._timer is None:
-            # Those that have just been woken and do not go there are not woken again at once.
+            # Pods that were just woken and do not try the target are not woken again at once.
             delay = max(min(left), _LEAST_SECONDS) if min(left) > 0 else LONGEST_PAUSE_SECONDS
             self._timer = asyncio.get_running_loop().call_later(delay, self._due)
 

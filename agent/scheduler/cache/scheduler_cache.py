@@ -31,17 +31,17 @@ from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import PodInfo, TargetInfo
 
 NEW_SECONDS = 2.0
-"""A namespace and its first pods may be made together, and the pods be seen first."""
+"""Age in seconds below which a pod's namespace may not be cached yet: both may have been created together."""
 
 _AVERAGED = 32
-"""Rankings that the average goes over."""
+"""Number of rankings in the moving average of their duration."""
 _STEP_SECONDS = 0.0002
 
 
 class SchedulerCache:
-    """One for the scheduler; `changed` is called when pods that wait may find a target by now.
+    """One instance for the scheduler. It calls `changed` when waiting pods may now find a target.
 
-    `decided` is called with pods that follow a Placement which has decided anew, or has other reasons.
+    It calls `decided` with the pods that follow a Placement whose decisions or reasons have changed.
     """
 
     def __init__(self, deps: Deps, changed: Callable[[], None], decided: Callable[[Iterable[Key]], None]) -> None:
@@ -55,7 +55,7 @@ class SchedulerCache:
         self._choices = deps.choices
         self._choices.on_change(decided)
         self.epoch = 0
-        """Grows whenever `changed` is called."""
+        """Incremented with every call of `changed`."""
         self.pod_infos = PodInfos()
         self.assumed = AssumedPods(
             self.proxies,
@@ -76,12 +76,12 @@ class SchedulerCache:
         self._turn = 0
         self._ranking_seconds = 0.0
         self._soon: set[Key] = set()
-        """Pods that are looked at again by time."""
+        """Pods that a timer will requeue."""
         self.namespaces.subscribe(self._relabelled)
         deps.namespaces.on_turn(lambda namespace: self._change())
 
     def ranking(self, pod: Object) -> tuple[PodInfo, Ranking]:
-        """What the pod asks for, and the targets for it.
+        """Return the pod's demands and the ranking of its targets.
 
         :raises InvalidPod: if its manifest is unusable
         """
@@ -102,19 +102,19 @@ class SchedulerCache:
 
     @property
     def seconds(self) -> float:
-        """Seconds of CPU that a try of a pod takes in vain: ranking, and telling why."""
+        """Average CPU seconds of an unsuccessful attempt at a pod: ranking it, and recording why it waits."""
         return _STEP_SECONDS + 2 * self._ranking_seconds
 
     def moment(self, pod: Object) -> tuple[int, str, Placed | None, TargetChoice | None, ClaimFilter | None]:
-        """As long as this is the same, so is `ranking`, but for what is free."""
+        """Return the inputs of `ranking` other than free capacity, for comparison with an earlier call."""
         return self.epoch, pod.version, self.decisions.of(pod), self._choices.of(pod), self._claims(pod)
 
     def _claims(self, pod: Object) -> ClaimFilter | None:
-        """Which claims the cluster of its target has to have."""
+        """Return which claims the target's cluster has to have."""
         return filter_of(self.pod_infos.asks(pod), asked_by(self.namespaces.store.get(("", pod.namespace))))
 
     def reasoned(self, pod: Object, ranking: Ranking) -> Ranking:
-        """The same ranking for somebody who reads it: why the pod's Placement has not decided for each cluster."""
+        """Add to a ranking, for display, why the pod's Placement has not decided for each cluster."""
         placed = self.decisions.of(pod)
         if placed is None or not ranking.rejected:
             return ranking
@@ -122,9 +122,7 @@ class SchedulerCache:
         return replace(ranking, rejected=reasoned(ranking.rejected, placed, reasons))
 
     def misplaced(self, pod: Object, target: Target) -> str:
-        """Why a pod would not get its target today, by annotation or by its Placement; empty where it would, and while
-        it is `spared`.
-        """
+        """Return why an annotation or the Placement now rules out the pod's target; empty if allowed or `spared`."""
         choice, claims = self._choices.of(pod), self._claims(pod)
         if choice is not None and (why := choice.misplaced(target)):
             return why
@@ -137,9 +135,10 @@ class SchedulerCache:
         return misplaced(placed, self._targets.info_of(target)) if placed is not None else ""
 
     def spared(self, pod: Object, target: Target) -> bool:
-        """Whether a pod keeps its target for now though its Placement does not decide for that: it has just come back.
+        """Return True if a pod keeps a target without a Placement decision for now, because the target has just
+        returned.
 
-        The pod is looked at again when that is over.
+        The pod is requeued when that grace period ends.
         """
         left = grace(target.record, self._clock.now(), self._grace)
         if not left or not self._unplaced(pod, target):
@@ -154,7 +153,7 @@ class SchedulerCache:
         self._decided((pod,))
 
     def end_trials(self, pod: Object, but: Container[str] = ()) -> None:
-        """A pod does not try targets that refuse pods, but for those of these virtual nodes."""
+        """Stop a pod's trials of targets that refuse pods, except on the virtual nodes in `but`."""
         if self._refusing.nodes:
             self._refusing.end_trials(pod, but)
 
@@ -174,36 +173,36 @@ class SchedulerCache:
             self._change()
 
     def injected_follow(self, namespace: str) -> bool:
-        """Whether containers that other webhooks add to pods of a namespace travel, where a pod does not say."""
+        """Return the namespace's default for containers that other webhooks inject: True if delegates keep them."""
         found = self.namespaces.store.get(("", namespace))
         return found is not None and names.annotation(found.annotations, names.INJECTED) == names.INJECTED_FOLLOW
 
     def version(self, target: Target) -> str:
-        """The version of Kubernetes that a target's virtual node tells; empty where that is not known."""
+        """Return the Kubernetes version in the status of a target's virtual node; empty if unknown."""
         node = self.nodes.store.get(("", target.node_name))
         told = (node.decode().get("status") or {}).get("nodeInfo") if node is not None else None
         return str((told or {}).get("kubeletVersion") or "")
 
     def can_tell(self, pod: Object) -> bool:
-        """Whether all targets of a pod are known well enough to tell why it waits."""
+        """Return True if enough is cached about all targets of a pod to report why it waits."""
         return self._targets.knows_all(pod.namespace) and self.knows_where(pod)
 
     def knows_where(self, pod: Object) -> bool:
-        """Whether it is known to which targets a pod may go by annotation, and as its Placement has decided."""
+        """Return True if the targets allowed by the pod's annotations and Placement are cached."""
         claims_known = self._claims(pod) is None or self._targets.knows_claims(pod.namespace)
         return claims_known and self.decisions.can_tell(pod) and self._choices.can_tell(pod)
 
     def closed(self, namespace: str) -> str:
-        """Why no pod of a namespace gets a target anew, empty when pods may."""
+        """Return why no pod of a namespace gets a new target; empty if pods may."""
         return "" if self._is_enabled(namespace) else not_enabled(namespace)
 
     def is_gone(self, pod: Object) -> bool:
-        """Whether a pod is gone or being deleted by now."""
+        """Return True if a pod has been deleted or is terminating."""
         current = self.proxies.store.get(pod.key)
         return current is None or current.uid != pod.uid or current.deleting
 
     def is_new(self, pod: Object) -> bool:
-        """Whether a pod is so new that its namespace may be enabled, and the watch has not shown that yet."""
+        """Return True if the pod is so new that the watch may not show yet that its namespace is enabled."""
         if self._is_enabled(pod.namespace):
             return False
         age = self._clock.now() - parse(pod.head.metadata.creation_timestamp or "")

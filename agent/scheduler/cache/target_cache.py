@@ -20,12 +20,12 @@ from agent.scheduling.snapshot import Quota, TargetInfo
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 5.0
-"""A target that is connecting for longer is worth telling, as in its conditions."""
+"""A target that has been connecting for longer is reported, as in its conditions."""
 NOT_UNDERSTOOD = "what it tells of itself cannot be understood: see the log of the agent here"
 
 
 class TargetCache:
-    """`changed` is called when a pod that waits may find room now, or should go elsewhere."""
+    """Calls `changed` when a waiting pod may now find capacity, or should move to another target."""
 
     def __init__(self, deps: Deps, nodes: Informer, changed: Callable[[], None]) -> None:
         self._targets = deps.targets
@@ -48,7 +48,7 @@ class TargetCache:
         deps.targets.on_detach(self._detached)
 
     def serving(self, namespace: str) -> tuple[TargetInfo, ...]:
-        """All targets that pods of a namespace may go to, ready or not."""
+        """Return all targets, ready or not, that serve a namespace."""
         known = self._by_namespace.get(namespace)
         if known is None:
             found = [self.info_of(target) for target in self._targets.serving(namespace)]
@@ -60,9 +60,9 @@ class TargetCache:
         return known
 
     def knows_all(self, namespace: str) -> bool:
-        """Whether every target of a namespace is either connected or known not to be.
+        """Return True if every target of a namespace is connected, or known to be unavailable.
 
-        It is not for a moment after a start: what is said then of targets is news to nobody.
+        False for a moment after the agent starts, when messages about targets would be premature.
         """
         connecting = any(
             target.record.state is State.CONNECTING
@@ -73,23 +73,25 @@ class TargetCache:
         return not connecting and all(each.known and not each.ready for each in found)
 
     def knows_claims(self, namespace: str) -> bool:
-        """Whether what clusters say of themselves has been read, where it can be; not for a moment after a start."""
+        """Return True if the summaries of all ready targets have been read or refused. False for a moment after the
+        agent starts.
+        """
         ready = (target for target in self._targets.serving(namespace) if target.ready)
         return all(each.summaries.synced.is_set() or each.summaries.error is not None for each in ready)
 
     def _unconnected(self, namespace: str) -> list[Object]:
-        """Targets that cannot be connected, or not yet."""
+        """Return the Target objects without a connection, failed or pending."""
         return [obj for obj in self._objects.serving(namespace) if self._targets.get(obj.key) is None]
 
     def info_of(self, target: Target) -> TargetInfo:
-        """What is known of a target."""
+        """Return the target info of a target, from the cache if nothing has changed."""
         info = self._infos.get(target.key)
         if info is None:
             info = self._infos[target.key] = self._make(target)
         return info
 
     def _make(self, target: Target) -> TargetInfo:
-        """What cannot be made up is a target that takes no pods: the others go on."""
+        """Build the target info. If its inputs are unusable, the target takes no pods and the others are unaffected."""
         obj = self._objects.get(target.key)
         quotas = self._quotas.get(target.key)
         try:
@@ -118,7 +120,7 @@ class TargetCache:
     def _target_changed(self, target: Target) -> None:
         quotas = self._quotas.get(target.key)
         if quotas is not None and target.ready:
-            # A Source's rights come together: what was refused before may be granted now.
+            # A Source's rights are granted together: a refused request may succeed now.
             quotas.look()
         self._forget(target)
 
@@ -151,19 +153,19 @@ class TargetCache:
             return
         new = self.info_of(current)
         if new == old:
-            # What was found out about it stays true.
+            # Keep the old object, with the results cached in it.
             self._infos[target.key] = old
         elif matters(old, new):
             self._changed()
 
 
 def _scored_in(target: Target, obj: Object | None) -> str:
-    """The namespace in which others give a target scores."""
+    """Return the namespace that contains the AddOnPlacementScores of a target."""
     return (managed_cluster(obj) if obj is not None else "") or target.title
 
 
 def matters(old: TargetInfo, new: TargetInfo) -> bool:
-    """Whether a change may help a pod that waits: all do but quotas that only fill up."""
+    """Return True if a change may help a waiting pod: any change but quotas that only fill up."""
     if replace(old, quotas=new.quotas) != new:
         return True
     return any(_left(quota) for quota in _gone_or_changed(old.quotas, new.quotas))
@@ -177,7 +179,7 @@ def _gone_or_changed(old: Quotas, new: Quotas) -> Iterable[tuple[Quota, Quota | 
 
 
 def _left(change: tuple[Quota, Quota | None]) -> bool:
-    """Whether a quota has gone, asks less, or has more left of something."""
+    """Return True if a quota was deleted, has other scopes, limits fewer resources, or has more left of one."""
     old, new = change
     if new is None or new.scopes != old.scopes or old.hard.keys() - new.hard.keys():
         return True

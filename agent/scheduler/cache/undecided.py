@@ -1,6 +1,6 @@
-"""Undecided: why a Placement that is evaluated here has not decided for clusters, found out when a pod is to be told.
+"""Undecided: why a Placement evaluated by this agent has not decided for clusters, computed when a pod reports it.
 
-The scheduler evaluates it once more for that: nobody has to write, for each cluster, why it was not chosen.
+The scheduler evaluates the Placement again, so that no reasons per cluster have to be stored.
 """
 
 import asyncio
@@ -16,26 +16,26 @@ from agent.scheduling.placing.evaluate import candidates, cel_expressions, evalu
 from agent.scheduling.placing.inputs import CelVerdicts, PlacementInputs
 
 LOOK_SECONDS = 2.0
-"""Between two Placements that are looked at again: whatever changes, this takes little, and wakes few."""
+"""Interval between re-evaluations of two Placements, which limits CPU use and the number of woken pods."""
 
 Reasons = Mapping[str, str]
-"""By cluster."""
+"""Reason by cluster."""
 
 
 class Written(NamedTuple):
-    """A Placement, and what has been decided."""
+    """A Placement, and the decisions written for it."""
 
     placement: Object
     decided: Collection[str]
     elsewhere: Mapping[str, int]
-    """How many decisions of all other Placements name each cluster."""
+    """Number of decisions of all other Placements that name each cluster."""
 
 
 class Undecided:
-    """Looks at what is watched anyway where Placements are evaluated here, and says nothing where they are not.
+    """Evaluates from existing watches if this agent evaluates Placements; otherwise returns no reasons.
 
-    `changed` is called with a Placement whose reasons have become others since somebody asked, as long as it is not
-    forgotten; other figures alone are no news.
+    It calls `changed` with a Placement whose reasons have changed since they were read, until it is forgotten. A change
+    of numbers alone does not count.
     """
 
     def __init__(
@@ -52,22 +52,22 @@ class Undecided:
         self._watching = False
         self._told: dict[Key, Reasons] = {}
         self._stale: dict[Key, None] = {}
-        """Those of them that may be others by now, in the order in which they are looked at."""
+        """Placements whose reasons may be outdated, in the order of re-evaluation."""
         self._timer: asyncio.TimerHandle | None = None
 
     def reasons(self, placement: Key) -> Reasons:
-        """What is known; for all pods that wait for one Placement it is found out once."""
+        """Return the Placement's reasons, evaluated once for all pods that wait for it."""
         if placement not in self._told:
             self._told[placement] = self._evaluated(placement)
         return self._told[placement]
 
     def forget(self, placement: Key) -> None:
-        """It has decided anew, or no pod waits for it."""
+        """Drop the reasons of a Placement that has new decisions or no waiting pods."""
         self._told.pop(placement, None)
         self._stale.pop(placement, None)
 
     def doubt(self) -> None:
-        """Something has changed that reasons are made of."""
+        """Mark all reasons as outdated after one of their inputs has changed."""
         if len(self._stale) < len(self._told):
             self._stale.update(dict.fromkeys(self._told))
         self._wait()
@@ -98,7 +98,7 @@ class Undecided:
         ).refused
         if not cel_expressions(manifest):
             return found
-        # What CEL says of a cluster is known to whoever decides alone.
+        # CEL results, which concern all members of the sets, exist in the deciding controller only.
         inside = frozenset(candidates(manifest, fleet))
         return {cluster: reason for cluster, reason in found.items() if cluster not in inside}
 
