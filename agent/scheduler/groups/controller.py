@@ -1,4 +1,4 @@
-"""Pods that start together or not at all: gathers what `group` decides about, and lets the members take their steps."""
+"""Groups: reads the input of `decide`, and lets the members take their steps together or not at all."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ _SHORTEST_SECONDS = 0.05
 
 
 class GroupScheduling:
-    """Takes the next steps for the pods of a group; `wake` is called with keys of groups whose turn may have come."""
+    """Takes the next steps for the pods of a group. Calls `wake` with keys of groups whose turn may have come."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class GroupScheduling:
         cache.proxies.store.index("group", _group_value)
 
     def members(self, key: Key) -> list[Object]:
-        """The pods of a group."""
+        """Return the pods of a group."""
         return self._cache.proxies.store.by_index("group", _value(key))
 
     async def step(self, key: Key) -> Result:
-        """The next steps of all members."""
+        """Take the next steps of all members."""
         pods = self.members(key)
         if not pods:
             self._memories.pop(key, None)
@@ -120,9 +120,10 @@ class GroupScheduling:
                 return _ERROR
 
     async def _delete(self, pod: Object, why: str) -> Result:
-        """Delete a pod as it was seen, and say why on it: failure policies of Jobs may leave it out of account.
+        """Delete a pod, after a DisruptionTarget condition by which failure policies of Jobs can ignore its failure.
 
-        Raises KubeError, Conflict for a pod that has changed.
+        :raises Conflict: if the pod has changed
+        :raises KubeError: if another request fails
         """
         raw, identity = pod.decode(), {"uid": pod.uid, "resourceVersion": pod.version}
         told = set_condition([], DISRUPTED, "True", REASON, why, self._clock.now())

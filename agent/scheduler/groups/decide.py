@@ -1,13 +1,13 @@
-"""All or nothing: when the pods of a group may have candidates, claim them and allow them. Pure.
+"""All or nothing: when the pods of a group may have candidates, be claimed and be allowed to start. Pure.
 
 A group is the pods of one namespace with the same `multicluster/group`. Its first `group-size` live members (the core)
-start together; what is beyond follows. The group collects reservations, then claims all of them, then allows all:
-once every member of the core is claimed there is no way back, whoever reads it from the API objects, and before that
-all of it can be taken back.
+start together; further members follow. The group collects reservations, then claims all, then allows all. Once every
+core member is claimed, the start is irrevocable for any leader that reads the API objects; before that everything can
+be released.
 
-Groups of a source take turns (`Contender.order`): of two with targets in common, only one has candidates. It waits for
-no group of its source, and gives everything back after a time, so that groups of different sources do not wait for
-each other for ever either: each comes back after a pause of its own.
+Groups of a source take turns (`Contender.order`): of two groups with targets in common, only one has candidates. It
+releases everything after a timeout, so that groups of different sources cannot block each other forever. Each then
+retries after a pause of its own.
 """
 
 import math
@@ -22,28 +22,28 @@ from agent.scheduler.reserve.decide import feasible, home, reasons, reserved
 from agent.scheduler.reserve.view import Permit, denied
 
 _TOLD = 3
-"""Targets whose words are passed on."""
+"""Number of targets whose reasons a message includes."""
 _TOLD_AFTER_SECONDS = 5.0
-"""How long a group collects reservations before its pods tell that it does: most are done by then."""
+"""Seconds of collecting reservations before the pods report it: most groups are complete by then."""
 
 
 @dataclass(frozen=True)
 class GroupDecision:
-    """What each unbound member of a group may do."""
+    """Permits for the unbound members of a group."""
 
     permits: dict[str, Permit]
     """By the UID of the member."""
     memory: GroupMemory
     seconds: float | None = None
-    """When to look again, if nothing changes before."""
+    """Seconds until the next check, unless something changes before."""
     to_delete: tuple[str, ...] = ()
-    """UIDs of members to delete, for the group to start again as a whole."""
+    """UIDs of members to delete so that the group starts again as a whole."""
     why: str = ""
-    """That they are."""
+    """Why they are deleted."""
 
 
 def contender(group: Group) -> Contender:
-    """What other groups have to know of this one."""
+    """Return the state of this group that the decisions for other groups need."""
     memory = group.memory
     core = _core(group)
     drain_until = memory.drain_until is not None and memory.drain_until > -math.inf
@@ -63,7 +63,7 @@ def contender(group: Group) -> Contender:
 
 
 def decide(group: Group, rivals: Iterable[Contender], now: float, limits: Timeouts) -> GroupDecision:
-    """What the members may do. `rivals` are all other groups of this source."""
+    """Return the permits of the members. `rivals` are all other groups of this source."""
     if not any(member.live for member in group.members):
         return GroupDecision({}, _rest(group.memory))
     if not group.restarts:
@@ -152,14 +152,14 @@ def _collect(group: Group, core: list[Member], now: float, limits: Timeouts, *, 
 
 
 def _core(group: Group) -> list[Member]:
-    """The members that start together: those that are claimed already, then the oldest."""
+    """Return the members that start together: claimed members first, then the oldest."""
     live = [member for member in group.members if member.live]
     live.sort(key=lambda m: (not (m.view is not None and m.view.claim), m.created, m.uid))
     return live[: group.size]
 
 
 def _begun(group: Group) -> str | None:
-    """The virtual node of a member that is allowed to start, None when none is."""
+    """Return the virtual node of a member that is allowed to start; None if no member is."""
     live = [member for member in group.members if member.live]
     for member in live:
         if member.node_name:
@@ -168,7 +168,7 @@ def _begun(group: Group) -> str | None:
         if here is not None and (here.allowed or here.state == "bound"):
             return _claim(member)
     if group.restarts:
-        # What is lost has the whole group start again. Only what comes after a group that is done follows alone.
+        # A lost member restarts the whole group. Only pods that come after a completed group start alone.
         followed = group.done >= group.asked
         return next((m.node_name for m in group.members if m.done and m.node_name), None) if followed else None
     for member in group.members:
@@ -178,10 +178,10 @@ def _begun(group: Group) -> str | None:
 
 
 def _same_run(over: Member, live: Member) -> bool:
-    """Whether a pod that is over began together with one that waits, or the latter is there in place of it.
+    """Return True if a pod that has ended started together with a waiting pod, or the waiting pod replaces it.
 
-    Pods that are over may be left from an earlier run of a group by the same name, which this one has to do with
-    nothing: a member that waits was there before the first of its run started.
+    Ended pods may be left from an earlier group of the same name, which does not count: a waiting member of this group
+    was created before the first pod of its run started.
     """
     return (bool(over.owner) and over.owner == live.owner) or live.created <= over.started
 
@@ -195,7 +195,7 @@ def _claim(member: Member) -> str:
 
 
 def _committed(core: list[Member]) -> bool:
-    """Whether every member's claim stands. It does until its chaperon is seen to go."""
+    """Return True if every member's claim is valid. A claim is valid until its chaperon is seen to be deleted."""
     for member in core:
         if member.view is None or not member.view.claim:
             return False
@@ -206,7 +206,7 @@ def _committed(core: list[Member]) -> bool:
 
 
 def _has_reservation(member: Member, node: str) -> bool:
-    """Whether a member could start, on one virtual node if that is given."""
+    """Return True if a member could start, on the given virtual node unless that is empty."""
     if member.view is None:
         return False
     if member.view.claim:
@@ -216,7 +216,7 @@ def _has_reservation(member: Member, node: str) -> bool:
 
 
 def _is_hopeless(member: Member) -> bool:
-    """Whether every target has said that it has no node for the member."""
+    """Return True if every target has reported that it has no node for the member."""
     if member.view is None or member.view.claim:
         return False
     refused = {s.node_name for s in member.view.candidates if s.state in NEGATIVE}
@@ -224,7 +224,7 @@ def _is_hopeless(member: Member) -> bool:
 
 
 def _lacking(core: list[Member], now: float) -> str:
-    """What targets say of the first member that has no reservation."""
+    """Return the reasons of targets for the first member without a reservation."""
     for member in core:
         if member.view is None or _has_reservation(member, ""):
             continue
@@ -239,10 +239,10 @@ def _lacking(core: list[Member], now: float) -> str:
 
 
 def _surplus(group: Group, core: list[Member]) -> dict[str, str]:
-    """Members with several reservations while others have none, to the one virtual node they keep.
+    """Return the one virtual node to keep, by UID, for members with several reservations while others have none.
 
-    What they give up are targets that a member without one could take, or one that would then make room for it, and so
-    on: `steps` counts how far a target is from that, and the farthest is kept.
+    `steps` counts how many moves separate a target from one that a member without reservation could use. A member keeps
+    its farthest target and releases the others.
     """
     views = {member.uid: member.view for member in core if member.view is not None and not member.view.claim}
     held = {uid: [candidate.node_name for candidate in reserved(view)] for uid, view in views.items()}
@@ -260,7 +260,7 @@ def _surplus(group: Group, core: list[Member]) -> dict[str, str]:
 
 
 def _common(core: list[Member]) -> str | None:
-    """The virtual node that holds reservations for all members and ranks best over all of them, None without one."""
+    """Return the best-ranked virtual node with reservations for all members; None if there is none."""
     ranks: dict[str, list[int]] = {}
     for member in core:
         if member.view is None:
@@ -281,17 +281,17 @@ def _of_core(group: Group, core: list[Member], permit: Permit, memory: GroupMemo
 
 
 def _decision(group: Group, permit: Permit, memory: GroupMemory, seconds: float | None = None) -> GroupDecision:
-    """The same for all members; where the namespace is not enabled, for those that are claimed."""
+    """Apply the permit to all members; if the namespace is not enabled, only to claimed ones."""
     others = denied(group.closed) if group.closed else permit
     live = [member for member in group.members if member.live]
     return GroupDecision({member.uid: permit if _claim(member) else others for member in live}, memory, seconds)
 
 
 def _wrong(group: Group) -> str:
-    """Why the group may not begin, empty when it may."""
+    """Return why the group may not begin; empty if it may."""
     return group.closed or ill_formed(group)
 
 
 def _rest(memory: GroupMemory) -> GroupMemory:
-    """The group collects nothing, and starts counting anew when it does."""
+    """Reset the turn: the group collects nothing, and counts unsuccessful turns from 0."""
     return replace(memory, since=None, until=-math.inf, tries=0)

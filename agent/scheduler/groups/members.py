@@ -1,4 +1,4 @@
-"""The pods of a group, and what is wrong with what their annotations say. Pure."""
+"""The pods of a group, and errors in their annotations. Pure."""
 
 from dataclasses import dataclass
 
@@ -17,35 +17,35 @@ class Member:
     created: str
     """RFC 3339."""
     size: str | None
-    """The annotation as written, None without one."""
+    """The annotation as written; None if absent."""
     policy: str | None = None
     priority: int = 0
     owner: str = ""
-    """UID of its controller, empty without one."""
+    """UID of its controller; empty if it has none."""
     view: ReservePod | None = None
-    """Of a member that is live and not bound."""
+    """None unless the member is live and not bound."""
     node_name: str = ""
-    """The virtual node it is bound to."""
+    """The virtual node it is bound to; empty if unbound."""
     started: str = ""
     """When its delegate started, RFC 3339."""
     placement: str = ""
-    """What it follows, in words; empty where it follows no Placement."""
+    """Description of the Placement that it follows; empty if none."""
     over: bool = False
-    """Its phase is Succeeded or Failed."""
+    """True if its phase is Succeeded or Failed."""
     going: bool = False
-    """It is being deleted."""
+    """True if it is being deleted."""
     on_failure: str | None = None
-    """The annotation as written, None without one."""
+    """The annotation as written; None if absent."""
     run: str = ""
-    """The start of its group that its claim belongs to; empty in a group that does not start again."""
+    """Name of the group's start that its claim belongs to; empty if the group does not restart."""
     done: bool = False
-    """It has Succeeded, and nothing is to start it again."""
+    """True if it has succeeded and no controller restarts it."""
     grace: float = 30.0
-    """Seconds that its containers are given to end."""
+    """Its termination grace period in seconds."""
 
     @property
     def live(self) -> bool:
-        """Whether it takes part."""
+        """True if the member counts for the group."""
         return not (self.over or self.going)
 
 
@@ -57,20 +57,20 @@ class Group:
     members: tuple[Member, ...]
     memory: GroupMemory
     gated: int = 0
-    """Pods with scheduling gates, which are no members yet."""
+    """Number of pods with scheduling gates, which are not members yet."""
     closed: str = ""
-    """Why no pod of its namespace gets a target anew, empty when pods may."""
+    """Why no pod of its namespace gets a new target; empty if pods may."""
 
     @property
     def name(self) -> str:
-        """The group's name, as the pods' annotation has it."""
+        """The group's name in the pods' annotation."""
         return self.key[1]
 
     @property
     def size(self) -> int:
-        """How many start together; only of a group that is well formed.
+        """Number of members that start together; valid only for a well-formed group.
 
-        When a group starts again, those that are done have done their part, and the rest is smaller.
+        After a restart, members that are done do not count, so the rest is smaller.
         """
         return self.asked - self.done if self.done < self.asked else self.asked
 
@@ -81,15 +81,15 @@ class Group:
 
     @property
     def restarts(self) -> bool:
-        """Whether it starts again as a whole when it loses a member."""
+        """True if it starts again as a whole when it loses a member."""
         return any(m.live and m.on_failure == names.RESTART for m in self.members)
 
     @property
     def done(self) -> int:
-        """How many members are done of what is at work now; 0 if the group never restarts.
+        """Number of current members that are done; 0 if the group never restarts.
 
-        Pods of the same controllers, and those that ran together with one of these. Others may be left from a group by
-        the same name, such as that of an earlier Job.
+        Counts pods of the same controllers, and pods of the same runs. Others may be left from a group of the same
+        name, such as one of an earlier Job.
         """
         if not self.restarts:
             return 0
@@ -104,7 +104,9 @@ class Group:
 
 
 def ill_formed(group: Group) -> str:
-    """What has to be mended before the group can start, empty when nothing; names pod and annotation."""
+    """Return what the user has to correct before the group can start; empty if nothing. Names the pod and the
+    annotation.
+    """
     live = sorted((member for member in group.members if member.live), key=lambda m: (m.created, m.uid))
     for member in live:
         if number(member.size) is None:
@@ -133,7 +135,7 @@ def ill_formed(group: Group) -> str:
 
 
 def number(text: str | None) -> int | None:
-    """A size as written, None when it is none."""
+    """Parse a size; None if invalid."""
     usable = text is not None and text.isascii() and text.isdecimal() and len(text) < 10
     return int(text) or None if usable and text is not None else None
 

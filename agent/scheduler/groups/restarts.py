@@ -1,9 +1,8 @@
-"""Groups that start again as a whole (`group-on-failure: restart`): which run has lost a member, and who goes with it.
-Pure.
+"""Restarts of whole groups (`group-on-failure: restart`): which run lost a member, and which members to delete. Pure.
 
-A *run* is one start of a group. Its name is written on each member with the claim, so that a member that failed in an
-earlier run, and whose pod is still there, is told from one of this run. What has been seen of a loss stays true: pods
-that failed or are being deleted do not come back. So whoever finds a run half taken back takes back the rest.
+A *run* is one start of a group. The claim writes its name on each member, which distinguishes a pod that failed in an
+earlier run from a pod of this run. Losses are permanent: pods that failed or are being deleted do not return. A new
+leader that finds a run half deleted therefore deletes the rest.
 """
 
 import math
@@ -14,10 +13,10 @@ from agent.scheduler.groups.turns import Timeouts
 
 
 def lost(group: Group) -> tuple[str, str]:
-    """The run that is to be taken back, and the member that it has lost; empty when none is.
+    """Return the run to delete and the member that it lost; both empty if no run is to be deleted.
 
-    A run with as many members as start together, less those that are done, has lost nothing that it needs. In a
-    namespace that is closed none is taken back: it would not come back.
+    A run survives losses while it has enough live members: the group size less the members that are done.
+    In a closed namespace no run is deleted, as it could not start again.
     """
     if group.closed:
         return "", ""
@@ -33,14 +32,14 @@ def lost(group: Group) -> tuple[str, str]:
 
 
 def to_delete(group: Group, run: str) -> tuple[str, ...]:
-    """UIDs of the members that go for the run to start again."""
+    """Return the UIDs of the members to delete so that the run can start again."""
     return tuple(member.uid for member in group.members if member.run == run and _can_come_back(member))
 
 
 def drain_until(group: Group, now: float, limits: Timeouts) -> float | None:
-    """Until when pods of an earlier run are waited for: None when there are none, -inf when that time is over.
+    """Return the time until which to wait for pods of an earlier run; None if there are none, -inf if it has passed.
 
-    On a node that is lost they never go: they are waited for as long as they may take, and as a turn may.
+    Pods on a lost node never terminate: the wait is limited to their grace period plus the timeout of a turn.
     """
     going = terminating(group)
     if not going:
@@ -52,12 +51,12 @@ def drain_until(group: Group, now: float, limits: Timeouts) -> float | None:
 
 
 def terminating(group: Group) -> list[Member]:
-    """Members of earlier runs that are being deleted and may still be at work."""
+    """Return the members of earlier runs that are being deleted and may still be running."""
     return [member for member in group.members if member.going and member.run and member.node_name and not member.over]
 
 
 def name(group: Group, core: Sequence[Member]) -> str:
-    """The run that claims of members belong to: that of those that are claimed or bound, or else a new one."""
+    """Return the run that new claims belong to: that of the claimed or bound members, or else a new run."""
     placed = [member for member in group.members if member.live and (member.node_name or _claim(member))]
     if placed:
         return next((member.run for member in placed if member.run), "")
@@ -69,7 +68,7 @@ def _is_lost(member: Member) -> bool:
 
 
 def _can_come_back(member: Member) -> bool:
-    """What has no controller would be gone for good."""
+    """Return True if a controller recreates the pod after its deletion."""
     return member.live and bool(member.owner)
 
 

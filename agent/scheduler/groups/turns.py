@@ -1,4 +1,4 @@
-"""Whose turn it is: the order of the groups of one source, and how long one that got nothing stays away. Pure."""
+"""Turns: the order of the groups of one source, and the pause after a turn without a start. Pure."""
 
 import hashlib
 import math
@@ -15,64 +15,64 @@ class Timeouts:
     """Settings, in seconds."""
 
     timeout: float = 30.0
-    """How long a group collects reservations before it gives all of them back."""
+    """Time for which a group collects reservations before it releases all of them."""
     hopeless: float = 5.0
-    """The same when every target has refused a member and another group waits."""
+    """As `timeout`, if every target has refused one member and another group waits."""
     first_pause: float = 2.0
     longest_pause: float = 60.0
 
 
 @dataclass(frozen=True)
 class GroupMemory:
-    """What the process knows of a group; losing it costs time, nothing else. Times are of a clock that is never set."""
+    """State of a group that only this process holds; losing it costs time only. Times are of the monotonic clock."""
 
     queued: float
-    """When the group was seen first, or gave its reservations back last."""
+    """When the group was seen first, or last released its reservations."""
     since: float | None = None
-    """Since when it has had the turn, None when it has not."""
+    """When its current turn began; None if it has no turn."""
     until: float = -math.inf
-    """It stays away until then."""
+    """The end of its pause."""
     tries: int = 0
     message: str = ""
     """Why the last turn ended without a start."""
     lost: str = ""
-    """The run that is being taken back."""
+    """The run whose members are being deleted."""
     loss: str = ""
-    """The member that this run had lost: it may be gone before all others are."""
+    """The member that this run has lost; it may have been deleted before the others are."""
     drain_until: float | None = None
-    """Until when pods of an earlier run are waited for: None when there are none, -inf when that time is over."""
+    """Time until which to wait for pods of an earlier run; None if there are none, -inf if it has passed."""
 
 
 class Contender(msgspec.Struct, frozen=True):
-    """What other groups of the source have to know of one."""
+    """State of one group that the decisions for other groups of the source need."""
 
     key: Key
     wants: bool
-    """It is complete and has not begun."""
+    """True if it is complete and has not begun."""
     claims: bool
     holds: bool
-    """It has the turn, or candidates from a turn that nobody remembers."""
+    """True if it has the turn, or candidates left from a turn before the agent restarted."""
     targets: frozenset[str]
-    """Virtual nodes where it has candidates or would have some."""
+    """Virtual nodes with a candidate of the group, or of targets that could get one."""
     priority: int
     queued: float
     created: str
     until: float
 
     def order(self) -> tuple[bool, bool, int, float, str, Key]:
-        """Sorts groups: the least comes first.
+        """Sort key of groups; the smallest comes first.
 
-        A turn is not taken away from one that has it: it ends by itself. Priority, then age; who got nothing goes
-        behind those that wait.
+        A group keeps its turn until that ends. Groups are ordered by priority, then by time in the queue. That
+        time restarts after a failed turn.
         """
         return (not self.claims, not self.holds, -self.priority, self.queued, self.created, self.key)
 
 
 def pause(key: Key, uid: str, tries: int, limits: Timeouts) -> float:
-    """Seconds that a group stays away after so many tries in vain.
+    """Return the pause in seconds after this many unsuccessful turns.
 
-    Twice as long each time, and between a half and one and a half of that: the share follows from the pod, so that
-    groups of different sources that failed together do not come back together.
+    The pause doubles each time and is multiplied by a factor from 0.5 to 1.5. The factor is a hash of the pod, so that
+    groups of different sources that failed together do not retry together.
     """
     full: float = min(limits.longest_pause, limits.first_pause * 2.0 ** min(tries, 16))
     digest = hashlib.sha256(f"{key[0]}/{key[1]}/{uid}/{tries}".encode()).digest()

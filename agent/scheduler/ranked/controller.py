@@ -27,14 +27,13 @@ from agent.scheduler.results import AT_ONCE, Done, Queued, RequeueAfter, Result,
 from agent.scheduling.explain import explain
 
 _SILENCES = 2
-"""So often in a row a target may give no answer to a pod's chaperon, while it answers reads, before the pod goes
-elsewhere: the first may be the link's fault, and the chaperon still be on its way."""
+"""Unanswered chaperon requests in a row before the pod moves on: the link may have lost the first answer."""
 _GATED_SECONDS = 3.0
-"""For so long a delegate may have scheduling gates before its proxy pod says so: queues admit most within moments."""
+"""Seconds that a delegate may have scheduling gates before its proxy pod reports it: most queues need moments."""
 _MOVING = RequeueAfter(1.0)
-"""A delegate that may be left elsewhere has to be gone first: the target is asked again."""
+"""Requeue until a delegate that may be left in another target has been deleted; each try reads the target again."""
 _UNSETTLED = RequeueAfter(1.0)
-"""Not all targets are known yet, so that nothing is told on the pod."""
+"""Requeue without writing a condition: not all targets have been read yet."""
 
 
 class RankedScheduling:
@@ -58,19 +57,19 @@ class RankedScheduling:
         self._published = PublishedSchedulers(deps)
         self._neglected = NeglectedChaperons(deps.settings.take_up, wake)
         self._unsent: dict[str, tuple[str, str]] = {}
-        """UIDs of pods to the claim that we wrote and its renewal, as long as no chaperon can have left for it."""
+        """Claim that this process wrote, and its renewal, by pod UID, while no chaperon can have been sent for it."""
         self._silences: dict[str, int] = {}
-        """UIDs of pods to how often in a row their target gave no answer to their chaperon."""
+        """Number of consecutive unanswered chaperon requests, by pod UID."""
 
     def forget(self, uid: str) -> None:
-        """A pod needs no target any more."""
+        """Drop the state of a pod that needs no target any longer."""
         self._unsent.pop(uid, None)
         self._silences.pop(uid, None)
         self._neglected.forget(uid)
         self._limiter.cancel(uid)
 
     async def step(self, pod: Object) -> Result:
-        """Take the next step for a pod, and say when to come back."""
+        """Take the next step for a pod, and return when to requeue it."""
         if not podstate.claimed_node(pod) and await self._cleared(pod):
             return _MOVING
         target = self._deps.targets.by_node(podstate.claimed_node(pod))
@@ -110,10 +109,10 @@ class RankedScheduling:
         return neglected
 
     async def _note_scheduler(self, target: Target, pod: Object, chaperon: dict[str, Any], *, missing: bool) -> None:
-        """Remember whether a target lacks the scheduler that a chaperon names, if a cluster may lack it.
+        """Record whether a target lacks the scheduler that a chaperon names, if a cluster may lack it.
 
-        Without a delegate no scheduler is missed. No agent reports delegates that no scheduler has looked at, and
-        Admiralty's publishes no lease: so the target itself is asked.
+        Without a delegate, no scheduler can be missing. No agent reports delegates that no scheduler has handled,
+        and Admiralty's agent publishes no lease, so the target is read directly.
         """
         scheduler = special(chaperon["spec"])
         if not scheduler or (missing and not await self._is_made(target, pod, chaperon)):
@@ -130,10 +129,10 @@ class RankedScheduling:
         return made
 
     async def _cleared(self, pod: Object) -> bool:
-        """Whether chaperons have to go first that an agent before us made of a pod without a claim, or their delegates.
+        """Delete chaperons of an earlier agent for an unclaimed pod; return True while any, or a delegate, exists.
 
-        Admiralty makes candidates everywhere: with one of ours beside them, the pod would have two delegates. A target
-        that connects while others are asked has them as well.
+        Admiralty creates candidates in all targets; with another one of ours, the pod would have two delegates.
+        Targets that connect during these reads are checked, too.
         """
         found = self._in_ready_targets(pod)
         for each in found:
@@ -145,7 +144,9 @@ class RankedScheduling:
         return [each for each in self._deps.chaperons.of(pod.key) if each.target.ready and each.is_of(pod)]
 
     async def _any_delegate_of(self, pod: Object) -> bool:
-        """Whether one is left where a chaperon is gone. One that does not answer keeps the pod from no other target."""
+        """Return True if a ready target still has a delegate whose chaperon was deleted. Silent targets do not
+        count.
+        """
         known = self._deps.chaperons
         left = [each for each in self._deps.targets if known.departed(each, pod.uid) is not None and each.ready]
         for target in left:
@@ -155,14 +156,14 @@ class RankedScheduling:
         return False
 
     def _placed(self, pod: Object, target: Target | None) -> Object | None:
-        """The pod's chaperon in the target of its claim."""
+        """Return the pod's chaperon in the target of its claim; None if it has none."""
         for each in self._deps.chaperons.of(pod.key):
             if each.target is target and each.is_of(pod):
                 return each.chaperon
         return None
 
     async def _place(self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None) -> Result:
-        """Choose a target, or what to do about one that cannot take the pod."""
+        """Choose a target, or the step for a pod that its target cannot take."""
         proxy = pod.decode()
         try:
             _, ranking = self._cache.ranking(pod)
@@ -232,7 +233,7 @@ class RankedScheduling:
         with self._limiter.slot(target.node_name, pod.uid, pod.key, pod.priority) as admitted:
             if not admitted:
                 return Queued()
-            # From before the claim: whoever lets go of the pod meanwhile would not see what follows it.
+            # Held from before the claim, so that a concurrent release of the pod waits for the request that follows it.
             with self._deps.sending.holding(target, pod.key, pod.uid):
                 return await self._go(pod, proxy, target)
 
@@ -252,7 +253,7 @@ class RankedScheduling:
         return bool(podstate.claimed_node(pod)) and self._unsent.get(pod.uid) == podstate.claim_as_written(pod)
 
     async def _send(self, claimed: Object, proxy: dict[str, Any], target: Target, *, anew: bool) -> Result:
-        """Send the chaperon for a claim that was just written; `anew`: none can have left for this claim before."""
+        """Send the chaperon for a new claim; `anew`: none can have been sent for this claim before."""
         self._unsent.pop(claimed.uid, None)
         try:
             await self._chaperons.create(proxy, target)
@@ -280,7 +281,7 @@ class RankedScheduling:
             self._unsent[claimed.uid] = podstate.claim_as_written(claimed)
 
     async def _silent(self, claimed: Object, proxy: dict[str, Any], target: Target, error: Unreachable) -> Result:
-        """No answer, so that the chaperon may be there or come to be: the target itself is asked before another is."""
+        """Handle a missing answer: the chaperon may exist or be created late, so read this target before any other."""
         if await self._deps.live_reads.has(target, claimed.namespace, claimed.uid):
             return _MOVING
         count = self._silences[claimed.uid] = self._silences.get(claimed.uid, 0) + 1
@@ -291,7 +292,7 @@ class RankedScheduling:
         return await self._untaken(proxy, target, f"cannot create PodChaperon: {error}")
 
     async def _untaken(self, proxy: dict[str, Any], target: Target, reason: str) -> Result:
-        """On to the next target at once, where there is one that the pod may go to now."""
+        """Record the refusal and requeue the pod at once for the next target."""
         self._silences.pop(proxy["metadata"]["uid"], None)
         self._proxies.warn(proxy, target, reason)
         await self._proxies.remember(proxy, target.node_name, reason, "ranked", refused=True)

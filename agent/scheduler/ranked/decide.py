@@ -1,4 +1,4 @@
-"""The next step for one proxy pod in mode `ranked`: pure (ruling 1)."""
+"""Decide the next step for one proxy pod in mode `ranked`. Pure (ruling 1)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,68 +16,69 @@ Outcome = Literal["bind", "refused", "wait", "gated"]
 
 
 class RankedPod(msgspec.Struct, frozen=True):
-    """A proxy pod that is not bound, its claim, and the chaperon there."""
+    """An unbound proxy pod, its claim, and the chaperon in the claim's target."""
 
     claim: str
-    """Virtual node of the claim, empty for none."""
+    """Virtual node of the claim; empty if unclaimed."""
     claim_known: bool
-    """Whether the claim's target is connected."""
+    """True if the claim's target is connected."""
     claim_ready: bool
     claim_held: bool
-    """Whether the pod still carries the finalizer of the claim's target."""
+    """True if the pod still carries the finalizer of the claim's target."""
     claim_unsent: bool
-    """Whether this process wrote the claim last and knows that no chaperon has left for its target."""
+    """True if this process wrote the claim last and has sent no chaperon to its target."""
     claim_state: str
-    """Why it is not ready, in words."""
+    """Why the target is not ready, as text."""
     chaperon: Mapping[str, Any] | None
-    """In the claim's target."""
+    """The chaperon in the claim's target; None if it does not exist."""
     failed: Mapping[str, FailedTarget]
     ranking: Ranking
     now: datetime
     dwell: timedelta
-    """Shortest stay in a target that refused the pod before it moves to one that did so earlier."""
+    """Minimum stay in a target that refused the pod before it moves to another that refused it earlier."""
     closed: str = ""
-    """Why no pod of its namespace gets a target anew, empty when pods may."""
+    """Why no pod of its namespace gets a new target; empty if pods may."""
     neglected: str = ""
-    """Why the chaperon counts as refused although nobody has said so, empty when it does not. Gates that nobody in the
-    target opens count."""
+    """Why the chaperon counts as refused without an answer from the target; empty if it does not. Scheduling gates that
+    no controller in the target removes also count.
+    """
     misplaced: str = ""
-    """Why the pod is to leave the claim's target although that has not refused it, empty when it need not."""
+    """Why the pod has to leave the claim's target although the target has not refused it; empty if it need not."""
     spared: bool = False
-    """Whether the pod stays with the claim's target whatever that says: its Placement may decide for it again."""
+    """True if the pod stays with the claim's target even if refused: its Placement may decide for that target again."""
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """The delegate has a node: bind the proxy pod to the claim's virtual node."""
+    """Bind the proxy pod to the claim's virtual node: the delegate has a node."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Promise the pod to one target, or renew that promise, then create the chaperon there.
+    """Claim the pod for a target, or renew that claim, then create the chaperon there.
 
-    A chaperon leaves only after a write that the pod's version has guarded, whatever was claimed before: two replicas
-    that both think that they lead, and know different things of the targets, then cannot send it to two of them.
+    Every chaperon is sent after a write guarded by the pod's resourceVersion, even if the claim is unchanged. Two
+    replicas that both believe they lead therefore cannot send it to two targets.
     """
 
     node_name: str
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """Remember why the claim's target could not take the pod and delete the chaperon there."""
+    """Record why the claim's target could not take the pod, and delete the chaperon in it."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing to do until something changes, or some seconds have passed; `message` says why the pod waits."""
+    """Wait for a change, or `seconds`; `message` is the reason shown on the pod."""
 
     message: str = ""
     seconds: float | None = None
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """The pod gets no target before its namespace is enabled; `message` says so."""
+    """Give the pod no target until its namespace is enabled; `message` reports that."""
 
     message: str
 
@@ -86,8 +87,9 @@ Step = Bind | Claim | GiveUp | Wait | Stop
 
 
 def fast_path(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
-    """What follows from the chaperon in a target that is ready, before anything else is looked at: for most pods all
-    there is to know. None when it has been refused, or is gated there, and the other targets count.
+    """Return the step that follows from the chaperon in a ready target alone, which is enough for most pods.
+
+    None if the delegate was refused or is gated, when other targets have to be considered.
     """
     if chaperon["metadata"].get("deletionTimestamp"):
         return Wait()
@@ -98,7 +100,7 @@ def fast_path(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
 
 
 def decide(view: RankedPod) -> Step:
-    """The next step. Where its namespace is not enabled, a pod keeps the chaperon that it has and gets no other."""
+    """Return the next step. In a namespace that is not enabled, a pod keeps its chaperon but gets no new one."""
     step = _next(view)
     if not view.closed:
         return step
@@ -135,7 +137,7 @@ def _claim(view: RankedPod) -> Step:
 
 
 def _without_chaperon(view: RankedPod) -> Step:
-    """The claim's target has no chaperon: not yet, or not any more. Only a target that answers can tell."""
+    """Handle a claim without a chaperon: not created yet, or deleted. Only a target that answers can show which."""
     if not view.claim_ready:
         return _claim(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
     feasible = {target.node_name for target in (*view.ranking.order, *view.ranking.pending)}
@@ -145,30 +147,30 @@ def _without_chaperon(view: RankedPod) -> Step:
 
 
 def _neglected(view: RankedPod) -> Step:
-    """Nobody in the claim's target does anything: on to another that can take the pod, where there is one."""
+    """Move a pod without any reaction in the claim's target to another that can take it, if there is one."""
     others = any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried])
     again, seconds = _repeatable(view, None)
     return GiveUp(view.neglected) if others or again else Wait(view.neglected, seconds)
 
 
 def _gated(view: RankedPod, reason: str) -> Step:
-    """A queue of the claim's target holds the delegate: on to a target that was not tried yet, after a while.
+    """Move a pod whose delegate is gated by a queue to an untried target, after a while.
 
-    Where all have been tried the pod keeps its place in the last queue.
+    If all targets have been tried, the pod keeps its place in the last queue.
     """
     others = any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried])
     return GiveUp(reason) if view.neglected and others else Wait(reason)
 
 
 def _refused(view: RankedPod, reason: str) -> Step:
-    """The claim's target cannot take the pod: on to the next, or back to the best, where it stays for an autoscaler."""
+    """Move a refused pod to the next target, or back to the best one, to wait for an autoscaler."""
     if any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried]):
         return GiveUp(reason)
     here = view.failed.get(view.claim)
     again, seconds = _repeatable(view, here.may_repeat_at(view.dwell) if here else None)
     if again:
         return GiveUp(reason)
-    # Where no target has room, one is as good as another.
+    # Without capacity in any target, all are equally good.
     stays = not view.ranking.order and any(target.node_name == view.claim for target in view.ranking.pending)
     if stays or view.claim in view.failed or view.claim == _best(view):
         return Wait(reason, seconds)
@@ -176,7 +178,9 @@ def _refused(view: RankedPod, reason: str) -> Step:
 
 
 def _choice(view: RankedPod) -> str:
-    """Virtual node to go to: untried first, then tried but with room by now, then where it waits best; or none."""
+    """Return the virtual node to try: untried first, then tried but with capacity now, then the best to wait in; or
+    empty.
+    """
     if view.ranking.untried:
         return view.ranking.order[0].node_name
     again, _ = _repeatable(view, None)
@@ -184,7 +188,7 @@ def _choice(view: RankedPod) -> str:
 
 
 def _best(view: RankedPod) -> str:
-    """Where a pod waits that no target can take now: one candidate, so that one autoscaler reacts."""
+    """Return the virtual node to wait in if no target can take the pod now: one candidate triggers one autoscaler."""
     order = [target for target in view.ranking.order if not _is_too_early(view, target)]
     if order:
         return max(order, key=view.ranking.merit).node_name
@@ -193,15 +197,15 @@ def _best(view: RankedPod) -> str:
 
 
 def _is_too_early(view: RankedPod, target: TargetInfo) -> bool:
-    """Whether a target did not take the pod's chaperon a moment ago, and is not to be asked again yet."""
+    """Return True if a target refused the pod's chaperon so recently that it may not be retried yet."""
     attempt = view.failed.get(target.node_name)
     due = attempt.may_retry_at() if attempt is not None else None
-    # What is further away was written by a clock that has been set since.
+    # A later time was written by a clock that has been set back since.
     return due is not None and view.now < due <= view.now + LONGEST_RETRY
 
 
 def _retries(view: RankedPod) -> list[datetime]:
-    """When targets that did not take the pod's chaperon may be asked again."""
+    """Return the times at which targets that refused the pod's chaperon may be retried."""
     targets = view.ranking.order or view.ranking.pending
     failed = (view.failed.get(target.node_name) for target in targets)
     return [due for attempt in failed if attempt is not None and (due := attempt.may_retry_at()) is not None]
@@ -212,10 +216,10 @@ def _left(view: RankedPod, moments: list[datetime]) -> float | None:
 
 
 def _repeatable(view: RankedPod, not_before: datetime | None) -> tuple[str, float | None]:
-    """The best other target that refused the pod a while ago and tells that it has room now (ruling 9), or that did
-    not take its chaperon then, so that nothing is known of its room.
+    """Return the best target to repeat, and None; or empty, and the seconds until there may be one.
 
-    Where there is none yet: in how many seconds there may be. A pod that waits somewhere stays until `not_before`.
+    A target may be repeated if it refused the pod a while ago and reports capacity now (ruling 9). So may one that
+    refused the chaperon itself, whose capacity is unknown. A pod that waits in a target stays until `not_before`.
     """
     moments: list[datetime] = []
     for target in view.ranking.order[view.ranking.untried :]:
@@ -238,7 +242,7 @@ def _is_repeatable(view: RankedPod, target: TargetInfo, attempt: FailedTarget) -
 
 
 def is_gated(chaperon: Mapping[str, Any]) -> bool:
-    """Whether the delegate has scheduling gates in the target."""
+    """Return True if the delegate has scheduling gates in the target."""
     return delegate_outcome(chaperon.get("status") or {})[0] == "gated"
 
 
@@ -246,7 +250,7 @@ GATED = "its delegate has scheduling gates in the target"
 
 
 def delegate_outcome(status: Mapping[str, Any]) -> tuple[Outcome, str]:
-    """What a chaperon's status means for its proxy pod, and the reason of a refusal or of waiting for gates."""
+    """Interpret a chaperon's status for its proxy pod. Return the outcome and the reason of a refusal or of gates."""
     scheduling, reason = scheduling_of(status)
     if scheduling == "bound":
         return "bind", ""

@@ -1,7 +1,7 @@
 """Chaperons without progress in their target: no delegate reported, no scheduler active, or scheduling gates closed.
 
-As long as a scheduler takes up other pods of ours it is at work, and those that it has not come to are not neglected.
-This is memory of one process: another leader waits anew.
+A scheduler that handles other pods of ours is running, and the pods it has not reached yet are not neglected. This
+state is held by one process: a new leader counts from zero.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ _Scheduler = tuple[str, str]
 class _Waiting:
     pod: Key
     chaperon: str
-    """Its UID."""
+    """UID of the chaperon."""
     scheduler: _Scheduler | None
-    """None if the delegate has scheduling gates: what schedulers do for other pods says nothing of it."""
+    """None if the delegate has scheduling gates: schedulers do not handle gated pods."""
     since: float
     woken: float = -math.inf
     made: bool = False
-    """Whether its delegate is known to exist."""
+    """True if its delegate is known to exist."""
 
 
 class NeglectedChaperons:
-    """`wake` is called with the key of a pod whose chaperon has waited for so many seconds."""
+    """Calls `wake` with the key of a pod whose chaperon has waited for `seconds`."""
 
     def __init__(self, seconds: float, wake: Callable[[Key], None]) -> None:
         self._seconds = seconds
@@ -46,7 +46,7 @@ class NeglectedChaperons:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, pod: Object, chaperon: Object, node: str) -> None:
-        """A chaperon is there that nobody has taken up yet; it waits from the first call on."""
+        """Start the timer of a chaperon without a reaction of its target; later calls keep the first time."""
         known = self._waiting.get(pod.uid)
         if known is None or known.chaperon != chaperon.uid:
             now = asyncio.get_running_loop().time()
@@ -54,38 +54,38 @@ class NeglectedChaperons:
             self._set_timer(self._seconds)
 
     def gate(self, pod: Object, chaperon: Object, node: str) -> float:
-        """A delegate has scheduling gates. Returns the seconds that its chaperon has waited."""
+        """Record that a delegate has scheduling gates. Return the seconds that its chaperon has waited."""
         self.begin(pod, chaperon, node)
         known = self._waiting[pod.uid]
         known.scheduler = None
         return asyncio.get_running_loop().time() - known.since
 
     def is_neglected(self, uid: str) -> bool:
-        """Whether the chaperon of a pod has waited too long."""
+        """Return True if the chaperon of a pod has waited too long."""
         known = self._waiting.get(uid)
         return known is not None and self._due(known) <= asyncio.get_running_loop().time()
 
     def why(self, uid: str, chaperon: Mapping[str, Any] | None, agent: AgentRecord | None) -> str:
-        """Return why the chaperon of a pod counts as refused, empty if it has not waited too long.
+        """Return why the chaperon of a pod counts as refused; empty if it has not waited too long.
 
-        :param agent: of the target, None if it does not report any
+        :param agent: of the target; None if it does not report any
         """
         return reason(chaperon, self._seconds, agent, made=self._waiting[uid].made) if self.is_neglected(uid) else ""
 
     def note_delegate(self, uid: str, *, made: bool) -> None:
-        """Record whether the delegate of a pod exists: if not, its scheduler cannot be missed."""
+        """Record whether the delegate of a pod exists: without one, its scheduler cannot be missing."""
         if uid in self._waiting:
             self._waiting[uid].made = made
 
     def taken(self, uid: str) -> bool:
-        """A scheduler has taken up a pod's chaperon; whether that is news."""
+        """Record that a scheduler has handled a pod's chaperon. Return True if it was not recorded before."""
         known = self._waiting.pop(uid, None)
         if known is not None and known.scheduler is not None:
             self._seen_at_work[known.scheduler] = asyncio.get_running_loop().time()
         return known is not None
 
     def forget(self, uid: str) -> None:
-        """A pod needs no target any more, or its chaperon is given up."""
+        """Stop tracking a pod that needs no target any longer, or whose chaperon is being given up."""
         self._waiting.pop(uid, None)
 
     def _due(self, waiting: _Waiting) -> float:
@@ -97,7 +97,7 @@ class NeglectedChaperons:
             self._timer = asyncio.get_running_loop().call_later(delay, self._look)
 
     def _look(self) -> None:
-        """Wake those that have waited too long, again after the same time if nothing has come of it."""
+        """Wake the pods that have waited too long; repeat after the same time if that changed nothing."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         soonest = math.inf
@@ -109,15 +109,15 @@ class NeglectedChaperons:
                 self._wake(waiting.pod)
             soonest = min(soonest, due)
         if self._waiting:
-            # Those of a burst become due one after the other.
+            # Chaperons of a burst become due one after the other.
             self._set_timer(max(soonest - now, self._seconds / 20))
 
 
 def reason(chaperon: Mapping[str, Any] | None, seconds: float, agent: AgentRecord | None = None, *, made: bool) -> str:
     """Return the message about a chaperon without a reaction of its target for so many seconds.
 
-    :param agent: of the target, None if it does not report any
-    :param made: the delegate is known to exist
+    :param agent: of the target; None if it does not report any
+    :param made: True if the delegate is known to exist
     """
     spec = (chaperon or {}).get("spec") or {}
     if special(spec) and made:
@@ -130,7 +130,7 @@ def reason(chaperon: Mapping[str, Any] | None, seconds: float, agent: AgentRecor
 
 
 def reason_by_age(chaperon: Mapping[str, Any] | None, seconds: float, now: datetime, *, made: bool) -> str:
-    """Return the same for an observer that has not watched the chaperon: its age decides; empty if it is too young."""
+    """As `reason`, for an observer that has not watched the chaperon: its age decides; empty if it is too young."""
     created = chaperon["metadata"].get("creationTimestamp") if chaperon is not None else None
     if chaperon is None or not created or taken_up_by(chaperon):
         return ""

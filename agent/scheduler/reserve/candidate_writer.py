@@ -1,10 +1,10 @@
 """Candidate writer: creates candidates in targets and deletes losing ones, in parallel to the steps of their pods.
 
-A pod does not wait for it, so that a slow target costs the pod nothing.
+Pods do not wait for it, so a slow target does not delay them.
 
-Watches  nothing: the scheduler says what is to be written.
-Writes   candidates (chaperons that are not allowed) in targets, and deletes them.
-Absent target: deletions are tried again with backoff until they have become needless; candidates are not created.
+Watches  nothing: the scheduler enqueues the writes.
+Writes   candidates (chaperons that are not allowed to start) in targets, and deletes them.
+Absent target: deletions are retried with backoff until they are unnecessary; candidates are not created.
 """
 
 import time
@@ -26,7 +26,7 @@ from agent.scheduler.limits import RequestLimits, TargetLimiter
 from agent.scheduler.proxy_writer import ProxyWriter
 
 REFUSED_SECONDS = 30.0
-"""A target that refused to take a candidate is not asked again for so long."""
+"""Seconds before a target that refused a candidate is asked again."""
 
 
 class CreateCandidate(NamedTuple):
@@ -38,19 +38,19 @@ class CreateCandidate(NamedTuple):
 
     @property
     def ident(self) -> str:
-        """What tells it from others that wait for a target."""
+        """Identifies this request in a limiter."""
         return f"{self.uid} {self.node_name}"
 
 
 class DeleteChaperon(NamedTuple):
-    """Delete a chaperon, this very one and as it was."""
+    """Delete a chaperon, guarded by UID and version."""
 
     chaperon: Key
     uid: str
     version: str
     node_name: str
     begun: bool
-    """It is allowed or has a node: its pod may run, and has to be gone before the chaperon is."""
+    """True if it is allowed or has a node: its pod may run, and has to be deleted before the chaperon is."""
 
 
 class _Refusal(NamedTuple):
@@ -59,7 +59,7 @@ class _Refusal(NamedTuple):
 
 
 class CandidateWriter(Controller[CreateCandidate | DeleteChaperon]):
-    """One write per key. `wake` is called with the key of a pod of which a target has refused a candidate."""
+    """One write per key. Calls `wake` with the key of a pod if a target has refused its candidate."""
 
     name = "candidates"
     workers = 64
@@ -83,14 +83,14 @@ class CandidateWriter(Controller[CreateCandidate | DeleteChaperon]):
         self._creating: dict[str, set[str]] = {}
         self._refusals: dict[str, dict[str, _Refusal]] = {}
         self._deleted = Recent()
-        """UIDs of chaperons that are gone, which a watch may not have shown yet."""
+        """UIDs of deleted chaperons that a watch may still show."""
 
     def order(self, key: CreateCandidate | DeleteChaperon) -> int:
-        """Pods wait for candidates; nobody waits for losers to go."""
+        """Creations first: pods wait for candidates, but not for deletions."""
         return int(isinstance(key, DeleteChaperon))
 
     def enqueue(self, write: CreateCandidate | DeleteChaperon) -> None:
-        """Have a candidate written, in its turn."""
+        """Queue a write."""
         if isinstance(write, CreateCandidate):
             self._creating.setdefault(write.uid, set()).add(write.node_name)
         self.queue.add(write)
@@ -100,28 +100,28 @@ class CandidateWriter(Controller[CreateCandidate | DeleteChaperon]):
         return frozenset(self._creating.get(uid, ()))
 
     def refused(self, uid: str) -> frozenset[str]:
-        """Virtual nodes whose targets refused a candidate of a pod a moment ago."""
+        """Virtual nodes whose targets refused a candidate of a pod less than `REFUSED_SECONDS` ago."""
         now = time.monotonic()
         return frozenset(node for node, refusal in self._refusals.get(uid, {}).items() if refusal.until > now)
 
     def reasons(self, uid: str) -> dict[str, str]:
-        """Why, by virtual node."""
+        """Reasons of refusals of a pod's candidates, by virtual node."""
         return {node: refusal.reason for node, refusal in self._refusals.get(uid, {}).items()}
 
     def retry_after(self, uid: str) -> float | None:
-        """In how many seconds the first of these may be asked again, None when there is none."""
+        """Seconds until the first refusing target may be asked again; None if there is none."""
         now = time.monotonic()
         left = (refusal.until - now for refusal in self._refusals.get(uid, {}).values() if refusal.until > now)
         return min(left, default=None)
 
     def forget(self, uid: str) -> None:
-        """A pod needs no candidates any more."""
+        """Drop the state of a pod that needs no candidates any longer."""
         for node_name in self._creating.pop(uid, ()):
             self._limiter.cancel(f"{uid} {node_name}")
         self._refusals.pop(uid, None)
 
     async def reconcile(self, key: CreateCandidate | DeleteChaperon) -> float | None:
-        """Write it, if it is still wanted."""
+        """Do the write, unless it is outdated."""
         target = self._deps.targets.by_node(key.node_name)
         if isinstance(key, DeleteChaperon):
             if target is not None and target.ready and key.uid not in self._deleted and _is_as_it_was(target, key):
@@ -164,7 +164,10 @@ class CandidateWriter(Controller[CreateCandidate | DeleteChaperon]):
                 del self._creating[key.uid]
 
     async def delete(self, target: Target, key: DeleteChaperon) -> None:
-        """Delete a chaperon now. Raises KubeError."""
+        """Delete a chaperon now.
+
+        :raises KubeError: if the request fails
+        """
         raw = await chaperons.request_delete(
             target,
             key.chaperon,
@@ -179,11 +182,11 @@ class CandidateWriter(Controller[CreateCandidate | DeleteChaperon]):
 
 
 def _is_as_it_was(target: Target, key: DeleteChaperon) -> bool:
-    """If not, the event that said so has the pod looked at again."""
+    """Return True if the chaperon is unchanged. Otherwise the event of its change has requeued the pod."""
     found = target.chaperons.store.get(key.chaperon)
     return found is not None and (found.uid, found.version, found.deleting) == (key.uid, key.version, False)
 
 
 def parent_uid(chaperon: Object) -> str:
-    """UID of the proxy pod that a chaperon stands for."""
+    """UID of the proxy pod that a chaperon represents."""
     return chaperon.labels.get(names.LABEL_PARENT_UID, "")

@@ -27,11 +27,11 @@ from agent.scheduling.ranking import Ranking
 _UNASKED = Ranking((), 0, ())
 _AGAIN_SECONDS = 0.05
 _LEFT = RequeueAfter(1.0)
-"""A delegate that was given up has to be gone: its target is asked again."""
+"""Requeue until a delegate that was given up has been deleted; each try reads its target again."""
 
 
 class _Ranked(NamedTuple):
-    """The targets for one pod, and for which version of it and which epoch of the cache."""
+    """The ranking for one pod, and the inputs that it was computed from."""
 
     moment: tuple[object, ...]
     ranking: Ranking
@@ -65,7 +65,7 @@ class ReserveScheduling:
         self._rankings: dict[str, _Ranked] = {}
 
     def forget(self, uid: str) -> None:
-        """A pod needs no target any more."""
+        """Drop the state of a pod that needs no target any longer."""
         self._seen.pop(uid, None)
         self._rankings.pop(uid, None)
         self._writer.forget(uid)
@@ -73,14 +73,14 @@ class ReserveScheduling:
         self._changes.cancel(uid)
 
     async def admitted_step(self, pod: Object) -> Result:
-        """As `step`, for a pod without a group, which waits until it may have candidates."""
+        """As `step`, for a pod without a group, after it has been admitted to have candidates."""
         closed, claim = self._cache.closed(pod.namespace), podstate.claimed_node(pod)
         begun = closed or claim or self._deps.chaperons.of(pod.key)
         if not begun and not self._undecided.admits(pod.uid, pod.key, pod.priority):
             return Done()
         permit = PERMITTED
         if closed:
-            # It stays with the target that it is claimed by.
+            # A claimed pod keeps its target.
             permit = Permit(only=claim) if claim else denied(closed)
         try:
             return await self.step(pod, permit)
@@ -96,7 +96,7 @@ class ReserveScheduling:
         return not self._writer.creating(pod.uid) and all(s.going or s.state in NEGATIVE for s in seen)
 
     async def step(self, pod: Object, permit: Permit = PERMITTED) -> Result:
-        """All steps that can be taken now."""
+        """Take all steps that are possible now."""
         before = self._rankings.get(pod.uid)
         try:
             view, ranking = self.view(pod, permit, order=False)
@@ -115,10 +115,10 @@ class ReserveScheduling:
     def view(
         self, pod: Object, permit: Permit = PERMITTED, *, order: bool = True, fresh: bool = False
     ) -> tuple[ReservePod, Ranking]:
-        """What the decision is made from.
+        """Collect the input of the decision.
 
-        :param order: whether the order of the targets is wanted also where it decides nothing
-        :param fresh: whether it has to be that of this moment; else it may be as old as what the cache was told last
+        :param order: True to rank targets even if the decision does not depend on their order
+        :param fresh: True to rank again now; otherwise a ranking since the last change of the cache is reused
         :raises InvalidPod: if the pod's manifest is unusable
         """
         claim = podstate.claimed_node(pod)
@@ -127,7 +127,7 @@ class ReserveScheduling:
         settled = target is not None and target.ready and self._goes_well(pod, candidates)
         ranking = _UNASKED if settled and not order else self._ranking(pod, fresh=fresh)
         if target is not None and not permit.begun and not any(each.allowed for each in candidates):
-            # A claim that has led to nothing yet is withdrawn.
+            # A claim without an allowed candidate is withdrawn.
             why = self._cache.misplaced(pod, target)
             permit = denied(why) if why else permit
         view = ReservePod(
@@ -142,14 +142,14 @@ class ReserveScheduling:
             creating=self._writer.creating(pod.uid),
             refused=self._writer.refused(pod.uid),
             permit=permit,
-            # Pods of a group go where all of them have reservations.
+            # Pods of a group are bound in targets with reservations for all members.
             most=0 if group_of(pod) is not None else self._most,
             timeouts=self._timeouts,
         )
         return view, ranking
 
     def _goes_well(self, pod: Object, candidates: tuple[CandidateStatus, ...]) -> bool:
-        """Whether the chaperon that the claim names is there and needs no other target."""
+        """Return True if the chaperon that the claim names exists and needs no other target."""
         uid, now = podstate.claimed_chaperon(pod), time.monotonic()
         here = next((s for s in candidates if uid and s.uid == uid and s.state not in NEGATIVE), None)
         left = decide.neglected_in(here, self._timeouts, now) if here is not None else None
@@ -213,7 +213,7 @@ class ReserveScheduling:
         return AT_ONCE
 
     async def _unclaim(self, pod: Object) -> Result:
-        """Take the claim back where nothing is left in its target."""
+        """Remove the claim if its target has no chaperon and no delegate of the pod."""
         target = self._targets.by_node(podstate.claimed_node(pod))
         if target is not None and not await self._deps.live_reads.is_free(target, pod):
             return _LEFT
@@ -221,7 +221,7 @@ class ReserveScheduling:
         return AT_ONCE
 
     async def _give_up(self, pod: Object, step: steps.GiveUp) -> Result:
-        """Remember first: what is gone cannot be asked any more why it was refused."""
+        """Record why a target could not take the pod, then delete its chaperon, which holds that reason until then."""
         placed = self._placed(pod, step.uid)
         if placed is None or placed[1].version != step.version:
             return WaitForChange()
@@ -247,7 +247,7 @@ class ReserveScheduling:
         self._writer.enqueue(write)
 
     async def _annotate(self, pod: Object, step: steps.Allow | steps.NextRound) -> bool:
-        """Change one chaperon, guarded by its UID and version; False when too many wait for its target already."""
+        """Change one chaperon, guarded by UID and version. Return False if too many requests wait for its target."""
         placed = self._placed(pod, step.uid, step.node_name)
         if placed is None:
             return True
@@ -266,7 +266,7 @@ class ReserveScheduling:
             return True
 
     async def _claims(self, pod: Object, uid: str) -> bool:
-        """Whether the proxy pod's claim names this chaperon by now."""
+        """Return True if the proxy pod's claim names this chaperon; reads the pod live."""
         try:
             raw = await self._client.get_raw(PODS, pod.name, pod.namespace)
         except NotFound:
@@ -289,7 +289,7 @@ class ReserveScheduling:
 
 
 def _counts(step: steps.Step, permit: Permit) -> bool:
-    """Whether a step is one for which the order of the targets has to be that of this moment."""
+    """Return True if a step requires a current order of the targets."""
     match step:
         case steps.Claim() | steps.Create():
             return True

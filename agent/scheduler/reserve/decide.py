@@ -1,14 +1,14 @@
-"""The next steps for one proxy pod in mode `reserve`: pure (wire contract, 4.2 and 14; rulings 1, 2, 4, 9).
+"""Decide the next steps for one proxy pod in mode `reserve`. Pure (wire contract, 4.2 and 14; rulings 1, 2, 4, 9).
 
-Candidates that may not start are made in every feasible target; targets reserve nodes for them; one is claimed and
-allowed, the others go. What keeps a pod from running twice, whoever acts on whatever old news:
+Every feasible target gets a candidate that may not start, and reserves a node for it. One candidate is claimed and
+allowed, the others are deleted. These rules keep a pod from running twice, even if an actor works with outdated state:
 
-- a claim names a target *and the UID of the chaperon there*; it is one write, guarded by the proxy pod's version;
+- a claim names a target *and the UID of the chaperon there*, in one write guarded by the proxy pod's version;
 - only the chaperon that the claim names is allowed, by a write guarded by its UID;
-- a claim is withdrawn only after a read of its target has shown that this chaperon is gone. UIDs do not come back, so
-  so permission that somebody gives late, on an old claim, finds nothing to be given to.
+- a claim is withdrawn only after a read of its target has shown that this chaperon does not exist. UIDs are never
+  reused, so a late permission based on an old claim has no effect.
 
-Everything is read from API objects. `CandidateStatus.since` is memory of the process: losing it costs time only.
+All state is read from API objects. `CandidateStatus.since` is held by the process: losing it costs time only.
 """
 
 from collections.abc import Sequence
@@ -32,16 +32,14 @@ NO_SCHEDULER = "no scheduler has reserved a node for the pod's candidate: see th
 
 
 def decide(view: ReservePod, now: float) -> list[Step]:
-    """The steps, to be taken in this order; one that fails ends the pass. `now` is in seconds of a clock that is never
-    set, the one of `CandidateStatus.since`.
-    """
+    """Return the steps in order; a step that fails ends the pass. `now` is in seconds of the monotonic clock."""
     if claim_stands(view.claim, held=view.claim_held, connected=view.claim_known):
         return _claimed(view, now)
     return _unclaimed(view, now)
 
 
 def reasons(view: ReservePod, now: float) -> dict[str, str]:
-    """Why targets that have a candidate have not reserved a node for it, by virtual node."""
+    """Return why targets that have a candidate have not reserved a node for it, by virtual node."""
     found = {s.node_name: s.reason for s in view.candidates if s.live and s.state in NEGATIVE}
     silent = [s for s in view.candidates if _is_mute(s) and s.since + view.timeouts.silence <= now]
     return found | {s.node_name: s.reason or NO_SCHEDULER for s in silent}
@@ -52,9 +50,9 @@ def _is_mute(candidate: CandidateStatus) -> bool:
 
 
 def home(view: ReservePod) -> CandidateStatus | None:
-    """The chaperon that the claim names.
+    """Return the chaperon that the claim names; None if it has not been seen.
 
-    Two Targets may lead to the same cluster, so that it shows under another virtual node, too.
+    Two Targets may point to the same cluster, so the chaperon may also appear under another virtual node.
     """
     if not view.claim:
         return None
@@ -66,7 +64,7 @@ def home(view: ReservePod) -> CandidateStatus | None:
 
 
 def feasible(view: ReservePod) -> tuple[str, ...]:
-    """Where the pod may go, best first."""
+    """Virtual nodes that the pod may be bound to, best first."""
     return tuple(node for node in view.order if not view.permit.only or node == view.permit.only)
 
 
@@ -97,7 +95,7 @@ def _claimed(view: ReservePod, now: float) -> list[Step]:
 
 
 def _not_allowed(view: ReservePod, here: CandidateStatus) -> list[Step]:
-    """The claim stands, and the candidate is not allowed yet."""
+    """Return the steps for a valid claim whose candidate is not allowed yet."""
     permit = view.permit
     if not permit.reserve:
         return [Delete(here.node_name, here.uid, here.version)]
@@ -109,7 +107,9 @@ def _not_allowed(view: ReservePod, here: CandidateStatus) -> list[Step]:
 
 
 def _allowed(view: ReservePod, here: CandidateStatus, now: float) -> list[Step]:
-    """The target binds it by itself, also when the hold was lost on the way: if anybody there is at work."""
+    """Return the steps for an allowed candidate. The target binds it even if the hold has expired, if its scheduler
+    runs.
+    """
     if here.state not in NEGATIVE:
         return [_neglected(view, here, now)]
     left = here.since + view.timeouts.dwell - now
@@ -119,7 +119,7 @@ def _allowed(view: ReservePod, here: CandidateStatus, now: float) -> list[Step]:
 
 
 def neglected_in(here: CandidateStatus, timeouts: Timeouts, now: float) -> float | None:
-    """In how many seconds an allowed candidate counts as neglected; None for one that never does."""
+    """Seconds until an allowed candidate counts as neglected; None if it never does."""
     return None if here.preempting or not here.allowed else here.since + timeouts.take_up - now
 
 
@@ -166,7 +166,7 @@ def _unclaimed(view: ReservePod, now: float) -> list[Step]:
 
 
 def _untried(view: ReservePod, now: float) -> Sequence[str]:
-    """Where candidates are to be made, best first: in all targets, or in as many as may be undecided at a time."""
+    """Virtual nodes that need candidates, best first: all targets, or as many as may be undecided at a time."""
     taken = {s.node_name for s in view.candidates} | view.creating | view.refused
     found = [node for node in feasible(view) if node not in taken]
     if not view.most:
@@ -177,7 +177,7 @@ def _untried(view: ReservePod, now: float) -> Sequence[str]:
 
 
 def _adopt(view: ReservePod, certain: list[CandidateStatus]) -> list[Step]:
-    """Somebody before us, who claims nothing, has allowed candidates: keep one, claim it when it is the only one."""
+    """Adopt candidates that an earlier leader allowed without a claim: keep one, and claim it once it is alone."""
     rank = {node: index for index, node in enumerate(view.order)}
     certain.sort(key=lambda s: (s.state != "bound", s.going, rank.get(s.node_name, len(rank)), s.node_name))
     kept, *others = certain
@@ -205,7 +205,7 @@ def _patience_left(view: ReservePod, found: list[CandidateStatus], untried: Sequ
 
 
 def _why_not(view: ReservePod, now: float) -> Wait:
-    """Why nothing is reserved, once every target has said so, or has been silent for long."""
+    """Report why nothing is reserved, once every target has refused or has been silent too long."""
     targets = feasible(view)
     if not targets:
         return Wait("no target passes the filters")
@@ -228,7 +228,7 @@ def _delete(candidate: CandidateStatus) -> Step:
 
 
 def _distinct(view: ReservePod) -> list[CandidateStatus]:
-    """Each chaperon once, by a target that answers where there is one."""
+    """Each chaperon once, preferably from a target that answers."""
     found: dict[str, CandidateStatus] = {}
     for candidate in sorted(view.candidates, key=lambda s: not s.ready):
         found.setdefault(candidate.uid, candidate)

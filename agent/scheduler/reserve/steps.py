@@ -1,4 +1,4 @@
-"""What mode `reserve` may have to do for a pod."""
+"""Steps that mode `reserve` may take for a pod."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ import msgspec
 
 @dataclass(frozen=True)
 class Create:
-    """Create a chaperon that is not allowed. An answer that it is there already is as good."""
+    """Create a chaperon that is not allowed to start. AlreadyExists counts as success."""
 
     node_name: str
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Promise the pod to this chaperon: one write guarded by the proxy pod's version. Look again at once."""
+    """Claim the pod for this chaperon, in one write guarded by the proxy pod's version, and requeue at once."""
 
     node_name: str
     uid: str
@@ -33,8 +33,9 @@ class Allow:
 class Delete:
     """Delete a chaperon, guarded by UID and version.
 
-    `confirm`: it is allowed, so read the proxy pod first, keep the chaperon when the claim is not that of the view, and
-    have it go after its pod (foreground propagation; ruling 5). The pod of one that was never allowed cannot start.
+    `confirm`: the chaperon is allowed. Read the proxy pod first, and keep the chaperon if the claim has changed. Delete
+    with foreground propagation, so that its pod is deleted first (ruling 5). The pod of a chaperon that was never
+    allowed cannot start.
     """
 
     node_name: str
@@ -44,7 +45,7 @@ class Delete:
 
 
 class NextRound(msgspec.Struct, frozen=True):
-    """The reservation has ended and the pod still wants one: write the next round."""
+    """Write the next round: the reservation has ended and the pod still needs one."""
 
     node_name: str
     uid: str
@@ -53,7 +54,7 @@ class NextRound(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class GiveUp:
-    """Remember why the claim's target could not take the pod, then delete the chaperon like `Delete`."""
+    """Record why the claim's target could not take the pod, then delete the chaperon as `Delete` does."""
 
     reason: str
     uid: str
@@ -61,18 +62,19 @@ class GiveUp:
 
 
 class Unclaim(msgspec.Struct, frozen=True):
-    """The chaperon that the claim names is not to be seen. Read its target: if it is there, take it into the store;
-    only if it is not, remove the claim, guarded by the proxy pod's version of this view.
+    """Remove the claim of a chaperon that has not been seen, guarded by the proxy pod's version.
+
+    Read the target first: if the chaperon exists, put it into the store and keep the claim.
     """
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """The delegate has a node: bind the proxy pod to the claim's virtual node."""
+    """Bind the proxy pod to the claim's virtual node: the delegate has a node."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing to do until something changes, or `seconds` have passed; `message`, where there is one, says why."""
+    """Wait for a change, or `seconds`; `message` is the reason shown on the pod, if any."""
 
     message: str = ""
     seconds: float | None = None

@@ -1,4 +1,4 @@
-"""What a proxy pod in mode `reserve` is like when its next steps are decided. Pure."""
+"""State of a proxy pod in mode `reserve`, as input of the decision. Pure."""
 
 from dataclasses import dataclass
 
@@ -7,29 +7,29 @@ from agent.model.podstate import CandidateStatus
 
 @dataclass(frozen=True)
 class Permit:
-    """What the pod's group lets it do; a pod without a group may do everything."""
+    """Actions that the pod's group permits; a pod without a group may do everything."""
 
     reserve: bool = True
-    """It may have candidates. When not, those that it has are released, and its claim when it is not allowed yet."""
+    """True if it may have candidates. If False, its candidates and its not yet allowed claim are released."""
     claim: bool = True
     allow: bool = True
     only: str = ""
-    """The one virtual node it may go to, empty for any."""
+    """The only virtual node it may be bound to; empty for any."""
     claim_at_once: bool = False
-    """Claim what is reserved now; others do not wait for a better target."""
+    """True to claim a reservation now, without waiting for a better target."""
     committed: bool = False
-    """The group has begun: a claimed candidate is allowed even when its reservation is lost."""
+    """True if the group has begun: a claimed candidate is allowed even if its reservation was lost."""
     begun: bool = False
     message: str = ""
     run: str = ""
-    """The start of its group that its claim belongs to, of a group that starts again as a whole."""
+    """The group's start that its claim belongs to, if the group restarts as a whole."""
 
 
 PERMITTED = Permit()
 
 
 def denied(message: str) -> Permit:
-    """For a pod that may not have candidates; `message` says why."""
+    """Return a permit without candidates; `message` is the reason."""
     return Permit(reserve=False, claim=False, allow=False, message=message)
 
 
@@ -38,45 +38,47 @@ class Timeouts:
     """Settings, in seconds."""
 
     patience: float = 2.0
-    """How long after the first reservation candidates that rank better may still be undecided."""
+    """Time after the first reservation during which better-ranked candidates may still be undecided."""
     dwell: float = 10.0
-    """How long an allowed candidate stays that has turned out to be unschedulable."""
+    """Time that an allowed candidate stays after it has turned out to be unschedulable."""
     silence: float = 30.0
-    """How long a candidate may be pending before the pod tells of it."""
+    """Time that a candidate may be pending before the pod reports it."""
     take_up: float = 60.0
-    """How long an allowed candidate may be without a node when its scheduler does not say that none will do."""
+    """Time that an allowed candidate may have no node while its scheduler does not report it as unschedulable."""
 
     @property
     def neglect(self) -> str:
-        """Why the pod leaves a target after that."""
+        """Why the pod leaves a target after `take_up`."""
         unbound = f"nobody there has bound the pod's candidate for {self.take_up:g} s since it was allowed"
         return f"{unbound}: see that the agent and the candidate scheduler run there"
 
 
 @dataclass(frozen=True)
 class ReservePod:
-    """A proxy pod that is not bound, its claim and its candidates."""
+    """An unbound proxy pod, its claim and its candidates."""
 
     claim: str
-    """Virtual node of the claim, empty for none."""
+    """Virtual node of the claim; empty if unclaimed."""
     claim_uid: str
-    """The chaperon that the claim names; empty for a claim of mode `ranked`, which names whatever is in the target."""
+    """UID of the claimed chaperon; empty for a claim of mode `ranked`, which means any chaperon of the pod in the
+    target.
+    """
     claim_known: bool
-    """Whether the claim's target is connected."""
+    """True if the claim's target is connected."""
     claim_ready: bool
     claim_held: bool
-    """Whether the pod still carries the finalizer of the claim's target."""
+    """True if the pod still carries the finalizer of the claim's target."""
     claim_state: str
-    """Why it is not ready, in words."""
+    """Why the target is not ready, as text."""
     candidates: tuple[CandidateStatus, ...]
-    """Of chaperons with this pod's UID, in all connected targets."""
+    """Chaperons with this pod's UID, in all connected targets."""
     order: tuple[str, ...]
     """Virtual nodes of targets that are ready and pass the filters, best first."""
     creating: frozenset[str] = frozenset()
-    """Virtual nodes whose target is being sent a candidate right now."""
+    """Virtual nodes whose targets are being sent a candidate."""
     refused: frozenset[str] = frozenset()
-    """Virtual nodes whose target has refused to take a candidate a moment ago."""
+    """Virtual nodes whose targets have recently refused a candidate."""
     permit: Permit = PERMITTED
     most: int = 0
-    """So many candidates may be undecided, or reserved, at a time; 0: one in every target."""
+    """Maximum number of candidates that are undecided or reserved; 0: one in every target."""
     timeouts: Timeouts = Timeouts()
