@@ -26,25 +26,25 @@ from agent.scheduler.modes import Mode
 from agent.scheduler.proxy_writer import ProxyWriter
 
 NO_ANSWER = "NoAnswer"
-"""Reason of a target that answers reads, and leaves the creation of chaperons unanswered."""
+"""Reason for a target that answers reads but does not answer requests to create chaperons."""
 
 FAILING = "PodsFailing"
-"""Reason of a target that takes chaperons, where no pods can be created for them."""
+"""Reason for a target that accepts chaperons but in which no pods can be created for them."""
 
 _ANSWER_SECONDS = 10.0
-"""So long a target's agent may take to answer; one that lives does within moments."""
+"""How long to wait for the target's agent to answer; a running agent answers within moments."""
 _PLACED_SECONDS = 5.0
-"""When to look again at a delegate that has a node which its chaperon does not tell."""
+"""Seconds until the next check of a delegate that has a node which its chaperon's status does not show yet."""
 
 
 class Foreign(Exception):
-    """A chaperon of the name is there and belongs to another pod."""
+    """A chaperon with the computed name exists and belongs to another pod."""
 
 
 class ChaperonRefused(Exception):
-    """The target has answered, and not taken a chaperon or what it needs; the message is what the pod says of it.
+    """The target refused a chaperon or an object that it needs; the message is recorded on the pod.
 
-    `for_certain`: there is no chaperon by this, and there will be none.
+    `for_certain`: True if this request created no chaperon and cannot create one later.
     """
 
     def __init__(self, message: str, *, for_certain: bool) -> None:
@@ -53,7 +53,7 @@ class ChaperonRefused(Exception):
 
 
 class ChaperonWriter:
-    """Writes to targets; the answer to each write goes into the store of chaperons, and wakes nobody."""
+    """All writes to chaperons. Each response enters the store of chaperons without waking subscribers."""
 
     def __init__(self, deps: Deps, cache: SchedulerCache, proxies: ProxyWriter) -> None:
         self._deps = deps
@@ -64,15 +64,15 @@ class ChaperonWriter:
             ("", "", False, "", False, True),
             {},
         )
-        """The chaperon made last, and of what."""
+        """The manifest built last, and the inputs that it was built from."""
 
     async def create(self, proxy: dict[str, Any], target: Target, *, reserve: bool = False) -> None:
-        """Create the chaperon; an answer that it is there already is as good (ruling 2).
+        """Create the chaperon; AlreadyExists counts as success if it belongs to this pod (ruling 2).
 
-        :raises InvalidPod: if the proxy pod cannot be made into one
-        :raises Foreign: if another pod's is in the way
+        :raises InvalidPod: if no chaperon can be made from the proxy pod
+        :raises Foreign: if a chaperon of this name belongs to another pod
         :raises ChaperonRefused: if the target refuses it
-        :raises Unsent: if it has not left: there is no connection, or the target is being removed
+        :raises Unsent: if no request was sent: the target is not connected, or is being removed
         """
         manifest = self._delayed(self._manifest(proxy, target, reserve=reserve), proxy, target)
         metadata, sent = proxy["metadata"], False
@@ -83,7 +83,7 @@ class ChaperonWriter:
             try:
                 await self._deps.prerequisites.ensure(proxy, target)
                 if not target.ready:
-                    # Another cluster may answer in its place by now.
+                    # Another cluster may answer at this address by now.
                     raise Unsent(target.record.message)
                 sent = True
                 await self._post(proxy, target, manifest)
@@ -104,7 +104,9 @@ class ChaperonWriter:
         label_collisions.report(self._deps, proxy, target)
 
     def _manifest(self, proxy: dict[str, Any], target: Target, *, reserve: bool) -> dict[str, Any]:
-        """The candidates of a pod are the same in all targets, and are mostly made one after the other."""
+        """Build the chaperon, or reuse the last one: candidates of a pod are equal in all targets and mostly built in
+        sequence.
+        """
         metadata, settings = proxy["metadata"], self._deps.settings
         source_api = "" if target.is_self else settings.source_api
         injected = self._cache.injected_follow(metadata["namespace"])
@@ -124,7 +126,7 @@ class ChaperonWriter:
         return self._made[1]
 
     def _delayed(self, manifest: dict[str, Any], proxy: dict[str, Any], target: Target) -> dict[str, Any]:
-        """With what delays the end of the delegate, if that is asked for, and a Service selects it, or may."""
+        """Add the shutdown delay set on the pod or namespace, if a Service selects the pod or may select it."""
         metadata = proxy["metadata"]
         namespace = self._deps.namespaces.annotations(metadata["namespace"])
         delay = shutdowndelay.seconds(metadata.get("annotations") or {}, namespace)
@@ -144,7 +146,7 @@ class ChaperonWriter:
         self._deps.sending.read(target, moment, uid)
 
     async def annotate(self, target: Target, chaperon: Mapping[str, Any], key: str, value: str) -> None:
-        """Write one annotation of a chaperon with these metadata, guarded by UID and version; nothing if it is gone."""
+        """Write one annotation of a chaperon, guarded by UID and version; do nothing if it has been deleted."""
         guard = {"uid": chaperon["uid"], "resourceVersion": chaperon["resourceVersion"]}
         body = {"metadata": {**guard, "annotations": {key: value}}}
         try:
@@ -166,13 +168,14 @@ class ChaperonWriter:
         *,
         warn: bool = False,
     ) -> float | None:
-        """Remember why a target could not take the pod, then delete the chaperon there, unless its delegate has a node.
+        """Record why a target could not take the pod, then delete its chaperon, unless the delegate has a node.
 
-        A scheduler there may give it one at any moment, which no precondition on the chaperon notices. So the target's
-        agent is asked to delete the delegate, at a version that has no node; Feedback then deletes the chaperon.
+        The target's scheduler may bind the delegate at any moment, and no precondition on the chaperon covers that. The
+        target's agent is therefore asked to delete the delegate at a version without a node; Feedback then deletes the
+        chaperon.
 
-        :param warn: whether an event tells of it as well
-        :return: in how many seconds to look again, unless something changes before; None if the chaperon was deleted
+        :param warn: True to emit an event as well
+        :return: seconds until the next check, unless something changes before; None if the chaperon was deleted
         """
         now = self._deps.clock.now()
         left = _answer_due(chaperon["metadata"].get("annotations") or {}, now)
@@ -196,7 +199,7 @@ class ChaperonWriter:
 
 
 def _answer_due(annotations: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds in which a target's agent may still answer; None if it was not asked to give up the delegate."""
+    """Seconds left for the target's agent to answer; None if it was not asked to give up the delegate."""
     if givingup.ANNOTATION_GIVE_UP not in annotations:
         return None
     try:
@@ -207,11 +210,11 @@ def _answer_due(annotations: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _refusal(proxy: Mapping[str, Any], target: Target, error: StatusError, *, sent: bool) -> ChaperonRefused | None:
-    """What an error means that came of sending a chaperon, which the target's memory takes note of.
+    """Interpret an error of sending a chaperon, and record it in the target's backoff.
 
-    None for one that another try may overcome at once, or that did not come from the target.
+    Return None if an immediate retry may succeed, or if the error did not come from the target.
 
-    :param sent: whether the chaperon itself was refused, and not something that the pod needs there
+    :param sent: True if the chaperon itself was refused, False if an object that the pod needs in the target was
     """
     if isinstance(error, Conflict) or not target.port.has_said(error):
         return None
@@ -228,11 +231,11 @@ def _refusal(proxy: Mapping[str, Any], target: Target, error: StatusError, *, se
 
 
 def creates_no_pods(chaperon: Mapping[str, Any]) -> bool:
-    """Whether a chaperon says that no pods can be created in its cluster for now, whatever is in them."""
+    """Return True if the chaperon's conditions report that no pods can be created in its cluster for now."""
     conditions = (chaperon.get("status") or {}).get("conditions")
     return (find_condition(conditions, PODS_CREATED) or {}).get("status") == "False"
 
 
 def note_refusal(proxy: Mapping[str, Any], target: Target, reason: str, words: str) -> None:
-    """A target refuses a pod for a reason that concerns all pods of its namespace."""
+    """Record that a target refuses a pod for a reason that concerns all pods of its namespace."""
     target.refusal_backoff.refused(proxy["metadata"]["namespace"], proxy["metadata"]["uid"], reason, words)

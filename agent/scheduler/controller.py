@@ -1,10 +1,10 @@
 """Proxy scheduler: choose a target for each proxy pod, have its delegate scheduled, bind the pod to the virtual node.
 
-Watches  proxy pods, virtual nodes and namespaces here; our chaperons and the ClusterSummary in targets; states of
-         targets.
+Watches  proxy pods, virtual nodes and namespaces in the source; our chaperons and the ClusterSummary in targets; states
+         of targets.
 Writes   claim and attempts on the proxy pod, its binding and PodScheduled condition; creates, allows and deletes
          chaperons.
-Absent target: gets no new pods; a pod claimed by it waits, because its chaperon may be there.
+Absent target: gets no new pods; a pod claimed for it waits, because its chaperon may exist.
 """
 
 from collections.abc import Iterable
@@ -32,10 +32,9 @@ from agent.scheduler.waiting import WaitingPods
 
 
 class ProxyScheduler(Controller[Key]):
-    """One reconciliation per proxy pod that is not bound, or per group of them; many at the same time.
+    """Reconciles each unbound proxy pod, or each group of them; many concurrently.
 
-    Higher priority comes first; of the same priority, pods that have found no target come after those that have not
-    tried yet.
+    Pods of higher priority come first. At equal priority, pods that have found no target come after new ones.
     """
 
     name = "scheduler"
@@ -61,19 +60,19 @@ class ProxyScheduler(Controller[Key]):
         deps.chaperons.subscribe(self._chaperon_changed)
 
     async def run(self) -> None:
-        """Schedule, and write candidates, until cancelled."""
+        """Schedule pods and write candidates until cancelled."""
         with shown(IN_FLIGHT, self._proxies.stopwatch.count):
             await together(super().run(), self._candidates.run())
 
     def order(self, key: Key) -> Any:
-        """Priority first, then pods that did not wait in vain before."""
+        """Sort key: priority first, then pods without an unsuccessful attempt."""
         if group_name(key) is not None:
             return (-max((pod.priority for pod in self._groups.members(key)), default=0), key in self._woken)
         pod = self._cache.proxies.store.get(key)
         return (-pod.priority if pod is not None else 0, key in self._woken)
 
     def _note(self, old: Object | None, new: Object | None) -> None:
-        """What is known of a pod is forgotten as soon as it needs no target any more, or is gone."""
+        """Drop a pod's state as soon as it needs no target any longer or has been deleted."""
         if new is not None and is_open(new):
             if not new.gated:
                 self._proxies.stopwatch.begin(new.uid)
@@ -100,7 +99,7 @@ class ProxyScheduler(Controller[Key]):
             self._wake(key)
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
-        """What we write ourselves is no news, unless others have asked for something else meanwhile."""
+        """Requeue a changed pod, except for our own write, unless another client has changed the spec meanwhile."""
         if self._proxies.absorbing and old is not None and new is not None and _asked(old) == _asked(new):
             return
         for pod in (old, new):
@@ -129,7 +128,7 @@ class ProxyScheduler(Controller[Key]):
             return None
         in_vain = not isinstance(result, Queued)
         if self._cache.epoch != epoch:
-            # The step may have begun before the change, which does not wake it.
+            # The change may have come after the step read the cache, and does not wake a pod during its step.
             self._waiting.try_again(key, in_vain=in_vain)
         else:
             self._waiting.wait(key, in_vain=in_vain)

@@ -1,4 +1,4 @@
-"""Failed targets: an annotation of the proxy pod tells which targets could not take it, why, when, how often. Pure."""
+"""Failed targets: a proxy pod's annotation of the targets that could not take it, with reason, time and count. Pure."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -11,20 +11,21 @@ from agent.base.clock import parse, stamp
 from agent.kube.errors import one_line
 
 REASON_CHARACTERS = 256
-"""Longest reason that is kept of a target: some targets are hostile, and some messages list every node."""
+"""Maximum characters of a target's reason: some targets are hostile, and some messages list every node."""
 REASONS_BYTES, DETAILS_BYTES, ALL_BYTES = 16 << 10, 64 << 10, 192 << 10
-"""Size of the annotation up to which entries keep their reasons, up to which they keep time and count, and at most.
+"""Limits of the annotation's size: for entries with reasons, for entries with time and count, and for all entries.
 
-The latest attempts keep most. An entry that is only a name still tells which targets were tried: the others come first.
+The latest attempts keep the most. An entry with only a name still marks its target as tried: untried targets come
+first.
 """
 ANNOTATIONS_BYTES = 256 << 10
-"""Most that the API server takes as annotations of one object, keys and values together."""
+"""Maximum that the API server accepts for all annotations of one object, keys and values together."""
 _RESERVED_BYTES = 8 << 10
-"""Of these, for what else is written later: a claim, feedback of the delegate."""
+"""Part of it reserved for later annotations: a claim, feedback of the delegate."""
 NOT_KEPT = "it was tried before, and the reason is not kept, since many targets were"
 LONGEST_DWELL = timedelta(minutes=10)
 FIRST_RETRY, LONGEST_RETRY = timedelta(seconds=1), timedelta(seconds=30)
-"""Pauses of a pod that is nowhere, until it asks a target again that did not take it."""
+"""First and longest pause before a pod without a target retries one that refused its chaperon."""
 
 
 class FailedTarget(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,23 +33,26 @@ class FailedTarget(msgspec.Struct, frozen=True, omit_defaults=True):
 
     reason: str
     at: str = ""
-    """When it refused last, RFC 3339; empty: unknown."""
+    """Time of the last refusal, RFC 3339; empty if unknown."""
     count: int = 1
     refused: bool = msgspec.field(default=False, name="untaken")
-    """It took no PodChaperon, or made no pod of it, so that nothing is known of its nodes; else they had no room."""
+    """True if it accepted no PodChaperon, or created no pod for it, so that its capacity is unknown; False if no
+    node fitted.
+    """
 
     def may_repeat_at(self, dwell: timedelta) -> datetime | None:
-        """When a pod that waits elsewhere may try it again, where it provably has room: each time the pause is twice as
-        long, up to 10 min. Where the PodChaperon was not taken, room says nothing and the pause stays the same.
+        """Return when a pod that waits in another target may repeat this one, if it provably has capacity; None: at any
+        time.
 
-        None: at any time.
+        The pause doubles with each refusal, up to 10 min. It is constant if the PodChaperon was refused, when
+        capacity does not matter.
         """
         if self.refused:
             return self._after(dwell)
         return self._after(min(dwell * 2 ** min(self.count - 1, 16), max(dwell, LONGEST_DWELL)))
 
     def may_retry_at(self) -> datetime | None:
-        """When a pod that is nowhere may try it again, None at any time."""
+        """Return when a pod without a target may retry this one; None: at any time."""
         if not self.refused:
             return None
         return self._after(min(FIRST_RETRY * 2 ** min(self.count - 1, 16), LONGEST_RETRY))
@@ -64,12 +68,12 @@ _decoder = msgspec.json.Decoder(dict[str, FailedTarget | str])
 
 
 def failed_targets_of(proxy: Mapping[str, Any]) -> dict[str, FailedTarget]:
-    """By virtual node, from the proxy pod's annotation; what cannot be read is forgotten."""
+    """Return the failed targets in the pod's annotation, by virtual node; empty if absent or unreadable."""
     return read_failed_targets((proxy["metadata"].get("annotations") or {}).get(names.ANNOTATION_ATTEMPTS))
 
 
 def read_failed_targets(text: str | None) -> dict[str, FailedTarget]:
-    """The same from the annotation's value."""
+    """As `failed_targets_of`, from the annotation's value."""
     if not text:
         return {}
     try:
@@ -85,7 +89,7 @@ def _as_read(attempt: FailedTarget | str) -> FailedTarget:
 
 
 def bytes_left(annotations: Mapping[str, str] | None) -> int:
-    """Return how many bytes the annotation may have beside the other annotations of its pod; 0 or more."""
+    """Return how many bytes the annotation may have next to the other annotations of its pod; 0 or more."""
     others = sum(
         len(key.encode()) + len(value.encode())
         for key, value in (annotations or {}).items()
@@ -103,12 +107,12 @@ def with_failed_target(
     refused: bool = False,
     limit: int = ALL_BYTES,
 ) -> str:
-    """The annotation's value with one more attempt.
+    """Return the annotation's value with one more attempt.
 
-    :param limit: bytes that it may have
+    :param limit: maximum size in bytes
     """
     before = known.get(node_name)
-    # Pauses grow by what goes wrong again and again.
+    # The count, and with it the pause, grows only with repeated failures of the same kind.
     count = before.count + 1 if before is not None and before.refused == refused else 1
     attempt = FailedTarget(one_line(reason, REASON_CHARACTERS), stamp(now), count, refused)
     others = sorted((node for node in known if node != node_name), key=lambda node: known[node].at, reverse=True)
@@ -117,7 +121,7 @@ def with_failed_target(
 
 
 def _bounded(attempts: Iterable[tuple[str, FailedTarget]], limit: int) -> dict[str, FailedTarget | str]:
-    """Return what fits of some attempts, the latest first: with everything, without the reason, the name alone."""
+    """Return the attempts that fit, latest first: complete, without the reason, or the name alone."""
     kept: dict[str, FailedTarget | str] = {}
     size = len("{}")
     for node, attempt in attempts:
@@ -126,7 +130,7 @@ def _bounded(attempts: Iterable[tuple[str, FailedTarget]], limit: int) -> dict[s
         forms: list[tuple[FailedTarget | str, int]] = [(attempt, REASONS_BYTES)] if named else []
         forms += [(brief, DETAILS_BYTES)] if attempt.at else []
         for form, most in (*forms, ("", limit)):
-            # With quotes, colon and comma.
+            # Two quotes are encoded already; colon and comma are added.
             length = len(msgspec.json.encode(node)) + len(msgspec.json.encode(form)) + 2
             if size + length <= min(most, limit):
                 kept[node] = form

@@ -1,4 +1,4 @@
-"""Labels of a pod that become one where selectors are rewritten as Admiralty does, as an event on the proxy pod."""
+"""Events on proxy pods whose labels become equal keys when selectors are rewritten as in Admiralty."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ _VERSION = names.ANNOTATION_AGENT_VERSION.encode()
 
 
 def report(deps: Deps, proxy: Mapping[str, Any], target: Target) -> None:
-    """Write the event where labels collide, and the target's agent is Admiralty's or Services are always rerouted."""
+    """Emit the event if labels collide, and the target's agent is Admiralty's or Services are always rerouted."""
     summary = target.summaries.store.get(("", names.SUMMARY_NAME))
     is_admiraltys = summary is not None and _VERSION not in summary.raw
     annotations = deps.namespaces.annotations(proxy["metadata"]["namespace"])
@@ -29,7 +29,7 @@ def report(deps: Deps, proxy: Mapping[str, Any], target: Target) -> None:
 
 
 def message(found: Mapping[str, list[str]], target: str) -> str:
-    """Return what users are told: keys, consequence, remedy."""
+    """Return the message for the user: keys, consequence, remedy."""
     words = [f"{' and '.join(keys)} become {key} with the value of {keys[0]}" for key, keys in sorted(found.items())]
     return (
         f"{target}: labels of this pod collide there: {abridged(words, _SHOWN)}; Services that select by the others"

@@ -1,7 +1,7 @@
 """Limits on the number of requests to targets at the same time.
 
-A target that is slow, or has just gone silent, must not hold all those who work on pods: each limit is one per target,
-whatever exceeds it waits, and whoever waits is woken when it may go.
+A slow or silent target must not block the work on other pods. Each limit is per target; excess requests wait and are
+woken when admitted.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from agent.clusters.registry import Targets
 from agent.kube.store import Key
 
 ADMITTED_SECONDS = 5.0
-"""Whoever is admitted and has not begun, or not ended, after that makes room for the next."""
+"""Seconds after which an admission expires unless it is kept or released."""
 
 _GROUP_MEMBERS = 32
-"""Members of groups whose next steps are taken at the same time."""
+"""Number of group members whose steps run concurrently."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class PrioritySemaphore(Generic[K]):
-    """Priority semaphore: N admitted; the waiter of highest priority is next, of these the first.
+    """Semaphore with N slots; the next waiter is the one of highest priority, then the earliest.
 
-    :param size: N, asked whenever somebody comes or goes
+    :param size: returns N; called on each admission and release
     :param wake: called with the key of a waiter that has been admitted
     """
 
@@ -40,7 +40,7 @@ class PrioritySemaphore(Generic[K]):
         self._arrivals = itertools.count()
 
     def admits(self, uid: str, key: K, priority: int) -> bool:
-        """Whether this one may begin now; if not, it is woken when it may."""
+        """Return True if the holder of `uid` may begin now; otherwise queue it and wake it when admitted."""
         if uid in self._admitted:
             return True
         if len(self._admitted) < self._size():
@@ -52,16 +52,16 @@ class PrioritySemaphore(Generic[K]):
         return False
 
     def keep(self, uid: str) -> None:
-        """One that is admitted has begun, and stays admitted until it is released, however long that takes."""
+        """Keep an admitted slot beyond its expiry until it is released."""
         self._admitted[uid].cancel()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is admitted or waits."""
+        """True without admissions and waiters."""
         return not self._admitted and not self._waiting
 
     def release(self, uid: str) -> None:
-        """This one has ended, or will not begin."""
+        """Release the slot, or leave the queue, and admit the next waiter."""
         self._waiting.pop(uid, None)
         timer = self._admitted.pop(uid, None)
         if timer is None:
@@ -80,9 +80,9 @@ class PrioritySemaphore(Generic[K]):
 
 
 class TargetLimiter(Generic[K]):
-    """Target limiter: at most N requests of one kind wait for each target to answer; others wait for their turn.
+    """Limits requests of one kind to N per target; further requests wait for their turn.
 
-    :param most: N, by virtual node
+    :param most: returns N for a virtual node
     :param wake: called with the key of a waiter whose turn it is
     """
 
@@ -91,13 +91,13 @@ class TargetLimiter(Generic[K]):
         self._wake = wake
         self._semaphores: dict[str, PrioritySemaphore[K]] = {}
         self._nodes: dict[str, str] = {}
-        """UIDs to the virtual node whose target they ask, or wait for."""
+        """Virtual node of the target that each UID uses or waits for."""
 
     @contextlib.contextmanager
     def slot(self, node_name: str, uid: str, key: K, priority: int) -> Iterator[bool]:
-        """Whether it is this one's turn at the target behind a virtual node, which then lasts as long as this context.
+        """Context manager that acquires a request slot for a target; False if the caller has to wait.
 
-        Else it waits for that target, and for no other.
+        A caller waits for one target at a time.
         """
         if self._nodes.get(uid, node_name) != node_name:
             self.cancel(uid)
@@ -115,7 +115,7 @@ class TargetLimiter(Generic[K]):
             self.cancel(uid)
 
     def cancel(self, uid: str) -> None:
-        """This one asks no target, or another one."""
+        """Release the slot of this UID, or remove it from the queue."""
         node_name = self._nodes.pop(uid, "")
         semaphore = self._semaphores.get(node_name)
         if semaphore is None:
@@ -128,7 +128,7 @@ class TargetLimiter(Generic[K]):
 class RequestLimits:
     """The limits of one scheduler.
 
-    :param in_flight: how many pods it works on at the same time
+    :param in_flight: returns the number of pods that the scheduler works on concurrently
     :param wake: called with the key of a pod whose turn it is at a target
     :param admit: called with the key of a pod that may have candidates
     """
@@ -139,20 +139,20 @@ class RequestLimits:
         self._targets = targets
         self._in_flight = in_flight
         self.chaperons = TargetLimiter(self.most, wake)
-        """Mode `ranked`: pods whose chaperon is on its way to a target."""
+        """Mode `ranked`: pods whose chaperon is being sent to a target."""
         self.changes = TargetLimiter(self.most, wake)
-        """Mode `reserve`: pods of which a chaperon is being changed."""
+        """Mode `reserve`: pods with a chaperon that is being changed."""
         self.undecided = PrioritySemaphore(in_flight, admit)
-        """Mode `reserve`: pods that have candidates and no decision yet.
+        """Mode `reserve`: pods with candidates and no decision yet.
 
-        Otherwise all pods of a burst would have candidates everywhere before the first is claimed, reservations run out
-        meanwhile, and are made again.
+        Without this limit, all pods of a burst would have candidates in all targets before the first is claimed. Their
+        reservations would expire meanwhile and have to be renewed.
         """
         self.members = asyncio.Semaphore(_GROUP_MEMBERS)
-        """Members of groups whose steps are under way."""
+        """Members of groups whose steps are running."""
 
     def most(self, node_name: str) -> int:
-        """How many requests of one kind may wait for the target behind a virtual node."""
+        """Return the maximum number of concurrent requests of one kind to the target behind a virtual node."""
         target = self._targets.by_node(node_name)
         in_flight = self._in_flight()
         return max(1, in_flight // 4 if target is not None and target.slow else in_flight * 3 // 4)

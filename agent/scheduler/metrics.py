@@ -37,31 +37,33 @@ _ORDER: tuple[Phase, ...] = ("queue", "candidate", "reserve", "bind")
 
 
 class Stopwatch:
-    """Times the phases of pods by UID; a phase lasts from the end of the one before."""
+    """Measures the phases of pods by UID; each begins at the end of the one before."""
 
     def __init__(self) -> None:
         self._marks: dict[str, tuple[float, int]] = {}
-        """When the last phase ended, and its number; -1 for none."""
+        """End of the last phase, and its number; -1 for none."""
 
     def count(self) -> int:
         """Return the number of pods that are timed."""
         return len(self._marks)
 
     def begin(self, uid: str) -> None:
-        """The pod was seen first."""
+        """Start timing a pod when it is first seen."""
         self._marks.setdefault(uid, (time.monotonic(), -1))
 
     def again(self, uid: str) -> None:
-        """A target has refused the pod: it is in the queue again."""
+        """Restart timing after a target has refused the pod: it is queued again."""
         if uid in self._marks:
             self._marks[uid] = (time.monotonic(), -1)
 
     def lap(self, uid: str, phase: Phase) -> None:
-        """A phase ends; one that the pod has been through already, as by a second candidate, does not count."""
+        """Observe the end of a phase. A phase that the pod has already completed does not count, such as by a second
+        candidate.
+        """
         self.ending(uid, phase)()
 
     def ending(self, uid: str, phase: Phase) -> Callable[[], None]:
-        """The same for a phase that may end after the pod is known to need nothing more: call what this returns."""
+        """Return a function that observes the end of a phase, even after the pod's timing has ended."""
         number = _ORDER.index(phase)
         mark = self._marks.get(uid)
 
@@ -75,5 +77,5 @@ class Stopwatch:
         return end
 
     def end(self, uid: str) -> None:
-        """The pod needs nothing more."""
+        """Stop timing a pod that needs no target any longer."""
         self._marks.pop(uid, None)

@@ -8,13 +8,13 @@ from agent.settings import Mode
 __all__ = ["Mode", "group_name", "group_of", "is_open", "mode_of"]
 
 _GROUP = "group/"
-"""No pod has a name with a slash, so that queues tell keys of groups from keys of pods."""
+"""Prefix of queue keys of groups; names of pods contain no slash."""
 
 
 def mode_of(pod: Object, namespace: Object | None, default: Mode) -> Mode:
-    """By the pod's annotations, else by its namespace's, else by the settings.
+    """Return the mode set by the pod's annotations, else by its namespace's, else by the settings.
 
-    A pod that is under way stays with the mode it began in: its claim names a chaperon, or does not.
+    A claimed pod keeps the mode in which it began.
     """
     known = pod.hot_annotations
     begun = claim_mode(pod)
@@ -32,18 +32,18 @@ def mode_of(pod: Object, namespace: Object | None, default: Mode) -> Mode:
 
 
 def is_open(pod: Object) -> bool:
-    """Whether a pod still wants a target."""
+    """Return True if a pod still needs a target."""
     return not (pod.deleting or pod.node_name or pod.phase in ENDED)
 
 
 def group_of(pod: Object) -> Key | None:
-    """Key of the group whose pods start together with this one, None for a pod of its own."""
+    """Return the key of the group that the pod starts with; None if it has no group."""
     name = _group(pod)
     return (pod.namespace, _GROUP + name) if name else None
 
 
 def group_name(key: Key) -> str | None:
-    """The name of the group that a key stands for, None when it stands for a pod."""
+    """Return the name of the group that a key represents; None if it is the key of a pod."""
     return key[1].removeprefix(_GROUP) if key[1].startswith(_GROUP) else None
 
 

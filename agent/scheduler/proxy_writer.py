@@ -26,11 +26,13 @@ from agent.scheduling.ranking import Ranking
 log = logging.getLogger(__name__)
 
 FIGURES_SECONDS = 30.0
-"""How long a pod that waits goes without other figures: what is free changes all the time where others come and go."""
+"""Minimum interval between updates of a waiting pod's condition that differ only in numbers: free capacity changes all
+the time.
+"""
 
 
 class ProxyWriter:
-    """What the process knows beyond the API objects only saves work or widens the choice; losing it loses nothing."""
+    """All writes to proxy pods. State held only in this process saves work; losing it on a restart does no harm."""
 
     def __init__(self, deps: Deps, cache: SchedulerCache) -> None:
         self._deps = deps
@@ -39,20 +41,22 @@ class ProxyWriter:
         self._assumed = cache.assumed
         self.stopwatch = Stopwatch()
         self.absorbing = False
-        """Whether what a store tells right now is the answer to a write of ours, after which the step goes on."""
+        """True while the response to one of our own writes enters the store, so that subscribers do not requeue the
+        pod.
+        """
         self.bound: set[str] = set()
         """UIDs of pods bound by us that the watch still shows without a node."""
         self._told: dict[str, float] = {}
-        """UIDs of pods to when they were told last why they wait, of a clock that is never set."""
+        """When each pod's PodScheduled condition was written last, by UID, on the monotonic clock."""
 
     def forget(self, uid: str) -> None:
-        """A pod needs no target any more."""
+        """Drop all state of a pod that needs no target any longer."""
         self.bound.discard(uid)
         self._told.pop(uid, None)
         self.stopwatch.end(uid)
 
     def absorb(self, informer: Informer, raw: bytes) -> Object:
-        """Take the answer to a write of ours that nobody needs to be woken for."""
+        """Put the response to our own write into the store without waking subscribers."""
         self.absorbing = True
         try:
             return informer.absorb(raw)
@@ -66,12 +70,13 @@ class ProxyWriter:
         return self.absorb(self._proxies, raw)
 
     async def claim(self, pod: Object, target: Target, chaperon_uid: str = "", run: str = "") -> Object | None:
-        """Promise the pod to one target, in mode `reserve` to one chaperon there. None when the pod is gone.
+        """Claim the pod for one target; in mode `reserve` also for one chaperon. Return None if the pod has been
+        deleted.
 
-        One write, guarded by the pod's version, which grows by it, also where the claim was the same before: a deposed
-        leader fails here. Only this target's finalizer is left.
+        The patch is guarded by the pod's resourceVersion and always raises it, even if the claim itself is unchanged:
+        the claim of a deposed leader then fails. It leaves only this target's finalizer.
 
-        :param run: the start of its group, empty for none
+        :param run: name of the group's start that the claim belongs to; empty if none
         """
         annotations: dict[str, str | None] = {names.ANNOTATION_CLAIM: target.node_name}
         if chaperon_uid != podstate.claimed_chaperon(pod):
@@ -97,16 +102,16 @@ class ProxyWriter:
             self._assumed.finish_claim(pod)
 
     async def unclaim(self, pod: Object) -> None:
-        """Take the claim back, if the pod is as it was."""
+        """Remove the claim, unless the pod has changed since it was read."""
         annotations = {names.ANNOTATION_CLAIM: None, names.ANNOTATION_CLAIM_UID: None}
         await self._patch(pod.decode()["metadata"], {"resourceVersion": pod.version, "annotations": annotations})
 
     async def remember(
         self, proxy: Mapping[str, Any], node_name: str, reason: str, mode: Mode, *, refused: bool = False
     ) -> None:
-        """Note on the pod why a target could not take it; the pod, not the process, keeps the memory.
+        """Record on the pod why a target could not take it; the record survives a restart of the agent.
 
-        :param refused: whether it did not even take the chaperon
+        :param refused: True if the target refused the chaperon itself
         """
         ATTEMPTS.labels(mode, "refused").inc()
         self.stopwatch.again(proxy["metadata"]["uid"])
@@ -116,9 +121,10 @@ class ProxyWriter:
         await self._patch(proxy["metadata"], {"annotations": {names.ANNOTATION_ATTEMPTS: value}})
 
     async def bind(self, pod: Object, node_name: str, mode: Mode) -> None:
-        """Bind the pod, and no other of its name, to the virtual node; one that has a node already is left as it is.
+        """Bind the pod with this UID to the virtual node; do nothing if it already has a node or has been deleted.
 
-        Raises Conflict where it has none: API servers say so, too, where their etcd gave no answer (`assignPod`).
+        :raises Conflict: if the pod still has no node: API servers also answer 409 when etcd gave no answer
+        (`assignPod`)
         """
         metadata = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
         binding = {
@@ -138,7 +144,7 @@ class ProxyWriter:
                 raise
             return
         ended()
-        # The watch may have been faster than the answer.
+        # The watch may have been faster than the response.
         current = self._proxies.store.get(pod.key)
         if current is not None and current.uid == pod.uid and not current.node_name:
             self.bound.add(pod.uid)
@@ -148,7 +154,7 @@ class ProxyWriter:
         self._deps.recorder.event(regarding, "Normal", "Scheduled", message)
 
     async def _needs_node(self, pod: Object) -> bool:
-        """Whether the pod is there and has no node, as its API server says and not as the watch does."""
+        """Return True if the API server still has the pod, without a node; reads it live, as the watch may be late."""
         try:
             raw = await self._client.get_raw(PODS, pod.name, pod.namespace)
         except NotFound:
@@ -157,15 +163,16 @@ class ProxyWriter:
         return fresh.uid == pod.uid and not fresh.node_name
 
     def warn(self, proxy: Mapping[str, Any], target: Target, reason: str) -> None:
-        """Tell, by an event alone, why a pod goes on to another target."""
+        """Emit an event, and write no condition, on why a pod moves on to another target."""
         self._deps.recorder.event(dict(proxy), "Warning", "FailedScheduling", f"{target.title}: {reason}")
 
     async def tell_rejections(
         self, proxy: Mapping[str, Any], message: str, ranking: Ranking, *, throttled: bool = True
     ) -> float | None:
-        """Tell on the pod why no target takes it.
+        """Record on the pod why no target takes it.
 
-        :param throttled: whether figures that have changed may wait a while; then this returns for how many seconds
+        :param throttled: True if changed numbers alone may be written later
+        :return: seconds until the condition may be written; None if nothing is left to write
         """
         left = self._figures_due(proxy, message) if throttled else 0.0
         if left > 0:
@@ -183,7 +190,9 @@ class ProxyWriter:
         return told + FIGURES_SECONDS - time.monotonic()
 
     async def tell(self, proxy: Mapping[str, Any], message: str) -> bool:
-        """Tell on the pod why it waits; once, as long as the reason stays the same. Returns whether it was news."""
+        """Set the PodScheduled condition to False and emit an event. Return False if the message is unchanged or not
+        written.
+        """
         if _scheduled(proxy).get("message") == message:
             return False
         now, told = self._deps.clock.now(), (proxy.get("status") or {}).get("conditions")

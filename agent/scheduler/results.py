@@ -4,21 +4,23 @@ import msgspec
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Nothing to do before the pod or one of its chaperons changes, or somebody wakes it."""
+    """Requeue when the pod or one of its chaperons changes, or when it is woken."""
 
 
 class RequeueAfter(msgspec.Struct, frozen=True):
-    """Look again after so many seconds, or when the cache of targets and pods has changed."""
+    """Requeue after so many seconds, or when the cache of targets and pods has changed."""
 
     seconds: float
 
 
 class WaitForChange(msgspec.Struct, frozen=True):
-    """Look again when the cache has changed: as it is, no target takes the pod."""
+    """Requeue when the cache has changed: no target takes the pod now."""
 
 
 class Queued(msgspec.Struct, frozen=True):
-    """Look again when a limiter admits the pod, or when the cache has changed: it has not been tried in vain."""
+    """Requeue when a limiter admits the pod, or when the cache has changed. It does not count as an unsuccessful
+    attempt.
+    """
 
 
 Result = Done | RequeueAfter | WaitForChange | Queued
@@ -27,7 +29,7 @@ AT_ONCE = RequeueAfter(0.0)
 
 
 def soonest(*results: Result) -> Result:
-    """The result of several steps together: whatever has the pod looked at first."""
+    """Return the combined result of several steps: the one that requeues first."""
     seconds = [each.seconds for each in results if isinstance(each, RequeueAfter)]
     if seconds:
         return RequeueAfter(min(seconds))
@@ -36,6 +38,6 @@ def soonest(*results: Result) -> Result:
 
 
 def soonest_after(*seconds: float | None) -> Result:
-    """Look again after the least of these, if there is any; else when something changes."""
+    """Requeue after the least of these; if all are None, when something changes."""
     due = [each for each in seconds if each is not None]
     return RequeueAfter(min(due)) if due else WaitForChange()

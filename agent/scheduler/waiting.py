@@ -1,6 +1,6 @@
-"""Waiting pods: after a change of targets they are tried again, at a bounded rate and in the order of their priority.
+"""Waiting pods: retried after a change of targets, at a bounded rate and in the order of their priority.
 
-Summaries of targets change all the time. Ranking 10,000 waiting pods anew at each change would take a whole core.
+Summaries of targets change all the time. Ranking 10,000 waiting pods at each change would take a whole core.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from agent.kube.store import Key
 
 SHARE = 0.25
-"""Part of the time that may go into pods that were tried before."""
+"""Fraction of time that may be spent on pods that were tried before."""
 BURST_SECONDS = 0.25
-"""Work that is done at once after a while without a change: as long as few pods wait, all of them are tried."""
+"""Maximum work after a quiet time, in seconds: if few pods wait, all of them are tried at once."""
 _FEW = 1000
-"""Entries of the heap that may be void before it is built anew."""
+"""Number of outdated heap entries that are tolerated before the heap is rebuilt."""
 
 
 class _Stale(NamedTuple):
@@ -27,9 +27,9 @@ class _Stale(NamedTuple):
 class WaitingPods:
     """Pods, and groups of pods, that wait for a change.
 
-    :param enqueue: called with a pod that is to be tried, and whether it was tried in vain before
-    :param order: returns what of a pod decides which comes first, the smallest; then the pod that has waited longest
-    :param seconds: returns what a try takes
+    :param enqueue: called with the pod to try, and True if an earlier attempt was unsuccessful
+    :param order: returns the sort key of a pod, smallest first; equal pods are ordered by waiting time
+    :param seconds: returns the estimated seconds of one attempt
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class WaitingPods:
     ) -> None:
         self._enqueue, self._order, self._seconds = enqueue, order, seconds
         self._waiting: dict[Key, bool] = {}
-        """Pods that have been tried since the last change, to whether in vain."""
+        """Pods tried since the last change; True if the attempt was unsuccessful."""
         self._stale: dict[Key, _Stale] = {}
-        """Pods that may find a target by now."""
+        """Pods that may now find a target."""
         self._heap: list[tuple[Any, int, Key]] = []
         self._numbers = itertools.count()
         self._left, self._since = BURST_SECONDS, 0.0
@@ -51,19 +51,21 @@ class WaitingPods:
         self._waiting[key] = in_vain
 
     def leave(self, key: Key) -> bool:
-        """Record that a pod is tried, or has gone. Return True if it waited after a try in vain."""
+        """Record that a pod is being tried or has been deleted. Return True if it waited after an unsuccessful
+        attempt.
+        """
         stale = self._stale.pop(key, None)
         return self._waiting.pop(key, stale is not None and stale.in_vain)
 
     def changed(self) -> None:
-        """Try all pods again, in turns."""
+        """Retry all waiting pods at the bounded rate."""
         waiting, self._waiting = self._waiting, {}
         for key, in_vain in waiting.items():
             self._age(key, in_vain)
         self._release()
 
     def try_again(self, key: Key, *, in_vain: bool) -> None:
-        """Try a pod again in its turn: there was a change while it was being tried."""
+        """Retry a pod at the bounded rate after a change during its attempt."""
         self._age(key, in_vain)
         self._release()
 
