@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 
 
 class Allocation:
-    """Shares count from 0 (nothing is allocated) to 1.
+    """Share of a target that is allocated, from 0 (nothing) to 1.
 
-    A target that tells what is free has that, less what assumed pods request; else what our own pods request counts as
-    taken. One that tells nothing is judged by the number of our pods.
+    If the target reports free capacity, requests of assumed pods are added to the allocated part. Otherwise the
+    requests of our own pods count as allocated. A target that reports no capacity is judged by the number of our
+    pods.
     """
 
     __slots__ = ("_cpu", "_memory", "_pods", "_share", "target", "usage", "version")
@@ -35,7 +36,7 @@ class Allocation:
         return whole - free.get(name, 0) + self.usage.assumed_requests.get(name, 0)
 
     def share(self, template: PodTemplate) -> float:
-        """How much of the target is allocated with this pod: the mean over cpu, memory and pods."""
+        """Return the allocated share of the target with this pod: the mean over cpu, memory and pods."""
         cpu, memory, pods = template.measured
         share = self._share + cpu * self._cpu + memory * self._memory + pods * self._pods
         return 0.0 if share < 0 else min(share, 1.0)

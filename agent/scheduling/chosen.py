@@ -1,4 +1,4 @@
-"""Chosen: the targets that a pod may go to by annotation, and in which order of preference. Pure."""
+"""Chosen: the targets that annotations allow for a pod, and their order of preference. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -16,18 +16,18 @@ _Refused = Sequence[tuple[TargetInfo, Rejection]]
 
 
 class _Divided(NamedTuple):
-    """The answer for the targets of one moment."""
+    """Result for the targets of one moment."""
 
     targets: Sequence[TargetInfo]
     refused: _Refused
 
 
 _known: WeakKeyDictionary[TargetChoice | ClaimFilter, _Divided] = WeakKeyDictionary()
-"""Kept for as long as the targets are the same."""
+"""Cached while the targets are the same object."""
 
 
 def not_chosen(pod: PodInfo, targets: Sequence[TargetInfo]) -> _Refused:
-    """Targets that the pod may not go to by what it, its controller, its namespace or the settings say."""
+    """Filter: targets ruled out by the pod, its controller, its namespace or the settings."""
     choice = pod.choice
     if choice is None:
         return ()
@@ -38,7 +38,7 @@ def not_chosen(pod: PodInfo, targets: Sequence[TargetInfo]) -> _Refused:
 
 
 def not_claimed(pod: PodInfo, targets: Sequence[TargetInfo]) -> _Refused:
-    """Targets whose cluster has not the claims that the pod, or its namespace, asks for."""
+    """Filter: targets whose cluster lacks claims that the pod or its namespace requires."""
     claims = pod.claims
     if claims is None:
         return ()
@@ -56,5 +56,5 @@ def _divided(
 
 
 def preference(pod: PodInfo, target: TargetInfo) -> int:
-    """How many groups of targets the pod prefers to the one that a target belongs to."""
+    """Return the number of groups of targets that the pod prefers to this target's group."""
     return pod.choice.preference(target) if pod.choice is not None else 0

@@ -12,30 +12,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClusterTotals:
-    """Sums over the nodes that take pods (what a cordoned one has left is not free), in 10^-9 of the base unit."""
+    """Sums over the nodes that take pods, in 10^-9 of the base unit. Cordoned nodes do not count."""
 
     allocatable: Amounts
-    """Sums."""
+    """Allocatable resources of all nodes."""
     free: Amounts | None
-    """Sums of what no pod has requested, None where that is not told of every node: a large cluster tells its best."""
+    """Sums of unrequested resources; None unless reported for every node: a large cluster reports only its best."""
     most_free: Amounts | None
-    """Of each resource, as much as the node has that has most of it free; None where nothing is told."""
+    """Largest free amount of each resource on one node; None if nothing is reported."""
     used: Amounts | None = None
-    """Sums of what pods use as it was measured, None where that is not told."""
+    """Sums of the measured usage of pods; None if not reported."""
 
     @property
     def requested(self) -> Amounts | None:
-        """Sums of what pods have requested, None where that is not told."""
+        """Sums of the requests of pods; None if not reported."""
         return _less(self.allocatable, self.free)
 
     @property
     def idle(self) -> Amounts | None:
-        """Sums of what no pod uses, None where that is not told."""
+        """Sums of resources that no pod uses; None if not reported."""
         return _less(self.allocatable, self.used)
 
 
 def cluster_totals(shapes: Sequence["Shape"], used: Amounts | None = None) -> ClusterTotals:
-    """Those of a cluster with nodes of these shapes; `used` as it is told."""
+    """Return the totals of a cluster with nodes of these shapes.
+
+    :param used: measured usage; None if not reported
+    """
     open_shapes = [shape for shape in shapes if not shape.unschedulable]
     told = [free for shape in open_shapes for free in shape.free or ()]
     tells_all = all(map(_tells_all, open_shapes))

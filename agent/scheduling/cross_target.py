@@ -12,7 +12,7 @@ Reject = Callable[[TargetInfo], Rejection | None]
 
 
 class CrossTarget:
-    """Filters and scores of one pod that take all targets into account."""
+    """Filters and scores of one pod that depend on all targets."""
 
     def __init__(self, pod: PodInfo, terms: Terms, targets: Sequence[TargetInfo], usages: Usages) -> None:
         self._pod = pod
@@ -25,7 +25,7 @@ class CrossTarget:
 
     @classmethod
     def of(cls, pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages) -> "CrossTarget | None":
-        """None for a pod without such constraints where no pod that is there has any."""
+        """Return None if neither the pod nor any other pod has such constraints that concern it."""
         terms = terms_of(pod)
         counts = usages.counts
         if not terms and not _concern(counts.anti_affinity, pod) and not _concern(counts.preferences, pod):
@@ -34,12 +34,12 @@ class CrossTarget:
         return cls(pod, terms, [target for target in targets if target.namespace in ("", namespace)], usages)
 
     def topology_spread(self) -> Reject | None:
-        """Rejects targets where the pod would break a constraint that must be kept."""
+        """Return a filter for targets where the pod would break a constraint with DoNotSchedule; None without any."""
         hard = self._terms.hard
         return spread.HardSpread(hard, self._targets, self._spread_count, self._counted).reject if hard else None
 
     def pod_affinity(self) -> Reject | None:
-        """Rejects targets that required affinity and anti-affinity keep the pod away from."""
+        """Return a filter for targets that required affinity and anti-affinity rule out; None without any."""
         others = pod_affinity.others_anti_affinity(self._usages.counts, self._own_terms, self._own_node)
         found = pod_affinity.PodAffinity(self._pod, self._terms, others, self._count)
         if found.empty:
@@ -48,14 +48,14 @@ class CrossTarget:
         return found.reject
 
     def spread_scores(self, feasible: Sequence[TargetInfo]) -> list[float] | None:
-        """By constraints with ScheduleAnyway; None without any."""
+        """Score by constraints with ScheduleAnyway; None without any."""
         soft = self._terms.soft
         if not soft:
             return None
         return spread.soft_scores(soft, self._targets, feasible, self._spread_count, self._counted)
 
     def affinity_scores(self, feasible: Sequence[TargetInfo]) -> list[float] | None:
-        """By preferred affinity and anti-affinity; None when nobody prefers anything."""
+        """Score by preferred affinity and anti-affinity of this and other pods; None without any."""
         preferences = pod_affinity.others_preferences(self._usages.counts, self._own_terms, self._own_node)
         return pod_affinity.scores(self._pod, self._terms, preferences, self._count, self._targets, feasible)
 

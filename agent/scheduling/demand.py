@@ -1,4 +1,4 @@
-"""What a pod asks for, made of its spec: what is told of nobody in particular, and so holds for all of one template."""
+"""Demand of a pod, from its spec: the part that is equal for all pods of one template."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,7 +17,10 @@ CONSTRAINTS = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstra
 
 
 def template_of(namespace: str, spec: Mapping[str, Any], source: Mapping[str, Any]) -> PodTemplate:
-    """What a proxy pod with this spec asks for; `source` are the constraints for the target's own nodes."""
+    """Return the template of a proxy pod with this spec.
+
+    :param source: constraints for the target's own nodes
+    """
     return PodTemplate(
         namespace=namespace,
         proxy={key: spec[key] for key in CONSTRAINTS if spec.get(key)},
@@ -34,7 +37,7 @@ def template_of(namespace: str, spec: Mapping[str, Any], source: Mapping[str, An
 
 
 class Demand(NamedTuple):
-    """Constraints of a proxy pod, by the nodes that they are about."""
+    """Constraints of a proxy pod, by the nodes that they apply to."""
 
     spec: Mapping[str, Any]
     """Its spec with the constraints for virtual nodes."""
@@ -43,7 +46,7 @@ class Demand(NamedTuple):
 
 
 def demand_of(spec: Mapping[str, Any], source: dict[str, Any]) -> Demand:
-    """Return the constraints of a proxy pod with this spec; added ones count for the target's own nodes.
+    """Return the constraints of a proxy pod with this spec; added ones apply to the target's own nodes.
 
     :param source: the pod as its user sent it, from the manifest
     :raises InvalidPod: if they cannot be read, or contradict each other
@@ -59,7 +62,7 @@ def demand_of(spec: Mapping[str, Any], source: dict[str, Any]) -> Demand:
 
 
 def kept_constraints(annotations: Mapping[str, str] | None, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Constraints of a source pod that hold for the target's own nodes, and the scheduler that it names.
+    """Return the constraints of a source pod that apply to the target's own nodes, and the scheduler that it names.
 
     :raises InvalidPod: if they cannot be read
     """

@@ -1,4 +1,4 @@
-"""Why a pod waits, in one line and as a table."""
+"""Explanations of why a pod waits, as one line and as a table."""
 
 import re
 from collections.abc import Mapping
@@ -14,20 +14,22 @@ NO_TARGETS = "0/0 targets are available: create a Target in this namespace, or a
 CLAIMED = "not as long as another target may run the pod"
 
 _TOGETHER = 3
-"""Targets for which the same reason is told one by one."""
+"""Maximum number of targets with the same reason that are listed one by one."""
 _REASON_LIMIT = 240
 _LIMIT = 1000
-"""Characters; the note of an Event takes 1,024 bytes."""
+"""Maximum characters; the note of an Event may have 1,024 bytes."""
 _LIVE = re.compile(r" \((?:largest free [^()]*|[^() ]+ of [^()]*)\)")
 _FIGURE = re.compile(r"\d[\d.]*[A-Za-z]*")
 
 
 def explain(ranking: Ranking, tried: Mapping[str, str], claim: Mapping[str, str]) -> str:
-    """One line that says why the pod waits: `0/3 targets are available: eu: ..., us: ...`.
+    """Return one line on why the pod waits: `0/3 targets are available: eu: ..., us: ...`.
 
-    By virtual node: `tried` is why targets that pass the filters could not take it; `claim` is what the one target that
-    it is claimed by has to say, which counts more than a filter's word, and keeps the pod from the others. The same
-    reason of many targets is told once, and of a long list the end is left out.
+    Many targets with the same reason share one entry, and a long list is cut.
+
+    :param tried: by virtual node, why targets that pass the filters could not take the pod
+    :param claim: by virtual node, the state of the target that the pod is claimed for; it replaces the reason of a
+    filter and excludes other targets
     """
     known = {**tried, **claim}
     reasons = [(target.title, claim.get(target.node_name, rejection.message)) for target, rejection in ranking.rejected]
@@ -42,7 +44,7 @@ def explain(ranking: Ranking, tried: Mapping[str, str], claim: Mapping[str, str]
 
 
 def without_figures(text: str) -> str:
-    """What stays of a reason while what is counted or measured in it changes all the time."""
+    """Remove all numbers from a reason, for comparisons: counts and measurements change all the time."""
     return _FIGURE.sub("", text)
 
 
@@ -64,7 +66,7 @@ def listed(reasons: list[tuple[str, str]]) -> str:
     text = ", ".join(parts)
     if len(text) <= _LIMIT:
         return text
-    # What stands for many targets says most.
+    # Entries for many targets are the most informative.
     parts = parts[len(single) :] + parts[: len(single)]
     kept: list[str] = []
     length = 0
@@ -90,17 +92,17 @@ class Row(msgspec.Struct, frozen=True):
     target: str
     node_name: str
     rejection: Rejection | None
-    """Why the pod may not go there, None when it may."""
+    """Why the pod may not be scheduled in the target; None if it may."""
     scores: Mapping[str, float]
-    """Each 0 to 100; those that say nothing about this pod are left out."""
+    """Each 0 to 100; without scores that do not apply to this pod."""
     total: float | None
-    """Their weighted sum; None where no score was taken."""
+    """Their weighted sum; None without scores."""
     attempt: str
-    """Why the target could not take the pod when it was tried, empty when it was not."""
+    """Why the target could not take the pod when it was tried; empty if it was not tried."""
 
 
 def table(ranking: Ranking, pod: PodInfo) -> list[Row]:
-    """Targets in the order in which they are tried, then the refused by name."""
+    """Return the targets in the order of attempts, then the rejected ones by name."""
     rows = [_row(target, None, ranking, pod) for target in ranking.order]
     rejected = sorted(ranking.rejected, key=lambda item: (item[0].title, item[0].node_name))
     return rows + [_row(target, rejection, ranking, pod) for target, rejection in rejected]

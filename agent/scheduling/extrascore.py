@@ -1,5 +1,6 @@
-"""Scores that others give targets: any object with `status.scores` and `status.validUntil`, the shape of Open Cluster
-Management's AddOnPlacementScore, in the namespace of the target's ManagedCluster, else the one named like the target.
+"""Extra scores: objects with `status.scores` and `status.validUntil`, as Open Cluster Management's AddOnPlacementScore.
+
+They are in the namespace of the target's ManagedCluster, or without one in a namespace named like the target.
 """
 
 from typing import Self
@@ -10,11 +11,11 @@ FORM = "WEIGHT:RESOURCE.VERSION.GROUP:OBJECT:SCORE"
 
 
 class InvalidExtraScore(ValueError):
-    """Text that names no score; the message says what it should look like."""
+    """Text that is no valid score setting; the message shows the expected form."""
 
 
 class ExtraScore(msgspec.Struct, frozen=True):
-    """One score and how much it counts."""
+    """One score and its weight."""
 
     weight: float
     """Negative to prefer low scores."""
@@ -27,14 +28,14 @@ class ExtraScore(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called among a target's scores."""
+        """Its name among a target's scores."""
         return f"{self.object}:{self.score}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From `WEIGHT:RESOURCE.VERSION.GROUP:OBJECT:SCORE`.
+        """Parse `WEIGHT:RESOURCE.VERSION.GROUP:OBJECT:SCORE`.
 
-        :raises InvalidExtraScore: if it is not that
+        :raises InvalidExtraScore: if the text has another form
         """
         weight, _, rest = text.partition(":")
         kind, _, rest = rest.partition(":")

@@ -15,7 +15,7 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class CachedResult:
-    """What filters and scorers said of one target. `rejection` is the first of `hard` and `node_fit`."""
+    """Results of filters and scorers for one target. `rejection` is the first of `hard` and `node_fit`."""
 
     __slots__ = (
         "by_pod",
@@ -37,17 +37,17 @@ class CachedResult:
         self.version = usage.version
         self.weights = weights
         self.hard: Rejection | None = None
-        """What keeps the pod away that no free room would change."""
+        """Rejection that no free capacity would change."""
         self.node_fit: Rejection | None = None
-        """Why no node has room for it."""
+        """Rejection because no node has capacity."""
         self.raw = _NOTHING
-        """Of the `Normalized` scorers, by name, where they are not 0."""
+        """Results of `Normalized` scorers, by name, without zeros."""
         self.total = 0.0
-        """Of all scores that look at a template and the target alone."""
+        """Weighted sum of all scores that depend on the template and the target alone."""
         self.total_with_pod = 0.0
-        """`total` and the score out of `by_pod`."""
+        """`total` plus the weighted score of `by_pod`."""
         self.by_pod: Mapping[str, float] | None = None
-        """The scores by virtual node that a `ByPod` scorer gave last, mostly the same for one pod after the other."""
+        """Last result of the `ByPod` scorer, by virtual node; mostly equal for consecutive pods."""
         self.rejection: Rejection | None = None
         per_target, normalized = plugins_of(target)
         for reject in per_target:
@@ -64,16 +64,16 @@ class CachedResult:
         self.total = own_total(template, usage.allocation(target), weights)
 
     def add_by_pod(self, weight: float, scores: Mapping[str, float]) -> None:
-        """Work `total_with_pod` out for what a `ByPod` scorer gives."""
+        """Compute `total_with_pod` for the result of the `ByPod` scorer."""
         self.by_pod, self.total_with_pod = scores, self.total + weight * scores[self.target.node_name]
 
     def scores(self, template: PodTemplate) -> dict[str, float]:
-        """The single scores whose weighted sum `total` is."""
+        """Return the individual scores that `total` sums up."""
         return own_scores(template, self.usage.allocation(self.target), self.weights)
 
 
 def cached_results(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: Weights) -> list[CachedResult]:
-    """All targets, in their order; those that have not changed since are not looked at again."""
+    """Return the results for all targets in their order, computed only for changed targets."""
     template = pod.template
     memo = usages.memo(template)
     found: list[CachedResult] = []
@@ -89,7 +89,7 @@ def cached_results(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, 
         found.append(entry)
     placed = usages.get(pod.uid) if pod.uid else None
     if placed is not None:
-        # A pod is not in its own way.
+        # A pod's own usage does not count against it.
         for index, target in enumerate(targets):
             if target.node_name == placed.node:
                 found[index] = CachedResult(template, target, usages.of(placed.node).without(pod.uid, target), weights)

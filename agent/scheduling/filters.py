@@ -10,7 +10,7 @@ from agent.scheduling.usage import Usage
 
 
 def volumes_elsewhere(pod: PodInfo, targets: Sequence[TargetInfo]) -> Sequence[tuple[TargetInfo, Rejection]]:
-    """Targets that lack the volume of one of the pod's claims."""
+    """Reject targets that lack the volume of one of the pod's claims."""
     if not pod.volumes:
         return ()
     found = []
@@ -25,29 +25,29 @@ def volumes_elsewhere(pod: PodInfo, targets: Sequence[TargetInfo]) -> Sequence[t
 
 
 def other_namespace(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
-    """The target serves another namespace only."""
+    """Reject a target that serves another namespace only."""
     if target.namespace and target.namespace != template.namespace:
         return Rejection("OtherNamespace", f"target in different namespace ({target.namespace})")
     return None
 
 
 def not_ready(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
-    """The target says that it cannot take pods, or says nothing."""
+    """Reject a target that reports that it cannot take pods, or does not answer."""
     return None if target.ready else Rejection("TargetNotReady", target.state)
 
 
 def cordoned(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
-    """The virtual node is cordoned."""
+    """Reject a target whose virtual node is cordoned."""
     return Rejection("Cordoned", "virtual node is cordoned") if target.unschedulable else None
 
 
 def closed(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
-    """The target is emptied, or lost, or was away only just."""
+    """Reject a target that is emptied, lost, or has just returned."""
     return Rejection("TargetClosed", target.closed) if target.closed else None
 
 
 def tainted(template: PodTemplate, target: TargetInfo, usage: Usage | None = None) -> Rejection | None:
-    """The proxy pod does not tolerate a taint of the virtual node."""
+    """Reject a target if the proxy pod does not tolerate a taint of its virtual node."""
     if not target.taints:
         return None
     kind, known = target.taints_key, template.memo
@@ -59,7 +59,7 @@ def tainted(template: PodTemplate, target: TargetInfo, usage: Usage | None = Non
 
 
 def not_selected(template: PodTemplate, target: TargetInfo, usage: Usage | None = None) -> Rejection | None:
-    """The virtual node does not match the proxy pod's node selector or required node affinity."""
+    """Reject a target if its virtual node does not match the proxy pod's node selector or required node affinity."""
     labels = target.labels
     for key, value in template.selector:
         if labels.get(key) != value:
@@ -76,15 +76,15 @@ _SELECTOR = Rejection("NodeSelector", "virtual node does not match the proxy pod
 
 
 def node_fit(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
-    """No single node has room, beside the pods that were sent there and that the target does not count yet."""
+    """Reject a target without capacity on a single node, after pods sent there that it does not count yet."""
     return usage.node_fit(target, template) if target.shapes else reject_by_totals(target, template)
 
 
 def selected(template: PodTemplate, target: TargetInfo) -> bool:
-    """Whether a target counts for topology spread with `nodeAffinityPolicy: Honor`."""
+    """Return True if a target counts for topology spread with `nodeAffinityPolicy: Honor`."""
     return not_selected(template, target) is None
 
 
 def tolerated(template: PodTemplate, target: TargetInfo) -> bool:
-    """Whether a target counts for topology spread with `nodeTaintsPolicy: Honor`."""
+    """Return True if a target counts for topology spread with `nodeTaintsPolicy: Honor`."""
     return tainted(template, target) is None

@@ -1,4 +1,4 @@
-"""Node selectors, affinity terms, taints and tolerations, with kube-scheduler's meaning."""
+"""Node selectors, affinity terms, taints and tolerations, as in kube-scheduler."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,18 +7,18 @@ Term = Mapping[str, Any]
 
 
 def selects(selector: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
-    """Whether every pair of a nodeSelector is among the labels."""
+    """Return True if the labels contain every pair of a nodeSelector."""
     return all(labels.get(key) == value for key, value in (selector or {}).items())
 
 
 def required_terms(affinity: Mapping[str, Any] | None) -> Sequence[Term] | None:
-    """Node selector terms that a pod's affinity requires; None when it requires nothing."""
+    """Return the node selector terms that a pod's affinity requires; None if it requires nothing."""
     required = ((affinity or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     return required.get("nodeSelectorTerms") or () if required else None
 
 
 def preferred_weight(affinity: Mapping[str, Any] | None, labels: Mapping[str, str], name: str) -> int:
-    """Sum of the weights of the preferred node affinity terms that match."""
+    """Return the sum of the weights of the preferred node affinity terms that match."""
     preferred = ((affinity or {}).get("nodeAffinity") or {}).get("preferredDuringSchedulingIgnoredDuringExecution")
     return sum(
         int(item.get("weight") or 0)
@@ -28,12 +28,12 @@ def preferred_weight(affinity: Mapping[str, Any] | None, labels: Mapping[str, st
 
 
 def any_term_matches(terms: Iterable[Term], labels: Mapping[str, str], name: str) -> bool:
-    """Terms are alternatives; an empty one matches nothing."""
+    """Return True if any term matches; an empty term matches nothing."""
     return any(term_matches(term, labels, name) for term in terms)
 
 
 def term_matches(term: Term, labels: Mapping[str, str], name: str) -> bool:
-    """All expressions and fields of a term must match."""
+    """Return True if all expressions and fields of a term match."""
     expressions = term.get("matchExpressions") or ()
     fields = term.get("matchFields") or ()
     if not expressions and not fields:
@@ -72,7 +72,7 @@ def _compares(operator: str, value: str | None, values: Sequence[str]) -> bool:
 def intolerable(
     taints: Iterable[Mapping[str, str]], tolerations: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, str] | None:
-    """The first taint that keeps a pod away, None when all are tolerated. PreferNoSchedule keeps nobody away."""
+    """Return the first untolerated taint; None if all are tolerated. PreferNoSchedule does not count."""
     for taint in taints:
         if taint.get("effect") == "PreferNoSchedule":
             continue
@@ -82,7 +82,7 @@ def intolerable(
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, str]) -> bool:
-    """Whether a toleration covers a taint: an empty key or effect means any, the default operator is Equal.
+    """Return True if a toleration covers a taint: an empty key or effect means any, the default operator is Equal.
 
     Gt and Lt compare the taint's number with the toleration's (KEP-5471).
     """

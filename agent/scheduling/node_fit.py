@@ -1,7 +1,7 @@
 """Whether one single node of a target has capacity for a pod: labels, taints, free resources, host ports.
 
-What a target tells is a moment old. Pods that went there since are put onto the nodes told, as kube-scheduler would by
-default (the one with most free first), so that a burst does not overshoot.
+Reported capacity is slightly outdated. Pods sent since then are placed on the reported nodes so that a burst
+does not overshoot, most free first as in kube-scheduler.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,19 +22,19 @@ class FreeNodes(NamedTuple):
     amounts: Amounts
     ports: frozenset[str]
     countable: bool
-    """Whether these are all such nodes, so that assumed pods can be put onto them one by one."""
+    """True if the target reports all such nodes, so that assumed pods can be placed on them one by one."""
 
 
 class Eligible(NamedTuple):
-    """The shapes whose nodes a pod may be on, whatever room they have."""
+    """The shapes whose nodes match a pod's constraints, regardless of capacity."""
 
     shapes: Sequence[bool]
     rejection: Rejection | None
-    """Why there is none."""
+    """Why no shape is eligible; None if one is."""
 
 
 class NodeFit:
-    """What the nodes of a target have left beside assumed pods, the one with most free first."""
+    """Free capacity of a target's nodes after assumed pods, most free first."""
 
     __slots__ = ("_counts", "_order", "target")
 
@@ -48,18 +48,18 @@ class NodeFit:
             if shape.free is None:
                 self._add(FreeNodes(index, shape.allocatable, frozenset(), False), shape.count)
             else:
-                # A large target tells only its best nodes: how many more there are like them is not known.
+                # A large target reports only its best nodes, not how many similar ones there are.
                 specified = sum(free.count for free in shape.free) >= shape.count
                 for free in shape.free:
                     self._add(FreeNodes(index, free.amounts, free.ports, specified), free.count)
         self._order.sort(key=_most_free_first)
 
     def fits(self, template: PodTemplate) -> bool:
-        """Whether one node has room."""
+        """Return True if one node has capacity."""
         return self._find(template, eligible(self.target, template).shapes) is not None
 
     def take(self, template: PodTemplate) -> bool:
-        """Put a pod onto a node; False where no node has room, or it is not known how many have."""
+        """Place a pod on a node. Return False if no node has capacity, or the number of such nodes is unknown."""
         nodes = self._find(template, eligible(self.target, template).shapes)
         if nodes is None or not nodes.countable:
             return False
@@ -73,7 +73,7 @@ class NodeFit:
         return True
 
     def reject(self, template: PodTemplate) -> Rejection | None:
-        """Why no node has room, None when one has."""
+        """Return why no node has capacity; None if one has."""
         shapes, none = eligible(self.target, template)
         if none is not None:
             return none
@@ -105,7 +105,7 @@ class NodeFit:
             return
         self._order.append(nodes)
         if ordered:
-            # Nearly sorted lists sort in linear time.
+            # Sorting an almost sorted list takes linear time.
             self._order.sort(key=_most_free_first)
 
 
@@ -121,7 +121,7 @@ def _most_free_first(nodes: FreeNodes) -> tuple[int, int]:
 
 
 def fits(wanted: Amounts, there: Amounts) -> bool:
-    """Whether there is as much of everything."""
+    """Return True if `there` has at least as much of every resource."""
     for name, amount in wanted.items():  # noqa: SIM110 - half the time of a generator
         if there.get(name, 0) < amount:
             return False
@@ -129,7 +129,7 @@ def fits(wanted: Amounts, there: Amounts) -> bool:
 
 
 def eligible(target: TargetInfo, template: PodTemplate) -> Eligible:
-    """The shapes on whose nodes a pod may be."""
+    """Return the shapes whose nodes match the pod's constraints, cached in the template."""
     kind = target.shapes_key
     found: Eligible | None = template.memo.get(kind)
     if found is None:
@@ -156,7 +156,7 @@ _NO_MATCH = Rejection("NoNode", "no node matches the pod's node selector or affi
 
 
 def _judge(shape: Shape, source: Mapping[str, Any]) -> tuple[bool, Mapping[str, str] | None]:
-    """Whether the pod may be on such nodes, and the taint that keeps it away from those that match."""
+    """Return True if nodes of this shape match the pod, and the taint that keeps it from otherwise matching ones."""
     if shape.unschedulable or not _selected(source.get("nodeSelector"), required_terms(source.get("affinity")), shape):
         return False, None
     taint = intolerable(shape.taints, source.get("tolerations") or ())
@@ -164,7 +164,7 @@ def _judge(shape: Shape, source: Mapping[str, Any]) -> tuple[bool, Mapping[str, 
 
 
 def _selected(selector: Mapping[str, str] | None, terms: Sequence[Term] | None, shape: Shape) -> bool:
-    """Whether nodes of this shape match; what names a single node cannot be judged from shapes and so matches."""
+    """Return True if nodes of this shape match. Constraints on a single node cannot be checked and count as matched."""
     if selector and not selects({key: value for key, value in selector.items() if key != _HOSTNAME}, shape.labels):
         return False
     return terms is None or any(map(_names_a_node, terms)) or any_term_matches(terms, shape.labels, "")
@@ -177,7 +177,7 @@ def _names_a_node(term: Term) -> bool:
 
 
 def described(taint: Mapping[str, str]) -> str:
-    """`key=value`, or the key alone."""
+    """Return `key=value`, or the key alone if there is no value."""
     return f"{taint.get('key')}={taint['value']}" if taint.get("value") else str(taint.get("key"))
 
 
@@ -200,7 +200,7 @@ def _format(name: str) -> Any:
 
 
 def reject_by_totals(target: TargetInfo, template: PodTemplate) -> Rejection | None:
-    """A target that tells no shapes: labels on which its nodes agree, those without them apart, and sums are all."""
+    """Filter for a target that reports no shapes: only common labels and total capacity can be checked."""
     for key, value in (template.source.get("nodeSelector") or {}).items():
         if target.common_labels.get(key, value) != value:
             return Rejection("NoNode", f"no node has {key}={value}")

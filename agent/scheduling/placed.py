@@ -15,59 +15,59 @@ _EVEN = 50.0
 
 
 class Reference(NamedTuple):
-    """What a pod follows: a Placement of its namespace, and which of its decision groups."""
+    """The Placement in the pod's namespace that it follows, and the decision group."""
 
     name: str
     group: str = ""
-    """Empty for all."""
+    """Empty for all groups."""
 
 
 class Decided(NamedTuple):
-    """A cluster as a PlacementDecision names it."""
+    """A cluster in a PlacementDecision."""
 
     cluster: str
     score: int | None = None
-    """None where whoever decided does not tell."""
+    """None if the deciding controller does not report it."""
 
 
 class _Divided(NamedTuple):
-    """What a Placement's decisions mean for the targets of one moment."""
+    """Result of a Placement's decisions for the targets of one moment."""
 
     targets: Sequence[TargetInfo]
     refused: Sequence[tuple[TargetInfo, Rejection]]
     scores: Mapping[str, float]
-    """Of the others, by virtual node."""
+    """Scores of the other targets, by virtual node."""
 
 
 @dataclass(eq=False)
 class Placed:
-    """What a Placement has decided at one moment: one object for all pods that follow it, until it decides anew."""
+    """Decision of a Placement at one moment; all pods that follow it share one object until the decision changes."""
 
     reference: Reference
     scores: Mapping[str, float]
-    """Decided clusters to 0 to 100."""
+    """Score of each decided cluster, 0 to 100."""
     why: str = ""
-    """Why there is none, in words; empty where there is one."""
+    """Why there is no decision, as text; empty if there is one."""
     known: bool = True
-    """Whether it has decided at all. If not, nothing that a pod has already is taken from it."""
+    """True if a decision has been read. If False, pods keep their targets."""
     _divided: _Divided | None = field(default=None, init=False, repr=False)
 
     @cached_property
     def title(self) -> str:
-        """How it is called in messages."""
+        """Its name in messages."""
         name, group = self.reference
         return f"Placement {name}, group {group}" if group else f"Placement {name}"
 
     def rejection(self, reason: str) -> Rejection:
-        """A cluster is not decided, for this reason."""
+        """Return a rejection of a cluster that is not decided, for this reason."""
         return Rejection(NOT_PLACED, f"not in {self.title}: {reason}")
 
     def is_same(self, other: "Placed") -> bool:
-        """Whether it says the same of every pod and target."""
+        """Return True if both give the same result for every pod and target."""
         return (self.scores, self.why, self.known) == (other.scores, other.why, other.known)
 
     def divide(self, targets: Sequence[TargetInfo]) -> _Divided:
-        """Those of these targets that are refused, and the scores of the others: kept as long as they are the same."""
+        """Return the rejected targets and the scores of the others, cached as long as `targets` is the same object."""
         known = self._divided
         if known is None or known.targets is not targets:
             decided, undecided = self.scores, self.rejection(self.why or UNDECIDED)
@@ -85,17 +85,17 @@ class Placed:
 
 
 def not_placed(pod: PodInfo, targets: Sequence[TargetInfo]) -> Sequence[tuple[TargetInfo, Rejection]]:
-    """Targets that the pod's Placement has not decided for."""
+    """Filter: targets that the pod's Placement has not decided for."""
     return pod.placed.divide(targets).refused if pod.placed is not None else ()
 
 
 def placement_scores(pod: PodInfo, targets: Sequence[TargetInfo]) -> Mapping[str, float] | None:
-    """How good the decided clusters are, as whoever decided tells, by virtual node."""
+    """Return the scores of the decided clusters as reported by the deciding controller, by virtual node."""
     return pod.placed.divide(targets).scores if pod.placed is not None else None
 
 
 def shares(decided: Iterable[Decided]) -> dict[str, float]:
-    """Scores of decisions as 0 to 100 between the lowest and the highest; in the middle where none is better."""
+    """Scale scores of decisions to 0 to 100, lowest to highest; 50 for an unknown score, or if all are equal."""
     found = {each.cluster: each.score for each in decided if each.cluster}
     told = [score for score in found.values() if score is not None]
     low, high = min(told, default=0), max(told, default=0)
@@ -107,9 +107,9 @@ def shares(decided: Iterable[Decided]) -> dict[str, float]:
 
 
 def misplaced(placed: Placed | None, target: TargetInfo) -> str:
-    """Why a pod that has this target would not get it today: its Placement has decided for other clusters.
+    """Return why a pod would not get its current target now: the Placement has decided for other clusters.
 
-    Empty where it would, and where nothing has been decided that could be believed.
+    Empty if it would, or if there is no reliable decision.
     """
     if placed is None or not placed.known or not target.managed_cluster or target.managed_cluster in placed.scores:
         return ""
@@ -119,9 +119,9 @@ def misplaced(placed: Placed | None, target: TargetInfo) -> str:
 def reasoned(
     refused: Collection[tuple[TargetInfo, Rejection]], placed: Placed, reasons: Mapping[str, str]
 ) -> tuple[tuple[TargetInfo, Rejection], ...]:
-    """The same rejections, with the reason for each cluster that is known.
+    """Add the reason for each cluster to rejections by the Placement.
 
-    :param reasons: by cluster, as the evaluation of a Placement gives them
+    :param reasons: by cluster, from the evaluation of the Placement
     """
     return tuple(
         (target, placed.rejection(reasons[target.managed_cluster]))

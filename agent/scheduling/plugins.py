@@ -1,6 +1,6 @@
 """The complete lists of filters and scorers of our scheduler, as kube-scheduler lists its plugins.
 
-To add one, write its function and name it here, under the kind that says what it looks at.
+To add one, write its function and list it, wrapped in the kind that states its input.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,30 +24,30 @@ def _always(target: TargetInfo) -> bool:
 
 
 class PerPod(NamedTuple):
-    """A filter that looks at what differs from pod to pod, and at all targets at once.
+    """A filter whose input differs from pod to pod, called once for all targets.
 
-    The targets that any of them rejects count for no other filter.
+    Targets that one of these rejects are not passed to other kinds of filters.
     """
 
     reject: Callable[[PodInfo, Sequence[TargetInfo]], Sequence[tuple[TargetInfo, Rejection]]]
 
 
 class PerTarget(NamedTuple):
-    """A filter that looks at a template and one target: its answer is kept until the target or its usage changes."""
+    """A filter of a template and one target; its result is cached until the target or its usage changes."""
 
     reject: Callable[[PodTemplate, TargetInfo, Usage], Rejection | None]
     concerns: Callable[[TargetInfo], object] = _always
-    """Whether any pod at all could be rejected for a target."""
+    """Returns False if no pod can be rejected for this target."""
 
 
 class AcrossTargets(NamedTuple):
-    """A filter that looks at all targets together; None for pods that it does not concern."""
+    """A filter that depends on all targets; `prepare` returns None for pods that it does not concern."""
 
     prepare: Callable[[CrossTarget], Callable[[TargetInfo], Rejection | None] | None]
 
 
 class OnNodes(NamedTuple):
-    """As `PerTarget`, but asked last: where only this rejects the pod, a candidate may wait for room."""
+    """As `PerTarget`, but called last: if only this rejects the pod, a candidate may wait for capacity."""
 
     reject: Callable[[PodTemplate, TargetInfo, Usage], Rejection | None]
 
@@ -55,59 +55,59 @@ class OnNodes(NamedTuple):
 Filter = PerPod | PerTarget | AcrossTargets | OnNodes
 
 FILTERS: tuple[Filter, ...] = (
-    PerPod(not_chosen),  # annotations of the pod, its controller and its namespace, and settings, name targets
-    PerPod(not_placed),  # a pod that follows a Placement goes where that has decided
-    PerPod(not_claimed),  # annotations of the pod and its namespace ask for claims of the target's cluster
-    PerPod(filters.volumes_elsewhere),  # the data of a pod's claims is in one target and stays there
+    PerPod(not_chosen),  # restricted by annotations of the pod, its controller and its namespace, and settings
+    PerPod(not_placed),  # restricted by the decision of the pod's Placement
+    PerPod(not_claimed),  # restricted by annotations of the pod and its namespace that require claims of the cluster
+    PerPod(filters.volumes_elsewhere),  # volumes of the pod's claims exist in one target only
     PerTarget(filters.other_namespace, attrgetter("namespace")),  # a Target serves its own namespace only
-    PerTarget(filters.not_ready),  # nothing can be made in a target that does not answer
-    PerTarget(filters.cordoned, attrgetter("unschedulable")),  # an administrator takes no new pods there
-    PerTarget(filters.closed, attrgetter("closed")),  # what is emptied, lost or not stable yet gets nothing new
+    PerTarget(filters.not_ready),  # a target that does not answer can create no pods
+    PerTarget(filters.cordoned, attrgetter("unschedulable")),  # an administrator cordoned the virtual node
+    PerTarget(filters.closed, attrgetter("closed")),  # an emptied, lost or unstable target gets no new pods
     PerTarget(filters.tainted, attrgetter("taints")),  # NoSchedule and NoExecute on the virtual node
     PerTarget(filters.not_selected),  # node selector and required node affinity over virtual nodes
-    PerTarget(over_limits, attrgetter("limits")),  # `spec.limits` of the Target, over all our pods there
+    PerTarget(over_limits, attrgetter("limits")),  # `spec.limits` of the Target, over all our pods in it
     PerTarget(over_quotas, attrgetter("quotas")),  # quota admission in the target would refuse the pod
     AcrossTargets(CrossTarget.topology_spread),  # constraints with DoNotSchedule
-    AcrossTargets(CrossTarget.pod_affinity),  # required affinity and anti-affinity, the pod's own and that of others
-    OnNodes(filters.node_fit),  # one single node has to have room for the whole pod
+    AcrossTargets(CrossTarget.pod_affinity),  # required affinity and anti-affinity of this pod and other pods
+    OnNodes(filters.node_fit),  # one node needs capacity for the whole pod
 )
 
 
 class Own(NamedTuple):
-    """A score of one target, 0 to 100, kept as the answers of `PerTarget` are; None where it says nothing."""
+    """A score of one target, 0 to 100, cached like the results of `PerTarget`; None if it does not apply."""
 
     name: str
     score: Callable[[PodTemplate, Allocation, Weights], float | None]
 
 
 class External(NamedTuple):
-    """As `Own`, one for each score that the settings name."""
+    """As `Own`, one for each extra score in the settings."""
 
     score: Callable[[str], Callable[[PodTemplate, Allocation, Weights], float]]
 
 
 class Normalized(NamedTuple):
-    """A number for each target, kept too, that is compared with those of the other targets left by the filters."""
+    """A number per target, also cached, that is normalized over the targets that pass the filters."""
 
     name: str
     raw: Callable[[PodTemplate, TargetInfo], int]
     reverse: bool = False
-    """Whether the fewest are best."""
+    """True if the lowest number is best."""
     concerns: Callable[[TargetInfo], object] = _always
-    """Whether any pod at all could have another number than 0."""
+    """Returns False if the number is 0 for every pod."""
 
 
 class Compared(NamedTuple):
-    """A score that looks at all targets together; None where it says nothing."""
+    """A score that depends on all targets; None if it does not apply."""
 
     name: str
     scores: Callable[[CrossTarget, Sequence[TargetInfo]], list[float] | None]
 
 
 class ByPod(NamedTuple):
-    """A score that looks at what differs from pod to pod, by virtual node; None where it says nothing.
+    """A score whose input differs from pod to pod, by virtual node; None if it does not apply.
 
-    The same object is the same answer: what follows from it is kept until there is another.
+    Results are cached as long as it returns the same object.
     """
 
     name: str
@@ -118,8 +118,8 @@ Scorer = Own | External | Normalized | Compared | ByPod
 
 SCORERS: tuple[Scorer, ...] = (
     Own("capacity", scores.capacity),  # least or most allocated, by the setting
-    Own("target_weight", scores.target_weight),  # what those who run the target prefer
-    Own("images", scores.images),  # where images are, pods start sooner: breaks ties only
+    Own("target_weight", scores.target_weight),  # preference of the administrators of targets
+    Own("images", scores.images),  # pods start sooner with cached images: breaks ties only
     External(scores.external),  # AddOnPlacementScores and the like
     Normalized("affinity", scores.preferred_affinity),  # preferred node affinity over virtual nodes
     Normalized("taints", scores.untolerated, reverse=True, concerns=attrgetter("softly_tainted")),  # PreferNoSchedule
@@ -137,14 +137,14 @@ COMPARED = tuple(each for each in SCORERS if isinstance(each, Compared))
 
 
 class PluginsOfTarget(NamedTuple):
-    """The filters and scorers that can say anything of one target."""
+    """The filters and scorers that can apply to one target."""
 
     per_target: tuple[Callable[[PodTemplate, TargetInfo, Usage], Rejection | None], ...]
     normalized: tuple[tuple[str, Callable[[PodTemplate, TargetInfo], int]], ...]
 
 
 def plugins_of(target: TargetInfo) -> PluginsOfTarget:
-    """Found once for each target info."""
+    """Return the plugins of a target, cached in its target info."""
     known: PluginsOfTarget | None = target.__dict__.get("_plugins")
     if known is None:
         per_target = (each for each in FILTERS if isinstance(each, PerTarget))
@@ -159,7 +159,7 @@ Weighted = tuple[str, float, Callable[[PodTemplate, Allocation, Weights], float 
 
 
 def own_scorers(weights: Weights) -> Sequence[Weighted]:
-    """The scorers of one target alone, with their names and weights."""
+    """Return the scorers that depend on one target alone, with their names and weights."""
     known: Sequence[Weighted] | None = weights.__dict__.get("_own")
     if known is None:
         found: list[Weighted] = []
@@ -173,13 +173,13 @@ def own_scorers(weights: Weights) -> Sequence[Weighted]:
 
 
 def own_scores(template: PodTemplate, allocation: Allocation, weights: Weights) -> dict[str, float]:
-    """A target's own scores by name, without those that say nothing."""
+    """Return a target's own scores by name, without inapplicable ones."""
     found = ((name, score(template, allocation, weights)) for name, _, score in own_scorers(weights))
     return {name: score for name, score in found if score is not None}
 
 
 def own_total(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
-    """The sum of a target's own scores, each times its weight."""
+    """Return the sum of a target's own scores, each times its weight."""
     total = 0.0
     for _, weight, score in weights.__dict__.get("_own") or own_scorers(weights):
         found = score(template, allocation, weights)

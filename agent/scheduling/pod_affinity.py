@@ -1,4 +1,4 @@
-"""Inter-pod affinity and anti-affinity over virtual nodes, with kube-scheduler's meaning (plugins/interpodaffinity)."""
+"""Inter-pod affinity and anti-affinity over virtual nodes, as in kube-scheduler (plugins/interpodaffinity)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -8,13 +8,13 @@ from agent.scheduling.rejection import Rejection
 from agent.scheduling.snapshot import PodInfo, TargetInfo
 
 Count = Callable[[tuple[PodSelector, ...]], Mapping[str, int]]
-"""How many pods that all these selectors match each virtual node has, the pod itself not counted."""
+"""Number of pods on each virtual node that match all these selectors, without the pod itself."""
 Domain = tuple[str, str]
-"""A label of virtual nodes and its value."""
+"""A label key of virtual nodes and a value."""
 
 
 class PodAffinity:
-    """What required affinity and anti-affinity, the pod's own and that of others, say of each target."""
+    """Required affinity and anti-affinity of the pod and of other pods, evaluated for each target."""
 
     def __init__(self, pod: PodInfo, terms: Terms, others: Iterable[tuple[Term, Mapping[str, int]]], count: Count):
         self._pod = pod
@@ -35,11 +35,11 @@ class PodAffinity:
 
     @property
     def empty(self) -> bool:
-        """Whether they say nothing of any target."""
+        """True if no constraint concerns any target."""
         return not self._required and not self._terms
 
     def survey(self, targets: Sequence[TargetInfo]) -> None:
-        """Look at all targets: what is near is decided by what they have in common."""
+        """Find the domains that attract or repel the pod, over all targets."""
         self._kept_away = {}
         for _, key, counts, message in self._terms:
             for target in targets:
@@ -50,11 +50,11 @@ class PodAffinity:
                 self._found |= {
                     (term.key, target.labels[term.key]) for term in self._required if term.key in target.labels
                 }
-        # The first of a group of pods that want to be together may go anywhere.
+        # The first of a group of pods that attract each other may be scheduled anywhere.
         self._first = not self._found and all(term.pods.has(self._pod) for term in self._required)
 
     def reject(self, target: TargetInfo) -> Rejection | None:
-        """Why the pod may not go there."""
+        """Return why the pod may not be scheduled in this target; None if it may."""
         for _, key, _, _ in self._terms:
             value = target.labels.get(key)
             if value is not None and (message := self._kept_away.get((key, value))):
@@ -69,12 +69,16 @@ class PodAffinity:
 
 
 def others_anti_affinity(counts: PodCounts, own: Terms | None, node: str) -> list[tuple[Term, Mapping[str, int]]]:
-    """Required anti-affinity of pods that are there, without the pod's own where it is one of them."""
+    """Return the required anti-affinity of the pods on virtual nodes, without the pod's own terms if it is one of
+    them.
+    """
     return _minus(counts.anti_affinity, own.anti_affinity if own else (), node)
 
 
 def others_preferences(counts: PodCounts, own: Terms | None, node: str) -> list[tuple[Term, Mapping[str, int]]]:
-    """Affinity and preferences of pods that are there, without the pod's own where it is one of them."""
+    """Return required affinity and preferences of the pods on virtual nodes, without the pod's own if it is one of
+    them.
+    """
     mine = (*(term._replace(weight=1) for term in own.affinity), *own.preferred) if own else ()
     return _minus(counts.preferences, mine, node)
 
@@ -97,9 +101,7 @@ def scores(
     targets: Sequence[TargetInfo],
     feasible: Sequence[TargetInfo],
 ) -> list[float] | None:
-    """0 to 100 for each feasible target by preferred affinity and anti-affinity, the pod's own and that of others;
-    None when nobody prefers anything.
-    """
+    """Return 0 to 100 for each feasible target, by preferences of the pod and of other pods; None if there are none."""
     requests: dict[Domain, int] = {}
     pulls = [(term.key, term.weight, count((term.pods,))) for term in terms.preferred]
     pulls += [(term.key, term.weight, counts) for term, counts in preferences if term.weight and term.pods.has(pod)]

@@ -9,7 +9,7 @@ from agent.scheduling.pod_terms import PodSelector, Term, terms_of
 from agent.scheduling.snapshot import PodInfo
 
 _KEPT = 128
-"""Counts that are kept up to date; those that nobody asked for the longest are dropped."""
+"""Maximum number of counts kept up to date; the least recently used are dropped."""
 
 
 class PlacedPod(msgspec.Struct, frozen=True):
@@ -21,17 +21,17 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
 
 class PodCounts:
-    """Counts by virtual node, kept with every change."""
+    """Counts by virtual node, updated with every change."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[tuple[PodSelector, ...], bool], dict[str, int]] = OrderedDict()
         self.anti_affinity: dict[Term, dict[str, int]] = {}
-        """Required anti-affinity terms of the pods that are here, with how many pods of each node have them."""
+        """Number of pods on each node by their required anti-affinity terms."""
         self.preferences: dict[Term, dict[str, int]] = {}
-        """The same of required affinity, and of preferred affinity and anti-affinity by weight."""
+        """As `anti_affinity`, for required affinity, and for preferred affinity and anti-affinity with weights."""
 
     def note(self, placed: PlacedPod, sign: int) -> None:
-        """A pod came (1) or went (-1)."""
+        """Count a pod that was added (1) or removed (-1)."""
         pod = placed.pod
         for (selectors, leaving), counts in self._kept.items():
             if _selected(placed, selectors, leaving):
@@ -45,10 +45,10 @@ class PodCounts:
     def count(
         self, selectors: tuple[PodSelector, ...], placed_pods: Iterable[PlacedPod], *, leaving: bool = True
     ) -> Mapping[str, int]:
-        """How many pods that all these selectors match each virtual node has.
+        """Return the number of pods on each virtual node that match all these selectors.
 
-        :param placed_pods: all of them, for a count that is not kept yet
-        :param leaving: whether pods that are being deleted count
+        :param placed_pods: all our pods, to compute a count that is not cached yet
+        :param leaving: True to include pods that are being deleted
         """
         key = (selectors, leaving)
         counts = self._kept.get(key)
@@ -63,7 +63,7 @@ class PodCounts:
         return counts
 
     def recount(self) -> None:
-        """Labels of namespaces have changed: what selectors match is found out anew."""
+        """Drop all counts after labels of namespaces have changed: selectors may match other pods."""
         self._kept.clear()
 
 

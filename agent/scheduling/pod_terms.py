@@ -21,7 +21,7 @@ class Requirement(NamedTuple):
     values: Collection[str] = ()
 
     def holds(self, labels: Labels) -> bool:
-        """As `metav1.LabelSelector` means it: NotIn holds where there is no such label."""
+        """Return True if the labels match, as in `metav1.LabelSelector`: NotIn matches a missing label."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -42,7 +42,7 @@ class Selector(NamedTuple):
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Labels) -> bool:
-        """Whether all requirements hold."""
+        """Return True if all requirements match."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
 
@@ -52,10 +52,10 @@ NOTHING = Selector((Requirement("", "Nothing"),))
 def selector(
     raw: Mapping[str, Any] | None, item: Mapping[str, Any] | None = None, labels: Labels | None = None
 ) -> Selector:
-    """A label selector; none at all selects nothing.
+    """Compile a label selector; None selects nothing.
 
-    :param item: a constraint whose `matchLabelKeys` and `mismatchLabelKeys` take values from these labels; keys that
-        are not among them do not count (KEP-3243, KEP-3633)
+    :param item: a constraint whose `matchLabelKeys` and `mismatchLabelKeys` take values from `labels`; missing keys
+    are ignored (KEP-3243, KEP-3633)
     """
     if raw is None:
         return NOTHING
@@ -72,15 +72,15 @@ def selector(
 
 
 class PodSelector(NamedTuple):
-    """Some pods: those in these namespaces (None: in all), or in those with these labels, that have these labels."""
+    """Selects pods by labels, in the given namespaces (None: all) or in namespaces with matching labels."""
 
     namespaces: frozenset[str] | None
     selector: Selector
     within: Selector = NOTHING
-    """Of namespaces."""
+    """Selector of namespaces."""
 
     def has(self, pod: PodInfo) -> bool:
-        """Whether a pod is one of them."""
+        """Return True if the selector matches a pod."""
         names = self.namespaces
         if names is not None and pod.namespace not in names and not self.within.matches(pod.namespace_labels):
             return False
@@ -92,9 +92,9 @@ class Term(NamedTuple):
 
     pods: PodSelector
     key: str
-    """The label of virtual nodes whose values are the domains of the term."""
+    """Label key of virtual nodes; each of its values is a domain of the term."""
     weight: int = 0
-    """Of a preferred term; negative for anti-affinity."""
+    """Weight of a preferred term; negative for anti-affinity."""
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -107,11 +107,11 @@ class Spread(msgspec.Struct, frozen=True):
     honour_affinity: bool
     honour_taints: bool
     own: bool
-    """Whether the pod itself counts, that is, is matched by its selector."""
+    """True if the selector matches the pod itself."""
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """All of one pod's constraints that look at other pods."""
+    """All constraints of one pod that depend on other pods."""
 
     affinity: tuple[Term, ...] = ()
     """Required affinity."""
@@ -129,7 +129,7 @@ NONE = Terms()
 
 
 def terms_of(pod: PodInfo) -> Terms:
-    """A pod's constraints, compiled once for all pods that ask the same, unless they take values from labels."""
+    """Return a pod's constraints, compiled once per template unless they take values from the pod's labels."""
     template = pod.template
     if not template.proxy.get("topologySpreadConstraints") and not (
         template.affinity.get("podAffinity") or template.affinity.get("podAntiAffinity")
@@ -164,7 +164,7 @@ def _term(raw: Mapping[str, Any], pod: PodInfo, weight: int = 0) -> Term:
     within = raw.get("namespaceSelector")
     own = (pod.namespace,) if within is None else ()
     pods = PodSelector(
-        # A selector that is there and empty is for all namespaces.
+        # An empty namespace selector matches all namespaces.
         namespaces=None if within == {} else frozenset(raw.get("namespaces") or own),
         selector=selector(raw.get("labelSelector"), raw, pod.labels),
         within=selector(within or None),

@@ -1,6 +1,6 @@
 """Filters for limits of administrators: limits of a Target for all our pods there, ResourceQuotas of its namespaces.
 
-Rules of quotas: Kubernetes' pod evaluator and its quota admission (pkg/quota/v1/evaluator/core/pods.go).
+The rules of quotas follow Kubernetes' pod evaluator and quota admission (pkg/quota/v1/evaluator/core/pods.go).
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,14 +16,16 @@ _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 
 
 def over_limits(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
-    """The pod goes beyond the limits that the Target sets for all our pods there."""
+    """Reject pods that exceed the Target's limits for all our pods in it."""
     if not target.limits:
         return None
     return over_limit(target.limits, usage.requests, template)
 
 
 def over_quotas(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
-    """A ResourceQuota of the pod's namespace in the target is used up, or demands what the pod does not tell."""
+    """Reject pods for which a ResourceQuota in the target is exhausted, or requires resources that the pod does not
+    specify.
+    """
     if not target.quotas:
         return None
     quotas = target.quotas.get(template.namespace)
@@ -31,7 +33,7 @@ def over_quotas(template: PodTemplate, target: TargetInfo, usage: Usage) -> Reje
 
 
 def over_limit(limits: Amounts, held: Amounts, template: PodTemplate) -> Rejection | None:
-    """Whether the pod goes beyond what pods of ours may request together."""
+    """Return a rejection if the pod exceeds what our pods may request together; None otherwise."""
     for name, limit in limits.items():
         wanted = template.requests.get(name, 0)
         used = held.get(name, 0)
@@ -44,9 +46,9 @@ def over_limit(limits: Amounts, held: Amounts, template: PodTemplate) -> Rejecti
 def over_quota(
     quotas: Iterable[Quota], undelegated_in: Iterable[PodTemplate], template: PodTemplate
 ) -> Rejection | None:
-    """Whether quota admission in the target would refuse the pod.
+    """Return a rejection if quota admission in the target would refuse the pod; None otherwise.
 
-    :param coming: pods of ours of the namespace that the quotas' figures do not have yet
+    :param undelegated_in: our pods of the namespace that the quotas' status does not include yet
     """
     for quota in quotas:
         if not in_scope(quota.scopes, template):
@@ -67,7 +69,9 @@ def over_quota(
 
 
 def _used(quota: Quota, usage: Amounts, undelegated_in: Iterable[PodTemplate]) -> dict[str, int]:
-    """Of what the pod would take. A resource of which nothing is told is not counted yet: admission would wait."""
+    """Return the usage of the resources that the pod needs. Resources missing in the status are skipped: admission
+    waits.
+    """
     used = {name: quota.used[name] for name in usage if name in quota.hard and name in quota.used}
     for other in undelegated_in:
         if in_scope(quota.scopes, other):
@@ -78,7 +82,7 @@ def _used(quota: Quota, usage: Amounts, undelegated_in: Iterable[PodTemplate]) -
 
 
 def quota_usage(template: PodTemplate) -> Amounts:
-    """What a quota counts for a pod."""
+    """Return the amounts that a quota counts for a pod."""
     known: Amounts | None = template.__dict__.get("_usage")
     if known is None:
         known = template.__dict__["_usage"] = _usage(template)
@@ -98,7 +102,7 @@ def _usage(template: PodTemplate) -> dict[str, int]:
 
 
 def in_scope(scopes: Iterable[Scope], template: PodTemplate) -> bool:
-    """Whether a quota with these scopes is about the pod."""
+    """Return True if a quota with these scopes counts the pod."""
     return all(_matches(scope, template) for scope in scopes)
 
 

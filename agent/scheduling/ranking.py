@@ -19,10 +19,10 @@ from agent.scheduling.usage import Usages
 __all__ = ["Ranking", "Scored", "rank"]
 
 NO_ROOM = ("NoRoom", "HostPortTaken", "TooBig", "NoNode")
-"""Reasons for which room is missing, by how easily an autoscaler may make some."""
+"""Reasons for missing capacity; an autoscaler resolves the first ones most easily."""
 
 Part = tuple[str, float, Mapping[str, float]]
-"""A score that was taken of several targets: its name, its weight, and what it is by virtual node."""
+"""One score of several targets: its name, its weight, and its value by virtual node."""
 
 
 class Scored(msgspec.Struct, frozen=True):
@@ -34,26 +34,26 @@ class Scored(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Ranking:
-    """The outcome for one pod."""
+    """The filtered and ordered targets for one pod."""
 
     order: tuple[TargetInfo, ...]
-    """Targets the pod may go to, best first; those that it has not tried yet before the others."""
+    """Targets that pass the filters: untried ones before tried ones, best first in each part."""
     untried: int
-    """How many of them, from the first, it has not tried."""
+    """Number of untried targets at the start of `order`."""
     rejected: tuple[tuple[TargetInfo, Rejection], ...]
-    """The others, and why not."""
+    """The other targets, and the reasons."""
     pending: tuple[TargetInfo, ...] = ()
-    """Of the refused, those that lack nothing but room on a node, best first: where one candidate may wait for it."""
+    """Rejected targets that lack only capacity on a node, best first: a candidate may wait in one of them."""
     parts: tuple[Part, ...] = field(default=(), repr=False)
-    """Scores that look at more than a template and a target."""
+    """Scores that depend on more than a template and a target."""
     results: Sequence[CachedResult] = field(default=(), repr=False)
     choice: TargetChoice | None = None
-    """The pod's, whose groups come before all scores."""
+    """The pod's choice of targets, whose groups take precedence over all scores."""
 
     def nodes(self, held: Collection[str]) -> tuple[str, ...]:
-        """Virtual nodes of the targets that the pod may go to, best first, or where it may wait for room.
+        """Return the virtual nodes that the pod may be bound to or wait on, best first.
 
-        A reservation is the truth: on virtual nodes where one is held, an estimate of free room does not count.
+        :param held: virtual nodes with a reservation, which is more reliable than an estimate of free capacity
         """
         roomless = [each for each, why in self.rejected if why.reason in NO_ROOM and each.node_name in held]
         found = [*self.order, *roomless, *self.pending]
@@ -62,18 +62,18 @@ class Ranking:
         return tuple(dict.fromkeys(target.node_name for target in found))
 
     def merit(self, target: TargetInfo) -> tuple[int, float]:
-        """What targets are ordered by, the highest first: the group that they belong to, then `total`."""
+        """Return the sort key of targets, highest first: the group in the pod's choice, then `total`."""
         return -self.choice.preference(target) if self.choice is not None else 0, self.total(target)
 
     def total(self, target: TargetInfo) -> float:
-        """The weighted sum of all scores of a target, 0 where none was taken."""
+        """Return the weighted sum of all scores of a target; 0 if it has none."""
         for entry in self.results:
             if entry.target is target:
                 return entry.total + sum(weight * found.get(target.node_name, 0.0) for _, weight, found in self.parts)
         return 0.0
 
     def scored(self, pod: PodInfo, target: TargetInfo) -> Scored | None:
-        """The scores of a target that the pod may go to, or where it may wait for room."""
+        """Return the scores of a target that passes the filters or lacks only capacity; None otherwise."""
         for entry in self.results:
             if entry.target is target and entry.hard is None:
                 scores = entry.scores(pod.template)
@@ -91,7 +91,7 @@ _total, _total_with_pod = attrgetter("total"), attrgetter("total_with_pod")
 def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: Weights, *, turn: int = 0) -> Ranking:
     """Order the targets for a pod.
 
-    :param turn: a number that grows with every pod; which of several equally good targets comes first goes round by it
+    :param turn: a number that grows with every pod; rotates targets of equal total
     """
     away, left = _rejected_per_pod(pod, targets)
     entries = cached_results(pod, left, usages, weights)
@@ -124,7 +124,7 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
 def _rejected_per_pod(
     pod: PodInfo, targets: Sequence[TargetInfo]
 ) -> tuple[list[tuple[TargetInfo, Rejection]], Sequence[TargetInfo]]:
-    """Targets that are rejected for this very pod, and those that are left."""
+    """Return the targets rejected for this pod by `PerPod` filters, and the remaining ones."""
     away: list[tuple[TargetInfo, Rejection]] = []
     nodes: set[str] = set()
     for reject in PER_POD:
@@ -177,7 +177,7 @@ def _pending_order(pod: PodInfo, entry: CachedResult, rejection: Rejection) -> t
 def _parts(
     pod: PodInfo, feasible: Sequence[CachedResult], across: CrossTarget | None, weights: Weights
 ) -> tuple[Part, ...]:
-    """Scores that compare targets; empty for most pods."""
+    """Return the scores that compare targets; empty for most pods."""
     found: list[tuple[str, float, Sequence[float]]] = []
     counted = {name for entry in feasible if entry.raw for name in entry.raw}
     for scorer in NORMALIZED if counted else ():
@@ -220,7 +220,7 @@ def _ordered(feasible: list[CachedResult], by_pod: Part | None, parts: Sequence[
 
 
 def _rotate(targets: list[TargetInfo], totals: Sequence[float], turn: int) -> None:
-    """Let those with the same total take turns."""
+    """Rotate targets of equal total."""
     start, count = 0, len(targets)
     while start < count:
         end = start + 1

@@ -1,12 +1,12 @@
-"""Why a filter rejects a target for a pod."""
+"""The reason why a filter rejects a target for a pod."""
 
 from typing import NamedTuple
 
 
 class Rejection(NamedTuple):
-    """The answer of a filter that says no."""
+    """A filter's negative result."""
 
     reason: str
     """One CamelCase word, for metrics."""
     message: str
-    """In words, for conditions and events."""
+    """Text for conditions and events."""

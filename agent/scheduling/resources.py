@@ -9,18 +9,18 @@ from agent.model.requests import amounts
 ONE = 10**9
 
 OBLIGATORY = ("cpu", "memory")
-"""A quota over requests or limits of these refuses pods with a container that tells none."""
+"""A quota on requests or limits of these refuses pods with a container that does not specify them."""
 
 
 def limits(spec: Mapping[str, Any]) -> dict[str, int]:
-    """The limits of a pod, counted as its requests are; overhead counts only for what has a limit."""
+    """Return the limits of a pod, summed up like requests; overhead counts only for limited resources."""
     total = _most(spec)
     overhead = amounts(spec.get("overhead"))
     return {name: amount + overhead.get(name, 0) for name, amount in total.items() if amount}
 
 
 def images(spec: Mapping[str, Any]) -> frozenset[str]:
-    """The images of all containers."""
+    """Return the images of all containers."""
     return frozenset(
         container["image"]
         for field in ("initContainers", "containers")
@@ -30,7 +30,7 @@ def images(spec: Mapping[str, Any]) -> frozenset[str]:
 
 
 def best_effort(spec: Mapping[str, Any]) -> bool:
-    """Whether the pod is of quality of service BestEffort: neither requests nor limits of cpu or memory."""
+    """Return True if the pod's QoS class is BestEffort: no requests or limits of cpu or memory."""
     holders = [spec, *(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     return not any(
         Quantity.of(amount).nano
@@ -42,7 +42,7 @@ def best_effort(spec: Mapping[str, Any]) -> bool:
 
 
 def specified(spec: Mapping[str, Any]) -> frozenset[str]:
-    """Of `requests.cpu`, `limits.memory` and the like, what every container tells, or the pod as a whole."""
+    """Return which of `requests.cpu`, `limits.memory` and so on every container specifies, or the pod as a whole."""
     common = {f"{field}.{name}" for field in ("requests", "limits") for name in OBLIGATORY}
     whole = _tells(spec)
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):

@@ -16,16 +16,16 @@ _NEUTRAL = 50.0
 
 @dataclass(frozen=True)
 class Weights:
-    """How much each score counts; a target's total is the sum of its scores times these.
+    """Weights of the scores; a target's total is the weighted sum of its scores.
 
-    As set here, what a pod's own affinity prefers comes first, then what spreads it and the preferences of those who
-    run the targets, then room.
+    By default the preferences of the pod's own affinity come first, then spreading and preferences of the targets'
+    administrators, then capacity.
     """
 
     affinity: float = 1000.0
     """Preferred node affinity over virtual nodes."""
     taints: float = 300.0
-    """Taints of effect PreferNoSchedule that are not tolerated."""
+    """Untolerated taints of effect PreferNoSchedule."""
     pod_affinity: float = 200.0
     """Preferred affinity and anti-affinity to other pods."""
     spread: float = 200.0
@@ -37,35 +37,37 @@ class Weights:
     capacity: float = 1.0
     """Least or most allocated."""
     images: float = 0.001
-    """Images that pods of ours have brought there: breaks ties only, or a burst of one image would fill the first."""
+    """Images of our pods in the target. Breaks ties only: otherwise a burst of one image would fill the first
+    target.
+    """
     extra: Mapping[str, float] = field(default_factory=dict)
-    """Scores of others, by the name of their setting; a negative weight prefers low scores."""
+    """External scores, by the name of their setting; a negative weight prefers low scores."""
     strategy: Strategy = "least"
 
     def of(self, score: str) -> float:
-        """How much a score counts, by its name."""
+        """Return the weight of a score by name."""
         return self.extra[score] if score in self.extra else float(getattr(self, score))
 
 
 def capacity(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
-    """How much of the target would be left with the pod there (`least` allocated), or taken (`most`)."""
+    """Return the share of the target that would be free with the pod (`least` allocated), or allocated (`most`)."""
     share = 100.0 * allocation.share(template)
     return share if weights.strategy == "most" else 100.0 - share
 
 
 def target_weight(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
-    """The annotation of the Target; none is as good as 0."""
+    """Return the Target's weight annotation scaled to 0 to 100; 50 without an annotation."""
     return _middle(allocation.target.weight) if allocation.target.weight else _NEUTRAL
 
 
 def images(template: PodTemplate, allocation: Allocation, weights: Weights) -> float | None:
-    """The share of the pod's images that pods of ours have brought there."""
+    """Return the share of the pod's images that our pods have brought to the target; None if either has none."""
     there, wanted = allocation.usage.images, template.images
     return 100.0 * sum(map(there.__contains__, wanted)) / len(wanted) if there and wanted else None
 
 
 def external(name: str) -> Callable[[PodTemplate, Allocation, Weights], float]:
-    """A score that somebody else gives targets; a missing or expired one is neither good nor bad."""
+    """Return a scorer for an external score; a missing or expired one counts as neutral (50)."""
 
     def score(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
         extra = allocation.target.extra.get(name)
@@ -75,7 +77,7 @@ def external(name: str) -> Callable[[PodTemplate, Allocation, Weights], float]:
 
 
 def _middle(value: int) -> float:
-    """-100..100 as 0..100."""
+    """Scale -100..100 to 0..100."""
     return (max(-100, min(100, value)) + 100) / 2
 
 
@@ -85,7 +87,7 @@ def preferred_affinity(template: PodTemplate, target: TargetInfo) -> int:
 
 
 def untolerated(template: PodTemplate, target: TargetInfo) -> int:
-    """How many taints of effect PreferNoSchedule a pod does not tolerate."""
+    """Return the number of taints of effect PreferNoSchedule that a pod does not tolerate."""
     if not target.softly_tainted:
         return 0
     count = 0
@@ -97,7 +99,7 @@ def untolerated(template: PodTemplate, target: TargetInfo) -> int:
 
 
 def share_of_most(raw: Sequence[int], *, reverse: bool = False) -> list[float]:
-    """Counts as 0 to 100 of the highest, or the other way round: kube-scheduler's `DefaultNormalizeScore`."""
+    """Scale counts to 0 to 100 of the highest, or reversed, as kube-scheduler's `DefaultNormalizeScore` does."""
     most = max(raw, default=0)
     if not most:
         return [100.0 if reverse else 0.0] * len(raw)

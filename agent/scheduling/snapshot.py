@@ -22,10 +22,9 @@ __all__ = ["Amounts", "Extra", "Free", "PodInfo", "PodTemplate", "Quota", "Scope
 
 @dataclass(frozen=True, eq=False)
 class PodTemplate:
-    """What pods of one template ask of a target: one object for all that ask the same, so that what was found out for
-    one of them holds for the others.
+    """The demand of the pods of one template. Pods with equal demands share one object, and with it cached results.
 
-    `proxy` constraints hold for virtual nodes, `source` constraints for the target's own nodes.
+    `proxy` constraints apply to virtual nodes, `source` constraints to the target's own nodes.
     """
 
     namespace: str
@@ -37,35 +36,35 @@ class PodTemplate:
     """Host ports, as `TCP/80`."""
     images: frozenset[str] = frozenset()
     terminating: bool = False
-    """Whether it has a deadline: the meaning of the quota scope of this name."""
+    """True if it has an active deadline, as in the quota scope of this name."""
     best_effort: bool = False
     priority_class: str = ""
     specified: frozenset[str] = frozenset()
-    """Of the resources that a quota can make obligatory (`requests.cpu`), those that every container tells."""
+    """Resources that every container specifies, as far as a quota can require them (`requests.cpu`)."""
 
     @cached_property
     def affinity(self) -> Mapping[str, Any]:
-        """Affinity over virtual nodes."""
+        """Affinity to virtual nodes."""
         return self.proxy.get("affinity") or {}
 
     @cached_property
     def selector(self) -> tuple[tuple[str, str], ...]:
-        """The proxy pod's node selector."""
+        """Node selector of the proxy pod."""
         return tuple((self.proxy.get("nodeSelector") or {}).items())
 
     @cached_property
     def measured(self) -> tuple[int, int, int]:
-        """The requests by which allocation is measured: cpu, memory and pods."""
+        """The requests that measure allocation: cpu, memory and pods."""
         return self.requests.get("cpu", 0), self.requests.get("memory", 0), self.requests.get("pods", 0)
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What was found out about taints and shapes of nodes, which many targets share."""
+        """Cache of results about taints and shapes of nodes, which many targets share."""
         return {}
 
     @cached_property
     def label_keys(self) -> bool:
-        """Whether constraints take values from the pod's own labels."""
+        """True if constraints take values from the pod's own labels (`matchLabelKeys`)."""
         return any(_takes_values(item) for item in (self.proxy.get("topologySpreadConstraints"), self.affinity))
 
 
@@ -79,30 +78,30 @@ def _takes_values(value: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class PodInfo:
-    """One pod that asks for a target."""
+    """One pod that needs a target."""
 
     template: PodTemplate
     name: str = ""
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the source pod, as the proxy pod carries them."""
+    """Labels of the source pod, which the proxy pod has as well."""
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
-    """Of its namespace, as they are at any time."""
+    """Current labels of its namespace; the mapping is updated in place."""
     priority: int = 0
     attempts: Mapping[str, str] = field(default_factory=dict)
-    """Virtual node to the reason why the pod could not be scheduled there."""
+    """Reason why the pod could not be scheduled in a target, by virtual node."""
     volumes: Mapping[str, str] = field(default_factory=dict)
-    """Claims to the virtual node that has their volume."""
+    """Virtual node of the target with the volume, by claim."""
     placed: "Placed | None" = None
-    """What the Placement has decided that it follows, None for a pod that follows none."""
+    """Decision of the Placement that it follows; None if it follows none."""
     choice: TargetChoice | None = None
-    """Which targets are chosen for it by annotation, None where none says anything."""
+    """Targets chosen by annotation or setting; None if unrestricted."""
     claims: ClaimFilter | None = None
-    """Which claims its target's cluster has to have, None where none asks for any."""
+    """Claims that the target's cluster has to have; None if unrestricted."""
 
     @property
     def namespace(self) -> str:
-        """The namespace of pod and template."""
+        """Namespace of the pod."""
         return self.template.namespace
 
     @property
@@ -117,20 +116,20 @@ class PodInfo:
 
     @property
     def requests(self) -> Amounts:
-        """What it requests, one of `pods` among it."""
+        """Its requests, including one of `pods`."""
         return self.template.requests
 
     @property
     def images(self) -> frozenset[str]:
-        """Images of all containers, init containers among them."""
+        """Images of all containers, including init containers."""
         return self.template.images
 
     def beside(self, volumes: Mapping[str, str]) -> "PodInfo":
-        """The same pod with the volumes of its claims, by the virtual node that has each."""
+        """Return the pod with the volumes of its claims, by virtual node."""
         return dataclasses.replace(self, volumes=volumes) if volumes else self
 
     def following(self, placed: "Placed | None") -> "PodInfo":
-        """The same pod with what its Placement has decided."""
+        """Return the pod with the decision of its Placement."""
         if placed is None:
             return self
         other = copy.copy(self)
@@ -138,7 +137,7 @@ class PodInfo:
         return other
 
     def choosing(self, choice: TargetChoice | None) -> "PodInfo":
-        """The same pod with the choice of its targets."""
+        """Return the pod with the choice of its targets."""
         if choice is None:
             return self
         other = copy.copy(self)
@@ -146,7 +145,7 @@ class PodInfo:
         return other
 
     def claiming(self, claims: ClaimFilter | None) -> "PodInfo":
-        """The same pod with the claims that it asks for."""
+        """Return the pod with the claims that it requires."""
         if claims is None:
             return self
         other = copy.copy(self)
@@ -154,7 +153,7 @@ class PodInfo:
         return other
 
     def after(self, attempts: Mapping[str, str]) -> "PodInfo":
-        """The same pod with other attempts."""
+        """Return the pod with other attempts."""
         if attempts == self.attempts:
             return self
         other = copy.copy(self)
@@ -164,18 +163,18 @@ class PodInfo:
 
 @dataclass(frozen=True)
 class Free:
-    """What nodes of one shape have left."""
+    """Free capacity of some nodes of one shape."""
 
     amounts: Amounts
     count: int = 1
-    """How many nodes have just this left."""
+    """Number of nodes with exactly these free amounts."""
     ports: frozenset[str] = frozenset()
     """Host ports in use, as `TCP/80`."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Nodes of a target that are alike."""
+    """Nodes of a target with equal labels, taints, cordon and allocatable resources."""
 
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, str]]
@@ -183,11 +182,11 @@ class Shape:
     allocatable: Amounts
     count: int = 1
     free: tuple[Free, ...] | None = None
-    """None when the target does not tell."""
+    """None if the target does not report it."""
 
     @cached_property
     def kind(self) -> str:
-        """Labels, taints and cordon in one: the same string for all that agree."""
+        """Labels, taints and cordon as one string; equal strings mean equal nodes for constraints."""
         labels = "\n".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
         return sys.intern(f"{labels}\n\n{_written(self.taints)}\n\n{self.unschedulable}")
 
@@ -200,7 +199,7 @@ def _written(taints: Sequence[Mapping[str, str]]) -> str:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which pods a quota is about: one requirement of its `scopes` or `scopeSelector`."""
+    """One requirement on the pods that a quota counts, of its `scopes` or `scopeSelector`."""
 
     name: str
     operator: str = "Exists"
@@ -209,7 +208,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Quota:
-    """A ResourceQuota of one namespace in the target, as its status tells."""
+    """A ResourceQuota of one namespace in the target, from its status."""
 
     name: str
     hard: Amounts
@@ -219,71 +218,71 @@ class Quota:
 
 @dataclass(frozen=True)
 class Extra:
-    """A score that somebody else gives a target."""
+    """A score of a target from an AddOnPlacementScore or similar object."""
 
     value: int
     """-100 to 100."""
     until: datetime | None = None
-    """When it expires."""
+    """When it expires; None if never."""
 
     def counts(self, now: datetime) -> bool:
-        """Whether it has not expired: one that has is as good as missing."""
+        """Return True if the score has not expired; an expired score counts as missing."""
         return self.until is None or self.until > now
 
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """What the scheduler knows of one target at one moment."""
+    """State of one target at one moment."""
 
     title: str
     node_name: str
     namespace: str
-    """The only namespace it serves, empty for all."""
+    """The only namespace it serves; empty for all."""
     ready: bool
     state: str
-    """Why it is not ready, in words."""
+    """Why it is not ready, as text."""
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, str]]
     unschedulable: bool
     allocatable: Amounts
-    """Sums over its nodes; empty while unknown."""
+    """Sums over its nodes; empty if unknown."""
     shapes: Sequence[Shape]
-    """Empty when the target does not tell."""
+    """Empty if the target does not report them."""
     common_labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels on whose value all nodes that have them agree."""
+    """Labels with the same value on all nodes that have them."""
     limits: Amounts = field(default_factory=dict)
-    """What our pods there may request together (`spec.limits` of the Target)."""
+    """Limits of what our pods may request in the target together (`spec.limits` of the Target)."""
     quotas: Mapping[str, tuple[Quota, ...]] = field(default_factory=dict)
-    """By namespace; empty when the target does not tell."""
+    """By namespace; empty if the target does not report them."""
     weight: int = 0
     """-100 to 100: the annotation `multicluster/weight` of the Target."""
     extra: Mapping[str, Extra] = field(default_factory=dict)
-    """Scores by the name of their setting; expired ones are not among them."""
+    """Unexpired scores, by the name of their setting."""
     slow: bool = False
-    """Whether it takes long to answer: others come first."""
+    """True if it answers slowly: other targets come first."""
     managed_cluster: str = ""
-    """The ManagedCluster that stands for its cluster, empty where none is known."""
+    """The ManagedCluster that represents its cluster; empty if unknown."""
     claims: Mapping[str, str] | None = None
-    """What its cluster says of itself, by name; None while that is not known."""
+    """Claims of its ManagedCluster, by name; None if unknown."""
     closed: str = ""
-    """Why it takes no new pods although it may answer, in words: it is emptied, lost, or was away; empty if it does."""
+    """Why it takes no new pods even if ready: emptied, lost, or just returned. Empty if it takes pods."""
 
     @cached_property
     def taints_key(self) -> str:
-        """The taints in one: the same string for all that agree."""
+        """The taints as one string; equal strings mean equal taints."""
         return sys.intern(_written(self.taints))
 
     @cached_property
     def shapes_key(self) -> str:
-        """Which shapes there are in one: the same string for all that agree."""
+        """The kinds of all shapes as one string; equal strings mean equal nodes for constraints."""
         return sys.intern("\f".join(shape.kind for shape in self.shapes))
 
     @cached_property
     def softly_tainted(self) -> bool:
-        """Whether a taint keeps pods away without refusing them."""
+        """True if it has a taint with effect PreferNoSchedule."""
         return any(taint.get("effect") == "PreferNoSchedule" for taint in self.taints)
 
     @cached_property
     def totals(self) -> ClusterTotals:
-        """What its nodes have and what of it is taken."""
+        """Allocatable, free and used resources summed over its nodes."""
         return cluster_totals(self.shapes)

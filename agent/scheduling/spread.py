@@ -1,4 +1,4 @@
-"""Topology spread over virtual nodes, with kube-scheduler's meaning (plugins/podtopologyspread)."""
+"""Topology spread over virtual nodes, as in kube-scheduler (plugins/podtopologyspread)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,13 +8,13 @@ from agent.scheduling.rejection import Rejection
 from agent.scheduling.snapshot import TargetInfo
 
 Counts = Callable[[Spread], Mapping[str, int]]
-"""How many pods that a constraint's selector matches each virtual node has."""
+"""Number of pods on each virtual node that match a constraint's selector."""
 Counted = Callable[[Spread, TargetInfo], bool]
-"""Whether a virtual node counts for a constraint, by its policies for affinity and taints."""
+"""Returns True if a virtual node counts for a constraint, by its policies for affinity and taints."""
 
 
 class HardSpread:
-    """The constraints that must be kept (`DoNotSchedule`)."""
+    """The hard constraints (`DoNotSchedule`)."""
 
     def __init__(
         self, constraints: Sequence[Spread], targets: Sequence[TargetInfo], counts: Counts, counted: Counted
@@ -28,7 +28,7 @@ class HardSpread:
             self._limits.append((constraint, found, least + constraint.max_skew - constraint.own))
 
     def reject(self, target: TargetInfo) -> Rejection | None:
-        """Why the pod may not go there."""
+        """Return why the pod may not be scheduled in this target; None if it may."""
         for constraint, found, most in self._limits:
             value = target.labels.get(constraint.key)
             if value is None:
@@ -62,8 +62,8 @@ def soft_scores(
     counts: Counts,
     counted: Counted,
 ) -> list[float]:
-    """0 to 100 for each feasible target by the constraints that should be kept (`ScheduleAnyway`): 100 for the one
-    with the fewest pods, 0 for one that lacks a label.
+    """Return 0 to 100 for each feasible target by the soft constraints (`ScheduleAnyway`): 100 for the one with the
+    fewest pods, 0 for one that lacks a label.
     """
     keys = {constraint.key for constraint in constraints}
     labelled = [keys <= target.labels.keys() for target in feasible]

@@ -1,4 +1,4 @@
-"""Shapes of nodes, as a ClusterSummary tells them. Pure."""
+"""Shapes of nodes, as reported by a ClusterSummary. Pure."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from agent.scheduling.snapshot import Free, Shape
 
 
 def told_shapes(annotations: Mapping[str, str], common: Mapping[str, str]) -> tuple[Shape, ...]:
-    """Those that a summary with these annotations tells, with all their labels; none where they cannot be read."""
+    """Return the shapes in the annotations of a summary, with all their labels; empty if unreadable."""
     try:
         return tuple(_shape(shape, labels) for shape, labels in with_common_labels(read_shapes(annotations), common))
     except InvalidQuantity:

@@ -1,7 +1,7 @@
 """Usage: resources that the pods of this source use in each target, updated with every change.
 
-An *assumed* pod was sent to a target whose word about free room does not know it yet. An *undelegated* one has no
-delegate yet, as far as we know, and so is in no quota's figures.
+An *assumed* pod was sent to a target whose reported free capacity does not include it yet. An *undelegated* pod has
+no delegate yet, as far as known, so no quota includes it.
 """
 
 from collections import Counter, OrderedDict
@@ -15,11 +15,11 @@ from agent.scheduling.rejection import Rejection
 from agent.scheduling.snapshot import PodInfo, PodTemplate, TargetInfo
 
 _MEMOS = 16
-"""Templates of which is remembered what was found out about each target."""
+"""Number of templates whose results are cached for each target."""
 
 
 class Usage:
-    """What our pods use of one target. `version` grows with every change."""
+    """Usage of one target by our pods. `version` is incremented with every change."""
 
     __slots__ = (
         "_allocation",
@@ -43,18 +43,18 @@ class Usage:
         self.assumed: dict[str, PodInfo] = {}
         self.undelegated: dict[str, PodInfo] = {}
         self.requests: dict[str, int] = {}
-        """Of what they request, one of `pods` each."""
+        """Sums of requests, with one of `pods` for each pod."""
         self.assumed_requests: dict[str, int] = {}
-        """The same of assumed pods."""
+        """Sums of requests of assumed pods."""
         self.images: Counter[str] = Counter()
-        """Images and how many pods there have them."""
+        """Number of our pods in the target that have each image."""
         self._node_fit: NodeFit | None = None
         self._on_nodes: set[str] = set()
-        """UIDs of the assumed pods for which there was room on a node."""
+        """UIDs of the assumed pods that fitted on a node."""
         self._allocation: Allocation | None = None
 
     def node_fit(self, target: TargetInfo, template: PodTemplate) -> Rejection | None:
-        """Why none of the target's nodes has room beside assumed pods, None when one has."""
+        """Return why no node of the target has capacity after assumed pods; None if one has."""
         return self._fit_of(target).reject(template)
 
     def _fit_of(self, target: TargetInfo) -> NodeFit:
@@ -64,18 +64,20 @@ class Usage:
         return self._node_fit
 
     def allocation(self, target: TargetInfo) -> Allocation:
-        """What the target has for pods."""
+        """Return the allocation of the target, cached until it changes."""
         known = self._allocation
         if known is None or known.target is not target or known.version != self.version:
             known = self._allocation = Allocation(target, self)
         return known
 
     def undelegated_in(self, namespace: str) -> list[PodTemplate]:
-        """Pods of a namespace that quotas there do not count yet."""
+        """Return the pods of a namespace that its quotas do not include yet."""
         return [pod.template for pod in self.undelegated.values() if pod.namespace == namespace]
 
     def without(self, uid: str, target: TargetInfo) -> "Usage":
-        """The same without one pod of those that are there, for this pod: where it has a node's room, it has room."""
+        """Return the usage without one of its pods, as seen by this pod. If it holds capacity on a node, it fits
+        there.
+        """
         node_fit = self._fit_of(target)
         other = Usage(self.node) if uid not in self._on_nodes else _WithOwnNode(self.node)
         other.pods, other.assumed, other.undelegated = self.pods.copy(), self.assumed.copy(), self.undelegated.copy()
@@ -89,7 +91,7 @@ class Usage:
         return other
 
     def put(self, uid: str, pod: PodInfo, *, assumed: bool, undelegated: bool) -> None:
-        """A pod that was not there came."""
+        """Add a pod."""
         self.version += 1
         self.pods[uid] = pod
         _add(self.requests, pod, 1)
@@ -100,7 +102,7 @@ class Usage:
             self.assume(uid)
 
     def remove(self, uid: str) -> None:
-        """Take a pod out that was there."""
+        """Remove a pod."""
         pod = self.pods.pop(uid)
         _add(self.requests, pod, -1)
         self.images.subtract(pod.images)
@@ -112,7 +114,7 @@ class Usage:
         self.confirm(uid)
 
     def confirm(self, uid: str) -> None:
-        """What the target tells of free room knows the pod, or never will."""
+        """Stop assuming a pod: the reported free capacity includes it, or never will."""
         pod = self.assumed.pop(uid, None)
         if pod is not None:
             self.version += 1
@@ -121,7 +123,7 @@ class Usage:
                 self._node_fit = None
 
     def assume(self, uid: str) -> None:
-        """The pod has got a node, long after it came."""
+        """Assume a pod whose delegate has got a node after the assumption had expired."""
         if uid not in self.assumed:
             self.version += 1
             self.assumed[uid] = pod = self.pods[uid]
@@ -130,13 +132,13 @@ class Usage:
                 self._on_nodes.add(uid)
 
     def delegated(self, uid: str) -> None:
-        """The pod has a delegate."""
+        """Record that the pod has a delegate."""
         if self.undelegated.pop(uid, None) is not None:
             self.version += 1
 
 
 class _WithOwnNode(Usage):
-    """As seen by a pod that has room on a node there."""
+    """Usage as seen by a pod that holds capacity on a node of the target."""
 
     __slots__ = ()
 
@@ -166,20 +168,20 @@ class Usages:
         return iter(self._placed.values())
 
     def of(self, node: str) -> Usage:
-        """The usage of one target, empty at first."""
+        """Return the usage of one target; empty at first."""
         usage = self._usages.get(node)
         if usage is None:
             usage = self._usages[node] = Usage(node)
         return usage
 
     def get(self, uid: str) -> PlacedPod | None:
-        """Where a pod is."""
+        """Return the virtual node of a pod; None if it has none."""
         return self._placed.get(uid)
 
     def put(
         self, pod: PodInfo, node: str, *, assumed: bool = False, undelegated: bool = False, deleting: bool = False
     ) -> None:
-        """A pod is there now, wherever it was before."""
+        """Add a pod to a virtual node, and remove it from any other."""
         old = self._placed.get(pod.uid)
         new = PlacedPod(pod, node, deleting)
         if old == new:
@@ -194,14 +196,14 @@ class Usages:
         self.counts.note(new, 1)
 
     def remove(self, uid: str) -> None:
-        """A pod is nowhere any more."""
+        """Remove a pod."""
         placed = self._placed.pop(uid, None)
         if placed is not None:
             self._usages[placed.node].remove(uid)
             self.counts.note(placed, -1)
 
     def memo(self, template: PodTemplate) -> dict[str, Any]:
-        """A place to remember what was found out for pods that ask the same."""
+        """Return the cache of results for one template."""
         memo = self._memos.get(template)
         if memo is None:
             memo = self._memos[template] = {}
