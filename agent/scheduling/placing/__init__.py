@@ -1,1 +1,1 @@
-"""Placements of Open Cluster Management, evaluated: which clusters, why, and when to look again. Pure."""
+"""Evaluation of Placements of Open Cluster Management: clusters, reasons, and when to evaluate again. Pure."""

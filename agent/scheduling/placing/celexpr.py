@@ -1,8 +1,8 @@
-"""CEL expressions of Placements: compiled with a check of types and names, and asked of ManagedClusters.
+"""CEL expressions of Placements: compiled with a check of types and names, and evaluated for ManagedClusters.
 
-The library is imported with the first expression, and by this module alone. It has no types of its own but those of
-CEL, so that an expression is checked in one environment, in which a quantity is a type, and run in another, in which it
-is a map. Its limits: 10,000 iterations of an expression for one cluster, and 32 levels of nesting.
+Only this module imports the library, with the first expression. The library supports no custom types. Expressions
+are therefore checked in one environment, with a type for quantities, and run in another, where quantities are maps.
+Its limits: 10,000 iterations of an expression for one cluster, and 32 levels of nesting.
 """
 
 import functools
@@ -17,10 +17,10 @@ from agent.scheduling.placing.celfunctions import FUNCTIONS, LACKING, Signature
 from agent.scheduling.placing.celmessages import as_reference
 
 Scores = Mapping[str, Sequence[tuple[str, int]]]
-"""The scores of one cluster by the name of their AddOnPlacementScore, without expired ones."""
+"""Unexpired scores of one cluster, by the name of their AddOnPlacementScore."""
 
 _Paths = tuple[tuple[str, ...], ...]
-"""The first one or two names of fields; those with two come first, so that a whole one replaces parts of it."""
+"""First one or two names of field paths. Longer ones come first, so that a whole field replaces its parts."""
 
 REMEDY = "CEL expressions need the library cel-expr-python: install flotilla[cel]"
 _LIBRARY = "cel_expr_python"
@@ -34,39 +34,39 @@ _UNDECLARED = re.compile(r"undeclared reference to '([\w.]+)'")
 
 
 class InvalidExpression(Exception):
-    """An expression that cannot be used. What it says of an unknown name is what cel-go says."""
+    """An expression that cannot be used. For an unknown name the message is that of cel-go."""
 
 
 class Question(msgspec.Struct):
-    """What is asked of a worker: of which clusters is an expression true."""
+    """Request to a worker: for which clusters is an expression true?"""
 
     expression: str
     clusters: list[bytes]
     """ManagedClusters as JSON."""
     scores: list[dict[str, tuple[tuple[str, int], ...]]]
-    """Of each of them, or nothing at all."""
+    """Scores of each cluster in `clusters`; empty if the expression uses none."""
 
 
 class Answer(msgspec.Struct):
-    """Why an expression cannot be used, or of which of the clusters it is true."""
+    """Response of a worker: the error of an expression, or for each cluster whether it is true."""
 
     error: str = ""
     matches: list[bool] = []
 
 
 def missing() -> str:
-    """What to do where the library is not installed; empty where it is."""
+    """Return how to install the library; empty if it is installed."""
     return "" if importlib.util.find_spec(_LIBRARY) else REMEDY
 
 
 def scores_named(expression: str) -> frozenset[str] | None:
-    """The AddOnPlacementScores that an expression may ask for; None where only running it tells."""
+    """Return the AddOnPlacementScores that an expression may use; None if that is known only when it runs."""
     found = [double or single if end else "" for double, single, end in _SCORES.findall(expression)]
     return None if "" in found else frozenset(found)
 
 
 def answer(request: bytes) -> bytes:
-    """Answer a Question, for a worker."""
+    """Answer a Question in a worker."""
     question = msgspec.msgpack.decode(request, type=Question)
     try:
         program = compile_expression(question.expression)
@@ -79,9 +79,9 @@ def answer(request: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=_PROGRAMS)
 def compile_expression(expression: str) -> "Program":
-    """An expression that can be asked of clusters.
+    """Compile an expression.
 
-    :raises InvalidExpression: where it has a mistake, or the library is missing
+    :raises InvalidExpression: if it is invalid, or the library is missing
     """
     environment = _environment()
     try:
@@ -103,7 +103,7 @@ class Program:
         self._paths = paths
 
     def matches(self, cluster: bytes, scores: Scores) -> bool:
-        """Whether it is true of a cluster: what fails for it, or says anything but a bool, is not."""
+        """Return True if the expression is true for a cluster; False if it fails or returns no bool."""
         environment = self._environment
         whole = _with_defaults(msgspec.json.decode(cluster))
         seen = whole if self._paths is None else _part(whole, self._paths)
@@ -116,18 +116,18 @@ class Program:
 
 
 class Environment:
-    """What expressions may use: where they are checked, and where they run."""
+    """Environments of expressions: one for the check, one for running."""
 
     def __init__(self, cel: Any, extensions: Sequence[Any]) -> None:
         self.bool = cel.Type.BOOL
         self.name: str | None = None
         self.scores: Scores = {}
-        """Of the cluster that an expression is asked of, whose name is `name`."""
+        """Scores of the cluster that an expression is evaluated for, whose name is `name`."""
         signatures = (*FUNCTIONS, Signature("scores", ("map<dyn,dyn>", "string"), "list<dyn>", self._scores))
         variables = {"managedCluster": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)}
 
         def environment(types: _Types) -> Any:
-            # What the library has already gets more overloads only by an extension, which knows no types of ours.
+            # The library accepts more overloads of its own functions only from an extension, which has no custom types.
             more = [each for each in signatures if each.name in _EXTENDED]
             own = [each for each in signatures if each.name not in _EXTENDED]
             last = cel.CelExtension("flotilla", types.declarations(more))
@@ -145,13 +145,13 @@ class Environment:
 
 
 class _Types:
-    """Types as expressions are checked by."""
+    """Types for the check of expressions."""
 
     def __init__(self, cel: Any) -> None:
         self._cel = cel
 
     def type(self, word: str) -> Any:
-        """The type that a word of a Signature means."""
+        """Return the CEL type of a word in a Signature."""
         outer, _, inner = word.rstrip(">").partition("<")
         types = self._cel.Type
         if outer == "list":
@@ -161,19 +161,19 @@ class _Types:
         return getattr(types, outer.upper()) if outer.islower() else self.made(f"kubernetes.{outer}")
 
     def made(self, name: str) -> Any:
-        """The type of what CEL does not know."""
+        """Return the type of a kind that CEL lacks."""
         return self._cel.Type.AbstractType(name)
 
     def parameters(self, signature: Signature) -> list[tuple[str, ...]]:
-        """The types of arguments under which a function is declared."""
+        """Return the argument types with which a function is declared."""
         return [signature.parameters]
 
     def result(self, signature: Signature) -> Any:
-        """The type of what a function gives."""
+        """Return the result type of a function."""
         return self.type(signature.returns)
 
     def declarations(self, signatures: Sequence[Signature]) -> list[Any]:
-        """All functions, with their overloads."""
+        """Return declarations of all functions with their overloads."""
         overloads: dict[str, dict[tuple[Any, ...], Any]] = {}
         for signature in signatures:
             for words in self.parameters(signature):
@@ -193,7 +193,7 @@ class _Types:
 
 
 class _Kinds(_Types):
-    """Types as they are told apart when an expression runs: what a list or map is of is not."""
+    """Types when an expression runs: lists and maps are not distinguished by element type."""
 
     _ANY = ("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp", "list", "map")
 
@@ -225,7 +225,7 @@ def _environment() -> Environment:
 
 
 def _reason(error: Exception, expression: str) -> str:
-    """Without the library's own status; what is known to be missing is named."""
+    """Return the error without the library's own status; name functions that are known to be missing."""
     match = _STATUS.match(str(error))
     reason = as_reference(match[1] if match else str(error), expression)
     lacking = sorted(LACKING.intersection(_UNDECLARED.findall(reason)))
@@ -233,7 +233,7 @@ def _reason(error: Exception, expression: str) -> str:
 
 
 def _read_by(expression: str) -> _Paths | None:
-    """The fields that an expression may read; None for all of them."""
+    """Return the fields that an expression may read; None for all of them."""
     found = set()
     for path, call in _CLUSTER.findall(expression):
         names = re.findall(r"\w+", path)
@@ -247,7 +247,7 @@ def _read_by(expression: str) -> _Paths | None:
 
 
 def _part(cluster: Mapping[str, Any], paths: _Paths) -> dict[str, Any]:
-    """The cluster with only some of its fields: handing over all of them is what costs most."""
+    """Return the cluster with some of its fields only: conversion of all fields dominates the cost."""
     part: dict[str, Any] = {}
     for first, *second in paths:
         value = cluster.get(first)
@@ -262,7 +262,7 @@ def _part(cluster: Mapping[str, Any], paths: _Paths) -> dict[str, Any]:
 
 
 def _with_defaults(cluster: dict[str, Any]) -> dict[str, Any]:
-    """As the reference sees it, where these fields are never missing."""
+    """Add the fields that are never missing in the reference implementation."""
     cluster.setdefault("metadata", {})
     cluster.setdefault("spec", {}).setdefault("hubAcceptsClient", False)
     cluster.setdefault("status", {}).setdefault("version", {})

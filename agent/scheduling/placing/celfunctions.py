@@ -1,7 +1,7 @@
-"""Functions that CEL expressions have of Kubernetes and Open Cluster Management beside CEL's own.
+"""Functions of Kubernetes and Open Cluster Management for CEL expressions, in addition to CEL's own.
 
-Meaning: the CEL libraries of Kubernetes. Values of kinds that CEL does not know (quantities, versions, addresses) are
-maps with one key here, and types of their own to the check of an expression.
+They behave as in the CEL libraries of Kubernetes. Values of kinds that CEL lacks (quantities, versions, addresses)
+are maps with one key, and separate types in the check of an expression.
 """
 
 import ipaddress
@@ -18,14 +18,14 @@ from agent.model.pattern import compile_pattern
 from agent.model.quantity import InvalidQuantity, Quantity
 
 Value = dict[str, str]
-"""A quantity, version, address or range of addresses: its kind, and a text that equal ones have in common."""
+"""A quantity, version, address or range of addresses: its kind, and a text that is equal for equal values."""
 
 _INT64 = 2**63
 _NANO = 10**9
 _SUMMED = ("int", "uint", "double")
 _CHOSEN = (*_SUMMED, "bool", "string", "bytes")
 _COMPARABLE = (*_CHOSEN, "duration", "timestamp")
-"""Types of lists whose elements can be added, given back (the library takes no times from Python), and compared."""
+"""Element types of lists that can be summed, returned (the library accepts no times from Python), and compared."""
 _SEMVER = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
     r"(?:-((?:0|[1-9]\d*|\d*[A-Za-z-][\dA-Za-z-]*)(?:\.(?:0|[1-9]\d*|\d*[A-Za-z-][\dA-Za-z-]*))*))?"
@@ -35,7 +35,7 @@ _SEMVER = re.compile(
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """One function for arguments of certain types; a member is called on the first of them."""
+    """One function for arguments of certain types; a member function has its first argument as receiver."""
 
     name: str
     parameters: tuple[str, ...]
@@ -45,24 +45,24 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 def parse_json(text: str) -> object:
-    """What a JSON text says; numbers are doubles, as Go reads them."""
+    """Parse JSON; numbers are doubles, as in Go."""
     return json.loads(text, parse_int=float)
 
 
 def quantity(text: str) -> Value:
-    """A quantity of Kubernetes; all ways to write the same amount give the same."""
+    """Return a Kubernetes quantity; different notations of one amount give equal values."""
     return {"quantity": str(Quantity.of(text).nano)}
 
 
 def semver(text: str) -> Value:
-    """A version in three parts, without a leading v; build metadata does not count."""
+    """Return a version in three parts, without a leading v; build metadata is ignored."""
     if not _SEMVER.fullmatch(text):
         raise ValueError(f"{text!r} is not a semantic version such as 1.30.6")
     return {"semver": text.partition("+")[0]}
 
 
 def ip(text: str) -> Value:
-    """An IPv4 or IPv6 address, without a zone."""
+    """Return an IPv4 or IPv6 address, without a zone."""
     address = ipaddress.ip_address(text)
     if getattr(address, "scope_id", None) or getattr(address, "ipv4_mapped", None):
         raise ValueError(f"{text!r} is an address with a zone, or one of IPv4 written as IPv6")
@@ -70,7 +70,7 @@ def ip(text: str) -> Value:
 
 
 def cidr(text: str) -> Value:
-    """A range of addresses; bits after the prefix stay."""
+    """Return a range of addresses; bits after the prefix are kept."""
     if not text.rpartition("/")[2].isdigit() or "/" not in text:
         raise ValueError(f"{text!r} is not a range of addresses such as 10.0.0.0/8")
     return {"cidr": str(ipaddress.ip_interface(text))}
@@ -257,7 +257,7 @@ TEXTS = (
     Signature("find", ("string", "string"), "string", _find),
     Signature("findAll", ("string", "string"), "list<string>", _find_all),
     Signature("findAll", ("string", "string", "int"), "list<string>", _find_all),
-    # The reference has it as a member only, and its documentation as a function.
+    # The reference implementation has it as a member only, but documents it as a function.
     Signature("parseJSON", ("string",), "dyn", parse_json),
     Signature("parseJSON", ("string",), "dyn", parse_json, member=False),
 )
@@ -279,4 +279,4 @@ ADDRESSES = (
 )
 FUNCTIONS: tuple[Signature, ...] = (*QUANTITIES, *VERSIONS, *LISTS, *TEXTS, *ADDRESSES)
 LACKING = frozenset({"url", "isURL", "format", "format.named"})
-"""What the reference's environment has and ours has not."""
+"""Functions that cel-go's environment has and ours lacks."""

@@ -1,7 +1,7 @@
-"""Error messages of CEL's C++ library as the reference, cel-go, has them. Pure.
+"""Converts error messages of CEL's C++ library into those of the reference implementation, cel-go. Pure.
 
-For an unknown variable with fields, `xxxx.name`, the library names the whole chain at its last dot, and cel-go the
-variable where it stands.
+For an unknown variable with fields, `xxxx.name`, the library reports the whole chain at its last dot. cel-go reports
+the variable at its own position.
 """
 
 import re
@@ -14,7 +14,7 @@ _WIDE, _WIDE_MARK = "\N{FULLWIDTH FULL STOP}", "\N{FULLWIDTH CIRCUMFLEX ACCENT}"
 
 
 def as_reference(reason: str, expression: str) -> str:
-    """Return the library's message about an expression in the reference's words."""
+    """Return the library's message about an expression in cel-go's words."""
     return _CHAIN.sub(lambda match: _rewritten(match, expression), reason)
 
 
@@ -36,13 +36,13 @@ def _rewritten(match: re.Match[str], expression: str) -> str:
 
 
 def _start(chain: str, expression: str, reported: int) -> int | None:
-    """Return where the chain begins that has `reported` in it, or follows it as in `has(`; None if there is none."""
+    """Return the start of the chain that contains `reported`, or precedes it as in `has(`; None if not found."""
     pattern = re.compile(r"(?<!\w)" + r"\s*\.\s*".join(map(re.escape, chain.removeprefix(".").split("."))) + r"(?!\w)")
     return next((each.start() for each in pattern.finditer(expression) if each.end() > reported), None)
 
 
 def _shown(line: str, column: int) -> str:
-    """Return the line, and below it a mark under a column, as cel-go shows them."""
+    """Return the line and, below it, a mark under a column, as cel-go does."""
     text = line.replace("\t", " ")
     dots = "".join("." if each.isascii() else _WIDE for each in text[: column - 1])
     mark = "^" if text[column - 1 : column].isascii() else _WIDE_MARK

@@ -1,4 +1,4 @@
-"""Evaluate a Placement: sets, predicates, taints, scores, the choice among those that will do, groups, conditions."""
+"""Evaluation of a Placement: sets, predicates, taints, scores, choice, groups, conditions."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -15,18 +15,18 @@ from agent.scheduling.placing.taints import is_silent
 Placement = Mapping[str, Any]
 
 ANY_SCORE = ""
-"""Instead of the name of an AddOnPlacementScore, for CEL expressions that make it up while they run."""
+"""Stands for any AddOnPlacementScore, if a CEL expression computes the name when it runs."""
 
 
 class _Chosen(NamedTuple):
-    """What the scores have made of those."""
+    """The clusters chosen by score."""
 
     decisions: Sequence[Decision] = ()
     scores: Mapping[str, int] = {}
     again: Sequence[datetime] = ()
     warnings: tuple[str, ...] = ()
     why_not: Callable[[], Mapping[str, str]] = dict
-    """Why not those that are left."""
+    """Returns why the other feasible clusters are not chosen."""
 
 
 def evaluate(
@@ -38,11 +38,11 @@ def evaluate(
     cel: CelVerdicts,
     now: datetime,
 ) -> Outcome:
-    """Which clusters a Placement decides, and why not the others.
+    """Evaluate which clusters a Placement decides for, and why not for the others.
 
-    :param decided: the clusters of its decisions as they are
-    :param elsewhere: how many decisions of all other Placements name each cluster
-    :param cel: of all `cel_expressions` and `candidates`
+    :param decided: the clusters of its current decisions
+    :param elsewhere: number of decisions of all other Placements for each cluster
+    :param cel: results of all `cel_expressions` for the `candidates`
     """
     return _evaluate(parse(placement), fleet, frozenset(decided), elsewhere, cel, now)
 
@@ -56,7 +56,9 @@ def evaluate_settled(
     cel: CelVerdicts,
     now: datetime,
 ) -> Outcome:
-    """As `evaluate`, but Steady counts new decisions at once: once they are written, nothing else comes of it."""
+    """As `evaluate`, but Steady counts new decisions at once, so that another evaluation after the write changes
+    nothing.
+    """
     spec = parse(placement)
     outcome = _evaluate(spec, fleet, frozenset(decided), elsewhere, cel, now)
     steady = any(each.built_in == STEADY for each in spec.policy.prioritizers)
@@ -75,7 +77,7 @@ def _evaluate(
     now: datetime,
 ) -> Outcome:
     found = feasible(spec, fleet, decided, cel, now)
-    # In the order in which the reference finds them.
+    # In the order of the reference implementation.
     flaw = found.flaw or spec.flaws.get("policy", "")
     chosen = _Chosen() if flaw else _choose(spec, found, fleet, decided, elsewhere, now)
     flaw = spec.flaws.get("groups") or flaw
@@ -84,7 +86,7 @@ def _evaluate(
         refused = {**outside(spec, fleet), **found.refused, **chosen.why_not()}
         if not flaw:
             return refused
-        # What is decided stays, whatever would become of it.
+        # Existing decisions stay even if the Placement is misconfigured.
         wrong = f"the Placement is misconfigured: {flaw}"
         refused = {**dict.fromkeys([each.name for each in members(spec, fleet)], wrong), **refused}
         return {name: why for name, why in refused.items() if name not in decided}
@@ -101,21 +103,21 @@ def _evaluate(
 
 
 def cel_expressions(placement: Placement) -> tuple[str, ...]:
-    """All CEL expressions of a Placement, each once."""
+    """Return all CEL expressions of a Placement, each once."""
     return tuple(dict.fromkeys(each for predicate in parse(placement).predicates for each in predicate.cel))
 
 
 def candidates(placement: Placement, fleet: PlacementInputs) -> list[str]:
-    """The clusters that CEL is to be asked about, sorted: members of the sets that a Placement names and its namespace
-    is bound to.
+    """Return the clusters for which CEL has to be evaluated, sorted: members of the sets that a Placement names and
+    its namespace is bound to.
     """
     return [cluster.name for cluster in members(parse(placement), fleet)]
 
 
 def scores_used(placement: Placement) -> frozenset[str]:
-    """Names of the AddOnPlacementScores whose changes matter to a Placement, ANY_SCORE for all of them.
+    """Return the names of the AddOnPlacementScores that a Placement depends on; ANY_SCORE for all of them.
 
-    Those that CEL names are included.
+    Includes the names in CEL expressions.
     """
     spec = parse(placement)
     return frozenset(each.resource for each in spec.policy.prioritizers if each.resource) | _cel_scores(spec)
@@ -129,7 +131,7 @@ def _choose(
     elsewhere: Mapping[str, int],
     now: datetime,
 ) -> _Chosen:
-    """The best of the feasible clusters."""
+    """Return the best of the feasible clusters."""
     policy, clusters = spec.policy, feasible.clusters
     scored = prioritizers.score(policy.prioritizers, clusters, fleet, decided, elsewhere, now, feasible.same)
     parts, names = list(scored.parts), [cluster.name for cluster in clusters]
@@ -154,7 +156,7 @@ def _choose(
 
 
 def _ranked(clusters: Sequence[ManagedCluster], totals: Mapping[str, int]) -> list[ManagedCluster]:
-    """Clusters that are sorted by name, and have their totals in that order: best first, then by name."""
+    """Sort clusters by total, best first, then by name. `clusters` and `totals` are both sorted by name."""
     places = sorted(range(len(clusters)), key=list(totals.values()).__getitem__, reverse=True)
     return [clusters[place] for place in places]
 
@@ -166,7 +168,7 @@ def _left(
     picks: spread.Picks,
     totals: Mapping[str, int],
 ) -> dict[str, str]:
-    """Why the others are not chosen."""
+    """Return why the other clusters are not chosen."""
     full = len(chosen) == policy.number
     found = {}
     for cluster in clusters:
@@ -178,13 +180,13 @@ def _left(
 
 
 def _reasons(parts: Sequence[prioritizers.Scores], clusters: Sequence[str]) -> list[str]:
-    """What all prioritizers say of each cluster."""
+    """Return the texts of all prioritizers for each cluster."""
     rows = zip(*(part.told(clusters) for part in parts), strict=True) if parts else ((),) * len(clusters)
     return [", ".join(filter(None, row)) for row in rows]
 
 
 def _satisfied(spec: PlacementSpec, fleet: PlacementInputs, available: int, decided: int) -> Satisfied:
-    """The condition, with reasons and texts of the reference; the first that fits."""
+    """Return the condition with reasons and texts of the reference implementation; the first match wins."""
     bound = fleet.bindings.get(spec.namespace, frozenset()) & fleet.sets.keys()
     if not bound:
         text = "No valid ManagedClusterSetBindings found in placement namespace"
@@ -210,7 +212,7 @@ def _cel_scores(spec: PlacementSpec) -> frozenset[str]:
 
 
 def _cel_expiries(spec: PlacementSpec, fleet: PlacementInputs, now: datetime) -> list[datetime]:
-    """When scores expire that CEL expressions look at."""
+    """Return when the scores expire that CEL expressions use."""
     resources = _cel_scores(spec)
     if not resources:
         return []

@@ -1,7 +1,6 @@
-"""Which clusters a Placement may decide: members of its sets that its predicates, tolerations and hard spread
-constraints let through.
+"""Feasible clusters of a Placement: set members that pass predicates, tolerations and hard spread constraints.
 
-Placements that ask for the same share what is found out, as long as nothing of the fleet changes.
+Placements with equal constraints share cached results while the fleet does not change.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -16,45 +15,45 @@ from agent.scheduling.placing.spec import PlacementSpec
 
 
 class Feasible(NamedTuple):
-    """What is left after the filters."""
+    """Result of the filters."""
 
     clusters: Sequence[ManagedCluster]
-    """By name."""
+    """Sorted by name."""
     avoided: Mapping[str, int]
-    """How many PreferNoSelect taints of a cluster are not tolerated."""
+    """Number of untolerated PreferNoSelect taints of each cluster."""
     refused: Mapping[str, str]
-    """Why the others are not."""
+    """Why the other clusters are not feasible."""
     again: Sequence[datetime] = ()
     flaw: str = ""
     same: Hashable = None
-    """Equal for Placements that have the same clusters of one PlacementInputs; None where that is not known."""
+    """Equal for Placements with the same clusters of one PlacementInputs; None if unknown."""
 
 
 class _Matching(msgspec.Struct, frozen=True):
-    """What labels, claims and constraints say, which do not change with time."""
+    """Results for labels, claims and constraints, which do not change with time."""
 
     clusters: Sequence[ManagedCluster]
     tainted: Sequence[ManagedCluster]
-    """Of those that predicates take."""
+    """Clusters with taints that pass the predicates."""
     refused: Mapping[str, str]
     lacking: Mapping[str, str]
-    """Clusters that predicates take, and the key of a hard spread constraint that they lack."""
+    """Clusters that pass the predicates but lack the key of a hard spread constraint, with the reason."""
 
 
 def eligible(spec: PlacementSpec, fleet: PlacementInputs) -> frozenset[str]:
-    """The sets that the Placement's namespace is bound to, and that it names."""
+    """Return the sets that the Placement names, all by default, among those bound to its namespace."""
     bound = fleet.bindings.get(spec.namespace, frozenset()).intersection(fleet.sets)
     return bound.intersection(spec.sets) if spec.sets else bound
 
 
 def members(spec: PlacementSpec, fleet: PlacementInputs) -> Sequence[ManagedCluster]:
-    """The clusters of those sets, by name."""
+    """Return the clusters of those sets, sorted by name."""
     sets = eligible(spec, fleet)
     return fleet.once(("members", sets), lambda: _members(sets, fleet)) if sets else ()
 
 
 def outside(spec: PlacementSpec, fleet: PlacementInputs) -> dict[str, str]:
-    """Clusters that are no members, and why."""
+    """Return the clusters that are no members, with the reason."""
     inside = frozenset(cluster.name for cluster in members(spec, fleet))
     where = f"in no set{' of clusterSets' if spec.sets else ''} that is bound to namespace {spec.namespace}"
     return {
@@ -69,7 +68,9 @@ def outside(spec: PlacementSpec, fleet: PlacementInputs) -> dict[str, str]:
 def feasible(
     spec: PlacementSpec, fleet: PlacementInputs, decided: Collection[str], cel: CelVerdicts, now: datetime
 ) -> Feasible:
-    """Those that are let through; as in the reference, a part is checked only where there are clusters for it."""
+    """Return the feasible clusters; as in the reference implementation, a part of the spec is checked only if
+    clusters remain.
+    """
     clusters = members(spec, fleet)
     flaw = (spec.flaws.get("predicates") or _cel_flaw(spec, cel)) if clusters else ""
     if flaw:

@@ -1,4 +1,4 @@
-"""Fields of a Placement that is not checked by an API server yet: read, or told what is wrong with them."""
+"""Readers of fields of a Placement that no API server has validated yet; errors name the field."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,47 +12,47 @@ _NOUNS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a string"
 
 
 class Misconfigured(Exception):
-    """What is wrong with a Placement, in the words of its condition."""
+    """An error in a Placement, with the text of its condition."""
 
 
 def mapping(raw: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
-    """The object in a field, empty where there is none.
+    """Return the object in a field; empty if absent.
 
-    :raises Misconfigured: if it is something else
+    :raises Misconfigured: if the field is no object
     """
     found = raw.get(key)
     return {} if found is None else _of(dict, found, f"{where}.{key}")
 
 
 def mapping_if_any(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The object in a field, empty where there is none or something else."""
+    """Return the object in a field; empty if absent or no object."""
     found = raw.get(key)
     return found if isinstance(found, Mapping) else {}
 
 
 def items(raw: Mapping[str, Any], key: str, where: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """The objects of the list in a field, each with where it is.
+    """Return the objects of the list in a field, each with its path.
 
-    :raises Misconfigured: if it is something else
+    :raises Misconfigured: if the field is no list of objects
     """
     found = _of(list, raw.get(key) or [], f"{where}.{key}")
     return [(place := f"{where}.{key}[{n}]", _of(dict, item, place)) for n, item in enumerate(found)]
 
 
 def texts(raw: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    """The strings of the list in a field.
+    """Return the strings of the list in a field.
 
-    :raises Misconfigured: if it is something else
+    :raises Misconfigured: if the field is no list of strings
     """
     found = _of(list, raw.get(key) or [], f"{where}.{key}")
     return tuple(_of(str, item, f"{where}.{key}[{n}]") for n, item in enumerate(found))
 
 
 def text(raw: Mapping[str, Any], key: str, where: str, default: str = "", one_of: Sequence[str] = ()) -> str:
-    """The string in a field.
+    """Return the string in a field.
 
-    :param one_of: all that it may say
-    :raises Misconfigured: if it is something else
+    :param one_of: allowed values; empty for any
+    :raises Misconfigured: if the field is no string, or not allowed
     """
     found: str = _of(str, raw.get(key) or default, f"{where}.{key}")
     if one_of and found not in one_of:
@@ -63,9 +63,9 @@ def text(raw: Mapping[str, Any], key: str, where: str, default: str = "", one_of
 def number(
     raw: Mapping[str, Any], key: str, where: str, least: int | None = None, most: int | None = None
 ) -> int | None:
-    """The whole number in a field, None where there is none.
+    """Return the whole number in a field; None if absent.
 
-    :raises Misconfigured: if it is something else
+    :raises Misconfigured: if the field is no whole number, or out of range
     """
     if raw.get(key) is None:
         return None
@@ -77,9 +77,9 @@ def number(
 
 
 def selector(raw: Mapping[str, Any], where: str) -> Selector:
-    """A label selector, or one of claims; an empty one matches everything.
+    """Return a label selector or claim selector; an empty one matches everything.
 
-    :raises Misconfigured: if it is none
+    :raises Misconfigured: if it is invalid
     """
     pairs = mapping(raw, "matchLabels", where)
     found = [Requirement(key, "In", (text(pairs, key, f"{where}.matchLabels"),)) for key in pairs]

@@ -1,4 +1,4 @@
-"""Decision groups: named ones claim decided clusters in order, the rest follows, and each is cut to its length."""
+"""Decision groups: named ones take decided clusters in order, the rest follows, and each is cut to its length."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from agent.scheduling.placing.spec import GroupStrategy
 def divide(
     strategy: GroupStrategy, decisions: Sequence[Decision], clusters: Mapping[str, ManagedCluster]
 ) -> tuple[DecisionGroup, ...]:
-    """The decisions in groups, which keep their order; one empty group where there are none."""
+    """Divide the decisions into groups and keep their order; one empty group if there are none."""
     length = max(strategy.length(len(decisions)), 1)
     rest, found = list(decisions), []
     for named in strategy.named:

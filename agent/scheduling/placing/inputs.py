@@ -1,4 +1,4 @@
-"""What a Placement is evaluated over: clusters, sets, bindings and scores at one moment."""
+"""Input of the evaluation of Placements: clusters, sets, bindings and scores at one moment."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from agent.scheduling.pod_terms import Selector
 T = TypeVar("T")
 
 _REMEMBERED = 64
-"""How much is remembered of one fleet: Placements that share nothing would keep a list of clusters each."""
+"""Maximum number of cached results per fleet: each may be a list of all clusters."""
 
 
 class ClusterTaint(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class ClusterTaint(msgspec.Struct, frozen=True):
     value: str
     effect: str
     added: datetime | None
-    """`timeAdded`, from which tolerations count their seconds."""
+    """`timeAdded`, the start of `tolerationSeconds`; None if absent."""
 
     def __str__(self) -> str:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
@@ -39,7 +39,7 @@ class ManagedCluster:
     claims: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[ClusterTaint, ...] = ()
     allocatable: Mapping[str, float] = field(default_factory=dict)
-    """Of resources that it tells the capacity of, too."""
+    """Allocatable resources that also report a capacity."""
     deleting: bool = False
 
 
@@ -50,7 +50,7 @@ class ClusterSet(msgspec.Struct, frozen=True):
     selector: Selector | None = None
 
     def has(self, cluster: ManagedCluster) -> bool:
-        """Whether a cluster is in it."""
+        """Return True if the set contains the cluster."""
         if self.selector is None:
             return cluster.labels.get(LABEL_CLUSTER_SET) == self.name
         return self.selector.matches(cluster.labels)
@@ -61,44 +61,44 @@ class Score(msgspec.Struct, frozen=True):
 
     value: int
     until: datetime | None = None
-    """When it expires; None: never."""
+    """When it expires; None if never."""
 
     def expired(self, now: datetime) -> bool:
-        """Whether it no longer counts."""
+        """Return True if the score no longer counts."""
         return self.until is not None and self.until <= now
 
 
 @dataclass(frozen=True)
 class CelVerdicts:
-    """What CEL expressions say of clusters, found out beforehand."""
+    """Results of CEL expressions, computed beforehand."""
 
     errors: Mapping[str, str] = field(default_factory=dict)
-    """Expression to why it cannot be used."""
+    """Error by expression."""
     matches: frozenset[tuple[str, str]] = frozenset()
-    """Expression and name of each cluster that it is true of."""
+    """Pairs of an expression and the name of a cluster for which it is true."""
     again: datetime | None = None
-    """When to ask again though nothing changes: an expression was too much for its evaluation."""
+    """When to retry expressions whose evaluation was aborted; None if there are none."""
 
 
 @dataclass(frozen=True)
 class PlacementInputs:
-    """All that Placements are evaluated over, by name, and a cache of what follows from it.
+    """All input of the evaluation of Placements, by name, and a cache of derived results.
 
-    It does not change: where one of these mappings would, there is a new PlacementInputs.
+    Immutable: a change of any of these mappings creates a new PlacementInputs.
     """
 
     clusters: Mapping[str, ManagedCluster]
     sets: Mapping[str, ClusterSet]
     bindings: Mapping[str, frozenset[str]]
-    """Namespace to the names of the sets that are bound to it."""
+    """Names of the sets bound to each namespace."""
     scores: Mapping[tuple[str, str], Mapping[str, Score]]
-    """Cluster and name of an AddOnPlacementScore to its values by name."""
+    """Values of AddOnPlacementScores by name, by cluster and name of the object."""
     _found_out: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, key: Hashable, find: Callable[[], T], holds: Callable[[T], bool] = lambda found: True) -> T:
-        """Cache the result of `find` for all Placements that are evaluated over this fleet, as long as `holds` says so.
+        """Cache the result of `find` for all Placements of this fleet, as long as `holds` returns True.
 
-        The key has in it all that `find` looks at beside the fleet.
+        The key contains all input of `find` other than the fleet.
         """
         known: T | None = self._found_out.get(key)
         if known is not None and holds(known):
@@ -110,7 +110,7 @@ class PlacementInputs:
 
     @cached_property
     def sets_of(self) -> Mapping[str, frozenset[str]]:
-        """Cluster to the sets that it is in."""
+        """Sets that contain each cluster."""
         selecting = [each for each in self.sets.values() if each.selector is not None]
         labelled = {each.name: frozenset((each.name,)) for each in self.sets.values() if each.selector is None}
         found, known = {}, dict[frozenset[str], frozenset[str]]()

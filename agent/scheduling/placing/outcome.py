@@ -1,4 +1,4 @@
-"""What the evaluation of a Placement comes to."""
+"""Result of the evaluation of a Placement."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ class Decision:
     cluster: str
     score: int
     reason: str
-    """As `Steady 100, AddOn/resource-usage-score/cpuNodeAvailable 52`."""
+    """Such as `Steady 100, AddOn/resource-usage-score/cpuNodeAvailable 52`."""
 
 
 @dataclass(frozen=True)
 class DecisionGroup:
-    """A decision group: its name may be empty, its index is its place in the list of all."""
+    """A decision group. Its name may be empty; its index is its position in the list of all groups."""
 
     name: str
     decisions: tuple[Decision, ...]
@@ -38,18 +38,18 @@ class Outcome:
     """Decisions and conditions of one Placement."""
 
     groups: tuple[DecisionGroup, ...]
-    """At least one, which may be empty; none where it is misconfigured."""
+    """At least one, possibly empty; no groups if the Placement is misconfigured."""
     satisfied: Satisfied
     misconfigured: str
-    """`plugin:message`; empty where there is nothing to mend. The last decisions are then to be kept."""
+    """`plugin:message`; empty if valid. If set, the last decisions have to be kept."""
     why_not: Callable[[], Mapping[str, str]] = field(compare=False, repr=False)
-    """What `refused` is made by: it takes a text for each cluster, which whoever decides has no need of."""
+    """Computes `refused` on demand: the texts are expensive, and the controller that writes decisions needs none."""
     again: datetime | None
-    """When to evaluate again though nothing changes: a toleration or a score expires."""
+    """When to evaluate again without a change, because a toleration or a score expires; None if never."""
     warnings: tuple[str, ...] = ()
-    """Scores that have expired, for events: `AddOnPlacementScores eu/usage expired in plugin AddOn/usage/cpu`."""
+    """Expired scores, for events: `AddOnPlacementScores eu/usage expired in plugin AddOn/usage/cpu`."""
     scores: Mapping[str, int] = field(default_factory=dict)
-    """The total of every cluster that could be decided, for the event ScoreUpdate."""
+    """Total score of every feasible cluster, for the event ScoreUpdate."""
 
     @cached_property
     def decided(self) -> Mapping[str, Decision]:
@@ -58,5 +58,5 @@ class Outcome:
 
     @cached_property
     def refused(self) -> Mapping[str, str]:
-        """Every cluster that is not decided to why, in words; also those in no bound set."""
+        """Why a cluster is not decided, for every other cluster, including those in no bound set."""
         return self.why_not()

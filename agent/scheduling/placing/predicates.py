@@ -1,4 +1,4 @@
-"""Predicates of a Placement: labels, claims and CEL expressions that a cluster must fulfil, and why one does not."""
+"""Predicates of a Placement: labels, claims and CEL expressions that a cluster has to match."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from agent.scheduling.pod_terms import Selector
 
 
 def refusal(predicates: Sequence[Predicate], cluster: ManagedCluster, cel: CelVerdicts) -> str:
-    """Why no predicate takes a cluster; empty where one does, or where there are none."""
+    """Return why no predicate matches a cluster; empty if one does, or if there are none."""
     found = []
     for predicate in predicates:
         why = _refusal(predicate, cluster, cel)
@@ -19,7 +19,7 @@ def refusal(predicates: Sequence[Predicate], cluster: ManagedCluster, cel: CelVe
 
 
 def takes(predicate: Predicate, cluster: ManagedCluster) -> bool:
-    """Whether a cluster has the labels and claims, whatever its CEL expressions say: those of groups have none."""
+    """Return True if a cluster matches labels and claims. CEL expressions are ignored: decision groups have none."""
     return predicate.labels.matches(cluster.labels) and predicate.claims.matches(cluster.claims)
 
 

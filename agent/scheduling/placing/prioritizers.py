@@ -1,6 +1,6 @@
-"""Prioritizers: how well each cluster suits, from -100 to 100, in the integer arithmetic of the reference.
+"""Prioritizers: scores of clusters from -100 to 100, in the integer arithmetic of the reference implementation.
 
-`int()` cuts off towards zero, as Go does.
+`int()` rounds toward zero, as Go does.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -15,31 +15,31 @@ from agent.scheduling.placing.spec import ALLOCATABLE, BALANCE, SPREAD, STEADY, 
 
 MOST = 100
 PREFERRED = "PreferNoSelect"
-"""What a taint with this effect costs is told like a score."""
+"""Name under which untolerated taints with this effect are reported, like a score."""
 _NOTHING: Mapping[str, Score] = {}
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What one prioritizer says of the clusters."""
+    """Scores of one prioritizer for the clusters."""
 
     name: str
     weight: int
     values: Mapping[str, int]
-    """By cluster; one that is not there adds nothing."""
+    """By cluster; a missing cluster adds nothing."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """Cluster to why it has no score of its own."""
+    """Why a cluster has no score of its own, by cluster."""
     again: datetime | None = None
-    """When the first of them expires."""
+    """When the first of them expires; None if never."""
     since: datetime | None = field(default=None, compare=False)
-    """When expiries were looked at; None where nothing expires."""
+    """When expiries were evaluated; None if none expires."""
 
     def holds(self, now: datetime) -> bool:
-        """Whether none has expired since."""
+        """Return True if no score has expired since."""
         return self.since is None or (self.since <= now and (self.again is None or now < self.again))
 
     def told(self, clusters: Sequence[str]) -> list[str]:
-        """As reasons of decisions have it, one for each cluster: `Steady 100`, `AddOn/usage/cpu 52 x -2`."""
+        """Return the texts in reasons of decisions, one per cluster: `Steady 100`, `AddOn/usage/cpu 52 x -2`."""
         name, values, notes = self.name, self.values, self.notes
         weight = "" if self.weight == 1 else f" x {self.weight}"
         if self.name == PREFERRED:
@@ -58,7 +58,7 @@ class Scored(msgspec.Struct, frozen=True):
 
 
 def totals(parts: Sequence[Scores], names: Sequence[str]) -> dict[str, int]:
-    """The weighted sum for each cluster."""
+    """Return the weighted sum for each cluster."""
     found = dict.fromkeys(names, 0)
     for part in parts:
         weight = part.weight
@@ -77,9 +77,9 @@ def score(
     now: datetime,
     same: Hashable = None,
 ) -> Scored:
-    """Ask every prioritizer but Spread, which needs the others' totals.
+    """Return the scores of every prioritizer but Spread, which needs the others' totals.
 
-    :param same: equal for equal clusters of one fleet: what depends on nothing else is asked once
+    :param same: equal for equal clusters of one fleet, so that results are cached; None for no caching
     """
 
     def once(prioritizer: Prioritizer, ask: Callable[[], Scores]) -> Scores:
@@ -106,20 +106,20 @@ def score(
 
 
 def steady(names: Sequence[str], decided: Collection[str]) -> dict[str, int]:
-    """100 for a cluster that is decided already, or 0."""
+    """Return 100 for a cluster that is already decided, else 0."""
     return {name: MOST if name in decided else 0 for name in names}
 
 
 def balance(names: Sequence[str], elsewhere: Mapping[str, int]) -> dict[str, int]:
-    """By how often all other Placements have decided each cluster: 100 for never, -100 for most often."""
+    """Score the number of decisions of other Placements for each cluster: 100 for none, -100 for the most."""
     most = max(elsewhere.values(), default=0)
-    # Many clusters have few counts.
+    # Counts repeat among clusters.
     scores = {count: 2 * int(float(MOST) * (0.5 - count / most)) for count in set(elsewhere.values()) if count}
     return {name: scores.get(elsewhere.get(name, 0), MOST) for name in names}
 
 
 def allocatable(clusters: Sequence[ManagedCluster], resource: str) -> dict[str, int]:
-    """Between the least and the most allocatable; clusters that do not tell what they have are left out."""
+    """Scale allocatable amounts between the least and the most; clusters that do not report them are left out."""
     amounts = {cluster.name: cluster.allocatable[resource] for cluster in clusters if resource in cluster.allocatable}
     least, most = min(amounts.values(), default=0.0), max(amounts.values(), default=0.0)
     if least == most:
@@ -135,7 +135,7 @@ def _allocatable(wanted: Prioritizer, clusters: Sequence[ManagedCluster]) -> Sco
 
 
 def addon(wanted: Prioritizer, names: Sequence[str], fleet: PlacementInputs, now: datetime) -> Scores:
-    """The values of an AddOnPlacementScore; 0 where it is missing or has expired."""
+    """Return the values of an AddOnPlacementScore; 0 if it is missing or has expired."""
     values, notes, again = {}, {}, None
     for name in names:
         found = fleet.scores.get((name, wanted.resource), _NOTHING).get(wanted.score)
@@ -149,5 +149,5 @@ def addon(wanted: Prioritizer, names: Sequence[str], fleet: PlacementInputs, now
 
 
 def preferences(avoided: Mapping[str, int]) -> Scores:
-    """What taints with PreferNoSelect cost that are not tolerated."""
+    """Return the penalty of untolerated taints with PreferNoSelect."""
     return Scores(PREFERRED, 1, {name: -MOST * count for name, count in avoided.items()})

@@ -1,6 +1,6 @@
-"""Objects of Open Cluster Management, as API servers give them, read into what Placements are evaluated over.
+"""Readers that convert Open Cluster Management's objects into input for the evaluation of Placements.
 
-A broken one raises nothing: what cannot be read of it is not there.
+Invalid objects raise nothing: unreadable parts count as missing.
 """
 
 import sys
@@ -20,7 +20,7 @@ Raw = Mapping[str, Any]
 def fleet(
     clusters: Iterable[Raw], sets: Iterable[Raw], bindings: Iterable[Raw], scored: Iterable[Raw]
 ) -> PlacementInputs:
-    """All objects of these kinds together."""
+    """Convert all objects of these kinds."""
     return PlacementInputs(
         clusters={found.name: found for found in map(managed_cluster, clusters)},
         sets={found.name: found for found in map(cluster_set, sets)},
@@ -30,7 +30,7 @@ def fleet(
 
 
 def bound_sets(bindings: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
-    """Namespace to the sets that are bound to it, of ManagedClusterSetBindings by their keys."""
+    """Return the sets bound to each namespace, from the keys of ManagedClusterSetBindings."""
     found: dict[str, set[str]] = {}
     for namespace, name in bindings:
         found.setdefault(namespace, set()).add(name)
@@ -38,15 +38,15 @@ def bound_sets(bindings: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]
 
 
 def key(raw: Raw) -> tuple[str, str]:
-    """Namespace and name. Of a ManagedClusterSetBinding: where it binds, and which set; of an AddOnPlacementScore: the
-    cluster, and which score.
+    """Return namespace and name. For a ManagedClusterSetBinding these are the bound namespace and the set; for an
+    AddOnPlacementScore the cluster and the score.
     """
     metadata = mapping_if_any(raw, "metadata")
     return _text(metadata, "namespace"), _text(metadata, "name")
 
 
 def managed_cluster(raw: Raw) -> ManagedCluster:
-    """A ManagedCluster."""
+    """Convert a ManagedCluster."""
     metadata, status = mapping_if_any(raw, "metadata"), mapping_if_any(raw, "status")
     capacity = _amounts(status, "capacity")
     return ManagedCluster(
@@ -62,7 +62,7 @@ def managed_cluster(raw: Raw) -> ManagedCluster:
 
 
 def cluster_set(raw: Raw) -> ClusterSet:
-    """A ManagedClusterSet; a selector that is none selects nothing."""
+    """Convert a ManagedClusterSet; an invalid selector selects nothing."""
     chosen = mapping_if_any(mapping_if_any(raw, "spec"), "clusterSelector")
     name = _text(mapping_if_any(raw, "metadata"), "name")
     match _text(chosen, "selectorType"):
@@ -75,7 +75,7 @@ def cluster_set(raw: Raw) -> ClusterSet:
 
 
 def scores(raw: Raw) -> dict[str, Score]:
-    """The values of an AddOnPlacementScore, by name."""
+    """Return the values of an AddOnPlacementScore, by name."""
     status = mapping_if_any(raw, "status")
     until = _moment(status.get("validUntil"))
     return {
@@ -86,7 +86,7 @@ def scores(raw: Raw) -> dict[str, Score]:
 
 
 def decided(raw: Raw) -> tuple[str, ...]:
-    """The clusters that a PlacementDecision names, which others name, too."""
+    """Return the clusters in a PlacementDecision, interned because many decisions name the same ones."""
     found = (_text(each, "clusterName") for each in _items(mapping_if_any(raw, "status"), "decisions"))
     return tuple(sys.intern(name) for name in found if name)
 
@@ -113,7 +113,7 @@ def _amounts(raw: Raw, name: str) -> dict[str, int]:
 
 
 def _float(nano: int) -> float:
-    """The float that Go makes of a quantity: its digits times a power of ten."""
+    """Return the float that Go computes for a quantity: its digits times a power of ten."""
     for digits in (0, -3, -6):
         whole, rest = divmod(nano, 10 ** (9 + digits))
         if not rest:

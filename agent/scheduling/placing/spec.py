@@ -1,4 +1,4 @@
-"""The spec of a Placement, read: what it asks for, and what in it is misconfigured."""
+"""The spec of a Placement after parsing, with its configuration errors."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ ALLOCATABLE = {"ResourceAllocatableCPU": "cpu", "ResourceAllocatableMemory": "me
 BUILT_IN = (BALANCE, STEADY, SPREAD, *ALLOCATABLE)
 EFFECTS = ("NoSelect", "PreferNoSelect", "NoSelectIfNew")
 SCORE_RATE_LIMIT = 60.0
-"""Seconds between writes of decisions in which nothing but scores is new, unless `spec.scoreRateLimit` says."""
+"""Default seconds between writes of decisions that change scores only; overridden by `spec.scoreRateLimit`."""
 _MAX_WEIGHT = 10
 
 Stage = Literal["predicates", "tolerations", "policy", "groups"]
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Predicate(msgspec.Struct, frozen=True):
-    """What a cluster must fulfil: labels, claims and CEL together."""
+    """Requirements on a cluster: labels, claims and CEL together."""
 
     labels: Selector
     claims: Selector
@@ -37,7 +37,7 @@ class Predicate(msgspec.Struct, frozen=True):
 
 
 class Toleration(msgspec.Struct, frozen=True):
-    """A taint that is tolerated: an empty key or effect means any."""
+    """A toleration of taints; an empty key or effect means any."""
 
     key: str
     exists: bool
@@ -47,7 +47,7 @@ class Toleration(msgspec.Struct, frozen=True):
 
 
 class Prioritizer(msgspec.Struct, frozen=True):
-    """One score and how much it counts: a built-in one, or a value of an AddOnPlacementScore."""
+    """One score and its weight: a built-in one, or a value of an AddOnPlacementScore."""
 
     weight: int
     built_in: str = ""
@@ -56,7 +56,7 @@ class Prioritizer(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As reasons and warnings call it."""
+        """Its name in reasons and warnings."""
         return self.built_in or f"AddOn/{self.resource}/{self.score}"
 
 
@@ -77,32 +77,32 @@ class NamedGroup(msgspec.Struct, frozen=True):
 
 
 class GroupStrategy(msgspec.Struct, frozen=True):
-    """How decisions are cut into groups."""
+    """Rules for dividing decisions into groups."""
 
     named: tuple[NamedGroup, ...] = ()
     clusters: int | None = None
     percent: float = 100.0
 
     def length(self, total: int) -> int:
-        """How many clusters a group has at most."""
+        """Return the maximum number of clusters in a group."""
         found = math.ceil(min(self.percent, 100.0) / 100 * total) if self.clusters is None else self.clusters
         return found if 0 < found <= total else total
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What chooses among the clusters that will do."""
+    """Rules for choosing among the feasible clusters."""
 
     number: int | None = None
     prioritizers: tuple[Prioritizer, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     by_score: bool = False
-    """Whether decisions are listed best first, not by name."""
+    """True if decisions are listed best first, False if by name."""
     score_rate_limit: float = SCORE_RATE_LIMIT
 
 
 @dataclass(frozen=True)
 class PlacementSpec:
-    """A Placement; what is misconfigured has its default."""
+    """A Placement after parsing; invalid parts have their defaults."""
 
     namespace: str
     sets: tuple[str, ...]
@@ -112,11 +112,11 @@ class PlacementSpec:
     groups: GroupStrategy
     keep_decided: bool
     flaws: Mapping[Stage, str] = field(default_factory=dict)
-    """What is wrong with each part, as `plugin:message`."""
+    """Error of each invalid part, as `plugin:message`."""
 
 
 def parse(placement: Raw) -> PlacementSpec:
-    """Read a Placement, also one that no API server has checked."""
+    """Parse a Placement, even if no API server has validated it."""
     metadata, raw = fields.mapping_if_any(placement, "metadata"), fields.mapping_if_any(placement, "spec")
     namespace = metadata.get("namespace")
     flaws: dict[Stage, str] = {}
@@ -259,7 +259,7 @@ def _groups(raw: Raw) -> GroupStrategy:
 
 
 def _length(given: object) -> tuple[int | None, float]:
-    """A number of clusters, or a share of all in percent."""
+    """Return a number of clusters, or a share of all in percent."""
     if given is None or given == "":
         return None, 100.0
     if isinstance(given, int) and not isinstance(given, bool):

@@ -1,7 +1,7 @@
-"""spreadPolicy: clusters are picked one after the other, best first, so that no domain gets too many.
+"""spreadPolicy: picks clusters one after the other, best first, so that no domain gets too many.
 
-A domain is the clusters that have one value of a label or claim. Its skew is how many of it are picked beyond the
-domain with the fewest.
+A domain is the clusters with the same value of a label or claim. Its skew is the number of its picked clusters minus
+that of the domain with the fewest.
 """
 
 import heapq
@@ -15,21 +15,21 @@ from agent.scheduling.placing.inputs import ManagedCluster
 from agent.scheduling.placing.spec import SpreadConstraint
 
 Domain = tuple[str | None, ...]
-"""Of one cluster, its value for each constraint; None where it has none."""
+"""Values of one cluster for each constraint; None if it lacks the key."""
 _Excess = tuple[float, ...]
 _FORBIDDEN = math.inf
-"""More than any other excess: a hard constraint would be broken."""
+"""Greater than any other excess: the pick would break a hard constraint."""
 _NO_DOMAIN = 1e9
-"""More than any excess of a soft constraint."""
+"""Greater than any excess of a soft constraint."""
 
 
 def value(constraint: SpreadConstraint, cluster: ManagedCluster) -> str | None:
-    """Which domain of a constraint a cluster is in."""
+    """Return the domain of a cluster for a constraint; None if it lacks the key."""
     return (cluster.claims if constraint.claim else cluster.labels).get(constraint.key)
 
 
 def values(constraint: SpreadConstraint, clusters: Sequence[ManagedCluster]) -> list[str | None]:
-    """The same of many clusters."""
+    """Return the domains of many clusters."""
     key = constraint.key
     if constraint.claim:
         return [cluster.claims.get(key) for cluster in clusters]
@@ -37,7 +37,7 @@ def values(constraint: SpreadConstraint, clusters: Sequence[ManagedCluster]) -> 
 
 
 def refusal(constraints: Sequence[SpreadConstraint], cluster: ManagedCluster) -> str:
-    """Which key of a constraint that must be kept a cluster lacks."""
+    """Return the message on the first hard constraint whose key the cluster lacks; empty if it lacks none."""
     for each in constraints:
         if each.hard and value(each, cluster) is None:
             return f"{_told(each)} is missing, wanted by spreadPolicy"
@@ -45,8 +45,8 @@ def refusal(constraints: Sequence[SpreadConstraint], cluster: ManagedCluster) ->
 
 
 def scores(constraints: Sequence[SpreadConstraint], ranked: Sequence[ManagedCluster]) -> dict[str, int]:
-    """What the prioritizer Spread gives, of clusters best first: 100 for the first of each domain, -100 for the last
-    of the largest; the mean over all constraints.
+    """Score clusters, best first, for the prioritizer Spread: 100 for the first of each domain, -100 for the last of
+    the largest one. The result is the mean over all constraints.
     """
     sums: dict[str, int] = dict.fromkeys((cluster.name for cluster in ranked), 0)
     for constraint in constraints:
@@ -62,17 +62,17 @@ def scores(constraints: Sequence[SpreadConstraint], ranked: Sequence[ManagedClus
 
 
 class Picks:
-    """Clusters that are picked, as constraints have it."""
+    """Picks clusters within the spread constraints."""
 
     def __init__(self, constraints: Sequence[SpreadConstraint], ranked: Sequence[ManagedCluster]) -> None:
         self._ranked = ranked
         skews = [_Skew(each, values(each, ranked)) for each in constraints]
-        # Where every domain is a single cluster, there is nothing to be uneven.
+        # Domains of a single cluster each are always even.
         self._skews = [skew for skew in skews if skew.uneven]
         self._excesses = [skew.excess for skew in self._skews]
 
     def choose(self, most: int | None) -> list[str]:
-        """The best clusters, at most so many, among those that keep every hard constraint at their turn."""
+        """Return the best clusters, at most `most`, that keep every hard constraint when picked."""
         if not any(skew.constraint.hard for skew in self._skews) and (
             not self._skews or most is None or most >= len(self._ranked)
         ):
@@ -98,7 +98,7 @@ class Picks:
         return chosen
 
     def refusal(self, cluster: ManagedCluster) -> str:
-        """Why a cluster was not picked, if a hard constraint kept it out in the end."""
+        """Return why a cluster was not picked, if a hard constraint excluded it at the end; empty otherwise."""
         for skew in self._skews:
             domain = value(skew.constraint, cluster)
             if domain is not None and skew.excess[domain] == _FORBIDDEN:
@@ -118,22 +118,22 @@ class Picks:
         return found
 
     def _excess(self, domain: Domain) -> _Excess:
-        """By how much each constraint would be broken."""
+        """Return by how much one more pick in this domain would exceed each constraint."""
         return tuple(map(getitem, self._excesses, domain))
 
     def _add(self, domain: Domain) -> bool:
-        """Count one more; whether for some constraint even the emptiest domain has more now."""
+        """Count a pick. Return True if the least count of some constraint has increased."""
         risen = [skew.add(each) for skew, each in zip(self._skews, domain, strict=True) if each is not None]
         return any(risen)
 
 
 class _Skew:
-    """One constraint while clusters are picked."""
+    """Counts of one constraint while clusters are picked."""
 
     def __init__(self, constraint: SpreadConstraint, domains: Sequence[str | None]) -> None:
         self.constraint = constraint
         self.domains = domains
-        """Of each cluster."""
+        """Domain of each cluster."""
         self.counts = dict.fromkeys([each for each in domains if each is not None], 0)
         self.uneven = len(self.counts) < len(domains)
         self.least = 0
@@ -141,11 +141,11 @@ class _Skew:
             None: _FORBIDDEN if constraint.hard else _NO_DOMAIN,
             **dict.fromkeys(self.counts, 0),
         }
-        """By how much one more in a domain would break it."""
+        """By how much one more pick in a domain would exceed the constraint."""
         self._with_least = len(self.counts)
 
     def add(self, domain: str) -> bool:
-        """Count one more there; whether the least count has risen."""
+        """Count a pick in a domain. Return True if the least count has increased."""
         count = self.counts[domain]
         self.counts[domain] = count + 1
         self._judge(domain)

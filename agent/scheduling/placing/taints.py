@@ -1,4 +1,4 @@
-"""Taints of ManagedClusters and tolerations of Placements, whose seconds count from the taint's `timeAdded`."""
+"""Taints of ManagedClusters and tolerations of Placements; `tolerationSeconds` count from the taint's `timeAdded`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,25 +13,25 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Verdict(NamedTuple):
-    """What the taints of one cluster come to."""
+    """Result of the taints of one cluster."""
 
     refusal: str = ""
-    """Why it is out; empty where it is not."""
+    """Why the cluster is excluded; empty if it is not."""
     until: datetime = FOREVER
-    """When a toleration runs out that counts now."""
+    """First expiry of a toleration in effect; FOREVER if none expires."""
     avoided: int = 0
-    """How many taints say PreferNoSelect and are not tolerated."""
+    """Number of untolerated taints with PreferNoSelect."""
 
 
 _NO_TAINTS = Verdict()
 
 
 def judge(cluster: ManagedCluster, tolerations: Sequence[Toleration], is_decided: bool, now: datetime) -> Verdict:
-    """Whether a cluster's taints let it be decided, or stay so."""
+    """Return whether the taints allow a decision for the cluster, or to keep one."""
     if not cluster.taints:
         return _NO_TAINTS
     until, avoided = FOREVER, 0
-    # Of clusters that we keep, a taint without a moment was added just now: its moment is about to be written.
+    # A taint of our own without `timeAdded` was added just now: its time is about to be written.
     unwritten = now if OURS in cluster.labels else None
     for taint in cluster.taints:
         if taint.effect == "NoSelectIfNew" and is_decided:
@@ -53,7 +53,7 @@ def is_silent(cluster: ManagedCluster) -> bool:
 
 
 def _tolerated_until(taint: ClusterTaint, tolerations: Sequence[Toleration], added: datetime | None) -> datetime | None:
-    """When the last toleration of a taint runs out; None where there is none."""
+    """Return when the last toleration of a taint expires; None without a toleration."""
     found = None
     for toleration in tolerations:
         if _matches(toleration, taint):

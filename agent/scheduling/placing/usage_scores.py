@@ -1,7 +1,7 @@
-"""Scores of what clusters have left, by the names of Open Cluster Management's own collector and some more. Pure.
+"""Usage scores of clusters, with the names of Open Cluster Management's collector and some additional ones. Pure.
 
-Whole numbers from -100 to 100, or 0 to 100 where the name has no scope; halves and the like are cut off toward zero.
-What a cluster does not tell has no score: nothing is made up.
+Integers from -100 to 100, or 0 to 100 if the name has no scope; fractions are rounded toward zero. Values that a
+cluster does not report have no score.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,17 @@ from agent.scheduling.cluster_totals import ClusterTotals, cluster_totals
 from agent.scheduling.snapshot import Shape
 
 RESOURCES = {"cpu": "cpu", "mem": "memory", "gpu": "nvidia.com/gpu", "tpu": "google.com/tpu"}
-"""How scores call a resource, to the name that it has on nodes."""
+"""Resource name on nodes, by its short name in scores."""
 _MAXIMA = {"cpu": "cpu", "mem": "memory", "gpu": "gpu", "tpu": "tpu"}
 _MEASURED = ("cpu", "mem")
 _LEAST, _MOST = -100, 100
 
 
 def usage_scores(shapes: Sequence[Shape], used: Amounts | None, maxima: Mapping[str, int]) -> dict[str, int]:
-    """The scores of a cluster with nodes of these shapes, by name.
+    """Return the scores of a cluster with nodes of these shapes, by name.
 
-    :param used: as the cluster tells, None where it does not
-    :param maxima: what has to be free for a score of 100, of cpu, memory, gpu and tpu
+    :param used: measured usage as reported by the cluster; None if not reported
+    :param maxima: free amounts for a score of 100, of cpu, memory, gpu and tpu
     """
     if not shapes:
         return {}
@@ -31,8 +31,8 @@ def usage_scores(shapes: Sequence[Shape], used: Amounts | None, maxima: Mapping[
 
 
 def _of_nodes(shapes: Sequence[Shape], totals: ClusterTotals, maxima: Mapping[str, int]) -> dict[str, int]:
-    """Those of the best node, of each resource another."""
-    # All nodes may be cordoned: then none has anything, and that is known.
+    """Return the scores of the best node, which may differ by resource."""
+    # If all nodes are cordoned, the free amounts are known to be zero.
     best = totals.most_free if totals.most_free is not None else totals.free
     if best is None:
         return {}
@@ -74,10 +74,10 @@ def _best_ratio(shapes: Sequence[Shape], resource: str) -> int:
 
 
 def scaled(part: int, whole: int) -> int:
-    """-100 for nothing to 100 for the whole and more."""
+    """Scale to -100 for nothing up to 100 for the whole or more."""
     return within(Fraction(200 * part, whole) - _MOST) if whole > 0 else _LEAST
 
 
 def within(value: Fraction) -> int:
-    """A score of this value: cut off toward zero, and at -100 and 100."""
+    """Round a score toward zero, and limit it to -100 to 100."""
     return max(_LEAST, min(_MOST, int(value)))
