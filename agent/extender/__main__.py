@@ -1,4 +1,4 @@
-"""`python -m agent.extender`: the bind extender as a process of its own, with rights of its own."""
+"""`python -m agent.extender`: the bind extender as a separate process with separate permissions."""
 
 import contextlib
 import sys
@@ -24,7 +24,9 @@ _PURPOSE = (
 async def run(settings: Settings) -> None:
     """Serve until cancelled.
 
-    Raises InvalidSetting, InvalidConfig for a kubeconfig that cannot be used, OSError for a port that is taken.
+    :raises InvalidSetting: if a setting is invalid
+    :raises InvalidConfig: if the kubeconfig cannot be used
+    :raises OSError: if the port is in use
     """
     if not settings.extender_address:
         raise InvalidSetting("--extender-address: say where to serve the candidate scheduler, such as 127.0.0.1:10261")
@@ -41,7 +43,7 @@ async def run(settings: Settings) -> None:
 
 
 def main() -> int:
-    """Exit status: 0 after a signal, 1 for settings or a kubeconfig that cannot be used, 2 for usage."""
+    """Run the extender. Return 0 after a signal, 1 for invalid settings or kubeconfig, 2 for usage errors."""
     return run_process("extender", lambda: parse(sys.argv[1:], _PROGRAM, _PURPOSE), run)
 
 

@@ -1,4 +1,4 @@
-"""What to do about a bind that the scheduler asks for: pure (wire contract, 4.2; ruling 10)."""
+"""Decide how to answer a bind request of the scheduler. Pure (wire contract, 4.2; ruling 10)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ Outcome = Literal["not_allowed", "ended", "refused", "gone", "superseded", "stop
 
 @dataclass(frozen=True)
 class Pod:
-    """The pod of the name that was asked for."""
+    """The pod with the requested name."""
 
     uid: str
     owner_kind: str = ""
-    """Of the owner that is its controller, empty when it has none."""
+    """Kind of its controller; empty if it has none."""
     owner_name: str = ""
     owner_uid: str = ""
     node: str = ""
@@ -42,48 +42,51 @@ class Chaperon:
     annotations: Mapping[str, str]
     deleting: bool = False
     applied: bool = False
-    """Somebody owns fields of it by server-side apply."""
+    """True if a field manager owns fields of it by server-side apply."""
 
 
 @dataclass(frozen=True)
 class BindAttempt:
-    """A bind that the scheduler asks for, with its pod and chaperon as they are now."""
+    """A bind request of the scheduler, with its pod and chaperon at this moment."""
 
     asked: BindingArgs
     pod: Pod | None
     chaperon: Chaperon | None
     hold: str
-    """Id of this hold."""
+    """ID of this hold."""
     reserved: bool = False
-    """This hold has marked the chaperon."""
+    """True if this hold has marked the chaperon."""
     newest: bool = True
-    """The scheduler has not asked for this pod again since."""
+    """True if the scheduler has not sent another request for this pod since."""
     expired: bool = False
     stopping: bool = False
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """The source allows it."""
+    """Bind the pod: the source allows it."""
 
 
 @dataclass(frozen=True)
 class Reserve:
-    """Say on the chaperon that its candidate has a node, in the round that its source asks for."""
+    """Mark on the chaperon that its candidate has a node, in the current round of its source."""
 
     uid: str
-    """Of the chaperon."""
+    """UID of the chaperon."""
     round: int
     applied: bool = False
-    """As of the chaperon."""
+    """As `applied` of the chaperon."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Until something changes, or time is up."""
+    """Wait until something changes, or the hold expires."""
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Answer with an error. `clear`: take the mark of this hold back; `end`: and note that its round is over."""
+    """Answer with an error.
+
+    `clear`: remove the mark of this hold. `end`: also record that its round has ended.
+    """
 
     reason: str
     outcome: Outcome
@@ -95,7 +98,7 @@ Step = Bind | Reserve | Wait | Refuse
 
 
 def decide(view: BindAttempt) -> Step:
-    """The next step of a hold."""
+    """Return the next step of a hold."""
     mark = hold_mark(view.chaperon.annotations) if view.chaperon else None
     ours = view.reserved and mark is not None and mark.id == view.hold
     if not view.newest or (view.reserved and not ours and _still_there(view)):
@@ -121,7 +124,7 @@ def decide(view: BindAttempt) -> Step:
 
 
 def foreign(asked: BindingArgs, pod: Pod | None, chaperon: Chaperon | None) -> str:
-    """Why a pod is no candidate of ours that waits for a node, empty when it is one."""
+    """Return why a pod is no candidate of ours that waits for a node; empty if it is one."""
     what = f"pod {asked.namespace}/{asked.name}"
     if pod is None:
         return f"{what} does not exist any more"
@@ -146,15 +149,15 @@ def foreign(asked: BindingArgs, pod: Pod | None, chaperon: Chaperon | None) -> s
 
 
 def _is_swept_away(view: BindAttempt) -> bool:
-    """Whether the pod is about to go because its chaperon does.
+    """Return True if the pod is about to be deleted because its chaperon is.
 
-    To say no before it is gone would have the scheduler write a condition and try again for nothing.
+    An answer before its deletion would make the scheduler write a condition and retry unnecessarily.
     """
     pod = view.pod
     return pod is not None and pod.uid == view.asked.uid and not pod.node and not _still_there(view)
 
 
 def _still_there(view: BindAttempt) -> bool:
-    """Whether the chaperon of the pod is there to be written to."""
+    """Return True if the chaperon of the pod exists and is not being deleted."""
     chaperon, pod = view.chaperon, view.pod
     return chaperon is not None and not chaperon.deleting and (pod is None or pod.owner_uid == chaperon.uid)

@@ -1,4 +1,4 @@
-"""What is known of a candidate and its chaperon: from watches, and from the API server where those lag behind."""
+"""Reads a candidate and its chaperon from watches, and from the API server if the watches lag behind."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,10 +17,10 @@ _UNBOUND = f"spec.schedulerName={names.SCHEDULER_CANDIDATE},spec.nodeName="
 
 
 class Candidates:
-    """Chaperons and candidates without a node of this cluster.
+    """Chaperons and unbound candidates of the local cluster.
 
-    Watched from the first question on: the scheduler asks one replica only. `changed` is called with the
-    key of whatever changed, and the UID of the pod if it is a pod that is gone (deleted, or bound).
+    Watched from the first request on: the scheduler calls one replica only. Calls `changed` with the key of each
+    changed object, and with the UID of a pod that was deleted or bound.
     """
 
     def __init__(self, local: Cluster, changed: Callable[[Key, str], None]) -> None:
@@ -29,7 +29,10 @@ class Candidates:
         self._watched: tuple[Informer, Informer] | None = None
 
     async def find(self, asked: BindingArgs) -> tuple[Pod | None, Chaperon | None]:
-        """The pod and the chaperon of a name. Raises a KubeError."""
+        """Return the pod and the chaperon of a request.
+
+        :raises KubeError: if a read fails
+        """
         chaperons, pods = await self._synced()
         key = (asked.namespace, asked.name)
         pod = pods.store.get(key)
@@ -41,7 +44,7 @@ class Candidates:
         return _pod(pod), self.chaperon(key)
 
     def look(self, asked: BindingArgs, known: Pod | None, vanished: bool) -> tuple[Pod | None, Chaperon | None]:
-        """The same from the watches alone; a pod that these have not shown yet is what was `known` of it."""
+        """As `find`, from the watches alone; returns `known` for a pod that these have not shown yet."""
         assert self._watched is not None
         key = (asked.namespace, asked.name)
         pod = self._watched[1].store.get(key)
@@ -50,25 +53,28 @@ class Candidates:
         return None if vanished else known, self.chaperon(key)
 
     def chaperon(self, key: Key) -> Chaperon | None:
-        """The chaperon of a key."""
+        """Return the chaperon of a key; None if not in the store."""
         found = self._watched[0].store.get(key) if self._watched else None
         if found is None:
             return None
         return Chaperon(found.uid, found.version, found.labels, found.annotations, found.deleting, found.applied)
 
     def absorb(self, raw: bytes) -> None:
-        """Take the answer to a write of a chaperon."""
+        """Put the response to a write of a chaperon into the store."""
         if self._watched:
             self._watched[0].absorb(raw)
 
     async def refresh(self, key: Key) -> bool:
-        """Read a chaperon; says whether it is there. Raises a KubeError."""
+        """Read a chaperon into the store. Return True if it exists.
+
+        :raises KubeError: if the read fails
+        """
         namespace, name = key
         try:
             raw = await self._local.client.get_raw(CHAPERONS, name, namespace)
         except NotFound:
             return False
-        # What our selector does not match, no watch will ever bring up to date.
+        # A chaperon without this label is not watched, so its stored copy would never be updated.
         if names.LABEL_PARENT_UID not in Object(CHAPERONS, raw).labels:
             return False
         self.absorb(raw)

@@ -1,4 +1,4 @@
-"""Binds that the scheduler asks for, each held until its source allows it, it is no use any more, or time is up."""
+"""Holds: bind requests of the scheduler that wait for permission of the source, until they are obsolete or time out."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ HOLD_SECONDS = Histogram(
 
 
 class _Hold:
-    """One request of the scheduler that is not answered yet."""
+    """One unanswered request of the scheduler."""
 
     def __init__(self, asked: BindingArgs) -> None:
         self.id = uuid4().hex[:12]
@@ -61,10 +61,10 @@ class _Hold:
         self.newest = True
         self.expired = False
         self.vanished = False
-        """The pod was seen to go."""
+        """True if the pod was seen to be deleted or bound."""
 
     async def wait(self) -> None:
-        """Until something has changed or time is up."""
+        """Wait until something changes or the hold expires."""
         try:
             async with asyncio.timeout_at(self.until):
                 await self.changed.wait()
@@ -74,7 +74,7 @@ class _Hold:
 
 
 class Holds:
-    """All of them. `limit` is the longest a hold lasts, in seconds."""
+    """All holds. `limit` is the longest duration of a hold, in seconds."""
 
     def __init__(self, local: Cluster, clock: Clock, limit: float) -> None:
         self._client = local.client
@@ -88,13 +88,13 @@ class Holds:
         self._stopping = False
 
     def stop(self) -> None:
-        """Let every hold answer now, and later ones at once."""
+        """Answer every hold now, and later ones at once."""
         self._stopping = True
         for key in self._by_key:
             self._wake(key, "")
 
     async def settle(self, seconds: float) -> None:
-        """Wait for what is still being taken back, but no longer than that."""
+        """Wait at most this many seconds for reservations that are still being released."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._releasing:
@@ -103,9 +103,9 @@ class Holds:
         await self._supervisor.stop()
 
     async def bind(self, asked: BindingArgs) -> str:
-        """Answer one request: why the pod is not bound, empty when it is.
+        """Answer one request: return why the pod is not bound, empty if it is.
 
-        Cancel it when nobody waits for the answer any more: a reservation is then taken back.
+        Cancel it when the scheduler no longer waits for the answer: a reservation is then released.
         """
         hold = _Hold(asked)
         with self._registered(hold):
@@ -169,9 +169,9 @@ class Holds:
         return ""
 
     async def _clear(self, hold: _Hold, chaperon: Chaperon, *, end: bool) -> bool:
-        """Take the reservation back; False when the chaperon has changed meanwhile and must be looked at again.
+        """Release the reservation. Return False if the chaperon has changed meanwhile and has to be checked again.
 
-        The version guards a permission that comes in this very moment, and the mark of a newer hold.
+        The resourceVersion guards against a concurrent permission, and against the mark of a newer hold.
         """
         annotations: dict[str, str | None] = {names.ANNOTATION_IS_RESERVED: None, names.ANNOTATION_HOLD: None}
         if end:
@@ -195,7 +195,7 @@ class Holds:
             self._supervisor.spawn(f"release {hold.id}", partial(self._release, hold))
 
     async def _release(self, hold: _Hold) -> None:
-        """Take back what a hold has marked that got no answer. What fails here, the mark's own end puts right."""
+        """Release the reservation of a hold without an answer. If this fails, the mark expires."""
         try:
             await self._candidates.refresh(hold.key)
             while True:

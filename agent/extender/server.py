@@ -1,4 +1,4 @@
-"""The extender's endpoint: plain HTTP on a loopback address, or TLS for clients whose certificate our CA has signed."""
+"""The extender's endpoint: plain HTTP on a loopback address, or TLS for clients with a certificate signed by our CA."""
 
 import asyncio
 import logging
@@ -20,21 +20,26 @@ log = logging.getLogger(__name__)
 PATH = "/bind"
 _BODY_SECONDS = 5.0
 _KEEPALIVE_SECONDS = 120.0
-"""Longer than the 90 s after which Go's clients drop idle connections, so that we never close one under a request."""
+"""Longer than the 90 s after which Go's clients close idle connections, so that we never close one during a request."""
 _SHUTDOWN_SECONDS = 3.0
 _CONNECTIONS = 256
-"""Connections that have not shown a certificate of our CA yet; the scheduler's own are not limited."""
+"""Maximum connections without a certificate of our CA; the scheduler's own are not limited."""
 _ON_LOOPBACK = 10_000
-"""Connections in plain HTTP, one for each pod that is held; only processes of the same pod can open them."""
+"""Maximum connections in plain HTTP, one for each held pod; only processes of the same pod can open them."""
 _CERTIFICATE_SECONDS = 60.0
-"""Pause between looks whether the certificate's files have changed."""
+"""Interval between checks for renewed certificate files."""
 
 
 class Extender:
-    """Serves `bindVerb: bind`. Every answer is an ExtenderBindingResult: of others, the scheduler shows the code."""
+    """Serves `bindVerb: bind`. Every response is an ExtenderBindingResult: for others, the scheduler reports only
+    the code.
+    """
 
     def __init__(self, local: Cluster, clock: Clock, settings: Settings) -> None:
-        """Raises InvalidSetting when the certificate cannot be used."""
+        """Load the certificate.
+
+        :raises InvalidSetting: if the certificate cannot be used
+        """
         host, _, port = settings.extender_address.rpartition(":")
         self._address = (host.strip("[]"), int(port))
         self._certificate = (settings.extender_cert, settings.extender_key)
@@ -54,12 +59,15 @@ class Extender:
         )
 
     async def start(self) -> None:
-        """Answer from now on. Raises OSError when the port is taken."""
+        """Start to answer requests.
+
+        :raises OSError: if the port is in use
+        """
         await self._server.start(listen(*self._address))
         log.info("bind extender on %s port %d, %s", *self._address, "TLS" if self._tls else "plain HTTP")
 
     async def run(self) -> None:
-        """Serve renewed certificates until cancelled; then answer what is held, and end."""
+        """Load renewed certificates until cancelled; then answer all holds, and stop."""
         try:
             while True:
                 await asyncio.sleep(_CERTIFICATE_SECONDS)
@@ -86,7 +94,7 @@ class Extender:
         return _answer(refusal)
 
     def _stamp(self) -> tuple[int, ...]:
-        """What tells a renewed certificate from the one before; empty while it cannot be read."""
+        """Return modification times that change with the certificate; empty while it cannot be read."""
         try:
             return tuple(Path(file).stat().st_mtime_ns for file in self._certificate if file)
         except OSError:

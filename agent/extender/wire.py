@@ -18,7 +18,7 @@ class Malformed(ValueError):
 
 
 class BindingArgs(msgspec.Struct, frozen=True):
-    """Bind this pod to this node."""
+    """Request to bind a pod to a node."""
 
     name: str = msgspec.field(name="PodName")
     namespace: str = msgspec.field(name="PodNamespace")
@@ -30,7 +30,10 @@ _decoder = msgspec.json.Decoder(BindingArgs)
 
 
 def parse(body: bytes) -> BindingArgs:
-    """What the scheduler asks for. Raises Malformed."""
+    """Parse the scheduler's request.
+
+    :raises Malformed: if it is invalid
+    """
     try:
         asked = _decoder.decode(body)
     except UNDECODABLE as error:
@@ -48,5 +51,5 @@ def parse(body: bytes) -> BindingArgs:
 
 
 def result(error: str) -> bytes:
-    """The answer; an empty error says that the pod is bound."""
+    """Return the response; an empty error means that the pod is bound."""
     return msgspec.json.encode({"Error": error})
