@@ -117,7 +117,7 @@ class Lab:
             async with self._http.get(url) as response:
                 return await response.text()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise BenchError(f"cluster {cluster}: {process} gives no metrics: {error}") from error
+            raise BenchError(f"cluster {cluster}: {process} gives no metrics: {str(error) or 'no answer'}") from error
 
 
 def phase(before: Sample, after: Sample) -> Phase:
