@@ -1,4 +1,4 @@
-"""What may be done about a chaperon and the pod of its name."""
+"""Actions for a chaperon and the pod of the same name."""
 
 from typing import Any
 
@@ -6,70 +6,70 @@ import msgspec
 
 
 class CreatePod(msgspec.Struct, frozen=True):
-    """Make the delegate; `once`: never another one, which is recorded before."""
+    """Create the delegate. `once`: the delegate must not run twice, so record its creation first."""
 
     once: bool = False
 
 
 class PatchChaperon(msgspec.Struct, frozen=True):
-    """Change the chaperon's metadata; `if_missing`: only if the API server itself says that there is no pod."""
+    """Change the chaperon's metadata. `if_missing`: only if a GET confirms that the pod does not exist."""
 
     patch: dict[str, Any]
     if_missing: bool = False
 
 
 class PutStatus(msgspec.Struct, frozen=True):
-    """Make this the chaperon's status."""
+    """Replace the chaperon's status."""
 
     status: dict[str, Any]
 
 
 class PatchPod(msgspec.Struct, frozen=True):
-    """Let the delegate follow what changed on its proxy pod."""
+    """Apply changes of the proxy pod to the delegate."""
 
     patch: dict[str, Any]
     sub: str | None = None
 
 
 class DeletePod(msgspec.Struct, frozen=True):
-    """Delete the delegate at this very version, which has no node."""
+    """Delete a delegate without a node, only at the version that was judged."""
 
 
 class Foreign(msgspec.Struct, frozen=True):
-    """A pod of that name is there and is not ours: never touched, reported."""
+    """Report a pod of the same name that another owner controls. It is never changed."""
 
     message: str
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Make no delegate, and say why."""
+    """Create no delegate, and report the reason."""
 
     message: str
     by: str
-    """The Source whose policy does not allow it, empty if it is not for a policy."""
+    """The Source whose policy forbids the pod; empty if the reason is not a policy."""
 
 
 class RefuseChange(msgspec.Struct, frozen=True):
-    """Leave the delegate as it is, and say why."""
+    """Leave the delegate unchanged, and report the reason."""
 
     message: str
 
 
 class LeaveOut(msgspec.Struct, frozen=True):
-    """Annotations of the delegate do not fit onto its chaperon: told on the delegate, whose warnings come home."""
+    """Report annotations of the delegate that do not fit onto its chaperon, in an event on the delegate."""
 
     message: str
 
 
 class NoScheduler(msgspec.Struct, frozen=True):
-    """No scheduler of this cluster is for the delegate: told on it, and by the status."""
+    """Report in an event and in the status that no scheduler of this cluster is responsible for the delegate."""
 
     message: str
     status: dict[str, Any]
 
 
 class LookAgain(msgspec.Struct, frozen=True):
-    """Nothing to do before some seconds have passed."""
+    """Requeue after some seconds."""
 
     seconds: float
 

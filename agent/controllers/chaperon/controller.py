@@ -1,9 +1,10 @@
-"""Chaperon: make the delegate pod that a PodChaperon describes, and tell on the PodChaperon how it fares.
+"""Chaperon: create the delegate pod of a PodChaperon, and copy the pod's status to the PodChaperon.
 
 Watches  PodChaperons, delegate pods, Sources and ClusterSources of this cluster, and its virtual nodes if it has any.
-Writes   delegate pods (creation, and deletion of those that their source gives up before they have a node); the
-         chaperon's status, its non-wire annotations, and those that say that its pod is missing or ending.
-A chaperon needs nobody else: its source may be away.
+Writes   delegate pods (creates them; deletes those without a node that their source gives up); the chaperon's status,
+  its non-wire annotations, and its annotations for a missing or ending pod.
+
+Needs no connection to the source.
 """
 
 import time
@@ -41,13 +42,13 @@ from agent.runtime.controller import Controller
 _CANNOT_CREATE = "cannot create pod for pod chaperon"
 _REFUSED_SECONDS = 5.0
 _AGAIN_SECONDS = 1.0
-"""When to look again at a pod that is there and that the watch does not show."""
+"""Seconds until a pod is re-checked that exists but that the watch has not shown yet."""
 _START_SECONDS = 5.0
-"""For so long the news of a node waits for the first that the node's kubelet says of the pod."""
+"""Longest time for which the report of a node waits for the kubelet's first status of the pod."""
 
 
 class Chaperon(Controller[Key]):
-    """One reconciliation per chaperon."""
+    """Reconciles one chaperon at a time."""
 
     name = "chaperon"
     workers = 32
@@ -60,14 +61,14 @@ class Chaperon(Controller[Key]):
         self._pods = deps.local.informer(PODS, labels=names.LABEL_PARENT_UID)
         self._virtual = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self._placed: dict[Key, float] = {}
-        """Chaperons whose delegate has a node that is not told yet, since when."""
+        """Chaperons whose delegate has a node that is not reported yet, with the monotonic time of the first look."""
         self._agreed: dict[Key, tuple[str, str]] = {}
-        """Versions of a chaperon and its delegate between which there is nothing to do."""
+        """Versions of a chaperon and its delegate that agree, so that nothing has to be done."""
         self._once = Once(self._client, self._chaperons, self._pods)
         self._ended = Ended(self._pods)
         self._failures = Failures()
         self._followed: RevertedWrites[Key] = RevertedWrites()
-        """Live changes that were applied, by delegate: another controller of this cluster may revert them."""
+        """Live changes that were applied, by delegate. Another controller of this cluster may revert them."""
         self._chaperons.flaws.subscribe(self._unreadable)
         self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
         self.watch(self._pods, lambda pod: (pod.key,) if is_controlled(pod) else ())
@@ -75,12 +76,12 @@ class Chaperon(Controller[Key]):
         self._policies = Policies(deps, self._policy_changed)
 
     def order(self, key: Key) -> Any:
-        """First how pods ended that are being deleted: chaperons that go with them are there for moments only."""
+        """Handle ended pods that are being deleted first: their chaperons are deleted within moments."""
         pod = self._pods.store.get(key)
         return key not in self._ended and (pod is None or not pod.deleting or pod.phase not in ENDED)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Compare chaperon and pod, act on the difference."""
+        """Compare a chaperon with its pod and apply the difference."""
         chaperon, pod = self._chaperons.store.get(key), self._pods.store.get(key)
         last = self._ended.of(key, chaperon)
         if chaperon is None or (chaperon.deleting and last is None and (pod is None or pod.phase not in ENDED)):
@@ -149,7 +150,7 @@ class Chaperon(Controller[Key]):
         return None
 
     def _reverted(self, key: Key, view: decide.ChaperonAndPod, found: list[actions.Action]) -> float:
-        """Return the seconds for which live changes wait that another controller keeps reverting; 0 for none."""
+        """Return the seconds to wait before live changes that another controller keeps reverting; 0 for none."""
         if view.pod is None or not any(isinstance(each, actions.PatchPod) for each in found):
             return 0.0
         changes = (view.chaperon["metadata"].get("annotations") or {}).get(names.ANNOTATION_LIVE_CHANGES, "")
@@ -192,7 +193,7 @@ class Chaperon(Controller[Key]):
         return None
 
     async def _tell(self, view: decide.ChaperonAndPod, status: dict[str, Any]) -> str:
-        """Replace the status; returns the version that the chaperon has by it, empty when it is not there.
+        """Replace the status. Return the chaperon's new version; empty if the chaperon has been deleted.
 
         For a custom resource a PUT costs the API server a quarter less than a patch.
         """
@@ -212,21 +213,22 @@ class Chaperon(Controller[Key]):
         try:
             raw = await self._client.patch_raw(PODS, name, patch, namespace, sub=sub, style="strategic")
         except (BadRequest, Forbidden, Invalid, NotFound) as error:
-            # The status still has to go home; the change is tried again when anything changes.
-            # Told on the delegate: from there events come home to who made the change.
+            # The status is still reported, and the next change of pod or chaperon retries. Events on the delegate are
+            # copied to the proxy pod, where the author of the change sees them.
             self._deps.recorder.event(view.pod or view.chaperon, "Warning", "FailedUpdate", error.message)
             return
         self._pods.absorb(raw)
 
     async def _delete(self, pod: dict[str, Any]) -> None:
-        """Whatever has changed it meanwhile, as a scheduler does that has found a node, wakes us again."""
+        """Delete the pod at this version. Any later change, for example by a scheduler, conflicts and requeues the
+        chaperon."""
         metadata = pod["metadata"]
         uid, version = metadata["uid"], metadata["resourceVersion"]
         with suppress(Conflict, NotFound):
             await self._client.delete(PODS, metadata["name"], metadata["namespace"], uid=uid, version=version)
 
     async def _is_there(self, view: decide.ChaperonAndPod) -> bool:
-        """Whether the API server has the pod, and not another's of that name; it is in the store then."""
+        """Return whether the API server has the chaperon's own pod; if so, add it to the store."""
         metadata = view.chaperon["metadata"]
         try:
             raw = await self._client.get_raw(PODS, metadata["name"], metadata["namespace"])
@@ -240,7 +242,7 @@ class Chaperon(Controller[Key]):
 
     async def _create(self, view: decide.ChaperonAndPod, *, once: bool) -> float | None:
         key = (view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"])
-        # Delegates stay in this cluster: its own virtual nodes are no domains for them.
+        # Delegates stay in this cluster, so its own virtual nodes are no topology domains for them.
         chaperon = honoring_taints(view.chaperon) if len(self._virtual.store) else view.chaperon
         try:
             raw, lacks = await made(self._client, self._once if once else None, chaperon)
@@ -257,24 +259,25 @@ class Chaperon(Controller[Key]):
             return await self._failing(key, view, error)
         pod = self._pods.absorb(raw)
         if lacks:
-            # Told on the delegate, whose warnings come home.
+            # Recorded on the delegate, because its warnings are copied to the source.
             self._deps.recorder.event(pod.decode(), "Warning", "PriorityClassMissing", priorityclass.told(lacks))
         self._failures.forget(key)
         return None
 
     async def _failing(self, key: Key, view: decide.ChaperonAndPod, error: KubeError) -> float:
-        """It may be well in a moment, as where a webhook is restarted: then its source is told nothing."""
+        """Pause before the next attempt. A brief failure, such as the restart of a webhook, is not reported to the
+        source."""
         pause = self._failures.pause(key)
         if pause is None:
             raise error
         if not is_refused(view.chaperon.get("status") or {}):
-            # Once: the words of what is broken change from one attempt to the next.
+            # Reported once, since the error text differs between attempts.
             self._deps.recorder.event(view.chaperon, "Warning", "FailedCreate", str(error))
             await self._tell(view, refused(f"{_CANNOT_CREATE}: {error}", passing=True))
         return pause
 
     async def _in_the_way(self, view: decide.ChaperonAndPod) -> float | None:
-        """Our own pod that the watch has not shown yet, or a foreign one that it never will."""
+        """Handle AlreadyExists: the pod is ours and the watch has not shown it yet, or it is foreign."""
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
         try:
             raw = await self._client.get_raw(PODS, name, namespace)

@@ -1,4 +1,4 @@
-"""What to do about one chaperon: pure (wire contract, 4.5)."""
+"""Decide the actions for one chaperon: pure (wire contract, 4.5)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -38,26 +38,26 @@ from agent.model.status import ended_before, restarts_always, restarts_left_behi
 
 @dataclass(frozen=True)
 class ChaperonAndPod:
-    """A chaperon and the pod of its name."""
+    """A chaperon and the pod of the same name."""
 
     chaperon: dict[str, Any]
     pod: dict[str, Any] | None
     missing_limit: float
-    """Seconds a delegate may be missing before it is made again."""
+    """Seconds for which a delegate may be missing before it is recreated."""
     silence: float = 0.0
-    """Seconds that its status is still held back."""
+    """Seconds for which its status is still held back."""
     rules: tuple[Rule, ...] | None = ()
-    """What its pod may contain; None while that is not known."""
+    """What its pod may contain; None until the policies have been read."""
     last: dict[str, Any] | None = None
-    """Its pod as it was seen last, of one that had ended and is gone since."""
+    """Last observed state of its pod, if that had ended and has been deleted since."""
     candidates: bool = True
-    """Whether a candidate scheduler runs here."""
+    """Whether a candidate scheduler runs in this cluster."""
     unmade: bool = False
-    """No pod has come of the record that one is made."""
+    """Whether the creation of a pod was recorded without any pod appearing since."""
     unborn: bool = False
-    """The pod that is gone has never had a node."""
+    """Whether the deleted pod never had a node."""
     bar: Literal["", "now", "ever"] = ""
-    """Whether its fence keeps it from having a pod: until its source renews it, or since that has fallen."""
+    """Whether its fence forbids a pod: `now` until the source renews it, `ever` once it has expired."""
 
 
 _UNREAD_SECONDS = 0.5
@@ -65,14 +65,14 @@ _UNREAD_SECONDS = 0.5
 
 
 def decide(view: ChaperonAndPod, now: datetime) -> list[Action]:
-    """The actions that bring chaperon and pod in line."""
+    """Return the actions that make chaperon and pod agree."""
     if view.chaperon["metadata"].get("deletionTimestamp"):
         return _last_words(view)
     return [*_allowed(view, _delegate(view, now), now), *_reservation(view.chaperon, now)]
 
 
 def _allowed(view: ChaperonAndPod, actions: list[Action], now: datetime) -> list[Action]:
-    """The actions without those that the policies of Sources do not allow."""
+    """Remove the actions that the policies of Sources forbid."""
     if any(isinstance(action, CreatePod) for action in actions):
         if view.bar:
             return _barred(view, now)
@@ -89,7 +89,7 @@ _BARRED_SECONDS = 2.0
 
 
 def _barred(view: ChaperonAndPod, now: datetime) -> list[Action]:
-    """No pod is made behind a fence; where it has fallen the pod is missing for good, which its source has to know."""
+    """Create no pod behind a fence. Once the fence has expired, report the pod as missing permanently."""
     if view.bar == "now":
         return [LookAgain(_BARRED_SECONDS)]
     if names.ANNOTATION_POD_MISSING_SINCE in (view.chaperon["metadata"].get("annotations") or {}):
@@ -114,7 +114,7 @@ def _delegate(view: ChaperonAndPod, now: datetime) -> list[Action]:
         return [Foreign(f'resource "{name}" already exists and is not managed by PodChaperon')]
     if _is_given_up(view.chaperon):
         return [*_with_pod(replace(view, silence=0.0), view.pod, now), *_giving_up(view, view.pod, now)]
-    # The first says which version of the chaperon it is about, which the others change.
+    # `_ending` comes first: its patch is guarded by the chaperon's version, which the other actions change.
     return [*_ending(view, view.pod, now), *_with_pod(view, view.pod, now)]
 
 
@@ -123,9 +123,9 @@ def _is_given_up(chaperon: Mapping[str, Any]) -> bool:
 
 
 def _giving_up(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Action]:
-    """Its source wants the pod elsewhere unless it has a node: the pod's version decides between a scheduler and us.
+    """Delete the pod for its source unless it has a node; the pod's version decides against a concurrent bind.
 
-    The record that a delegate was made is taken back first: whoever finds none then knows that it has not run.
+    The record of the pod's creation is removed first: its absence proves that the pod has not run.
     """
     recorded = names.ANNOTATION_POD_MADE in view.chaperon["metadata"]["annotations"]
     if _spec(pod).get("nodeName"):
@@ -139,15 +139,15 @@ def _giving_up(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list
 
 
 _GONE_SECONDS = 1.0
-"""The API server shows a pod that is deleted with a grace period of 0 as terminating just before it is gone."""
+"""The API server shows a pod that is deleted with grace period 0 as terminating just before it removes it."""
 
 
 def _ending(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Action]:
-    """Tell the source of a pod that somebody here deletes: as for any pod that terminates, another may start meanwhile.
+    """Report to the source that the delegate is being deleted in the target, so that a replacement may start meanwhile.
 
-    The deletion of a chaperon also deletes its pod, and the watch may show that first. The API server then refuses the
-    record, since the chaperon has another version. A pod that is never restarted may still succeed, and is recorded
-    only when its end is overdue, as on a lost node.
+    Deleting a chaperon also deletes its pod, and the watch may show the pod first. The API server then refuses the
+    record, since the chaperon has another version. A pod that is never restarted may still succeed. It is recorded only
+    when its end is overdue, for example on a lost node.
     """
     told = names.ANNOTATION_POD_ENDING in (view.chaperon["metadata"].get("annotations") or {})
     deleted = pod["metadata"].get("deletionTimestamp")
@@ -191,9 +191,9 @@ def _without_pod(view: ChaperonAndPod, now: datetime) -> list[Action]:
 
 
 def _last_words(view: ChaperonAndPod) -> list[Action]:
-    """How a pod ended that is gone by now, or goes with its chaperon: its kubelet says it just before.
+    """Report how a pod ended that has been deleted or is deleted with its chaperon.
 
-    A write that is spared for what is started again whatever happens: nobody draws conclusions from how that ended.
+    Skipped for pods that are always restarted: how they ended has no consequence.
     """
     pod = view.pod or view.last
     if pod is None or restarts_always(view.chaperon) or not has_ended(pod) or not _is_ours(view.chaperon, pod):
@@ -242,7 +242,7 @@ def _with_pod(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[
         if not equivalent(before, status):
             actions.append(LookAgain(view.silence) if view.silence > 0 else PutStatus(status))
     elif is_refused(before):
-        # There is a pod by now: its source has no reason any more to go elsewhere.
+        # A pod exists by now, so the source no longer has a reason to try another target.
         actions.append(PutStatus({}))
     return actions
 
@@ -255,7 +255,7 @@ def _without_scheduler(status: dict[str, Any], before: Mapping[str, Any], left: 
 
 
 def _reservation(chaperon: dict[str, Any], now: datetime) -> list[Action]:
-    """Take back a reservation whose holder was killed: its source would go on to count on it."""
+    """Remove a reservation whose holder was killed, since its source would go on to count on it."""
     due = left_behind(chaperon["metadata"].get("annotations") or {})
     if due is None:
         return []
@@ -286,7 +286,7 @@ def _travelling(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def _annotations(changed: Mapping[str, str | None], judged: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A patch of a chaperon's annotations, over the very version that was judged where that is given."""
+    """Return a patch of a chaperon's annotations, guarded by the version of `judged` unless that is None."""
     guard = {"resourceVersion": judged["metadata"]["resourceVersion"]} if judged is not None else {}
     return {"metadata": {"annotations": dict(changed), **guard}}
 

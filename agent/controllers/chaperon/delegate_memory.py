@@ -1,6 +1,6 @@
-"""What the room remembers of delegates: those that ended and are gone unseen, and those that cannot be created.
+"""Memory about delegates: ended ones that were deleted before their end was reported, and failing creations.
 
-A kubelet removes a pod right after the last it says of it, and so before that was told.
+A kubelet removes a pod right after its final status, possibly before that status was reported.
 
 Watches  delegate pods.
 Writes   nothing.
@@ -16,7 +16,7 @@ from agent.model.podstate import ENDED
 
 
 class Ended:
-    """Delegates that have ended, as they were seen last, until their chaperons tell that they have."""
+    """Last observed state of ended and deleted delegates, kept until their chaperons report the end."""
 
     def __init__(self, pods: Informer) -> None:
         self._pods = pods
@@ -27,7 +27,8 @@ class Ended:
         return key in self._gone
 
     def of(self, key: Key, chaperon: Object | None) -> Object | None:
-        """The pod of a chaperon that is to be told of, None if there is none; forgets what is of no use any more."""
+        """Return the ended pod that the chaperon still has to report, or None. Drops entries that are no longer
+        needed."""
         last = self._gone.get(key)
         if last is None:
             return None
@@ -49,29 +50,30 @@ class Ended:
 
 
 def is_controlled(pod: Object) -> bool:
-    """Whether a chaperon made the pod."""
+    """Return whether a chaperon made the pod."""
     return pod.controller is not None and pod.controller.kind == CHAPERONS.name
 
 
 LASTING_SECONDS = 5.0
-"""What has failed for so long is told as a refusal, so that the source goes on to other targets."""
+"""Seconds after which a continuing failure is reported as a refusal, so that the source tries other targets."""
 LEAST_SECONDS, MOST_SECONDS = 5.0, 30.0
-"""Pauses between attempts from then on: half of the time that it has lasted."""
+"""Bounds in seconds of the pauses between further attempts; a pause is half of the time since the first failure."""
 
 
 class Failures:
-    """Memory of one process: another leader waits anew."""
+    """Start times of continuing failures. Kept in memory: another leader starts to count again."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._since: dict[Key, float] = {}
 
     def pause(self, chaperon: Key) -> float | None:
-        """Take note of a failure; in how many seconds to try again where it has lasted, None where it has not."""
+        """Record a failure. Return the seconds until the next attempt, None if the failure is shorter than
+        LASTING_SECONDS."""
         now = self._now()
         lasted = now - self._since.setdefault(chaperon, now)
         return min(MOST_SECONDS, max(LEAST_SECONDS, lasted / 2)) if lasted >= LASTING_SECONDS else None
 
     def forget(self, chaperon: Key) -> None:
-        """Its delegate is there, or is not wanted any more."""
+        """Forget failures of a chaperon whose delegate exists or is no longer wanted."""
         self._since.pop(chaperon, None)

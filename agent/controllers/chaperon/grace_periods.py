@@ -1,9 +1,10 @@
 """Grace periods: delegates of deleted chaperons end with the grace period that their source asks for.
 
 Watches  PodChaperons that are being deleted and carry `multicluster/grace-period`.
-Writes   deletes their delegates with that grace period. The garbage collector deletes them with that of their spec, and
-         the API server keeps the shorter one, whichever comes first.
-While a source is unreachable: what it has asked for last counts.
+Writes   deletes their delegates with that grace period.
+
+The garbage collector deletes them with the grace period of their spec. The API server keeps the shorter one, in either
+order. While a source is unreachable, its last request counts.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ _ANNOTATION = ANNOTATION_GRACE_PERIOD.encode()
 
 
 class GracePeriods(Controller[Key]):
-    """One reconciliation per chaperon that is being deleted."""
+    """Reconciles one chaperon that is being deleted at a time."""
 
     name = "graceperiods"
     workers = 32

@@ -1,7 +1,8 @@
-"""Delegates that must not run twice: those that are not restarted, or only after a failure.
+"""Delegates that must not run twice: pods that are never restarted, or only after a failure.
 
-That one is made is recorded on its chaperon before, over the version that was judged: one that was made and is gone
-while no agent looked leaves nothing else behind. Where the API server has refused the pod, the record is withdrawn.
+The chaperon records the creation beforehand, guarded by the version that was judged. Without the record, a pod that was
+created and deleted while no agent watched would leave no trace. If the API server refuses the pod, the record is
+removed.
 """
 
 import secrets
@@ -22,41 +23,41 @@ Raw = dict[str, Any]
 
 
 class Once:
-    """What this process knows beyond the records; losing it makes no pod run twice."""
+    """Knowledge of this process beyond the records. Losing it makes no pod run twice."""
 
     def __init__(self, client: Client, chaperons: Informer, pods: Informer) -> None:
         self._client = client
         self._chaperons = chaperons
         self._pods = pods
         self._identity = secrets.token_hex(8)
-        """The value of our records."""
+        """Value of the records that this process writes."""
         self._recorded: dict[str, int] = {}
-        """UIDs of chaperons that we record and whose pod was not seen, to how often pods had been listed then."""
+        """UIDs of chaperons with a record whose pod was not seen yet, with the number of pod lists at that time."""
         self._unborn = Recent()
-        """UIDs of chaperons whose pod was seen going and had never had a node."""
+        """UIDs of chaperons whose pod was seen to be deleted and never had a node."""
         pods.subscribe(self._pod_changed)
 
     def is_unmade(self, chaperon: Object) -> bool:
-        """Whether no pod has come of our record: the watch of pods, without a gap since, would have shown it."""
+        """Return whether no pod followed our record: an uninterrupted watch of pods would have shown it."""
         if self._recorded.get(chaperon.uid) != self._pods.lists:
             return False
         annotations = chaperon.decode()["metadata"].get("annotations") or {}
         return bool(annotations.get(names.ANNOTATION_POD_MADE) == self._identity)
 
     def is_unborn(self, chaperon: Object) -> bool:
-        """Whether the pod that is gone has never had a node, so that it has not run."""
+        """Return whether the deleted pod never had a node, and so has not run."""
         return chaperon.uid in self._unborn
 
     def forget(self, chaperon: Object | None) -> None:
-        """A chaperon has gone, or is going."""
+        """Forget a chaperon that is being or has been deleted."""
         if chaperon is not None:
             self._recorded.pop(chaperon.uid, None)
             self._unborn.discard(chaperon.uid)
 
     async def record(self, chaperon: Raw, pod: Raw) -> None:
-        """Record that a pod is made, which follows. Raises Conflict if the chaperon has changed.
+        """Record that a pod will be created next. Raises Conflict if the chaperon has changed.
 
-        Where it was refused before, it is tried without effect first: that writes nothing as long as it is refused.
+        If the pod was refused before, a dry run comes first, so that nothing is written as long as the refusal lasts.
         """
         metadata = chaperon["metadata"]
         if names.ANNOTATION_POD_MADE in (metadata.get("annotations") or {}):
@@ -65,10 +66,10 @@ class Once:
             try:
                 await self._client.create_raw(PODS, pod, dry_run=True)
             except BadRequest as error:
-                # A webhook that cannot be tried so.
+                # A webhook that does not support dry runs.
                 if "dry run" not in error.message:
                     raise
-        # An attempt before this one may have been heard though its answer was lost: that is what changed the chaperon.
+        # The reply to an earlier attempt may have been lost although it succeeded; its write then causes this conflict.
         again = metadata["uid"] in self._recorded
         self._recorded[metadata["uid"]] = self._pods.lists
         try:
@@ -79,7 +80,7 @@ class Once:
             raise
 
     async def withdraw(self, chaperon: Raw) -> None:
-        """No pod was made: the API server has refused it, or the name is another's."""
+        """Remove the record: the API server has refused the pod, or a foreign pod has its name."""
         metadata = chaperon["metadata"]
         if self._recorded.pop(metadata["uid"], None) is not None:
             await self._patch(metadata, None)
@@ -102,9 +103,10 @@ class Once:
 
 
 async def made(client: Client, once: Once | None, chaperon: Raw) -> tuple[bytes, str]:
-    """The pod that was created, and the class without which it was, mostly none. Raises KubeError.
+    """Create the delegate. Return the pod and the priority class that had to be left out, mostly empty. Raises
+    KubeError.
 
-    :param once: where it is recorded before; None for a pod that may be made again
+    :param once: records the creation beforehand; None for a pod that may be recreated
     """
     pod, recorded = delegate(chaperon), once is None
     try:

@@ -1,9 +1,9 @@
-"""Which policies of Sources a chaperon has to satisfy.
+"""Policies of Sources that a chaperon has to satisfy.
 
-Its labels and annotations are whatever its maker wrote, so they do not tell whose it is. By RBAC it can be of any
-Source of its namespace and of any ClusterSource: it has to satisfy the policies of all.
+A chaperon's author chooses its labels and annotations, so they do not prove which Source it belongs to. By RBAC it can
+belong to any Source of its namespace and to any ClusterSource, and has to satisfy all their policies.
 
-Without any policy, too, no pod runs as an account by which a source or Flotilla itself acts in this cluster.
+Even without policies, no pod may run as an account of a source or of Flotilla in this cluster.
 """
 
 import time
@@ -21,10 +21,10 @@ from agent.model.podpolicy import InvalidPolicy, Policy, Rule
 
 
 class Policies:
-    """The policies of all Sources and ClusterSources, as they are now."""
+    """Current policies of all Sources and ClusterSources."""
 
     def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
-        """:param changed: called with the namespace of a Source, empty for all, whose policy has changed"""
+        """:param changed: called with the namespace of a Source whose policy has changed; empty for all namespaces"""
         self._changed = changed
         self._home, self._own = deps.home, deps.settings.own_accounts
         self._accounts = SourceAccounts(deps.local, changed)
@@ -35,9 +35,9 @@ class Policies:
             informer.subscribe(self._source_changed)
 
     def of(self, chaperon: Mapping[str, Any], pod: Mapping[str, Any] | None = None) -> tuple[Rule, ...] | None:
-        """Rules for a chaperon and, if it has one, its pod; None until all Sources have been read.
+        """Return the rules for a chaperon and its pod, if any; None until all Sources have been read.
 
-        What the policy of a Source has refused stays refused when that Source is deleted.
+        A pod that the policy of a Source refused stays refused after that Source has been deleted.
         """
         if not self._sources.synced:
             return None
@@ -55,7 +55,8 @@ class Policies:
     def _account_rules(
         self, namespace: str, chaperon: Mapping[str, Any], pod: Mapping[str, Any] | None
     ) -> Iterator[Rule]:
-        """Refuse accounts of sources and of Flotilla. The spec of a PodChaperon may change after its pod was made."""
+        """Refuse accounts of sources and of Flotilla. The spec of a PodChaperon may change after its pod was
+        created."""
         for account in dict.fromkeys(podpolicy.account_of(each.get("spec")) for each in (chaperon, pod or chaperon)):
             if namespace == self._home and account in self._own:
                 yield Rule("", Policy(), account_refusal(account, "Flotilla itself acts"))
@@ -90,7 +91,7 @@ class Policies:
 
 
 def account_refusal(account: str, who_acts: str) -> str:
-    """Why no pod may run as an account, and the remedy."""
+    """Return why no pod may run as an account, and the remedy."""
     return (
         f"spec.serviceAccountName: {account} is the account by which {who_acts} in that cluster, and a pod that runs as"
         " it would have these rights: have the pod name another service account"
@@ -98,7 +99,7 @@ def account_refusal(account: str, who_acts: str) -> str:
 
 
 def _rule(source: Object) -> Rule | None:
-    """The policy of a Source, None if it has none."""
+    """Return the policy of a Source, None if it has none."""
     policy = (source.decode().get("spec") or {}).get("policy")
     if policy is None:
         return None

@@ -1,4 +1,4 @@
-"""What the status of a chaperon says of a delegate that is not accepted here, or gets no node. Pure."""
+"""Status of a chaperon whose delegate is refused in this cluster, or gets no node. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -8,10 +8,10 @@ from agent.api import names
 from agent.api.conditions import PODS_CREATED, find_condition
 
 CONDITION = "multicluster/WithinPolicy"
-"""Condition of a chaperon that is refused; its message is the Source whose policy refuses it."""
+"""Condition of a refused chaperon; its message is the Source whose policy refuses it."""
 
 UNSCHEDULED_SECONDS = 10.0
-"""A scheduler that is there has looked at a delegate by then, or is so busy that others are not worse."""
+"""Seconds after which a running scheduler has considered a delegate, or is overloaded."""
 NO_SCHEDULER = (
     f"no scheduler {names.SCHEDULER_CANDIDATE} runs in this cluster, so that its source's pods of this kind (mode"
     " reserve; every pod of an Admiralty that is not annotated no-reservation) get no node here: install the chart with"
@@ -20,10 +20,10 @@ NO_SCHEDULER = (
 
 
 def refused(reason: str, by: str = "", *, passing: bool = False) -> dict[str, Any]:
-    """Status of a chaperon whose pod is not accepted, so that its source can say why.
+    """Return the status of a chaperon whose pod is refused, for its source to report.
 
-    :param by: the Source whose policy does not allow it; empty if the API server refuses
-    :param passing: whether no pod can be created here for now, whatever is in it
+    :param by: the Source whose policy forbids the pod; empty if the API server refuses it
+    :param passing: whether no pod at all can be created in this cluster for now
     """
     conditions = [{"type": "PodScheduled", "status": "False", "reason": "Refused", "message": reason}]
     if by:
@@ -35,7 +35,8 @@ def refused(reason: str, by: str = "", *, passing: bool = False) -> dict[str, An
 
 
 def unscheduled_in(pod: Mapping[str, Any], now: datetime, created: datetime) -> float | None:
-    """In how many seconds a delegate counts as looked at by no candidate scheduler; None for any other delegate."""
+    """Return the seconds until a delegate counts as ignored by every candidate scheduler; None for any other
+    delegate."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     if spec.get("schedulerName") != names.SCHEDULER_CANDIDATE or spec.get("nodeName"):
         return None
@@ -45,7 +46,7 @@ def unscheduled_in(pod: Mapping[str, Any], now: datetime, created: datetime) -> 
 
 
 def unscheduled(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The status of such a delegate, so that its source goes on to other targets, whoever it is."""
+    """Return the status of an ignored delegate. Sources of any implementation then try other targets."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_SCHEDULER}
     return {**status, "conditions": [*(status.get("conditions") or ()), condition]}
 
@@ -54,7 +55,7 @@ _MOST_GATES = 5
 
 
 def with_gates(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status of a pod; where scheduling gates block it, with their names, which API servers do not write."""
+    """Return a pod's status with the names of its scheduling gates, which API servers do not write into the message."""
     status: Mapping[str, Any] = pod.get("status") or {}
     gates = [gate["name"] for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
     if not gates:

@@ -1,4 +1,4 @@
-"""What a chaperon tells of its pod, and when that is worth a write. Pure."""
+"""Status that a chaperon reports of its pod, and when that is worth a write. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +12,10 @@ from agent.model.terminating import not_ready
 
 
 def status_of(chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status of a chaperon, from its pod.
+    """Return the status of a chaperon, computed from its pod.
 
-    A terminating pod that runs to an end is not ready. The proxy pod of any other terminates, too, and keeps Ready:
-    kube-proxy falls back to terminating endpoints that are ready where a Service has no others (KEP-1669).
+    A terminating pod that runs to completion is not ready. Any other keeps Ready, as its proxy pod terminates, too:
+    kube-proxy falls back to ready terminating endpoints if a Service has no others (KEP-1669).
     """
     before = chaperon.get("status") or {}
     restarts = _restarts(chaperon["metadata"].get("annotations") or {})
@@ -25,15 +25,15 @@ def status_of(chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, 
 
 
 def worth_telling(status: Mapping[str, Any]) -> bool:
-    """Whether a delegate's status says more than that the pod was created: a write saved for each pod."""
+    """Return whether a delegate's status contains more than its creation. Saves a write for each pod."""
     return status.get("phase") != "Pending" or bool(status.get("conditions"))
 
 
 def is_news(chaperon: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
-    """Whether the delegate has been given a node and nothing else, and nothing is told of it yet.
+    """Return whether the delegate has just got a node, and neither kubelet nor chaperon has reported anything since.
 
-    What its kubelet says follows within milliseconds to seconds. Telling of both at once saves a write here and a
-    reconciliation in the source for each pod.
+    The kubelet's first status follows within milliseconds to seconds. Reporting both at once saves a write in the
+    target and a reconciliation in the source for each pod.
     """
     if (chaperon.get("status") or {}).get("conditions"):
         return False
