@@ -1,4 +1,4 @@
-"""Gateways between clusters: this cluster's own certificate and slices, and what a source tells all of them."""
+"""Gateways between clusters: the certificate and slices of this cluster, and the GatewayPeers that a source writes."""
 
 from agent.controllers.gateways.peers import GatewayPeersRoom
 from agent.controllers.gateways.slices import GatewaySlicesRoom

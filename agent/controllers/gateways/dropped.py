@@ -1,4 +1,4 @@
-"""What of GatewayPeers a cluster's API server drops, because the CRD there is older than this agent."""
+"""Fields of GatewayPeers that a cluster's API server drops, because its CRD is older than this agent."""
 
 import logging
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ Raw = dict[str, Any]
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 300.0
-"""After so long a field is written once more: the CRD may be of this version by then."""
+"""Seconds after which a dropped field is written again: the CRD may have been updated."""
 
 
 class DroppedFields:
-    """Fields of the spec that were dropped, by cluster, which is given by its virtual node."""
+    """Dropped fields of the spec, by the virtual node of the cluster."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, str], float] = {}
 
     def look(self, node: str, wanted: Mapping[str, Any], got: Mapping[str, Any], now: float) -> bool:
-        """Compare what was written with what came back; returns whether a field was dropped."""
+        """Compare the written object with the API server's reply; return whether a field was dropped."""
         found = wanted["spec"].keys() - got["spec"].keys()
         for field in sorted(found):
             if (node, field) not in self._until:
@@ -31,7 +31,8 @@ class DroppedFields:
         return bool(found)
 
     def without(self, node: str, peers: Mapping[str, Raw], now: float) -> dict[str, Raw]:
-        """GatewayPeers by name without what is dropped there; those that name no Service any more are left out."""
+        """Return GatewayPeers by name without the fields that the cluster drops; omit those that then name no
+        Service."""
         dropped = {field for (where, field), until in self._until.items() if where == node and now < until}
         found = {
             name: {**peer, "spec": {field: told for field, told in peer["spec"].items() if field not in dropped}}

@@ -1,4 +1,4 @@
-"""Hosts of headless Services, as clusters offer them to each other by gateways: from the stores alone."""
+"""Hosts of headless Services that clusters offer to each other through gateways, computed from the stores alone."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,16 +13,17 @@ Raw = dict[str, Any]
 
 
 class HeadlessOffers:
-    """Off unless asked for: then nothing is told."""
+    """Hosts of headless Services for GatewayPeers. Empty unless the setting is on."""
 
     def __init__(self, sharing: Sharing, offers: Offers, made: Mapping[str, Informer]) -> None:
         self._sharing = sharing
         self._offers = offers
         self._made = made
-        """GatewayPeers of ours, by cluster."""
+        """GatewayPeers written by this agent, by cluster."""
 
     def told(self, node: str, other: str, namespace: str, shared: Mapping[Key, Offered]) -> Raw:
-        """What the GatewayPeer in a cluster tells of another one, in fields of its spec."""
+        """Return the spec fields that a cluster's GatewayPeer contains about the headless Services of another
+        cluster."""
         if not self._sharing.deps.settings.gateway_headless:
             return {}
         let_in = self._let_in(node, other, namespace)
@@ -30,9 +31,9 @@ class HeadlessOffers:
         return written(HEADLESS, called) | written(OFFERED, self._between(other, node, shared))
 
     def _let_in(self, node: str, other: str, namespace: str) -> set[str]:
-        """Services of which the other cluster has kept that it is to let callers in, which an older CRD does not.
+        """Return the Services whose offer the other cluster's GatewayPeer has kept; an older CRD drops that field.
 
-        As long as that is not known again, those that callers have been told of.
+        Until that peer has been read, return the Services that callers have already received.
         """
         made = self._made.get(other)
         known = made is not None and made.synced.is_set()
@@ -41,7 +42,7 @@ class HeadlessOffers:
         return names_told(found.decode(), field) if found is not None else set()
 
     def changed(self, old: Object | None, new: Object | None) -> bool:
-        """Whether a cluster lets in other headless Services than before."""
+        """Return whether the headless Services that a cluster lets in have changed."""
         if not self._sharing.deps.settings.gateway_headless:
             return False
         had, has = (names_told(each.decode(), OFFERED) if each is not None else set[str]() for each in (old, new))
@@ -52,7 +53,7 @@ class HeadlessOffers:
         for key, offered, drained, allowed in self._offers.led(consumer, source, headless):
             some = {name for name, number in offered.headless if allowed is None or number in allowed}
             own = [each.decode() for each in self._sharing.own_slices(source, key)]
-            # Callers that are led elsewhere already are sent to none of them.
+            # A drained Service reports its hosts as not ready, since its callers already use another path.
             found += [_ended(each) if drained else each for each in hosts_of(key[1], own, self._sharing.away, some)]
         return found
 

@@ -1,4 +1,4 @@
-"""Services that stand for hosts of headless Services in other clusters: made, kept and deleted for each GatewayPeer."""
+"""Services that represent hosts of headless Services in other clusters: created and deleted for each GatewayPeer."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -18,42 +18,43 @@ from agent.model.service import is_headless
 Raw = dict[str, Any]
 
 PEER_HOSTS_LIMIT = 2_000
-"""Hosts of one GatewayPeer that have a Service. Each Service takes an address of the cluster."""
+"""Most hosts of one GatewayPeer that get a Service. Each Service takes a cluster IP."""
 CREATED_AT_ONCE = 50
-"""After so many new Services another GatewayPeer has its turn."""
+"""Most new Services in one turn, after which another GatewayPeer has its turn."""
 _PEER = "gateway peer"
 _SHOWN = 5
 
 
 class Hosts(NamedTuple):
-    """What stands for the hosts of a peer."""
+    """Services for the hosts of a peer."""
 
     services: Sequence[HostService] = ()
     addresses: Mapping[str, Sequence[str]] = MappingProxyType({})
-    """Their cluster IPs."""
+    """Cluster IPs by name of the Service."""
     left_out: Sequence[str] = ()
-    """What has none, and why."""
+    """Hosts and Services that were left out, each with its reason."""
     unfinished: bool = False
     """Whether more Services are to be created."""
 
     @property
     def message(self) -> str:
-        """The same for people."""
+        """Reason for what was left out, for users; empty if nothing was."""
         return f"hosts of headless Services are left out: {abridged(self.left_out, _SHOWN)}" if self.left_out else ""
 
 
 class HostServices:
-    """Off unless asked for: then what GatewayPeers tell of headless Services changes nothing."""
+    """Services for hosts of headless Services. Unless the setting is on, the headless Services of GatewayPeers are
+    ignored."""
 
     def __init__(self, deps: Deps, flaw: Callable[[Raw, str], str]) -> None:
-        """:param flaw: why a Service is none that a GatewayPeer is about, empty where it is one"""
+        """:param flaw: returns why a GatewayPeer must not use a Service, empty if it may"""
         self._deps = deps
         self._flaw = flaw
         self._services = deps.local.informer(SERVICES)
         self._services.store.index(_PEER, _peer_of)
 
     async def make(self, peer: Raw) -> Hosts:
-        """Bring the Services of a peer's hosts in line."""
+        """Create, update and delete the Services of a peer's hosts."""
         if not self._deps.settings.gateway_headless:
             remedy = f"it is headless: {SWITCH_ON} where its callers are"
             return Hosts(left_out=[f"{name} ({remedy})" for name in sorted(names_told(peer))])
@@ -64,7 +65,7 @@ class HostServices:
         wanted = host_services(peer, {name for name, problem in flaws.items() if not problem})
         namespace, known = peer["metadata"]["namespace"], self._services.store
         if len(wanted) > PEER_HOSTS_LIMIT:
-            # Those that have a Service keep it.
+            # Hosts that already have a Service keep it.
             old = [each for each in wanted if known.get((namespace, each.name)) is not None]
             new = [each for each in wanted if known.get((namespace, each.name)) is None]
             some = new[: max(0, PEER_HOSTS_LIMIT - len(old))]
@@ -93,14 +94,14 @@ class HostServices:
         return Hosts(made, addresses, left_out, unfinished=untried > 0 and refused < CREATED_AT_ONCE)
 
     async def keep(self, peer: Raw, wanted: set[str]) -> None:
-        """Delete the Services of a peer's hosts but those of these names."""
+        """Delete the Services of a peer's hosts except these names."""
         metadata = peer["metadata"]
         for obj in self._services.store.by_index(_PEER, f"{metadata['namespace']}/{metadata['name']}"):
             if obj.name not in wanted or not _is_of(obj, metadata["uid"]):
                 await self._delete(obj)
 
     async def forget(self, key: Key) -> None:
-        """Delete those of a peer that is no more, unless its owner's deletion does."""
+        """Delete the Services of a deleted peer, unless the garbage collector does."""
         if self._deps.settings.gateway_headless:
             for obj in self._services.store.by_index(_PEER, "/".join(key)):
                 await self._delete(obj)
@@ -113,7 +114,7 @@ class HostServices:
         return "" if found else "it is not headless here"
 
     async def _made(self, peer: Raw, host: HostService) -> list[str]:
-        """Cluster IPs of a host's Service."""
+        """Create or update the Service of a host, and return its cluster IPs."""
         namespace, client = peer["metadata"]["namespace"], self._deps.local.client
         obj = self._services.store.get((namespace, host.name))
         if obj is None or obj.deleting or (_peer_of(obj) and not _is_of(obj, peer["metadata"]["uid"])):
@@ -134,22 +135,22 @@ class HostServices:
 
 
 class _InTheWay(KubeError):
-    """A Service of that name is there, and is not ours."""
+    """A foreign Service has the name."""
 
 
 def _changes(obj: Object, host: HostService) -> Raw:
-    """What makes a Service of ours what it should be."""
+    """Return the patch that corrects a Service of this agent; empty if it is correct."""
     spec = obj.decode()["spec"]
     had = {field: spec[field] for field in ("ports", "selector") if spec.get(field)}
     return merge_patch({"spec": had}, {"spec": {"ports": ports_of(host)}})
 
 
 def _peer_of(obj: Object) -> list[str]:
-    """The GatewayPeer that a Service goes with, by its owner: labels may be anybody's."""
+    """Return the GatewayPeer that owns a Service. Labels are no proof, since any user can set them."""
     owner = obj.controller
     return [f"{obj.namespace}/{owner.name}"] if owner is not None and owner.kind == GATEWAY_PEERS.name else []
 
 
 def _is_of(obj: Object, uid: str) -> bool:
-    """Whether it goes with this very GatewayPeer, and not with an earlier one of its name."""
+    """Return whether the owner is this GatewayPeer, and not an earlier one of the same name."""
     return obj.controller is not None and obj.controller.uid == uid

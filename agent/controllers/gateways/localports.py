@@ -1,4 +1,4 @@
-"""Which local ports GatewayPeers have, and which may be allotted to one of them."""
+"""Local ports of GatewayPeers, and ports that may be allotted to one of them."""
 
 import time
 from collections import Counter
@@ -20,7 +20,7 @@ GONE_SECONDS = 30.0
 
 
 class LocalPorts:
-    """Allots local ports one GatewayPeer after the other, by what all of them have in their status."""
+    """Allots local ports to one GatewayPeer at a time, based on the status of all."""
 
     def __init__(self, store: Store) -> None:
         """:param store: all GatewayPeers of the cluster"""
@@ -46,7 +46,7 @@ class LocalPorts:
         self.settle(key)
 
     def settle(self, key: Key) -> None:
-        """What was allotted to a GatewayPeer has been written, or could not be."""
+        """Drop the pending allotment of a GatewayPeer: it has been written, or could not be."""
         self._pending.pop(key, None)
 
     def allot(self, peer: Raw, ports: Ports, hosts: Sequence[HostService], most: int) -> tuple[Raw, str]:
@@ -68,8 +68,9 @@ class LocalPorts:
         return allotted, problem
 
     def others(self, peer: Raw) -> tuple[set[int], Held]:
-        """Return local ports that a peer cannot have: those of other peers, and those freed only just now; and how many
-        the others in its namespace have.
+        """Return the local ports that a peer cannot have, and how many the other peers of its namespace hold.
+
+        A port is taken if another peer has it or if it was freed only just now.
         """
         self._freed = {port: at for port, at in self._freed.items() if at > time.monotonic() - GONE_SECONDS}
         metadata, source = peer["metadata"], writer(peer)

@@ -1,4 +1,4 @@
-"""Services of one namespace, as clusters offer them to each other by gateways: from the stores alone."""
+"""Services of one namespace that clusters offer to each other through gateways, computed from the stores alone."""
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
@@ -24,26 +24,27 @@ class Offered(NamedTuple):
     nodes: frozenset[str]
     """Clusters that share it."""
     ports: tuple[tuple[str, int], ...]
-    """Those that can be called, by name."""
+    """TCP ports that can be called, as name and number."""
     udp: tuple[tuple[str, int], ...]
-    """And its UDP ports, where gateways are to pass these on."""
+    """UDP ports; empty unless gateways forward UDP."""
     at_home: bool
-    """Whether its pods are here alone."""
+    """Whether its pods run in this cluster only."""
     headless: tuple[tuple[str, int], ...] = ()
-    """TCP ports of a headless Service: its hosts are called, and not the Service."""
+    """TCP ports of a headless Service: callers connect to its hosts, not to the Service."""
 
 
 class Offers:
-    """What is the same for all clusters is looked up once, by `of`: with 100 of them each asks for 200 pairs."""
+    """Offers between pairs of clusters. `of` computes the common part once: with 100 clusters, each asks for 200
+    pairs."""
 
     def __init__(self, sharing: Sharing, written: Mapping[str, Informer]) -> None:
         self._sharing = sharing
         self._written = written
-        """GatewayPeers of ours, by cluster."""
+        """GatewayPeers written by this agent, by cluster."""
         self.handover = Handover()
 
     def of(self, namespace: str) -> dict[Key, Offered]:
-        """Services of a namespace that may be called in other clusters: looked up once for all of these."""
+        """Return the Services of a namespace that other clusters may call; computed once for all clusters."""
         found = {}
         for key in self._sharing.known(namespace):
             service = self._sharing.services.store.get(key)
@@ -60,9 +61,9 @@ class Offers:
     def between(
         self, consumer: str, source: str, shared: Mapping[Key, Offered], *, counted: bool = True
     ) -> list[Shared]:
-        """Services that callers in one cluster reach in another one by gateways.
+        """Return the Services that callers in one cluster reach in another through gateways.
 
-        :param counted: whether to tell how many ready endpoints they are led to
+        :param counted: whether to include the number of ready endpoints
         """
         found = []
         for key, offered, drained, allowed in self.led(consumer, source, shared):
@@ -83,9 +84,8 @@ class Offers:
     def led(
         self, consumer: str, source: str, shared: Mapping[Key, Offered]
     ) -> Iterator[tuple[Key, Offered, bool, Collection[int] | None]]:
-        """Those whose callers in one cluster are led to another one by gateways, with whether new connections are led
-        elsewhere already, and the numbers of the ports that they may use (None: all).
-        """
+        """Services whose traffic from one cluster is routed to another through gateways: whether new connections
+        already use another path, and the allowed port numbers (None: all)."""
         here, there = self._sharing.called(consumer), self._sharing.called(source)
         for key, offered in shared.items():
             if consumer not in offered.nodes or source not in offered.nodes or (source and offered.at_home):
@@ -96,19 +96,21 @@ class Offers:
                 yield key, offered, drained, rule.ports(there, here) if rule.allows(there, here) else ()
 
     def _exported(self, source: str, key: Key) -> Collection[str] | None:
-        """Names of the ports at which a cluster has what it exports; None of a Service that is no import."""
+        """Return the names of the ports that a cluster exports; None if the Service does not derive from a
+        ServiceImport."""
         service = self._sharing.services.store.get(key)
         if service is None or LABEL_DERIVED not in service.labels:
             return None
         return ports_exported(service.decode(), source)
 
     def own_first(self, namespace: str) -> list[str]:
-        """Services of a namespace whose callers prefer endpoints of their own cluster."""
+        """Return the Services of a namespace whose callers prefer endpoints of their own cluster."""
         known = self._sharing.known(namespace)
         return [key[1] for key in known if self._sharing.rule(key).affinity == LOCAL_FIRST]
 
     def _stage(self, route: Route) -> HandoverStage:
-        """How far callers are handed over from gateways to another driver; REMOVE also where gateways led none."""
+        """Return the stage of the handover from gateways to another driver; REMOVE also if gateways never served the
+        route."""
         driver, written = self._sharing.driver(*route), self._written.get(route.consumer)
         peer = (route.service[0], self._sharing.gateway_peer(route.source))
         made = written.store.get(peer) if written is not None else None
@@ -120,6 +122,6 @@ class Offers:
         return HandoverStage.KEEP if driver == BY_GATEWAY else HandoverStage.REMOVE
 
     def _ready(self, node: str, key: Key) -> int:
-        """How many endpoints of its own a cluster has that are ready."""
+        """Return the number of ready endpoints in the cluster itself."""
         own = (each.decode() for each in self._sharing.own_slices(node, key))
         return count_ready(own, self._sharing.away)

@@ -1,11 +1,11 @@
-"""GatewayPeers: in every cluster, those others that its gateways call or let in, for what is shared by gateways.
+"""GatewayPeers: each represents, in one cluster, another cluster that its gateways call or let in.
 
-Watches  Services here, their EndpointSlices and copies in all clusters, Targets, ClusterSummaries (which tell of
-         gateways), ServiceLinks, and GatewayPeers that this cluster has written.
-Writes   GatewayPeers, one for each namespace, cluster and other cluster between which the driver is `gateway`; an
-         event at the Target where an API server refuses one.
-Absent target: nothing is written there. Elsewhere what it offers stays as it is: gateways find out who answers. The
-same holds while its ClusterSummary is missing or cannot be used, and for a minute if that names no gateways any more.
+Watches  Services here, their EndpointSlices and copies in all clusters, Targets, ClusterSummaries (for the addresses of
+  gateways), ServiceLinks, and GatewayPeers that this cluster has written.
+Writes   GatewayPeers, one for each namespace, cluster and other cluster between which the driver is `gateway`; an event
+  at the Target if an API server refuses one.
+Nothing is written in an absent target. Its offers stay in other clusters: gateways find out which peers answer. The
+same holds while its ClusterSummary is missing or unusable, and for a minute after it stops naming gateways.
 """
 
 import asyncio
@@ -42,21 +42,20 @@ from agent.runtime.controller import Controller
 Raw = dict[str, Any]
 
 _REFUSED_SECONDS = 5.0
-"""When to look again whether a target that has gateways lets us tell them of others, which no event says."""
+"""Seconds until a re-check whether a target with gateways accepts GatewayPeers: no watch event reports that."""
 _UNKNOWN_SECONDS = 0.5
 _NAMESPACE = "namespace"
 
 
 class GatewayPeersRoom(Controller[At]):
-    """One reconciliation per cluster and namespace: what its gateways are told there."""
+    """Reconciles the GatewayPeers of one cluster and namespace at a time."""
 
     name = "gatewaypeers"
     workers = 64
 
     def __init__(self, deps: Deps, grace: float = ABSENT_SECONDS, away: float = AWAY_SECONDS) -> None:
-        """:param grace: seconds for which gateways count that a ClusterSummary no longer names
-        :param away: seconds for which a GatewayPeer stays away that a user has deleted
-        """
+        """:param grace: seconds for which gateways still count that a ClusterSummary no longer names
+        :param away: seconds until a GatewayPeer is recreated that a user has deleted"""
         super().__init__()
         self._deps = deps
         self._gateways = GatewaysTold(grace)
@@ -87,17 +86,17 @@ class GatewayPeersRoom(Controller[At]):
         deps.targets.on_detach(self._detached)
 
     def lane(self, key: At) -> str:
-        """A cluster that does not answer holds up no other."""
+        """Use one lane per cluster, so that an unresponsive one delays no other."""
         return key[0]
 
     async def reconcile(self, key: At) -> float | None:
-        """Bring the GatewayPeers of one namespace in one cluster in line."""
+        """Create, update and delete the GatewayPeers of one namespace in one cluster."""
         with self._changes.reconciling(key) as this:
             this.again = await self._tell(key, this.only)
         return this.again
 
     async def _tell(self, key: At, only: Collection[str] | None) -> float | None:
-        """:param only: names of those that may have to change, None for all"""
+        """Write peers; return the seconds until a re-check. `only`: names that may have to change, None for all."""
         node, namespace = key
         target = self._deps.targets.by_node(node) if node else None
         if node and (target is None or not target.ready or target.is_self):
@@ -128,23 +127,21 @@ class GatewayPeersRoom(Controller[At]):
         await self._writer.write(key, written, existing, wanted, unknown | same)
         if unknown - existing.keys() or self._offers.handover.concerns(node, namespace, now):
             return _UNKNOWN_SECONDS
-        soon = [min(_REFUSED_SECONDS, *away.values())] if away else []  # The kind may vanish, and all with it.
+        soon = [min(_REFUSED_SECONDS, *away.values())] if away else []  # The CRD may vanish, and all with it.
         later = [*soon, self._writer.refused.due(key, now), self._stand_for(node, namespace)]
         return min((each for each in later if each is not None), default=None)
 
     def _wanted(
         self, node: str, namespace: str, only: Collection[str] | None, existing: Collection[str] = ()
     ) -> tuple[dict[str, Raw], set[str], set[str]]:
-        """What is to be told in a cluster by name, and what stays as it is: of others that are not known yet, and of
-        those that have not changed.
-        """
+        """Return the wanted peers by name, names of peers of unknown clusters, and unchanged names."""
         found, unknown, same, seen = dict[str, Raw](), set[str](), set[str](), {self._uid(node)}
         if self._told(node) is None:
             return found, set(existing) if self._stands(node) else unknown, same
         self._gateways.forget(node)
         shared = self._offers.of(namespace)
         others = {self._sharing.gateway_peer(each): each for each in (HERE, *self._sharing.serving(namespace))}
-        # Several Targets may lead to one cluster, of which one is told.
+        # Several Targets may point to the same cluster, which gets one GatewayPeer.
         some = {self._uid(other) for name, other in others.items() if only is None or name in only}
         for name, other in others.items():
             target = self._deps.targets.by_node(other) if other else None
@@ -171,19 +168,19 @@ class GatewayPeersRoom(Controller[At]):
         return found, unknown, same
 
     def _stands(self, node: str) -> bool:
-        """Whether the gateways of a cluster count that its summary does not name, or not in a usable way."""
+        """Return whether a cluster's gateways still count although its summary does not name them, or is unusable."""
         summary = self._summary(node)
         annotations = summary.annotations if summary is not None and is_readable(summary) else None
         return self._gateways.has(node, annotations, time.monotonic(), before=True)
 
     def _stand_for(self, node: str, namespace: str) -> float | None:
-        """Seconds until gateways of some cluster no longer count, None if that does not change by itself."""
+        """Return the seconds until gateways of some cluster stop counting; None if none has a time limit."""
         now = time.monotonic()
         left = [self._gateways.left(each, now) for each in (node, HERE, *self._sharing.serving(namespace))]
         return min((each for each in left if each is not None), default=None)
 
     def _is_known(self, node: str) -> bool:
-        """Whether what a cluster tells of its gateways and Services may be believed."""
+        """Return whether the reports of a cluster about its gateways and Services have been read."""
         target = self._deps.targets.by_node(node) if node else None
         summary = self._summary(node)
         return summary is not None and self._sharing.is_synced(node) and (not node or target is not None)
@@ -207,7 +204,7 @@ class GatewayPeersRoom(Controller[At]):
         return uid_of(self._summary(node))
 
     def _look_at(self, node: str, informer: Informer) -> None:
-        """Read the GatewayPeers that this cluster has written in another one."""
+        """Watch the GatewayPeers that this cluster has written in another one."""
 
         def changed(old: Object | None, new: Object | None) -> None:
             if new is None and old is not None:
@@ -289,7 +286,7 @@ class GatewayPeersRoom(Controller[At]):
                     self._add((node, obj.namespace))
 
     def _of(self, namespace: str, of: str | None = None) -> None:
-        """Tell the clusters of a namespace of all others, or of one, which is told of all."""
+        """Requeue a namespace's peers in all clusters: all of them, or those for cluster `of` and all in `of`."""
         peer = self._sharing.gateway_peer(of) if of is not None else ""
         for node in (HERE, *self._sharing.serving(namespace)):
             if node in self._written:

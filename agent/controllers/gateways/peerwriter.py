@@ -1,4 +1,4 @@
-"""Writes GatewayPeers, each by itself: one that is refused keeps no other from being written."""
+"""Writes GatewayPeers one by one, so that a refused one does not prevent the others."""
 
 import asyncio
 import contextlib
@@ -33,36 +33,36 @@ Raw = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 WRITE_SECONDS = 0.5
-"""GatewayPeers of a namespace are written at most this often in a cluster."""
+"""Minimum seconds between writes of GatewayPeers of one namespace in one cluster."""
 
 
 class PeerWriter:
-    """What is written in all clusters."""
+    """Writes GatewayPeers in all clusters."""
 
     def __init__(self, deps: Deps, sharing: Sharing, withdrawn: WithdrawnPeers) -> None:
         self._deps = deps
         self._withdrawn = withdrawn
         self._busy_until: dict[At, float] = {}
         self._full = set[tuple[str, str]]()
-        """GatewayPeers that leave out Services and have been logged, by namespace and name."""
+        """Namespace and name of GatewayPeers that leave out Services and have been logged."""
         self.refused = RefusedPeers(deps, sharing)
         self.dropped = DroppedFields()
 
     def busy(self, key: At, now: float) -> float:
-        """For how many seconds nothing more is written in a namespace of a cluster."""
+        """Return the seconds for which writes to a namespace of a cluster still pause."""
         return max(0.0, self._busy_until.get(key, 0.0) - now)
 
     def forget(self, node: str) -> None:
-        """A cluster has come anew: what it dropped or refused is tried again."""
+        """Forget dropped fields and refusals of a cluster that has reconnected or changed, and try again."""
         self.dropped.forget(node)
         self.refused.forget(node)
 
     async def write(
         self, key: At, written: Informer, existing: dict[str, Object], wanted: dict[str, Raw], stay: set[str]
     ) -> None:
-        """Bring the GatewayPeers of a namespace in a cluster in line, but those that stay as they are.
+        """Create, update and delete the GatewayPeers of a namespace in a cluster, except those in `stay`.
 
-        What is wrong with one is told, or raised as KubeError, once the others are written.
+        Problems of single peers are reported, or raised as KubeError after the others have been written.
         """
         now, later = asyncio.get_running_loop().time(), None
         self._busy_until.pop(key, None)
@@ -101,7 +101,7 @@ class PeerWriter:
         return found
 
     async def _bring(self, key: At, written: Informer, name: str, obj: Object | None, wanted: Raw | None) -> bool:
-        """Write or (None) delete one GatewayPeer; returns whether there was anything to do."""
+        """Write one GatewayPeer, or delete it if `wanted` is None; return whether that took a write."""
         (node, namespace), port = key, self._port(key[0])
         if wanted is None:
             if obj is not None:
@@ -113,7 +113,7 @@ class PeerWriter:
             try:
                 raw = await port.create_raw(GATEWAY_PEERS, wanted)
             except AlreadyExists:
-                # Its label, by which we would know it, has been taken away.
+                # The existing peer lacks the label by which our watch selects it: a user has removed it.
                 await port.delete(GATEWAY_PEERS, name, namespace)
                 raw = await port.create_raw(GATEWAY_PEERS, wanted)
         elif body := merge_patch({"spec": obj.decode()["spec"]}, {"spec": wanted["spec"]}):

@@ -1,4 +1,4 @@
-"""GatewayPeers that an API server refuses: each is told of beside its Target, and tried again after a while."""
+"""GatewayPeers that an API server refuses: each gets an event at its Target and is retried after a while."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -19,12 +19,12 @@ REASON = "GatewayPeerRefused"
 
 class _Refused(NamedTuple):
     wanted: Mapping[str, Any] | None
-    """What was refused; None: that it be deleted."""
+    """Refused manifest; None if the deletion was refused."""
     until: float
 
 
 class RefusedPeers:
-    """One that is refused keeps no other from being written."""
+    """Refused GatewayPeers of all clusters."""
 
     def __init__(self, deps: Deps, sharing: Sharing) -> None:
         self._deps = deps
@@ -32,12 +32,12 @@ class RefusedPeers:
         self._known: dict[tuple[At, str], _Refused] = {}
 
     def waits(self, key: At, name: str, wanted: Mapping[str, Any] | None, now: float) -> bool:
-        """Whether the same was refused only just now."""
+        """Return whether the same write was refused only just now."""
         found = self._known.get((key, name))
         return found is not None and found.wanted == wanted and now < found.until
 
     def refuse(self, key: At, name: str, wanted: Mapping[str, Any] | None, error: StatusError, now: float) -> None:
-        """Take note of what was refused, and tell of it where that is changes."""
+        """Record a refusal; log it if it concerns a new manifest."""
         before = self._known.get((key, name))
         self._known[key, name] = _Refused(wanted, now + RETRY_SECONDS)
         node, namespace = key
@@ -54,30 +54,30 @@ class RefusedPeers:
             self._deps.recorder.event(target.decode(), "Warning", REASON, message)
 
     def accept(self, key: At, name: str) -> None:
-        """It was written, or needs not be any more."""
+        """Forget a refusal after the peer was written or became unnecessary."""
         self._known.pop((key, name), None)
 
     def keep(self, key: At, names: set[str]) -> None:
-        """Forget all of a cluster and namespace but these."""
+        """Forget the refusals of a cluster and namespace except these names."""
         for each in [each for each in self._known if each[0] == key and each[1] not in names]:
             del self._known[each]
 
     def at(self, key: At) -> Iterator[str]:
-        """Names of those that were refused in a cluster and namespace."""
+        """Return the names of refused GatewayPeers in a cluster and namespace."""
         return (name for at, name in self._known if at == key)
 
     def forget(self, node: str) -> None:
-        """A cluster has come anew: all of it is tried again."""
+        """Forget the refusals of a cluster that has reconnected or changed."""
         for each in [each for each in self._known if each[0][0] == node]:
             del self._known[each]
 
     def due(self, key: At, now: float) -> float | None:
-        """In how many seconds one of them is to be tried again."""
+        """Return the seconds until the next retry; None without refusals."""
         left = [found.until - now for (at, _), found in self._known.items() if at == key]
         return max(0.0, min(left)) if left else None
 
     def _stands_for(self, name: str, namespace: str) -> str:
-        """The cluster that a GatewayPeer of ours stands for."""
+        """Return the cluster that a GatewayPeer of this agent represents."""
         others = self._sharing.serving(namespace)
         return next((each for each in others if self._sharing.gateway_peer(each) == name), HERE)
 

@@ -1,12 +1,12 @@
-"""Slices of gateways: Services of other clusters are reached here through this cluster's own gateways.
+"""Slices of gateways: this cluster's gateways make Services of other clusters available in this cluster.
 
-Watches  GatewayPeers here, the slices of the gateways' Service, Services, and slices that this room has made; those of
-         shared Services once affinity asks for it.
-Writes   the status of GatewayPeers: which ports stand for their Services, conditions; EndpointSlices of the own
-         gateways at these ports, ready where a gateway has said that it listens and that the peer answers it, and
-         affinity does not have callers stay in this cluster; where that is asked for, a Service for each host of a
-         headless Service.
-Absent target: nothing here concerns any: this goes on while a source is away.
+Watches  local GatewayPeers, the slices of the gateways' Service, Services, and slices that this controller has created;
+  those of shared Services once affinity asks for it.
+Writes   the status of GatewayPeers: local ports of their Services, conditions; EndpointSlices of the own gateways at
+  these ports; if enabled, a Service for each host of a headless Service.
+
+An endpoint is ready if a gateway reports that it listens and that the peer answers, unless affinity keeps callers in
+this cluster. No target is involved: this continues while a source is away.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _NAMESPACE, _PEER = "namespace", "peer"
 
 
 class GatewaySlicesRoom(Controller[Key]):
-    """Keys are those of GatewayPeers. Ports are allotted one after the other, and slices are written side by side."""
+    """Keys are those of GatewayPeers. Ports are allotted one peer at a time; slices are written concurrently."""
 
     name = "gatewayslices"
     workers = 16
@@ -76,7 +76,7 @@ class GatewaySlicesRoom(Controller[Key]):
         self.watch(self._made, lambda slice: ((slice.namespace, slice.labels.get(LABEL_GATEWAY_PEER, "")),))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring status and slices of one peer in line."""
+        """Update status and slices of one peer."""
         obj = self._peers.store.get(key)
         if obj is None or obj.deleting:
             self._ports.forget(key)
@@ -97,7 +97,7 @@ class GatewaySlicesRoom(Controller[Key]):
         usable = await self._usable(peer)
         async with self._making_hosts:
             hosts = await self._hosts.make(peer)
-        # A GatewayPeer may be 1.5 MiB long: the event loop has other work in between.
+        # A GatewayPeer may be 1.5 MiB long: let the event loop do other work in between.
         await asyncio.sleep(0)
         allotted, problem = self._ports.allot(peer, usable.ports, hosts.services, most)
         peer["status"] = {**(peer.get("status") or {}), **allotted}
@@ -113,7 +113,7 @@ class GatewaySlicesRoom(Controller[Key]):
         every = [pod for found in pods.values() for pod in found]
         held = self._own_first.held_back(peer, wanted)
         todo = writes(self._slices(key), held) if held is not None else Writes([], [])
-        # Callers are sent nowhere until these are written.
+        # Callers reach unusable endpoints until these are written.
         await self._writer.apply(todo.closing)
         again = await self._status(obj, peer, every, peerports.programmed(problem, usable, hosts.message))
         if held is None:
@@ -122,7 +122,7 @@ class GatewaySlicesRoom(Controller[Key]):
         return _AT_ONCE if hosts.unfinished else again
 
     async def _status(self, obj: Object, peer: Raw, pods: list[Pod], programmed: Finding) -> float | None:
-        """Write the status; returns when to look again for what gateway pods that are gone have said."""
+        """Write the status; return the seconds until entries of missing gateway pods can be removed."""
         status, now = peer["status"], self._deps.clock.now()
         conditions = (obj.decode().get("status") or {}).get("conditions")
         for type, found in ((PROGRAMMED, programmed), (CONNECTED, connected(peer, pods))):
@@ -160,7 +160,7 @@ class GatewaySlicesRoom(Controller[Key]):
                 self._deps.recorder.event(peer, "Warning", NO_PORT if type == PROGRAMMED else "LeftOut", message)
 
     def _over(self, key: Key, missing: set[str]) -> tuple[list[str], float | None]:
-        """Pods that are gone for good, and when that is known of the others that are missing."""
+        """Return the missing pods whose entries can be removed, and the seconds until that holds for the next."""
         now = time.monotonic()
         for each in [each for each in self._gone if each[0] == key and each[1] not in missing]:
             del self._gone[each]
@@ -190,7 +190,7 @@ class GatewaySlicesRoom(Controller[Key]):
         return Usable(found, left_out, lacking)
 
     def _not_meant(self, peer: Raw, name: str) -> str:
-        """Why a Service is none that a GatewayPeer is about, empty where it is one."""
+        """Return why a GatewayPeer must not use a Service, empty if it may."""
         service = self._services.store.get((peer["metadata"]["namespace"], name))
         if service is None:
             return "there is none of that name"
@@ -199,7 +199,7 @@ class GatewaySlicesRoom(Controller[Key]):
         return ""
 
     def _pods(self) -> dict[str, list[Pod]]:
-        """Those of the own gateways by address type, sorted."""
+        """Return the own gateway pods by address type, sorted."""
         found = dict[str, set[Pod]]()
         for slice in self._own.store:
             manifest = slice.decode()
@@ -228,17 +228,19 @@ def _flaw(spec: Raw) -> str:
 
 
 class OwnFirst:
-    """Reads EndpointSlices of shared Services from when the first GatewayPeer asks for it: most clusters never do."""
+    """Reads EndpointSlices of shared Services once the first GatewayPeer asks for it: most clusters never do."""
 
     def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
-        """:param changed: called with the namespace of a Service that may have ready endpoints now, or none any more"""
+        """:param changed: called with the namespace of a Service that has gained its first or lost its last ready
+        endpoint"""
         self._deps = deps
         self._changed = changed
         self._nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self._slices: dict[bool, Informer] = {}
 
     def held_back(self, peer: Mapping[str, Any], wanted: dict[str, Raw]) -> dict[str, Raw] | None:
-        """Slices that lead to a peer, by name, not ready where callers are not sent there now; None: not known yet."""
+        """Return the slices of a peer by name, not ready while callers prefer local endpoints; None until those are
+        read."""
         services = own_first(peer)
         if not services:
             return wanted
@@ -249,7 +251,8 @@ class OwnFirst:
         return held_back(wanted, {name for name in services if self._ready(own_slices(slices, (namespace, name)))})
 
     def _read(self, *, here: bool) -> Informer:
-        """Slices of Services that this cluster shares, or of copies: they have the labels of their Services."""
+        """Watch the slices of Services that this cluster shares, or of copies. Slices carry the labels of their
+        Services."""
         if here not in self._slices:
             local = self._deps.local
             copied = names.LABEL_PARENT_CLUSTER_UID
@@ -265,6 +268,7 @@ class OwnFirst:
             self._changed((new or old).namespace)  # type: ignore[union-attr]
 
     def _ready(self, slices: list[Object]) -> bool:
-        """Whether any has a ready endpoint; those on virtual nodes are told by their own cluster."""
+        """Return whether any slice has a ready endpoint outside virtual nodes; other clusters report those
+        themselves."""
         away = {obj.name for obj in self._nodes.store}
         return count_ready((each.decode() for each in slices), away) > 0

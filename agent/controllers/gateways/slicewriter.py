@@ -1,4 +1,4 @@
-"""Writes EndpointSlices that lead to gateways: many at once, and first those that lose a ready endpoint."""
+"""Writes EndpointSlices for gateways: many concurrently, those that lose a ready endpoint first."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from agent.runtime.together import side_by_side
 
 Raw = dict[str, Any]
 Write = tuple[Object | None, Raw | None]
-"""A slice as it is and as it is to be; None: there is none."""
+"""Existing and wanted slice; None if there is none."""
 
 WRITES_AT_ONCE = 24
 """Writes under way at once; the API client allows 32 requests."""
@@ -25,12 +25,12 @@ class Writes(NamedTuple):
     """Writes of one GatewayPeer's slices."""
 
     closing: list[Write]
-    """Those after which an endpoint is no longer ready: until then callers are sent to gateways in vain."""
+    """Writes that remove ready endpoints: until then callers are sent to gateways that cannot serve them."""
     others: list[Write]
 
 
 def writes(existing: Iterable[Object], wanted: Mapping[str, Raw]) -> Writes:
-    """Return the writes that bring slices in line; none for those that are."""
+    """Return the writes that correct the slices; none for correct ones."""
     found, known = Writes([], []), {obj.name: obj for obj in existing}
     for name in [*known, *(each for each in wanted if each not in known)]:
         obj, manifest = known.get(name), wanted.get(name)
@@ -56,13 +56,13 @@ class SliceWriter:
     """Writes slices for all GatewayPeers."""
 
     def __init__(self, client: Client, made: Informer) -> None:
-        """:param made: the slices that the agent has made"""
+        """:param made: informer of the slices that the agent has created"""
         self._client = client
         self._made = made
         self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
 
     async def apply(self, found: Iterable[Write]) -> None:
-        """Write slices side by side. Raises KubeError of the first that failed, once the others are written."""
+        """Write slices concurrently. Raises KubeError of the first failure after the others have been written."""
         await side_by_side([self._write(*each) for each in found])
 
     async def _write(self, obj: Object | None, manifest: Raw | None) -> None:

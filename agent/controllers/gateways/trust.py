@@ -1,9 +1,10 @@
-"""Trust of gateways: this cluster's gateways have a certificate, and its sources know where they are and their CA.
+"""Trust of gateways: certificate of this cluster's gateways; their addresses and CA, published for its sources.
 
-Watches  the Secret of the certificate and the Service of the gateways in the agent's namespace, nodes (where the
-         Service is of type NodePort), the ClusterSummary.
+Watches  the Secret of the certificate and the Service of the gateways in the agent's namespace, nodes (if the Service
+  is of type NodePort), the ClusterSummary.
 Writes   the Secret: CA and certificate, renewed in time; the annotation `multicluster/gateway` of the ClusterSummary.
-Absent target: nothing here concerns any.
+
+No target is involved.
 """
 
 import logging
@@ -23,9 +24,9 @@ from agent.runtime.controller import Controller
 from agent.runtime.rotation import Rotation, UnusableSecret
 
 PORT_NAME = "gateway"
-"""Of the Service's port where peers call."""
+"""Name of the Service's port that peers call."""
 _CHECK_SECONDS = 60.0
-"""Pause between looks whether a certificate has to be renewed."""
+"""Pause in seconds between checks whether a certificate has to be renewed."""
 _UNTOLD_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class GatewayTrustRoom(Controller[str]):
         self.queue.add(GATEWAY_SECRET)
 
     async def reconcile(self, key: str) -> float | None:
-        """Keep the certificate, and tell of it."""
+        """Renew the certificate if due, and publish its CA with the addresses."""
         bundle = await self._bundle()
         summary = self._summaries.store.get(("", SUMMARY_NAME))
         if bundle is None or summary is None:
@@ -78,13 +79,13 @@ class GatewayTrustRoom(Controller[str]):
         return max(_UNTOLD_SECONDS, self._checked + _CHECK_SECONDS - time.monotonic())
 
     def _trusted(self) -> bytes:
-        """Return the CA certificates that sources were told of last, by this agent or the one before it."""
+        """Return the CA certificates published last, by this agent or its predecessor."""
         summary = self._summaries.store.get(("", SUMMARY_NAME))
         found = read(summary.annotations) if summary is not None and is_readable(summary) else None
         return found.ca.encode() if found is not None else b""
 
     async def _bundle(self) -> Bundle | None:
-        """CA and certificate; None where somebody else's are in the way."""
+        """Return CA and certificate; None if the Secret is foreign or unusable."""
         known = self._rotation.bundle
         if known is not None and time.monotonic() - self._checked < _CHECK_SECONDS:
             return known
@@ -100,7 +101,7 @@ class GatewayTrustRoom(Controller[str]):
         return bundle
 
     def _addresses(self) -> tuple[str, ...]:
-        """Where gateways of other clusters call those of this one."""
+        """Return the addresses at which gateways of other clusters reach those of this one."""
         if given := self._deps.settings.gateway_address:
             return given
         service = self._services.store.get(self._service)

@@ -1,4 +1,4 @@
-"""GatewayPeers of ours that a user deletes: each stays away for a minute, and an event at its Target says so."""
+"""GatewayPeers that a user has deleted: each is recreated after a minute, and reported by an event at its Target."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ REASON = "GatewayPeerDeleted"
 
 
 class WithdrawnPeers:
-    """Tells deletions by users from those by this agent."""
+    """Distinguishes deletions by users from those by this agent."""
 
     def __init__(self, deps: Deps, sharing: Sharing, seconds: float = AWAY_SECONDS) -> None:
         self._deps = deps
@@ -26,11 +26,11 @@ class WithdrawnPeers:
         self._until: dict[tuple[At, str], float] = {}
 
     def deleting(self, uid: str) -> None:
-        """Note that this agent deletes one."""
+        """Note that this agent deletes a GatewayPeer."""
         self._own.add(uid)
 
     def deleted(self, key: At, name: str, uid: str, *, ending: bool) -> None:
-        """Note that one has been deleted.
+        """Note that a GatewayPeer has been deleted.
 
         :param ending: its namespace or cluster ends, too
         """
@@ -51,11 +51,11 @@ class WithdrawnPeers:
             self._deps.recorder.event(target.decode(), "Warning", REASON, message)
 
     def away(self, key: At) -> dict[str, float]:
-        """Return the names of those that stay away in a namespace of a cluster, and for how many seconds."""
+        """Return the GatewayPeers of a namespace in a cluster that wait to be recreated, with the seconds left."""
         now = time.monotonic()
         self._until = {each: until for each, until in self._until.items() if until > now}
         return {name: until - now for (at, name), until in self._until.items() if at == key}
 
     def forget(self, node: str) -> None:
-        """A cluster is no more, or has lost all of them with their kind: they are written again at once."""
+        """Forget a cluster that was removed or whose CRD was deleted: its peers are recreated at once."""
         self._until = {each: until for each, until in self._until.items() if each[0][0] != node}
