@@ -1,9 +1,9 @@
 """Volume claims: created in the one target that runs their pods; from then on pods stay with their data.
 
-The claim here says by an annotation which target has its volume, written before the claim there is created, so that of
-two targets one is first. It counts once the claim there is bound, or while a pod there uses it; until then a pod may
-still try another target. A bound claim is deleted with its original and by nothing else: whoever makes the original
-again begins empty. One whose original has not been seen going stays for a while (`orphanedclaims`).
+An annotation of the source's claim names the target with its volume. It is written before the target's claim is
+created, so only one target can win. The annotation counts once the target's claim is bound or a pod in the target uses
+it; until then a pod may still try another target. A bound claim is deleted only with its original: a recreated original
+begins empty. If the deletion of the original was not observed, the claim stays for a while (`orphanedclaims`).
 """
 
 import contextlib
@@ -39,14 +39,14 @@ CopiesOf = Callable[[str], Informer | None]
 
 
 class Elsewhere(Forbidden):
-    """Another target has the volume: the pod has to go there."""
+    """Another target has the volume, so that the pod has to run there."""
 
     def __init__(self, message: str) -> None:
         super().__init__(403, "VolumeElsewhere", message)
 
 
 class ClaimCopier(FollowCopier):
-    """Copies volume claims: like any other kind, but a claim that is there is never changed, except that it grows."""
+    """Copies volume claims. Existing claims are never changed, except that they grow."""
 
     def __init__(self, deps: Deps, needs: Needs, originals: Informer, copies_of: CopiesOf) -> None:
         super().__init__(deps)
@@ -58,21 +58,21 @@ class ClaimCopier(FollowCopier):
         self._home = HomeVolumes(deps.local.client)
 
     def places(self, pod: Object) -> dict[str, str]:
-        """Claims of a pod to the virtual node that has their volume."""
+        """Return the claims of a pod with the virtual node of the target that has their volume."""
         if _NAMES_A_CLAIM not in pod.raw:
             return {}
         found = {}
         for name in references(pod.raw).get(PERSISTENT_VOLUME_CLAIMS, ()):
             claim = self._originals.store.get((pod.namespace, name))
             node = claim.annotations.get(names.ANNOTATION_VOLUME_IN, "") if claim is not None else ""
-            # What it tries itself, one target after the other, does not hold it.
+            # A pod that is itself trying one target after the other does not settle the volume.
             but = {pod.key} if claimed_node(pod) == node else ()
             if node and self._settled(Item(node, PERSISTENT_VOLUME_CLAIMS, pod.namespace, name), but):
                 found[name] = node
         return found
 
     async def create(self, place: Place, *, look_first: bool = False) -> Outcome:
-        """Create the claim where there is none; somebody else's of that name is the one that pods are meant to use."""
+        """Create the claim if the target has none. Pods use a foreign claim of that name as it is."""
         item, port = place.item, place.target.port
         original = await self._original(place)
         if original is None:
@@ -98,11 +98,11 @@ class ClaimCopier(FollowCopier):
         return Outcome.THERE
 
     async def compare(self, place: Place, now: float) -> Outcome | float:
-        """Have the claim there ask for as much as the one here."""
+        """Raise the target claim's storage request to that of the original."""
         return await self.create(place)
 
     async def kept(self, place: Place, copy: Object) -> float:
-        """For how many seconds a claim stays whose original is gone, or is another one by now."""
+        """Return the seconds for which a claim stays whose original has been deleted or replaced."""
         original = place.originals.store.get(place.item.key)
         found = copy.decode()
         if copy.phase not in HAS_VOLUME:
@@ -114,13 +114,13 @@ class ClaimCopier(FollowCopier):
         return await super().kept(place, copy) or await self._orphaned.left(place, found)
 
     def _is_forgotten(self, place: Place, found: Raw, original: Raw) -> bool:
-        """Whether a claim is that of an earlier original which this cluster has not deleted, but forgotten."""
+        """Return whether a claim belongs to an earlier original that this cluster has forgotten rather than deleted."""
         if not _is_of_another(copies.parent_uid(found), original) or _volume_in(original) == place.item.node:
             return False
         return (found.get("status") or {}).get("phase") in HAS_VOLUME and self._orphaned.was_forgotten(place, found)
 
     async def remove(self, place: Place, uid: str) -> None:
-        """Delete a claim that nobody needs, unless it is bound; with it goes the mark on the original."""
+        """Delete an unneeded claim unless it is bound, and remove the mark from the original."""
         copy = place.copies.store.get(place.item.key)
         original = await self._original(place)
         if original is None:
@@ -132,16 +132,17 @@ class ClaimCopier(FollowCopier):
         item, port = place.item, place.target.port
         gone = place.copies.vanished.noticed((item.namespace, item.name), uid)
         with place.reporting_refusals(), contextlib.suppress(NotFound), gone:
-            # Not one that has been bound since: a Conflict has it looked at again.
+            # A claim that has been bound since has another version; the Conflict requeues it.
             await port.delete(item.kind, item.name, item.namespace, uid=uid, version=copy.version)
         self.forget(item)
         if _volume_in(original) == item.node:
             await self._mark(place, original, None)
 
     async def _former(self, place: Place, found: Raw, original: Raw) -> Raw | None:
-        """What is to be used of a claim whose original was deleted here and made again while we could not see it.
+        """Return the existing claim if the new original may use it.
 
-        Its data end with it, unless the new one says, as one that was restored does, that its volume is there.
+        Its original was deleted and recreated unobserved. Its data are deleted with it, unless the new original, for
+        example a restored one, is annotated with this target.
         """
         if "deletionTimestamp" in found["metadata"]:
             raise place.not_copied(HELD)
@@ -165,7 +166,7 @@ class ClaimCopier(FollowCopier):
             place.copies.absorb(raw)
 
     def _keeps(self, place: Place, copy: Object, original: Raw) -> bool:
-        """Whether a volume there is that of the claim here, not of an earlier one of that name."""
+        """Return whether a volume in the target belongs to this original, not to an earlier one of that name."""
         parent = copy.labels.get(names.LABEL_PARENT_UID, "")
         return _volume_in(original) == place.item.node or not _is_of_another(parent, original)
 
@@ -175,7 +176,7 @@ class ClaimCopier(FollowCopier):
         )
 
     async def _reserve(self, place: Place, original: Raw) -> Raw:
-        """Have the original say that its volume is in this target; of two targets, one is first."""
+        """Annotate the original with this target as the place of its volume; only one target can succeed."""
         node = _volume_in(original)
         if node == place.item.node:
             return original
@@ -204,7 +205,7 @@ class ClaimCopier(FollowCopier):
         return place.originals.absorb(raw).decode() if raw else original
 
     def _settled(self, item: Item, but: Collection[Key]) -> bool:
-        """Whether a target has data of a claim, or may have: it cannot be asked, or a pod there uses it."""
+        """Return whether a target has or may have data of a claim: it is unreachable, or a pod in it uses the claim."""
         target, informer = self._deps.targets.by_node(item.node), self._copies_of(item.node)
         if target is None or informer is None or not target.ready:
             return True
@@ -224,7 +225,8 @@ class ClaimCopier(FollowCopier):
 
 
 def _is_of_another(parent_uid: str, original: Raw) -> bool:
-    """Whether a copy is the child of an earlier object of that name; no label says nothing, and data are at stake."""
+    """Return whether a copy belongs to an earlier object of that name. Without the label: False, since data are at
+    stake."""
     return bool(parent_uid) and parent_uid != original["metadata"]["uid"]
 
 

@@ -1,10 +1,10 @@
 """Follow: copy the ConfigMaps and Secrets that proxy pods reference to the target before the delegate starts.
 
-Watches  proxy pods, namespaces and our chaperons (what is needed where); metadata of ConfigMaps and Secrets here, and
-         of our copies in targets.
-Writes   the copies; Warning events on pods and originals where something is in the way. Originals are never changed.
-Absent target: its copies stay as they are, and are brought up to date when it is back; no other target waits for it.
-A kind that a target does not let us list is not followed there, and the pods that need it say so.
+Watches  proxy pods, namespaces and chaperons (objects needed by target); metadata of ConfigMaps and Secrets in the
+  source, and of their copies in targets.
+Writes   the copies; Warning events on pods and originals that cannot be copied. Originals are never changed.
+Copies in an absent target stay and are updated when it returns; no other target waits for it. A kind that the source
+may not list in a target is not copied there, and the pods that need it report so.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from agent.runtime.controller import Controller
 log = logging.getLogger(__name__)
 
 REASON = "FollowBlocked"
-"""Reason of the Warning event on a pod, or an original, that has no copy where it should."""
+"""Reason of the Warning event on a pod or an original whose copy is missing."""
 
 
 class FollowRoom(Controller[Item]):
-    """One reconciliation per object and target."""
+    """Reconciles one object in one target at a time."""
 
     name = "follow"
     workers = 128
@@ -70,7 +70,7 @@ class FollowRoom(Controller[Item]):
         deps.prerequisites.on_change(self._target_changed)
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
-        """Return once what a pod needs is in a target, or cannot be (see `Provider`)."""
+        """Return once a target has the objects that a pod needs, or cannot have them (see `Provider`)."""
         if target.is_self:
             return
         metadata = proxy["metadata"]
@@ -89,7 +89,7 @@ class FollowRoom(Controller[Item]):
             log.warning("%s/%s goes before what it needs", metadata["namespace"], metadata["name"])
 
     def left_in(self, target: Target) -> bool:
-        """Whether a copy is left in a target that no other target of the same cluster needs. Volumes stay."""
+        """Return whether the target still has a copy that no other target of the same cluster needs. Volumes stay."""
         informers = self._copies.get(target.node_name, {}) if target.ready else {}
         if any(not informer.synced.is_set() and informer.error is None for informer in informers.values()):
             return True
@@ -102,15 +102,15 @@ class FollowRoom(Controller[Item]):
         return any(item not in self._blocked and not self._needed_beside(item, uid) for item, uid in copies)
 
     def places(self, proxy: Object) -> dict[str, str]:
-        """What a pod needs that is in one target only, and the virtual node of that (see `Provider`)."""
+        """Return needed objects that exist in one target only, with its virtual node (see `Provider`)."""
         return self._claims.places(proxy)
 
     def lane(self, item: Item) -> str:
-        """A target that does not answer holds up no other."""
+        """Use one lane per target, so that an unresponsive one delays no other."""
         return item.node
 
     async def reconcile(self, item: Item) -> float | None:
-        """Bring one object in one target in line, then tell those who wait for it."""
+        """Update one object in one target, then resolve the futures that wait for it."""
         waiters = self._waiters.pop(item, [])
         result: KubeError | None = None
         try:
@@ -199,7 +199,7 @@ class FollowRoom(Controller[Item]):
         )
 
     def _needed_beside(self, item: Item, uid: str) -> bool:
-        """Whether another Target or ClusterTarget of the same cluster needs this very copy."""
+        """Return whether another Target or ClusterTarget of the same cluster needs the copy with this UID."""
         for other in self._needs.of_object(item.kind, item.key):
             informer = self._copies.get(other.node, {}).get(item.kind)
             if informer is None:
@@ -245,7 +245,7 @@ class FollowRoom(Controller[Item]):
             self._needs.update(pod.key)
 
     def _concerned(self, original: Object) -> list[Item]:
-        """Where an object is needed or has a copy; most of what a cluster has is neither."""
+        """Return the targets that need an object or have a copy; most objects have neither."""
         items = set(self._needs.of_object(original.kind, original.key))
         for node, informers in self._copies.items():
             if informers[original.kind].store.get(original.key) is not None:
@@ -273,7 +273,7 @@ class FollowRoom(Controller[Item]):
         return changed
 
     def _detached(self, target: Target) -> None:
-        """The next one of this name may lead to another cluster."""
+        """Forget all about a target: the next one of this name may point to another cluster."""
         node = target.node_name
         self._copies.pop(node, None)
         for stop in self._stops.pop(node, ()):

@@ -1,4 +1,4 @@
-"""Copies of what pods need: the original is read before each, and says what becomes of them."""
+"""Copies of objects that pods need. Each step reads the original first, which decides about the copy."""
 
 import contextlib
 from enum import Enum, auto
@@ -24,7 +24,7 @@ TOKEN = (
 
 
 class Outcome(Enum):
-    """What has become of an item that is needed."""
+    """Result of copying a needed object."""
 
     THERE = auto()
     MISSING = auto()
@@ -32,20 +32,21 @@ class Outcome(Enum):
 
 
 class Place(copier.Place[Item], frozen=True):
-    """Where an item comes from and goes to."""
+    """An object and the target to copy it to."""
 
     originals: Informer
 
 
 class FollowCopier(copier.Copier[Item]):
-    """Copies what pods need, one step per method. All raise KubeError, which another try may overcome, or Blocked."""
+    """Copies objects that pods need, one step per method. All raise KubeError, which a retry may overcome, or
+    Blocked."""
 
     def __init__(self, deps: Deps) -> None:
         super().__init__(deps)
         self._source = deps.local.client
 
     async def create(self, place: Place, *, look_first: bool = False) -> Outcome:
-        """Create the copy where there is an original; `look_first` where something is likely to be there."""
+        """Create the copy if the original exists. `look_first`: compare first, since a copy probably exists."""
         original = await self._original(place)
         if original is None:
             return Outcome.MISSING
@@ -60,7 +61,7 @@ class FollowCopier(copier.Copier[Item]):
         return Outcome.THERE
 
     async def compare(self, place: Place, now: float) -> Outcome | float:
-        """Make the copy the same as the original; a number is in how many seconds that may be done."""
+        """Update the copy from the original; a number is the seconds until that may be done."""
         original = await self._original(place)
         if original is None:
             return Outcome.MISSING
@@ -68,19 +69,19 @@ class FollowCopier(copier.Copier[Item]):
         return await self.match(place, original, wanted, now) or Outcome.THERE
 
     async def is_orphan(self, place: Place) -> bool:
-        """Whether the source itself says that there is no original."""
+        """Return whether the source's API server has no original."""
         return await self._original(place) is None
 
     async def kept(self, place: Place, copy: Object) -> float:
-        """For how many seconds a copy stays whose original is gone."""
+        """Return the seconds for which the copy of a deleted original stays."""
         return self._deps.brake.wait(place.target) if place.originals.store.get(place.item.key) is None else 0.0
 
     async def remove(self, place: Place, uid: str) -> None:
-        """Delete this very copy."""
+        """Delete the copy with this UID."""
         await self.delete(place, uid)
 
     async def _original(self, place: Place) -> Raw | None:
-        """The original as its API server has it now, None for one that is gone or going."""
+        """Read the original from its API server; None if it has been or is being deleted."""
         item = place.item
         try:
             raw = await self._source.get_raw(item.kind, item.name, item.namespace)
@@ -95,7 +96,7 @@ class FollowCopier(copier.Copier[Item]):
         return None if "deletionTimestamp" in found["metadata"] else found
 
     async def _token(self, place: Place, original: Raw) -> Outcome:
-        """A token of this cluster opens nothing there; whatever Secret of that name is there is the one to use."""
+        """A token of this cluster is worthless in the target, so pods use any Secret of that name in the target."""
         item = place.item
         with place.reporting_refusals():
             try:
@@ -111,14 +112,14 @@ class FollowCopier(copier.Copier[Item]):
 
 
 _LOOK_SECONDS = 10.0
-"""Pause between looks whether the last pod that uses an account has gone."""
+"""Pause in seconds between checks whether the last pod that uses an account has been deleted."""
 
 
 class AccountCopier(FollowCopier):
-    """Copies ServiceAccounts; one that is there and not ours serves as well, unless the copy was asked for.
+    """Copies ServiceAccounts. An existing foreign account serves as well, unless the copy was asked for.
 
-    In a namespace that elects by default accounts follow without being asked for. Where the target's administrator has
-    made the account, or lets nothing of that kind in, all is as it was: pods that find their account there run.
+    In namespaces that elect by default, accounts are copied unasked. If the target's administrator has created the
+    account or refuses the kind, pods that find their account in the target run as before.
     """
 
     def __init__(self, deps: Deps, needs: Needs) -> None:
@@ -126,26 +127,27 @@ class AccountCopier(FollowCopier):
         self._needs = needs
 
     def is_due(self, item: Item) -> bool:
-        """Whether somebody is to be told that an item cannot be looked at in its target."""
+        """Return whether to report that the source may not read this kind in the target."""
         return item.kind != SERVICE_ACCOUNTS or self._needs.asked_for(item)
 
     async def create(self, place: Place, *, look_first: bool = False) -> Outcome:
-        """Create the account where there is none."""
+        """Create the account if the target has none."""
         try:
             return await super().create(place, look_first=look_first)
         except Blocked as error:
             if self._needs.asked_for(place.item) or await self._is_there(place) is False:
                 raise
-            # What serves as well may go, as another source's copy does with its pods: it is looked at again.
+            # The foreign account may be deleted later, for example by its source; this requeues it.
             raise Blocked(UNTOLD) from error
 
     async def kept(self, place: Place, copy: Object) -> float:
-        """A namespace that merely ceases to ask leaves the pods that are there what they have found there."""
+        """Keep accounts in use: a namespace that merely ceases to ask takes none from its running pods."""
         in_use = place.originals.store.get(place.item.key) is not None and self._needs.is_in_use(place.item)
         return await super().kept(place, copy) or (_LOOK_SECONDS if in_use else 0.0)
 
     async def _is_there(self, place: Place) -> bool | None:
-        """By a right that Sources of ours have and Admiralty's do not; None where it cannot be known."""
+        """Return whether the account exists; None without the right to list, which roles for Admiralty's sources
+        lack."""
         item, port = place.item, place.target.port
         try:
             _, found = await port.list_raw(item.kind, item.namespace, fields=f"metadata.name={item.name}")

@@ -6,41 +6,41 @@ import msgspec
 
 
 class OriginalAndCopy(msgspec.Struct, frozen=True):
-    """What stores hold of an original and its copy."""
+    """An original and its copy as cached in the stores."""
 
     original: str | None
-    """Version of the original, None when the source's store has none that is not being deleted."""
+    """Version of the original; None if it does not exist or is being deleted."""
     copy: str | None
-    """Version of the copy of ours, None for none."""
+    """Version of this cluster's copy, None if it does not exist."""
     agreed: tuple[str, str] | None
-    """Versions of original and copy that were found to be the same, or made so; none of the copy where none is due."""
+    """Versions of original and copy that matched last. The copy's is empty if no copy is due."""
     needed: bool
-    """A pod that runs or is about to run there, or another target of the same cluster, needs it."""
+    """Whether a pod that runs or will soon run in the target, or another target of the same cluster, needs it."""
     idle: float
     """Seconds since it was last needed."""
     linger: float
-    """For how long a copy stays that nobody needs: rolling updates come back to it."""
+    """Seconds for which an unneeded copy stays, since rolling updates may need it again."""
 
 
 @dataclass(frozen=True)
 class Create:
-    """Read the original and create the copy: the API server is asked, for a store may be behind."""
+    """Read the original from the API server, as a store may be stale, and create the copy."""
 
 
 class Compare(msgspec.Struct, frozen=True):
-    """Read both, and write where they differ."""
+    """Read both, and write if they differ."""
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Nobody needs the copy."""
+    """Delete a copy that is no longer needed."""
 
 
 class RemoveOrphan(msgspec.Struct, frozen=True):
-    """The original is gone, if its API server says so, too."""
+    """Delete the copy if the API server confirms that the original does not exist."""
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """Nothing to do, or not before `seconds` have passed."""
+    """Do nothing, or nothing before `seconds` have passed."""
 
     seconds: float | None = None
 
@@ -49,7 +49,7 @@ Step = Create | Compare | Remove | RemoveOrphan | Rest
 
 
 def decide(view: OriginalAndCopy) -> Step:
-    """The next step for an item in one target."""
+    """Return the next step for an object in one target."""
     if view.copy is None:
         return Create() if view.needed and (view.original is None or view.agreed != (view.original, "")) else Rest()
     if view.original is None:

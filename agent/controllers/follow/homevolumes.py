@@ -1,4 +1,4 @@
-"""Volumes of this cluster that claims could have: whoever made one meant it to be used."""
+"""PersistentVolumes of the source that could be bound to a claim: pre-created volumes are meant to be used."""
 
 import asyncio
 import logging
@@ -19,14 +19,14 @@ from agent.scheduling.pod_terms import selector
 log = logging.getLogger(__name__)
 
 _FREE = ("", "Pending", "Available")
-"""Phases of volumes that are nobody's yet."""
+"""Phases of volumes that are not bound yet."""
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
 
 class HomeVolumes:
-    """Looks up PersistentVolumes at the API server: a store may not have one yet that was created before its claim.
+    """Reads PersistentVolumes from the API server, as a store may lack one that was created before its claim.
 
-    However many ask at a time, there is one list under way, and one more for all who came after it began.
+    Concurrent callers share one running list; those who come after it began share the next.
     """
 
     def __init__(self, client: Client) -> None:
@@ -37,7 +37,7 @@ class HomeVolumes:
         self._free: list[Raw] = []
 
     async def keep(self, claim: Mapping[str, Any]) -> str:
-        """Why a claim is one for this cluster, in words; empty if it may follow its pods. Raises KubeError."""
+        """Return why a claim has to stay in the source; empty if it may follow its pods. Raises KubeError."""
         chosen = claim["spec"].get("volumeName", "")
         if chosen:
             return "is bound to a volume of this cluster" if chosen != name_of(claim) else ""
@@ -45,7 +45,7 @@ class HomeVolumes:
         return f"could have volume {volume} of this cluster" if volume else ""
 
     async def _for_claim(self, claim: Mapping[str, Any]) -> str:
-        """The name of a volume that a claim could have, empty where there is none."""
+        """Return the name of a volume that could be bound to a claim, empty if there is none."""
         self._asked += 1
         mine = self._asked
         async with self._lock:
@@ -66,10 +66,10 @@ class HomeVolumes:
 
 
 def could_have(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
-    """Whether a claim could be bound to a volume that is there.
+    """Return whether a claim could be bound to an existing volume.
 
-    One that is kept for a claim is its, whatever its class and labels are. Those of a pool that a program keeps, as the
-    static provisioner of local disks does, wait for pods of this cluster and for nobody's data.
+    A volume with a claimRef is reserved for that claim, whatever its class and labels. Volumes of a pool, such as those
+    of the static provisioner of local disks, wait for pods of the source.
     """
     metadata, spec = volume["metadata"], volume["spec"]
     if "deletionTimestamp" in metadata or (volume.get("status") or {}).get("phase", "") not in _FREE:
@@ -86,7 +86,7 @@ def could_have(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
 
 
 def _holds(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
-    """Whether a volume is of the right kind and large enough."""
+    """Return whether a volume has the right modes and is large enough."""
     asked = (claim.get("resources") or {}).get("requests") or {}
     try:
         large = Quantity.of(asked["storage"]).nano <= Quantity.of(volume["capacity"]["storage"]).nano

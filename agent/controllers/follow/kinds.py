@@ -1,4 +1,4 @@
-"""What follows, and the watches for it."""
+"""Kinds that follow pods, and the watches for them."""
 
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, Kind
@@ -10,16 +10,17 @@ from agent.kube.store import metadata_only
 
 KINDS = (CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, PERSISTENT_VOLUME_CLAIMS)
 ADMIRALTYS = (CONFIGMAPS, SECRETS)
-"""Those that Admiralty puts finalizers on."""
+"""Kinds to which Admiralty adds finalizers."""
 
 
 def originals(deps: Deps, kind: Kind) -> Informer:
-    """All objects of a kind in this cluster; of claims, which are small, more than their metadata."""
+    """Return the informer of all objects of a kind in this cluster: metadata only, except for claims, which are
+    small."""
     return deps.local.informer(kind, reduce=_kept(kind))
 
 
 def copies_in(target: Target, kind: Kind, cluster_uid: str) -> Informer:
-    """Our copies in a target."""
+    """Return the informer of this cluster's copies in a target."""
     return target.informer(kind, labels=names.children_of(cluster_uid), reduce=_kept(kind))
 
 

@@ -1,4 +1,4 @@
-"""Index of the objects that pods need in each target, from proxy pods, their claims and our chaperons. No I/O."""
+"""Index of the objects that pods need in each target, from proxy pods, their claims and chaperons. No I/O."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -40,25 +40,25 @@ class Item(NamedTuple):
 
 @dataclass(slots=True)
 class _Pod:
-    """What was last seen of a pod (a hash of it), and what it needs."""
+    """Hash of a pod's last observed state, and the objects that it needs."""
 
     seen: int | None = None
     read: object = None
-    """What `names` were read from: UID and generation of the pod, and whether its service account is among them."""
+    """State from which `names` was read: UID and generation of the pod, and whether it includes the service account."""
     names: _Names = ()
     added: _Names = ()
-    """What only containers and volumes name that other webhooks added."""
+    """Names that only containers and volumes added by other webhooks use."""
     items: frozenset[Item] = field(default_factory=frozenset)
 
 
 class Needs:
-    """Kept up to date by `update`, which tells `changed` of every item that began or ceased to be needed by a pod.
+    """Index kept current by `update`, which calls `changed` with every item that became needed or unneeded.
 
-    A pod needs what it names in the target that it is bound to, else claimed for, and wherever it has a chaperon. A
-    chaperon whose pod is no more needs it, too: gone means that its delegate is gone. A pod that has ended needs
-    nothing, one that is being deleted no more than its chaperons; nor does one whose namespace is not enabled. Service
-    accounts are needed where the pod or its namespace says so, and by default where that elects by default; every
-    namespace has its own `default`. What only added containers name is needed where these go.
+    A pod needs the objects that it names in the target of its node, else of its claim, and wherever it has a chaperon.
+    A chaperon needs them until its delegate has been deleted, even without its pod. Pods that have ended need nothing;
+    pods that are being deleted, or whose namespace is not enabled, need only what their chaperons need. Service
+    accounts are needed if the pod or its namespace asks for them, and by default in namespaces that elect by default.
+    The account `default` never is: every namespace has its own. Names in added containers count where these are copied.
     """
 
     def __init__(
@@ -78,26 +78,26 @@ class Needs:
         proxies.store.index("namespace", lambda pod: (pod.namespace,))
 
     def pods(self, item: Item) -> Collection[Key]:
-        """Pods that need an item."""
+        """Return the pods that need an item."""
         return self._by_item.get(item, ())
 
     def of_object(self, kind: Kind, key: Key) -> Collection[Item]:
-        """Where an object is needed."""
+        """Return the items for an object: one for each target that needs it."""
         return self._by_object.get((kind, key), ())
 
     def of_node(self, node: str) -> list[Item]:
-        """What is needed in one target."""
+        """Return the needed items of one target."""
         return [item for item in self._by_item if item.node == node]
 
     def asked_for(self, item: Item) -> bool:
-        """Whether a pod that needs a service account, or their namespace, says so itself."""
+        """Return whether a pod that needs a service account, or the namespace, asks for it explicitly."""
         if names.annotation(self._deps.namespaces.annotations(item.namespace), names.FOLLOW_ACCOUNT) == "true":
             return True
         pods = (self._proxies.store.get(key) for key in self.pods(item))
         return any(pod and names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) == "true" for pod in pods)
 
     def is_in_use(self, item: Item) -> bool:
-        """Whether pods in a target name a service account there, and neither they nor their namespace say no to it."""
+        """Return whether pods in a target use a service account and neither they nor their namespace decline it."""
         if names.annotation(self._deps.namespaces.annotations(item.namespace), names.FOLLOW_ACCOUNT) == "false":
             return False
         mark, pods = item.name.encode(), self._proxies.store.by_index("namespace", item.namespace)
@@ -111,7 +111,7 @@ class Needs:
         return item.node in nodes and (item.kind, item.name) in self._names(pod, accounts=True)[0]
 
     def expect(self, pod: Key, target: Target) -> list[Item]:
-        """What a pod needs in a target that its chaperon is about to be sent to."""
+        """Return the items that a pod needs in a target, before its chaperon is created there."""
         if self._proxies.store.get(pod) is None:
             return []
         self._expected.setdefault(pod, set()).add(target.node_name)
@@ -120,7 +120,7 @@ class Needs:
         return [item for item in known.items if item.node == target.node_name] if known else []
 
     def update(self, key: Key) -> None:
-        """Look at a pod again. Called for every change of every proxy pod and chaperon: mostly nothing has changed."""
+        """Check a pod again. Called for every change of every proxy pod and chaperon; mostly nothing has changed."""
         pod = self._proxies.store.get(key)
         placed = self._deps.chaperons.of(key)
         if pod is None and not placed and key not in self._pods:
@@ -150,7 +150,7 @@ class Needs:
             home = kept_home_node(pod) if self._deps.namespaces.is_enabled(key[0]) else ""
             nodes = {home, *self._expected.get(key, ())} - {""}
         if pod is not None and (nodes or placed):
-            # A pod that goes to no target, such as one that names too much, is not searched for names.
+            # Pods without a target, such as those that name too much, are not searched for names.
             self._read(pod, record)
         for each in placed:
             if each.chaperon.phase in ENDED:
@@ -159,7 +159,7 @@ class Needs:
                 yield from self._of_chaperon(each)
             elif pod.phase not in ENDED:
                 nodes.add(each.target.node_name)
-                # Made when the annotation perhaps said otherwise.
+                # Created when the annotation perhaps differed.
                 yield from self._of_chaperon(each) if record.added else ()
         if pod is None or not nodes:
             return
@@ -175,13 +175,13 @@ class Needs:
             record.read, (record.names, record.added) = read, self._names(pod, accounts=accounts)
 
     def _of_chaperon(self, placed: Placed) -> Iterable[Item]:
-        """What the delegate names."""
+        """Return the items that the delegate names."""
         namespace = placed.chaperon.namespace
         for kind, name in self._names(placed.chaperon, accounts=namespace in self._with_accounts)[0]:
             yield Item(placed.target.node_name, kind, namespace, name)
 
     def _names(self, pod: Object, *, accounts: bool) -> tuple[_Names, _Names]:
-        """What a pod names for itself, and for what was added to it."""
+        """Return the names that a pod uses itself, and those that only added containers use."""
         try:
             own, added = own_and_added(pod.raw)
         except UNDECODABLE:

@@ -1,8 +1,8 @@
-"""Claims with a volume in a target whose original is gone: how long they stay.
+"""Claims with a volume in a target whose original no longer exists: how long they stay.
 
-A claim that was seen to be deleted takes its data with it at once. One that is merely missing may have been deleted
-while no agent ran, or be forgotten by an etcd that was restored from a backup: it stays for a long time, which the
-claim there says from when on, and so does one that somebody made again after it was forgotten.
+A claim whose deletion was observed is deleted with its data at once. A claim that is merely missing may have been
+deleted while no agent ran, or lost by an etcd that was restored from a backup. The target's claim then stays for a long
+time, counted from its annotation. So does one whose original was recreated after it was lost.
 """
 
 import logging
@@ -27,7 +27,7 @@ REASON = "ClaimOrphaned"
 
 
 class OrphanedClaims:
-    """Judges claims as they are in a target."""
+    """Judges claims by their state in a target."""
 
     def __init__(self, deps: Deps, originals: Informer) -> None:
         self._deps = deps
@@ -37,17 +37,18 @@ class OrphanedClaims:
         originals.subscribe(self._changed)
 
     def was_deleted(self, copy: Mapping[str, Any]) -> bool:
-        """Whether the original of a claim was seen to be deleted."""
+        """Return whether the deletion of a claim's original was observed."""
         return parent_uid(copy) in self._ended
 
     def was_forgotten(self, place: Place, copy: Mapping[str, Any]) -> bool:
-        """Whether this cluster has forgotten that it made a claim."""
+        """Return whether this cluster has forgotten that it created a claim."""
         created = str(copy["metadata"].get("creationTimestamp") or "")
         brake = self._deps.brake
         return not self.was_deleted(copy) and bool(last_of(brake.absences, [brake.made_at(place.target, created)]))
 
     async def left(self, place: Place, copy: Mapping[str, Any]) -> float:
-        """For how many seconds more a claim stays; at first it is told and marked. Raises KubeError or Blocked."""
+        """Return the seconds for which a claim still stays; at first mark and report it. Raises KubeError or
+        Blocked."""
         now = self._deps.clock.now()
         since = _moment((copy["metadata"].get("annotations") or {}).get(names.ANNOTATION_ORPHANED_SINCE), now)
         if since is None:
@@ -83,7 +84,7 @@ class OrphanedClaims:
 
 
 def unmarked(copy: Mapping[str, Any]) -> Raw:
-    """Merge patch for a claim whose original is there again; {} where nothing says that it was not."""
+    """Return the merge patch for a claim whose original exists again; {} if the claim is not marked."""
     annotations = copy["metadata"].get("annotations") or {}
     if names.ANNOTATION_ORPHANED_SINCE not in annotations:
         return {}
@@ -91,7 +92,7 @@ def unmarked(copy: Mapping[str, Any]) -> Raw:
 
 
 def _moment(text: str | None, now: datetime) -> datetime | None:
-    """A moment that is written; one that cannot be, or is still to come, is none."""
+    """Parse a time; None if it is invalid or in the future."""
     try:
         moment = parse(text or "")
     except ValueError:

@@ -1,7 +1,7 @@
-"""Permitted: say on a Target which kinds do not follow there because its role for sources does not let us.
+"""Permitted: report on a Target which kinds are not copied because its role for sources lacks the rights.
 
 Watches  Targets and ClusterTargets; errors of the watches of copies in their clusters.
-Writes   the condition Following, where something does not follow, and until it does.
+Writes   the condition Following from the first refusal on.
 """
 
 from agent.clusters.deps import Deps
@@ -32,7 +32,7 @@ class PermittedRoom(Controller[Key]):
         deps.targets.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Say what does not follow to one target."""
+        """Report the kinds that are not copied to one target."""
         obj = self._condition.objects.get(key)
         target = self._deps.targets.get(key)
         if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
@@ -45,7 +45,7 @@ class PermittedRoom(Controller[Key]):
         return _RECHECK_SECONDS
 
     def _refused(self, target: Target) -> list[str] | None:
-        """Kinds that may not be listed or watched, None while that is not known."""
+        """Return the kinds that may not be listed or watched; None until that is known."""
         informers = [copies_in(target, kind, self._deps.cluster_uid) for kind in KINDS]
         if any(not informer.synced.is_set() and informer.error is None for informer in informers):
             return None

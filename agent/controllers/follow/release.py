@@ -1,10 +1,10 @@
-"""Release: let go of deleted originals that Admiralty's agent, here before us, has put finalizers on.
+"""Release: remove finalizers of an Admiralty agent that ran here before from originals that are being deleted.
 
-Watches  metadata of ConfigMaps and Secrets here; Targets and ClusterTargets.
+Watches  metadata of local ConfigMaps and Secrets; Targets and ClusterTargets.
 Writes   the finalizers of originals that are being deleted; deletes their copies in targets.
-Our own copies need no finalizers: a copy whose original is gone is recognised by our cluster's UID, and goes when its
-target can be reached. A finalizer of a target that cannot be reached stays; one that belongs to no target goes. The
-finalizer of v0.10 stands for all targets.
+Flotilla's copies need no finalizers: the UID of the source's cluster identifies a copy without original, which is
+deleted once its target is reachable. The finalizer of an unreachable target stays; one without a target is removed. The
+finalizer of v0.10 represents all targets.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class ReleaseRoom(Controller[Original]):
         deps.targets.on_change(self._target_changed)
 
     async def reconcile(self, key: Original) -> float | None:
-        """Delete the copies of one original, then take the finalizers of their targets from it."""
+        """Delete the copies of one original, then remove the finalizers of their targets."""
         kind, namespace, name = key
         original = self._originals[kind].store.get((namespace, name))
         if original is None or not original.deleting or not _ours(original):
@@ -59,7 +59,7 @@ class ReleaseRoom(Controller[Original]):
         return None
 
     async def _holds(self, original: Object, finalizer: str) -> bool:
-        """Whether a finalizer has to stay: it is another's, or its target cannot be asked."""
+        """Return whether a finalizer has to stay: it is foreign, or its target is unreachable."""
         if not podstate.is_target_finalizer(finalizer):
             return True
         if podstate.is_for_all_targets(finalizer):
@@ -70,7 +70,7 @@ class ReleaseRoom(Controller[Original]):
         return await self._has_copy(target, original)
 
     async def _has_copy(self, target: Target, original: Object) -> bool:
-        """Whether a target may still have a copy after we have tried to delete it: it cannot be asked."""
+        """Delete the copy in a target; return whether the target may still have one because it is unreachable."""
         if target.is_self:
             return False
         if not target.ready:
@@ -79,7 +79,7 @@ class ReleaseRoom(Controller[Original]):
         return False
 
     async def _may_have_copies(self, original: Object) -> bool:
-        """The same of all targets."""
+        """Delete the copies in all targets; return whether any may still have one."""
         known = self._targets.serving(original.namespace)
         unknown = any(self._deps.targets.get(obj.key) is None for obj in known)
         targets = self._deps.targets.serving(original.namespace)

@@ -1,4 +1,4 @@
-"""Roles, RoleBindings and NetworkPolicies go where pods go, where a namespace or a pod asks for it."""
+"""Roles, RoleBindings and NetworkPolicies, copied to the targets of pods if a namespace or a pod asks for it."""
 
 from agent.controllers.followrules.rules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
 

@@ -29,7 +29,7 @@ from agent.scheduling.pod_terms import Labels, Selector
 log = logging.getLogger(__name__)
 
 _REFUSED_SECONDS = 60.0
-"""For so long it counts that a target does not let us look."""
+"""Seconds for which a target counts as one that does not permit lists."""
 
 
 class OptInRoom(CopyRoom):
@@ -46,7 +46,7 @@ class OptInRoom(CopyRoom):
         self._dormant: dict[str, Target] = {}
         """Targets that are not watched, by virtual node."""
         self._looked: dict[str, float] = {}
-        """Until when they have not to be looked at again, by virtual node, as long as they are ready."""
+        """Time of the next check by virtual node, as long as the target is ready."""
         self._namespaces: set[str] = set()
         self._known: dict[str, Selections] = {}
         """By namespace."""
@@ -69,9 +69,10 @@ class OptInRoom(CopyRoom):
         return pod.labels
 
     def shared(self, original: Object) -> bool:
-        """Whether its namespace asks for it, or a pod that it concerns. Copies and what we made go nowhere.
+        """Return whether its namespace, or a pod that it concerns, asks for it. Copies and generated objects are never
+        shared.
 
-        In a namespace that is not enabled any more, as long as pods of it are in a target.
+        In a namespace that is no longer enabled: as long as pods of it are in a target.
         """
         known = self._known.get(original.namespace)
         if known is None or not known.may_go(original.name):
@@ -81,7 +82,7 @@ class OptInRoom(CopyRoom):
         return self.deps.namespaces.is_in_use(original.namespace)
 
     def remedy(self, problem: str) -> str:
-        """Where a verb is missing: the role that has it."""
+        """Return the remedy for a missing verb: the role that contains it."""
         if "is forbidden" not in problem:
             return ""
         return f"; let the target's administrator bind ClusterRole {SOURCE_RULES_ROLE} to this cluster's account there"
@@ -91,7 +92,7 @@ class OptInRoom(CopyRoom):
         return item[0] or f"/{item[1]}"
 
     async def reconcile(self, item: Item) -> float | None:
-        """Bring one copy in line, find out whether there are any in a target, or which originals are shared."""
+        """Reconcile one copy, check whether a target has any, or which originals are shared."""
         node, namespace, name = item
         if not name:
             await (self._look(node) if node else self._settle(namespace))
@@ -151,7 +152,7 @@ class OptInRoom(CopyRoom):
             return None
 
     async def _look(self, node: str) -> None:
-        """Copies may be left of a time when somebody asked for them."""
+        """Copies may remain from a time when a pod or namespace asked for them."""
         target = self._unwatched(node)
         if target is None or not self._is_due(node):
             return

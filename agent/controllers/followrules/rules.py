@@ -51,7 +51,7 @@ class _RightsRoom(OptInRoom):
         super().__init__(deps)
 
     def remedy(self, problem: str) -> str:
-        """Rights that a source does not hold are another matter than a verb that it lacks."""
+        """Rights that a source does not hold itself need another remedy than a missing verb."""
         if _ESCALATION not in problem:
             return super().remedy(problem)
         return (
@@ -117,7 +117,7 @@ class RoleBindingRoom(_RightsRoom):
         return rulecopies.binding(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     async def reconcile(self, item: Item) -> float | None:
-        """Bring one copy in line, once the Role is there that it refers to: it is refused before."""
+        """Reconcile one copy once its Role exists; before, the API server refuses it."""
         return None if self._waits(item) else await super().reconcile(item)
 
     def _waits(self, item: Item) -> bool:
