@@ -1,4 +1,4 @@
-"""AC3's networks: the links of each become ServiceLinks, and what these tell comes back."""
+"""AC3's networks: their links become ServiceLinks, whose status is copied back to the network."""
 
 from agent.controllers.ac3.controller import NetworksRoom
 

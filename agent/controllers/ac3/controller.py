@@ -1,9 +1,9 @@
-"""AC3's networks: each MultiClusterNetwork has the ServiceLinks that it means, and tells what these tell.
+"""AC3's networks: create the ServiceLinks of each MultiClusterNetwork and copy their status back.
 
-Watches  MultiClusterNetworks, ServiceLinks, and here Services, Deployments and namespaces.
-Writes   ServiceLinks; on Services that they are about, and that nobody shares, the annotation that shares these;
-         finalizer, status and Events of MultiClusterNetworks.
-Absent target: ServiceLinks say so; nothing here asks a target. Services that somebody else has made anywhere stay.
+Watches  MultiClusterNetworks, ServiceLinks, and local Services, Deployments and namespaces.
+Writes   ServiceLinks; the sharing annotation on their Services that are not shared yet; finalizer, status and Events of
+  MultiClusterNetworks.
+No target is involved: ServiceLinks report absent ones. Foreign Services stay in every cluster.
 """
 
 import contextlib
@@ -37,16 +37,16 @@ from agent.runtime.controller import Controller
 
 Raw = dict[str, Any]
 Work = tuple[Literal["network", "service"], str, str]
-"""What is brought in line, its namespace and its name."""
+"""Kind of work, namespace and name."""
 
 QUIET_SECONDS = 0.1
-"""Changes of many ServiceLinks at once are told together."""
+"""Seconds in which changes of many ServiceLinks are collected into one status."""
 _AGAIN_SECONDS = 5.0
-"""When to look again at what could not be made, or at what is in the way: nobody tells when that is gone."""
+"""Seconds until a re-check of refused or conflicting objects: no event reports that the reason has ended."""
 
 
 class NetworksRoom(Controller[Work]):
-    """Keys are those of MultiClusterNetworks, and of Services that are shared for them or have been."""
+    """Keys are those of MultiClusterNetworks, and of Services that are or were shared for them."""
 
     name = "ac3"
 
@@ -59,13 +59,13 @@ class NetworksRoom(Controller[Work]):
         self._services = deps.local.informer(SERVICES)
         self._deployments = deps.local.informer(DEPLOYMENTS)
         self._named: dict[Key, set[Key]] = {}
-        """By network: the Deployments that it names."""
+        """Deployments that a network names, by network."""
         self._owners: dict[Key, set[Key]] = {}
-        """By Service: the networks that its ServiceLinks are made for."""
+        """Networks for which the ServiceLinks of a Service were created, by Service."""
         self._has_room: bool | None = None
-        """Whether the CRD that is served has conditions; None while nobody has found out."""
+        """Whether the served CRD has conditions; None until that is known."""
         self._said: dict[str, Finding] = {}
-        """By UID of a network: what an event has told last, where there is no room for conditions."""
+        """Message of the last event by UID of a network, if its CRD has no conditions."""
         self._networks.subscribe(self._network_changed, self._turned)
         self._networks.wanted(True)
         self._links.subscribe(self._links_changed)
@@ -77,8 +77,8 @@ class NetworksRoom(Controller[Work]):
         deps.namespaces.informer.subscribe(self._namespace_changed)
 
     async def reconcile(self, key: Work) -> float | None:
-        """Bring one network, or the sharing of one Service, in line."""
-        # Before all is read nothing is concluded from what is missing.
+        """Reconcile one network, or the sharing of one Service."""
+        # Until all stores are synced, missing objects mean nothing.
         if not self._links.served or self._networks.store is None:
             return None
         kind, namespace, name = key
@@ -100,7 +100,7 @@ class NetworksRoom(Controller[Work]):
         await self._tell(network, wanted, told)
 
     async def _carry_out(self, key: Key, network: Object, wanted: Plan) -> list[Told]:
-        """Make its ServiceLinks what it means; each by itself, whatever becomes of others."""
+        """Create and update the network's ServiceLinks one by one, so that a failure stops no other."""
         told = []
         for place, link in wanted.links.items():
             try:
@@ -119,7 +119,7 @@ class NetworksRoom(Controller[Work]):
         return told
 
     async def _bring(self, network: Object, wanted: Raw) -> Raw | None:
-        """One ServiceLink, as it is now; None where that is not known yet."""
+        """Create or update one ServiceLink and return it; None if its state is not known yet."""
         live = self._links.get((wanted["metadata"]["namespace"], wanted["metadata"]["name"]))
         if live is None:
             with contextlib.suppress(AlreadyExists):
@@ -134,7 +134,7 @@ class NetworksRoom(Controller[Work]):
         return None
 
     async def _drop(self, key: Key, kept: set[Key]) -> bool:
-        """Delete the ServiceLinks that a network has no longer; whether there were any."""
+        """Delete the ServiceLinks that a network no longer has; return whether there were any."""
         gone = [link for link in self._made(key) if link.key not in kept]
         for link in gone:
             with contextlib.suppress(NotFound, Conflict):
@@ -142,7 +142,7 @@ class NetworksRoom(Controller[Work]):
         return bool(gone)
 
     async def _end(self, key: Key, network: Object | None) -> None:
-        """Links end with their network; when they are gone, that may go itself."""
+        """Delete the links of a deleted network, then remove the network's finalizer."""
         self._named.pop(key, None)
         left = await self._drop(key, set())
         if network is not None and not left and FINALIZER in network.finalizers:
@@ -150,7 +150,7 @@ class NetworksRoom(Controller[Work]):
                 await self._finalizers(network, [each for each in network.finalizers if each != FINALIZER])
 
     async def _service(self, key: Key) -> None:
-        """Share a Service as long as networks mean it."""
+        """Share a Service as long as networks name it."""
         service = self._services.store.get(key)
         if service is None or service.deleting:
             return
@@ -180,7 +180,7 @@ class NetworksRoom(Controller[Work]):
         self._deps.recorder.event(raw, kind, found.reason, message)
 
     async def _look_for_room(self, network: Object, new: Raw) -> None:
-        """Find out whether conditions would stay, where a status has none: it is not written again for that."""
+        """Find out whether a status without conditions could keep them; it is not rewritten for that alone."""
         before = network.decode().get("status") or {}
         if before and "conditions" not in before:
             answer = await self._client.patch_raw(
@@ -195,12 +195,12 @@ class NetworksRoom(Controller[Work]):
         )
         self._networks.absorb(answer)
         raw = Object(MULTI_CLUSTER_NETWORKS, answer).decode()
-        # AC3's own CRD has no conditions: the API server has left them out.
+        # AC3's own CRD has no conditions, so the API server has dropped them.
         self._has_room = _has_conditions(raw)
         return raw
 
     def _before(self, raw: Raw) -> tuple[str, str] | None:
-        """What was told last."""
+        """Return what was reported last."""
         if not self._has_room:
             said = self._said.get(raw["metadata"]["uid"])
             return (said.status, said.reason) if said is not None else None
@@ -268,7 +268,7 @@ class NetworksRoom(Controller[Work]):
                 self.queue.add_after(("network", *network.key), QUIET_SECONDS)
 
     def _turned(self) -> None:
-        """All of a kind was read, or is not served any more."""
+        """Requeue after all objects of a kind were read, or the kind is no longer served."""
         self._has_room = None
         for network in self._networks.store or ():
             self.queue.add(("network", *network.key))
@@ -282,7 +282,7 @@ class NetworksRoom(Controller[Work]):
 
 
 def _owner(link: Object) -> Key | None:
-    """The network that a ServiceLink is made for."""
+    """Return the network for which a ServiceLink was created."""
     return network_of(link.decode()) if LABEL_NETWORK_UID in link.labels else None
 
 

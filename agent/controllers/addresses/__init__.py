@@ -1,4 +1,4 @@
-"""Addresses of copied load balancers and Ingresses come home."""
+"""Addresses of copied load balancers and Ingresses, copied to their originals."""
 
 from agent.controllers.addresses.controller import AddressesRoom
 

@@ -1,9 +1,9 @@
-"""Addresses: those that copies of a LoadBalancer or Ingress have in targets come home, to annotations of the original.
+"""Addresses: copy those that load balancers and Ingresses have in targets to annotations of the original.
 
-Watches  Services and Ingresses here, our copies of them in targets, Targets.
-Writes   annotations of originals that ask for it; an event where what is asked for makes no sense.
-Absent target: the addresses there stay. Those of a target that is retired, lost or removed are taken away at once, so
-that whoever keeps DNS records follows before its pods go.
+Watches  local Services and Ingresses, their copies in targets, Targets.
+Writes   annotations of originals that ask for it; an event if the request is invalid.
+Addresses of absent targets stay. Those of a target that is retired, lost or removed are removed at once, so that DNS is
+updated before its pods end.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ _MARKS = (names.PUBLISH_ADDRESSES.encode(), names.ANNOTATION_ADDRESSES.encode())
 
 
 class AddressesRoom(Controller[Item]):
-    """One reconciliation per original that asks for it, or did."""
+    """Reconciles one original at a time that asks for addresses, or did."""
 
     name = "addresses"
     workers = 2
@@ -53,7 +53,7 @@ class AddressesRoom(Controller[Item]):
         deps.targets.on_detach(self._detached)
 
     async def reconcile(self, key: Item) -> float | None:
-        """Bring the annotations of one original in line."""
+        """Update the annotations of one original."""
         kind, namespace, name = key
         found = self._originals[kind].store.get((namespace, name))
         if found is None or found.deleting or is_copy(found.annotations):
@@ -77,7 +77,7 @@ class AddressesRoom(Controller[Item]):
         return None
 
     def _found(self, kind: str, original: Object) -> dict[str, list[str] | None]:
-        """Of every target that may have a copy and is not on its way out; None where it is not known."""
+        """Return the addresses of every target that may have a copy and is not leaving; None for unknown ones."""
         staying = [obj for obj in self._targets.serving(original.namespace) if not _is_leaving(obj)]
         nodes = [names.virtual_node(*obj.key) for obj in staying]
         return {node: self._in_target(node, kind, original) for node in nodes}
@@ -128,7 +128,7 @@ class AddressesRoom(Controller[Item]):
 
 
 def _asking(original: Object) -> tuple[str, ...]:
-    """An index of those that ask for it, or did."""
+    """Index the originals that ask for addresses, or did."""
     raw = original.raw
     return ("",) if any(mark in raw for mark in _MARKS) else ()
 

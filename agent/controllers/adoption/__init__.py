@@ -1,1 +1,1 @@
-"""Make chaperons ours that the agent before us has made of pods that are ours by now."""
+"""Adopts chaperons that Admiralty's agent created for pods that Flotilla manages now."""

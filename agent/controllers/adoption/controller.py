@@ -1,10 +1,10 @@
-"""Adoption: chaperons that Admiralty's agent, here before us, has made of our proxy pods carry our cluster's UID.
+"""Adoption: add this cluster's UID to chaperons that Admiralty's agent, which ran here before, created for proxy pods.
 
-Watches  our chaperons in targets, proxy pods here.
-Writes   that label of chaperons, over the very version that was seen. Nothing else.
-By the UID they are ours also once their proxy pod is gone, which Admiralty's finalizers do not keep: they are deleted
-then as any other, and a target that is let go of is not empty before. Absent target: adopted when it is back. A target
-that does not let us: they stay what they were.
+Watches  chaperons in targets, local proxy pods.
+Writes   only that label of chaperons, guarded by the version that was seen.
+The UID identifies them even after their proxy pod was deleted, which Admiralty's finalizers do not prevent. They are
+then deleted like any other, and a target does not count as empty before. Those in an absent target are adopted when it
+returns. If a target refuses, they stay unchanged.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from agent.runtime.controller import Controller
 
 
 class AdoptionRoom(Controller[Key]):
-    """Keys are those of proxy pods; hardly ever is there one."""
+    """Keys are those of proxy pods; there is rarely any."""
 
     name = "adoption"
     workers = 8
@@ -37,13 +37,13 @@ class AdoptionRoom(Controller[Key]):
         deps.targets.on_change(self._target_changed)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Adopt what one proxy pod has."""
+        """Adopt the chaperons of one proxy pod."""
         for placed in self._adoptable(key):
             await self._adopt(placed.target, placed.chaperon)
         return None
 
     def _adoptable(self, key: Key) -> list[Placed]:
-        """Chaperons without a UID of any cluster that stand for a pod where it is."""
+        """Return the chaperons without a cluster UID whose proxy pod exists and uses that target."""
         found = [
             each for each in self._deps.chaperons.of(key) if names.LABEL_PARENT_CLUSTER_UID not in each.chaperon.labels
         ]

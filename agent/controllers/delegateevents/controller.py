@@ -1,10 +1,10 @@
-"""Delegate events: what goes wrong with a delegate is told on its proxy pod, at most once each.
+"""Delegate events: copy each warning about a delegate once to its proxy pod.
 
-A target that has more to tell than its allowance is cut short: the rest is counted, and an event on the Target says so.
+A target that exceeds its rate is cut off: further warnings are only counted, and an event on the Target reports that.
 
-Watches  Warning events about pods in targets, our chaperons there, proxy pods here.
+Watches  Warning events about pods in targets, chaperons in targets, local proxy pods.
 Writes   events on proxy pods.
-Absent target: told when it is back. A target that does not let its sources read events: nothing is told.
+Those of an absent target are copied when it returns. Without the right to read events in a target, none are copied.
 """
 
 import contextlib
@@ -38,12 +38,12 @@ EVENTS_DROPPED = Counter(
     registry=REGISTRY,
 )
 _SECONDS_AT_ONCE = 10.0
-"""A target that was quiet may tell at once what it may tell in so many seconds."""
+"""Seconds whose allowance a quiet target may use at once."""
 _SELECTOR = "type=Warning,involvedObject.kind=Pod"
 
 
 class DelegateEvents(Controller[tuple[Key, Key]]):
-    """Keys are a target's and an event's in it."""
+    """Keys are those of a target and of an event in it."""
 
     name = "delegate-events"
     workers = 4
@@ -62,7 +62,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         deps.targets.on_detach(self._detached)
 
     async def reconcile(self, key: tuple[Key, Key]) -> float | None:
-        """Tell of one event, if it is about a delegate of ours."""
+        """Copy one event if it is about a delegate of this cluster."""
         target = self._deps.targets.get(key[0])
         if target is None or target.key not in self._informers:
             return None
@@ -94,7 +94,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         return False
 
     def _proxy(self, target: Target, involved: dict[str, str]) -> Object | None:
-        """The proxy pod of the delegate that an event is about: it has the name of its chaperon."""
+        """Return the proxy pod of an event's delegate, which has the name of its chaperon."""
         chaperon = target.chaperons.store.get((involved.get("namespace", ""), involved.get("name", "")))
         if chaperon is None or not self._deps.chaperons.is_ours(chaperon):
             return None
@@ -113,7 +113,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         self._informers[target.key] = (informer, stop)
 
     def _target_changed(self, target: Target) -> None:
-        """Events may have been there before the chaperons that say whose they are."""
+        """Requeue events that were seen before the chaperons by which their pods are found."""
         if target.ready and target.key in self._informers:
             for event in self._informers[target.key][0].store:
                 self.queue.add((target.key, event.key))

@@ -1,4 +1,4 @@
-"""The event on the proxy pod that tells of a delegate's: pure."""
+"""The copy of a delegate's event for its proxy pod: pure."""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ _MESSAGE_LIMIT = 1024
 
 
 def retold(event: Mapping[str, Any], proxy: Mapping[str, Any], target: str) -> Raw:
-    """A Warning on the proxy pod with the same reason; its message starts with target and node.
+    """Return a Warning for the proxy pod with the same reason; its message starts with target and node.
 
-    Its name follows from the delegate's event and the proxy pod, so that it can be made once only.
+    Its name is derived from the delegate's event and the proxy pod, so that it is created once only.
     """
     metadata = proxy["metadata"]
     about = f"{event['metadata'].get('uid')}/{metadata['uid']}"

@@ -1,4 +1,4 @@
-"""Tell the webhook's namespace selector which namespaces elect all of their pods."""
+"""Labels for the webhook's namespace selector: namespaces that elect all of their pods."""
 
 from agent.controllers.elect_by_default.controller import ElectByDefaultRoom
 

@@ -1,9 +1,9 @@
 """Election: mirror the annotation `multicluster/elect-by-default` of namespaces to a label of the same name.
 
 Watches  namespaces with the label `multicluster-scheduler=enabled`.
-Writes   that one label of theirs, and an event about values that mean nothing, also of other annotations of ours.
-A webhook's selector sees labels only, and its failure policy must not reach namespaces that did not ask for it. No
-target takes part. While no agent runs the last known label counts, and a namespace annotated meanwhile elects nothing.
+Writes   that label; an event about invalid values, also of other annotations of Flotilla.
+A webhook's selector matches labels only, and its failure policy must not affect namespaces that did not ask for it. No
+target is involved. While no agent runs, the last label counts, and a namespace annotated meanwhile elects nothing.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class ElectByDefaultRoom(Controller[str]):
         self.watch(self._namespaces, lambda namespace: (namespace.name,))
 
     async def reconcile(self, key: str) -> float | None:
-        """Make the label of one namespace what its annotation says."""
+        """Set the label of one namespace from its annotation."""
         namespace = self._namespaces.store.get(("", key))
         if namespace is None or namespace.deleting or not is_enabled(namespace.labels):
             self._complaints.pop(key, None)

@@ -1,4 +1,4 @@
-"""What a namespace's annotation asks for, and what its label therefore has to be. Pure."""
+"""The label that follows from a namespace's annotations. Pure."""
 
 from collections.abc import Mapping
 
@@ -13,14 +13,14 @@ _SWITCH = (None, "true", "false")
 
 
 class LabelChange(msgspec.Struct, frozen=True):
-    """What to do about one namespace."""
+    """Change of one namespace."""
 
-    patch: dict[str, str | None] | None = None  #: labels of a merge patch, None when the label is right
-    complaint: str = ""  #: about values that mean nothing
+    patch: dict[str, str | None] | None = None  # : labels of a merge patch, None if the label is right
+    complaint: str = ""  # : about invalid values
 
 
 def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> LabelChange:
-    """The annotation is the truth: a label that was made by hand, and that no annotation asks for, goes."""
+    """Return the change. The annotation decides: a label without it was set by hand, and is removed."""
     asked = names.annotation(annotations, names.ELECT_BY_DEFAULT)
     want = "true" if elects_by_default(annotations) else None
     wrong = labels.get(names.LABEL_ELECT_BY_DEFAULT) != want
