@@ -1,4 +1,4 @@
-"""Endpoints of shared Services are known in every cluster that shares them."""
+"""Endpoints of shared Services, published in every cluster that shares them."""
 
 from agent.controllers.endpoints.controller import EndpointsRoom
 from agent.controllers.endpoints.networkdriver import NetworkDriverRoom

@@ -1,8 +1,8 @@
-"""Whose pods are reached from here: the agents of targets are asked at the addresses of their pods.
+"""Reachability of pods: ask the agents of targets at their pod addresses.
 
-Watches  the ClusterSummary of every target, which names the address.
-Writes   nothing: `NetworkDriverRoom` is told of answers, and asks for them.
-Absent target: it is not asked; its last answer counts.
+Watches  the ClusterSummary of every target, which contains the address.
+Writes   nothing: `NetworkDriverRoom` uses the answers.
+An absent target is not asked; its last answer counts.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder(_Answer)
 
 
 class AgentAsks(Controller[Key]):
-    """Keys are those of Targets; many are asked at once, so that one that is silent delays no other."""
+    """Keys are those of Targets. Many are asked concurrently, so that a silent one delays no other."""
 
     name = "flatness"
     workers = 32
@@ -49,11 +49,11 @@ class AgentAsks(Controller[Key]):
         deps.targets.on_detach(self._detached)
 
     def of(self, key: Key) -> AgentAnswer | None:
-        """What came of asking last, None for not asked yet."""
+        """Return the last answer, None before the first."""
         return self._known[key][1] if key in self._known else None
 
     async def reconcile(self, key: Key) -> float | None:
-        """Ask the agent of one target, unless that was done a while ago."""
+        """Ask the agent of one target, unless that was done recently."""
         target = self._deps.targets.get(key)
         summary = target.told if target is not None else None
         if target is None or summary is None or target.is_self or not target.ready:
@@ -66,7 +66,7 @@ class AgentAsks(Controller[Key]):
         if known is not None and known.health == health and now < next_at:
             return next_at - now
         answer = await _asked(health)
-        # Silence ends nothing.
+        # Without an answer the last one stays valid.
         last = known.answer if known is not None and known.health == health else ""
         if self._deps.targets.get(key) is not target:
             return None
@@ -85,7 +85,7 @@ class AgentAsks(Controller[Key]):
 
 
 def can_be_asked(target: Target, health: str) -> bool:
-    """Whether its agent tells an address, and one that pods of the target may have."""
+    """Return whether the target's agent publishes an address within the target's pod ranges."""
     return bool(health) and target.ranges.holds(hostport.split(health)[0])
 
 
@@ -98,7 +98,7 @@ async def _asked(health: str) -> str:
 
 
 async def ask(health: str, seconds: float = ASK_SECONDS) -> str:
-    """The UID of the cluster that an agent at ADDRESS:PORT says it is in; empty where none says so in time."""
+    """Return the cluster UID from the agent at ADDRESS:PORT; empty if none answers in time."""
     try:
         with cancelled_only_if_told():
             async with (

@@ -1,10 +1,10 @@
-"""Endpoints: in every cluster that shares a Service, the endpoints that it has in the others are known.
+"""Endpoints: publish a Service's endpoints in all other clusters that share it.
 
-Watches  EndpointSlices of shared Services in all clusters (asked for by a label that they inherit), the copies of
-         Services, Targets.
-Writes   what the network driver of a target takes: EndpointSlices of ours, or ServiceExports.
-Absent target: nothing is written there until it is back. Elsewhere its endpoints stay as they are; where it has given
-no answer at all for `endpoints_grace` seconds they are not ready any more, as those of a lost node.
+Watches  EndpointSlices of shared Services in all clusters (selected by an inherited label), the copies of Services,
+  Targets.
+Writes   the objects of the target's network driver: EndpointSlices of Flotilla, or ServiceExports.
+Nothing is written in an absent target. Its endpoints stay in other clusters; if it has not answered for
+`endpoints_grace` seconds they become not ready, as those of a lost node.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ from agent.model.servicerule import misread
 from agent.runtime.controller import Controller
 
 At = tuple[str, str, str]
-"""Virtual node (none: this cluster), namespace and name of a Service."""
+"""Virtual node (empty: this cluster), namespace and name of a Service."""
 
 WRITE_SECONDS = 0.25
-"""A Service's slices are written at most this often in a cluster, however fast its pods come and go."""
+"""Minimum seconds between writes of a Service's slices in one cluster, however fast its pods change."""
 FORBIDDEN_SECONDS = 60.0
 UNKNOWN_SECONDS = 0.5
-"""When to look again while it is not known which ServiceLinks there are: without them too much would be told."""
+"""Seconds until a re-check while ServiceLinks have not been read: without them too much would be published."""
 UNREAD_SECONDS = 10.0
-"""When to look again at a cluster whose stores are not known yet: of one that turns out to be empty no event tells."""
+"""Seconds until a re-check of a cluster whose stores are not synced: no event reports an empty store."""
 
 
 class EndpointsRoom(Controller[At]):
-    """One reconciliation per Service and cluster that is told of it."""
+    """Reconciles one Service in one cluster at a time."""
 
     name = "endpoints"
     workers = 64
@@ -57,7 +57,7 @@ class EndpointsRoom(Controller[At]):
         self._told: set[At] = set()
         self._misread: dict[Key, str] = {}
         self._known: WeakKeyDictionary[Target, tuple[object, object, object]] = WeakKeyDictionary()
-        """What matters here of targets."""
+        """Relevant state of targets, to detect changes."""
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
         deps.unmarked_slices.subscribe(self.enqueuing(lambda slice: self._slice_changed(HERE, slice)))
@@ -75,15 +75,15 @@ class EndpointsRoom(Controller[At]):
         deps.targets.on_detach(self._detached)
 
     def order(self, key: At) -> int:
-        """Services that have been told of nowhere yet go before those that are looked at again, for one all at once."""
+        """Handle Services that were never published before re-checks, if a cluster has both."""
         return int(key in self._busy_until)
 
     def lane(self, key: At) -> str:
-        """A cluster that does not answer holds up no other."""
+        """Use one lane per cluster, so that an unresponsive one delays no other."""
         return key[0]
 
     async def reconcile(self, key: At) -> float | None:
-        """Bring one Service in one cluster in line."""
+        """Reconcile one Service in one cluster."""
         node, service = key[0], key[1:]
         place = self._sharing.place(node, service)
         target = self._deps.targets.by_node(node) if node else None
@@ -130,7 +130,7 @@ class EndpointsRoom(Controller[At]):
         again, failed = await self._each(target, act)
         self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
         self._deps.endpoint_refusals.note(place.node, place.service, failed)
-        # Where a person has named a driver its kinds may not be served.
+        # If a user has named the driver, its kinds may not be served.
         told = (Forbidden, NotFound) if self._sharing.rule(place.service).driver else Forbidden
         if refused := [error for error in failed if isinstance(error, told)]:
             self._refused(key, place, refused)
@@ -142,9 +142,9 @@ class EndpointsRoom(Controller[At]):
     async def _each(
         self, target: Target | None, act: Callable[[Driver], Awaitable[float | None]]
     ) -> tuple[list[float], list[KubeError]]:
-        """Have all drivers act, whichever of them fail; returns when to look again, and what went wrong.
+        """Call all drivers, even if some fail; return the seconds until re-checks, and the errors.
 
-        Raises Unreachable: where no answer comes, none of them gets anywhere.
+        Raises Unreachable: without a connection no other driver can succeed.
         """
         again, failed = list[float](), list[KubeError]()
         for driver in self._drivers:
@@ -163,7 +163,7 @@ class EndpointsRoom(Controller[At]):
         return again, failed
 
     def _after(self, key: At, again: list[float], failed: list[KubeError]) -> float | None:
-        """When to look again. Raises the first of what went wrong, for that to be tried again."""
+        """Return the seconds until a re-check. Raises the first error, so that it is retried."""
         soonest = min(again, default=None)
         if failed:
             if soonest is not None:
@@ -172,7 +172,7 @@ class EndpointsRoom(Controller[At]):
         return soonest
 
     def _forget(self, key: At) -> None:
-        """A Service is not in a cluster any more."""
+        """Forget a Service that is no longer in a cluster."""
         self._told.discard(key)
         self._deps.endpoint_refusals.note(key[0], key[1:], ())
         self._busy_until.pop(key, None)
@@ -204,7 +204,7 @@ class EndpointsRoom(Controller[At]):
         """Called for every Service of this cluster, before and after every change."""
         if self._sharing.concerns(service):
             self._check(service)
-            # Also once it is gone.
+            # Needed after its deletion, too.
             return {(HERE, *service.key), *self._everywhere(service.key)}
         return ()
 
@@ -213,7 +213,7 @@ class EndpointsRoom(Controller[At]):
             self.queue.add(key)
 
     def _check(self, service: Object) -> None:
-        """Tell once what of its annotations means nothing."""
+        """Report invalid annotations of a Service once."""
         found = misread(service.annotations) if is_shared(service.annotations) else None
         if found is None:
             self._misread.pop(service.key, None)
@@ -222,13 +222,13 @@ class EndpointsRoom(Controller[At]):
             self._deps.recorder.event(service.decode(), "Warning", "InvalidAnnotation", found[1])
 
     def _slice_changed(self, node: str, slice: Object) -> Iterable[At]:
-        """Ours concerns the cluster that it is in, any other all but that."""
+        """Enqueue a local slice's Service in all other clusters, a remote one's in all but its own."""
         service = key_of(slice)
         if service is None:
             return ()
         if is_mirror(slice.labels):
             return ((node, *service),)
-        # Where callers prefer endpoints of their own cluster, these decide there, too.
+        # With local affinity, the cluster's own endpoints decide in the cluster itself, too.
         near = self._sharing.rule(service).affinity == LOCAL_FIRST
         if node == HERE and not near and self._sharing.is_native(service) and self._has_proxies_only(slice):
             return ()
@@ -247,9 +247,8 @@ class EndpointsRoom(Controller[At]):
         return self._sharing.decisive(target), names.annotation(target.annotations, names.NETWORK_DRIVER)
 
     def _target_changed(self, target: Target) -> None:
-        """A target that comes or goes, or whose stores can be believed from now on, has every shared Service looked at
-        in every cluster; whether its own endpoints count, those that it has; whether it can be written to, it alone.
-        """
+        """Requeue after a change of a target: all Services if it is new, removed or newly synced; its own Services if
+        its endpoints start or stop to count; the target alone if it can be written again."""
         node, there = target.node_name, self._deps.targets.get(target.key) is target
         source = (target.record.unanswered_since is not None, target.ranges)
         now = ((there, self._sharing.is_synced(node)), source, target.ready)

@@ -1,11 +1,11 @@
-"""Network drivers: choose for every target how Services there and elsewhere learn of each other's endpoints.
+"""Network drivers: choose for every target how endpoints of Services are exchanged with other clusters.
 
-Watches  Targets and ClusterTargets, Services here, the ClusterSummaries here and there; asks their clusters, and this
-         one, which kinds they serve and what is granted, and whether pods are reached.
-Writes   the condition ServicesShared of Targets: its reason is the driver, or why there is none; and GatewayUsable of
-         those that tell of gateways.
-Absent target: both stay. The rooms that share endpoints and reroute Services go by it. While a ClusterSummary is
-missing or cannot be used, the last verdict stands.
+Watches  Targets and ClusterTargets, local Services, the ClusterSummaries of source and targets; asks the clusters which
+  kinds they serve and permit, and whether pods are reached.
+Writes   the condition ServicesShared of Targets, whose reason is the driver or the obstacle; GatewayUsable of those
+  with gateways.
+Both stay for an absent target. The controllers of endpoints and of rerouting follow them. While a ClusterSummary is
+missing or unusable, the last verdict stands.
 """
 
 import time
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RECHECK_SECONDS = 30.0
-"""Longest pause between looks whether what was missing is there; shorter where all is looked at more often."""
+"""Longest pause in seconds between checks for missing prerequisites; shorter if the discovery interval is."""
 _UNREAD_SECONDS = 0.5
 _UNTOLD_SECONDS = 10.0
 """Seconds for which a new Target may have no condition because a ClusterSummary is missing."""
@@ -60,7 +60,7 @@ class NetworkDriverRoom(Controller[Key]):
     workers = 16
 
     def __init__(self, deps: Deps, grace: float = ABSENT_SECONDS) -> None:
-        """:param grace: seconds for which what a summary no longer names still counts"""
+        """:param grace: seconds for which gateways still count that a summary no longer names"""
         super().__init__()
         self._deps = deps
         sharing = Sharing(deps)
@@ -75,12 +75,12 @@ class NetworkDriverRoom(Controller[Key]):
         self._asks = AgentAsks(deps, self.queue.add)
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self._here: Told | None = None
-        """What this cluster's own summary said last, None while it has not been read."""
+        """Last report in this cluster's own summary, None until that has been read."""
         self._own: Mapping[str, str] | None = None
         self._gateways = GatewaysTold(grace)
         self._untold = GracePeriods(min(grace, _UNTOLD_SECONDS))
         self._judged: dict[Key, str] = {}
-        """Why pods are not reached, as found last: a driver that a user names may hide it from the condition."""
+        """Last found reason why pods are not reached; a driver named by a user may hide it from the condition."""
         self.watch(self._services, lambda service: ())
         self.watch(self._summaries, lambda summary: ())
         self._summaries.subscribe(self._summary_changed)
@@ -91,11 +91,11 @@ class NetworkDriverRoom(Controller[Key]):
         deps.targets.on_detach(self._detached)
 
     async def run(self) -> None:
-        """Choose, and ask agents of targets, until cancelled."""
+        """Choose drivers, and ask agents of targets, until cancelled."""
         await together(super().run(), self._asks.run())
 
     async def reconcile(self, key: Key) -> float | None:
-        """Say which driver one target has."""
+        """Report the driver of one target."""
         obj = self._condition.objects.get(key)
         target = self._deps.targets.get(key)
         if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
@@ -112,7 +112,7 @@ class NetworkDriverRoom(Controller[Key]):
         gateways = self._gateways.has(HERE, self._own, now, before=self._deps.settings.gateway) and told
         seen = (target.port, annotation, flat, gateways, told)
         checked_at, asked = self._checked.get(key, (0.0, None))
-        # A status that was taken away is written again.
+        # A status that a user has removed is written again.
         if said and asked == seen and now < checked_at:
             return checked_at - now
         if target.told is None and annotation is None and podranges.last_verdict(said) is not None:
@@ -137,9 +137,8 @@ class NetworkDriverRoom(Controller[Key]):
         return min(RECHECK_SECONDS, self._deps.settings.discovery_interval)
 
     def _flatness(self, target: Target, obj: Object, before: str | None) -> Flatness | None:
-        """Whether pods of a target are reached from here, by what it tells and what its agent has answered; None while
-        nothing but that answer can tell, and it is not there yet.
-        """
+        """Return whether pods of a target are reached, by its summary and its agent's answer; None while the answer is
+        missing and nothing else decides."""
         annotations = target.told.annotations if target.told is not None else None
         uid = told_uid(annotations or {})
         if uid == self._deps.cluster_uid:
@@ -148,7 +147,7 @@ class NetworkDriverRoom(Controller[Key]):
         if named is not None:
             there = (there or NOTHING_TOLD)._replace(pods=named, flaw="")
         asked = self._asks.of(target.key)
-        # The first verdict on a target is not given before its agent was asked.
+        # The first verdict on a target waits for its agent's answer.
         first = before is None and asked is None
         here = self._here
         known = here is not None and there is not None and can_be_asked(target, there.health)
@@ -173,7 +172,7 @@ class NetworkDriverRoom(Controller[Key]):
         return self._gateways.has(target.key, annotations, now, before=had_gateways(obj.decode()))
 
     def _chose(self, key: Key, target: Target) -> bool:
-        """Whether the present driver was found and not named, as far as this process has seen."""
+        """Return whether the current driver was found automatically, as far as this process has seen."""
         asked = self._checked.get(key, (0.0, None))[1]
         return not (isinstance(asked, tuple) and asked[0] == target.port and asked[1] is not None)
 
@@ -183,7 +182,7 @@ class NetworkDriverRoom(Controller[Key]):
         services = (service.name for service in self._services.store)
         here, there = usable(await self._served(self._deps.local.port), services), await self._served(target.port)
         meshes = await self._meshes.between(target) if annotation is None else frozenset[str]()
-        # What hides addresses of pods, whatever the driver is.
+        # Networks that hide pod addresses, whatever the driver.
         apart = "" if flat.usable else f"; {podranges.unreached(flat.reason)}"
         try:
             driver = choose(annotation, self._drivers, Pair(here, there, flat.usable, gateways, meshes), present)
@@ -195,12 +194,12 @@ class NetworkDriverRoom(Controller[Key]):
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}{also}")
         problem = await driver.status(target)
         if driver.reason == BY_GATEWAY and not flat.usable and (lacking := problem if gateways else flaw or _ONE_LACKS):
-            # Why pods are not reached is what hides their addresses.
+            # The reason why pods are not reached is what hides their addresses.
             return Words("False", flat.reason, f"endpoints are not shared: {flat.message}; nor by gateway: {lacking}")
         if driver.reason == BY_GATEWAY and not gateways:
             return Words("False", "NoGateway", f"endpoints are not shared by gateway: {flaw or _ONE_LACKS}")
         if driver.reason == BY_ADDRESSES:
-            # Who names it says that they are reached all the same.
+            # A user who names this driver asserts that pods are reached.
             apart = f"; {flat.message}" if flat.message and not problem else ""
         if driver.reason == BY_GATEWAY and flaw:
             apart = f"{apart}; the last that is known counts: {flaw}"
@@ -211,7 +210,7 @@ class NetworkDriverRoom(Controller[Key]):
         )
 
     async def _of_gateway(self, target: Target, *, told: bool) -> Words:
-        """Whether gateways of a target may be used with those of others; `told`: whether it tells of any."""
+        """Return whether a target's gateways may be used with those of others. `told`: whether it reports any."""
         if not told or not self._deps.settings.gateway:
             return Words("False", "NoGateway", _NONE_HERE if told else NO_GATEWAY)
         if problem := await self._by_gateway.status(target):
@@ -219,7 +218,7 @@ class NetworkDriverRoom(Controller[Key]):
         return Words("True", "Allowed", "they are used with other targets where nothing else leads there")
 
     async def _served(self, port: Port) -> frozenset[str]:
-        """API groups of a cluster, as far as drivers can use them."""
+        """Return the API groups of a cluster, as far as drivers can use them."""
         asked_at, groups = self._groups.get(port, (0.0, frozenset()))
         now = time.monotonic()
         if not asked_at or now - asked_at > self._recheck:
@@ -236,7 +235,7 @@ class NetworkDriverRoom(Controller[Key]):
 
     def _summary_changed(self, old: Object | None, new: Object | None) -> None:
         if new is None or not is_readable(new):
-            # What it said last stands.
+            # The last report stays valid.
             self._own = None
             return
         here, before = read(new.annotations), (self._here, self._own)
@@ -252,6 +251,6 @@ class NetworkDriverRoom(Controller[Key]):
 
 
 def _flaw(summary: Object | None) -> str:
-    """Why a target that tells of gateways counts as one without, empty where it does not."""
+    """Return why the reported gateways of a target cannot be used, empty if they can."""
     flaw = gatewaytold.flaw(summary.annotations) if summary is not None else ""
     return f"what the target tells of its gateways cannot be used: {flaw}" if flaw else ""
