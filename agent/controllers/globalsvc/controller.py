@@ -41,7 +41,7 @@ class GlobalServices(CopyRoom):
         deps.unwritten_marks.subscribe(self._marks_changed)
 
     def shared(self, original: Object) -> bool:
-        """Whether its annotations say so."""
+        """Return whether the annotations of the Service share it."""
         return is_shared(self.deps.unwritten_marks.annotations(original))
 
     async def content(self, original: Object) -> Raw | None:
@@ -49,7 +49,8 @@ class GlobalServices(CopyRoom):
         return self.deps.unwritten_marks.decode(original)
 
     def wanted_in(self, original: Object, node: str) -> bool:
-        """One that leads to another namespace is where ServiceLinks want it."""
+        """Return whether a target needs the Service. One for another namespace exists only where ServiceLinks ask for
+        it."""
         return sharedcopies.linked_in(original, node)
 
     def seen_from(self, node: str, original: Raw) -> Raw:

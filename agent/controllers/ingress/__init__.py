@@ -1,4 +1,4 @@
-"""Ingresses in front of shared Services have copies where these have."""
+"""Ingresses in front of shared Services, copied to the clusters of these."""
 
 from agent.controllers.ingress.controller import IngressRoom
 from agent.controllers.ingress.secrets import IngressSecretRoom

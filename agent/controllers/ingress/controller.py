@@ -1,8 +1,8 @@
-"""Ingresses: a copy of each that leads to a shared Service, where targets have a copy of that (wire contract, 7.2).
+"""Ingresses: copy each one with a shared backend Service to the targets that have it (wire contract, 7.2).
 
-Watches  Ingresses and Services here, our copies of Ingresses in targets.
-Writes   the copies; the annotation `global` on Ingresses that are copied, and takes it away again.
-Absent target: its copies stay, and are brought in line when it is back.
+Watches  local Ingresses and Services, copies of Ingresses in targets.
+Writes   the copies; the annotation `global` on Ingresses as long as they are copied.
+Copies in an absent target stay, and are updated when it returns.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class IngressRoom(CopyRoom):
         self._shared.subscribe(self._look_at)
 
     def shared(self, original: Object) -> bool:
-        """Whether it leads to a shared Service."""
+        """Return whether a backend of the Ingress is a shared Service."""
         return self._shared.has(original)
 
     def wanted(self, original: Raw) -> Raw:

@@ -1,9 +1,9 @@
-"""Secrets with the certificates of shared Ingresses go where these go.
+"""Certificate Secrets of shared Ingresses, copied to the same targets.
 
-Watches  metadata of Secrets, and Ingresses and Services here; our copies in targets.
-Writes   the copies; a Warning event on an Ingress that names a Secret of another type than that of certificates.
-Absent target: its copies stay, and are brought in line when it is back. A Secret that pods name, too, is theirs: it is
-there already, and comes back within half a minute once they need it no more.
+Watches  metadata of local Secrets, local Ingresses and Services; copies in targets.
+Writes   the copies; a Warning event on an Ingress that names a Secret without certificate.
+Copies in an absent target stay, and are updated when it returns. The copy of a Secret that pods name, too, belongs to
+`follow`. It is recreated within half a minute after pods no longer need it.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ Raw = dict[str, Any]
 
 
 TYPE = "kubernetes.io/tls"
-"""Of a Secret with a certificate: whoever may write an Ingress names any Secret, a token of an account too."""
+"""Type of Secrets with certificates. Others stay: authors of Ingresses may name any Secret, even an account's token."""
 
 
 def certificates(obj: Object) -> list[str]:

@@ -1,4 +1,4 @@
-"""Publish what targets have, for the webhook to warn of what they do not have."""
+"""Contents of targets, published so that the webhook can warn about missing objects."""
 
 from agent.controllers.inventory.controller import InventoryRoom
 

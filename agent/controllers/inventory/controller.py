@@ -1,12 +1,11 @@
 """Inventory: publish which service accounts and claims the namespaces of targets have.
 
-Watches  service accounts (but `default`, which every namespace has) and persistent volume claims in targets;
-         namespaces here whose pods may be elected; Targets and ClusterTargets.
+Watches  service accounts (except `default`, which every namespace has) and persistent volume claims in targets; local
+  namespaces whose pods may be elected; Targets and ClusterTargets.
 Writes   `status.namespaces` and `status.follow` of Targets and their condition InventoryPublished.
-The webhook never calls a target: it warns of what is not in the status (ruling 14). Absent target: what was
-published last stays. One that does not let its sources list a kind: nothing is published of it, and the condition says
-so. A target that is this very cluster has what its pods need. Of service accounts that follow their pods there nothing
-is published: none will be missing.
+The webhook never calls a target: it warns about what the status lacks (ruling 14). The last status of an absent target
+stays. A kind that sources may not list is not published, and the condition reports so. A self-target has all that its
+pods need. Service accounts that follow their pods are not published, as none will be missing.
 """
 
 import logging
@@ -116,7 +115,7 @@ class InventoryRoom(Controller[Key]):
         told = (obj.decode().get("status") or {}).get("follow") or []
         follow = told if following.kinds is None else following.kinds
         await self._write(obj, decide(replace(view, followed=self._followed(view, follow))), follow)
-        # A verb that is given wakes us with what is listed then. One that is taken away does not.
+        # A granted verb triggers a list and so an event; a revoked one does not.
         return again
 
     def _view(self, target: Target) -> TargetContents | None:

@@ -1,4 +1,4 @@
-"""What the status of a Target says about the namespaces it serves. Pure."""
+"""Status of a Target about the namespaces that it serves. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,7 +22,7 @@ NAMES_LIMIT = 5_000
 
 @dataclass(frozen=True)
 class TargetContents:
-    """What is known of one target; a kind is in `found` (namespace and name of each) or in `forbidden`."""
+    """Contents of one target; each kind is in `found` (namespace and name of each object) or in `forbidden`."""
 
     namespaces: Sequence[str]
     found: Mapping[Kind, Iterable[tuple[str, str]]]

@@ -1,4 +1,4 @@
-"""Every shared Service has a ServiceLink, which tells who reaches whose endpoints, and why not."""
+"""ServiceLinks: one for every shared Service, with the reachability of endpoints and its reasons."""
 
 from agent.controllers.links.controller import ServiceLinksRoom
 

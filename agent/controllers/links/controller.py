@@ -1,10 +1,11 @@
-"""Links: every shared Service has a ServiceLink, and each of these tells between which clusters endpoints are reached.
+"""Links: every shared Service has a ServiceLink, which reports between which clusters endpoints are reached.
 
-Watches  ServiceLinks, Services here, their EndpointSlices and copies in all clusters, Targets; GatewayPeers of ours
-         where there are gateways.
-Writes   a ServiceLink, named like the Service and owned by it, where its user has written none of that name; the status
-         of all ServiceLinks, when something changes and at most every half second; an event when Ready changes.
-Absent target: its rows say so, and no other row waits for it. What links narrow, the rooms that write endpoints read.
+Watches  ServiceLinks, local Services, their EndpointSlices and copies in all clusters, Targets; GatewayPeers of this
+  source if gateways are used.
+Writes   a ServiceLink named like the Service and owned by it, unless a user has created one; the status of all
+  ServiceLinks, at most every half second; an event when Ready changes.
+Rows of an absent target report so, and delay no other row. The controllers of endpoints apply the restrictions of
+links.
 """
 
 import contextlib
@@ -44,7 +45,7 @@ Raw = dict[str, Any]
 WRITE_SECONDS = 0.5
 """The status of a link is written at most this often."""
 ASK_SECONDS = 10.0
-"""Pause between looks at a network that tells of its state where nobody watches it, while that is not good."""
+"""Seconds between checks of a driver whose state cannot be watched, while that state is not good."""
 _NOT_YET_SECONDS = 1.0
 
 
@@ -86,7 +87,7 @@ class ServiceLinksRoom(Controller[Key]):
         deps.targets.on_detach(self._detached)
 
     async def run(self) -> None:
-        """Tell, ask the clusters, and keep the Services of other namespaces, until cancelled."""
+        """Report, ask the clusters, and reconcile the Services of other namespaces, until cancelled."""
         rooms: list[Controller[Any]] = [
             self._gather.findings,
             *([self._elsewhere] if self._deps.settings.link_namespaces else []),
@@ -94,7 +95,7 @@ class ServiceLinksRoom(Controller[Key]):
         await together(super().run(), *(room.run() for room in rooms))
 
     def order(self, key: Key) -> int:
-        """Services of whose links nothing is told yet go before those that are looked at again, for one all at once."""
+        """Handle Services whose links have no status yet before re-checks."""
         return int(any(b'"conditions"' in link.raw for link in self._links.of(key)))
 
     async def reconcile(self, key: Key) -> float | None:
@@ -187,7 +188,7 @@ class ServiceLinksRoom(Controller[Key]):
             self._event(before, new)
 
     def _event(self, link: Raw, new: Raw) -> None:
-        """When Ready changes; a link that works from the start is nothing to tell of."""
+        """Emit an event when Ready changes, except for a link that works from the start."""
         old: Raw = link.get("status") or {}
         before, after = (find_condition(each.get("conditions"), READY) or {} for each in (old, new))
         if before.get("status") == after["status"] or (not before and after["status"] != "False"):
@@ -236,7 +237,7 @@ class ServiceLinksRoom(Controller[Key]):
         self._gather.forget_node(target.node_name)
 
     def _summary_changed(self, target: Target) -> Iterable[Key]:
-        """Of a target that has gateways it is told there how these are."""
+        """Requeue all links after a change of a target's gateways, whose state is reported there."""
         summary = target.told
         has = self._deps.settings.gateway and summary is not None and gatewaytold.read(summary.annotations) is not None
         if has and target not in self._peers:

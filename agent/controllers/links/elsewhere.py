@@ -80,7 +80,7 @@ class LinkedServicesRoom(Controller[Key]):
             return None
 
     async def _end(self, key: Key, present: Key | None, live: Object | None) -> float | None:
-        """Take one away that is not wanted; what it leads to may merely not be shared, and be so again in a moment."""
+        """Delete an unwanted Service; wait first if its original is only not shared, which may end in a moment."""
         if live is None or LABEL_LINK_OF not in live.labels or live.deleting:
             self._unshared.pop(key, None)
             return None
@@ -138,7 +138,7 @@ class LinkedServicesRoom(Controller[Key]):
         return None
 
     def _tell(self, key: Key, problems: dict[Key, Finding]) -> None:
-        """Links of Services of which something else is to be told look at it."""
+        """Requeue the links of Services whose problems have changed."""
         before = {original: found for (service, original), found in self._problems.items() if service == key}
         for original in before.keys() | problems.keys():
             if before.get(original) != problems.get(original):
@@ -147,7 +147,7 @@ class LinkedServicesRoom(Controller[Key]):
         self._problems.update({(key, original): found for original, found in problems.items()})
 
     def _look(self, original: Key) -> None:
-        """What links of a Service mean may be something else."""
+        """Requeue the Services that links of this original may select."""
         before, now = self._wanted.pop(original, set()), self._sharing.linked(original)
         if now:
             self._wanted[original] = now
@@ -168,7 +168,7 @@ class LinkedServicesRoom(Controller[Key]):
         return (service.key,) if is_linked else ()
 
     def _target_changed(self, old: Object | None, new: Object | None) -> None:
-        """What a Target tells is no matter here, only that there is one of its name."""
+        """Requeue only when a Target appears or disappears; its status does not matter."""
         for key in self._every() if old is None or new is None else ():
             self.queue.add(key)
 

@@ -1,4 +1,4 @@
-"""What network drivers report of Services in each cluster: asked beside the rooms' work, and kept for a moment."""
+"""Reports of network drivers about Services in each cluster, requested concurrently and cached briefly."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -18,9 +18,9 @@ ANSWER_SECONDS = 3.0
 SILENT_SECONDS = 30.0
 """For how long a cluster that gave no answer is not asked."""
 FIRST_SECONDS = 1.0
-"""For so long nothing is told where a cluster has been asked for the first time, and has not answered yet."""
+"""Longest seconds for which a status waits for the first answer of a cluster."""
 _TOGETHER_SECONDS = 0.1
-"""First answers of many clusters are told together."""
+"""Seconds in which first answers of many clusters are collected into one status."""
 _OFFERED, _JOINED, _ALL = "offered", "joined", "connected"
 
 
@@ -39,20 +39,20 @@ class About(NamedTuple):
 
     what: str
     source: str = ""
-    """The cluster whose endpoints it is about, of drivers that tell sources apart."""
+    """Cluster whose endpoints the request is about, for drivers that distinguish sources."""
 
 
 @dataclass
 class _Answers:
-    """What came of one Ask."""
+    """Answers to one Ask."""
 
     place: Place
     until: float = 0.0
-    """Until when it counts; what is older counts until there is a new one."""
+    """Time until which the answer is fresh; an older one counts until there is a new one."""
     since: dict[About, float] = field(default_factory=dict)
     """When each was wanted for the first time."""
     wanted: dict[About, str] = field(default_factory=dict)
-    """What to ask next, with the source that the driver is given."""
+    """Next request, with the source that the driver is given."""
     known: dict[About, Finding] = field(default_factory=dict)
 
 
@@ -71,9 +71,9 @@ class ServiceFindings:
     async def connected(
         self, reason: str, place: Place | None, source: str, theirs: Place | None = None
     ) -> Finding | None:
-        """Whether callers in one cluster reach endpoints in the source by this driver; of addresses none is asked.
+        """Return whether callers in a cluster reach endpoints in the source by this driver; `addresses` is not asked.
 
-        :param theirs: the Service in the source, None where that is not asked
+        :param theirs: the Service in the source, None if that is not asked
         """
         driver = self._all.drivers.get(reason)
         if driver is None or reason == BY_ADDRESSES:
@@ -86,12 +86,12 @@ class ServiceFindings:
         return found
 
     async def offered(self, reason: str, place: Place | None) -> Finding | None:
-        """What has become of the endpoints that one cluster offers by this driver."""
+        """Return the state of the endpoints that one cluster offers by this driver."""
         driver = self._all.drivers.get(reason)
         return await self._of(driver, place, _OFFERED, "") if driver is not None else None
 
     def away(self, node: str) -> None:
-        """The Target of a cluster says that it is not reached: once it is back it is asked at once."""
+        """Forget the answers of an unreachable cluster, so that it is asked at once when it returns."""
         self._all.away(self.service, node)
 
     async def _of(self, driver: Driver, place: Place | None, what: str, source: str) -> Finding | None:
@@ -143,7 +143,7 @@ class DriverFindings(Controller[Ask]):
         return ServiceFindings(self, service)
 
     def want(self, ask: Ask, place: Place, about: About, source: str) -> _Answers:
-        """What is known, which is asked again once it does not count any more."""
+        """Return the cached answers, and request new ones when they are stale."""
         now, known = _now(), self._services.setdefault(ask.original, {})
         answers = known.get(ask)
         if answers is None or answers.place != place:
@@ -185,7 +185,7 @@ class DriverFindings(Controller[Ask]):
             return Finding("Unknown", AWAY, f"{place.title}: {self._silent[place.node][1]}")
 
     def silence(self, place: Place) -> Finding | None:
-        """What is said of a cluster that is not asked for a while; None where it can be asked."""
+        """Return the finding for a silent cluster during its pause; None if it can be asked."""
         until, why = self._silent.get(place.node, (0.0, ""))
         return Finding("Unknown", AWAY, f"{place.title}: {why}") if until > _now() else None
 
@@ -202,7 +202,7 @@ class DriverFindings(Controller[Ask]):
             self.away(service, node)
 
     def away(self, service: Key, node: str) -> None:
-        """What was found of a Service in a cluster counts no more, nor that it was silent."""
+        """Forget the findings about a Service in a cluster, and that the cluster was silent."""
         self._silent.pop(node, None)
         known = self._services.get(service, {})
         for ask in [each for each in known if each.node == node]:

@@ -1,4 +1,4 @@
-"""What is known of a shared Service between each pair of clusters, from the stores alone and from its drivers."""
+"""State of a shared Service between each pair of clusters, from the stores and its drivers."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ Raw = dict[str, Any]
 
 
 class _Look(NamedTuple):
-    """What all pairs of one Service have in common."""
+    """Common data of all pairs of one Service."""
 
     findings: ServiceFindings
     link: Raw
@@ -112,7 +112,7 @@ class Gather:
         return self._sharing.driver(callers.cluster.node, source.node, service)
 
     def _away(self, callers: Callers, original: Key) -> Finding | None:
-        """Why nothing can be written to a cluster at all; None where it can be. Raises NotYet."""
+        """Return why nothing can be written to a cluster; None if it can. Raises NotYet."""
         cluster, service = callers.cluster, callers.service
         if callers.elsewhere and (problem := self._elsewhere.problem(service, original)) is not None:
             return problem
@@ -169,7 +169,7 @@ class Gather:
         return said if said is not None else self._sharing.measured(consumer.node, source.node)
 
     def _elsewhere_by(self, reason: str, callers: Callers, service: Key, source: Cluster) -> str:
-        """Why callers in another namespace are not led to a cluster by its driver, and what they can do."""
+        """Return why a driver cannot serve callers in another namespace, and the remedy."""
         message = f"the driver {_NAMES.get(reason, reason)} shares a Service in its own namespace alone"
         is_flat = self._sharing.between(callers.cluster.node, source.node, BY_ADDRESSES)
         remedy = "name the driver endpointslices, or " if is_flat else ""
@@ -181,7 +181,7 @@ class Gather:
         self._links = {pair: known for pair, known in self._links.items() if node not in pair}
 
     def _between(self, one: str, other: str) -> Link:
-        """The link of two clusters, as their Targets tell it."""
+        """Return the link of two clusters as their Targets report it."""
         home, far = (one, other) if other else (other, one)
         objects = [self._sharing.target_object(node) for node in (home, far)]
         networks = [self._sharing.networks(node) or () for node in (home, far)]

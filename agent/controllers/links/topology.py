@@ -1,4 +1,4 @@
-"""Which clusters a shared Service is in, who may call it there, and which have endpoints of it: from stores alone."""
+"""Topology of a shared Service: its clusters, permitted callers and endpoints. From stores alone."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Cluster(NamedTuple):
 
     node: str
     name: str
-    """As links tell it."""
+    """A cluster as links report it."""
 
 
 class Callers(NamedTuple):
@@ -33,7 +33,7 @@ class Callers(NamedTuple):
     cluster: Cluster
     service: Key
     elsewhere: str = ""
-    """Their namespace, if it is not that of the Service whose endpoints are told."""
+    """Namespace of the callers if it differs from that of the Service; else empty."""
 
 
 class Offer(NamedTuple):
@@ -42,7 +42,7 @@ class Offer(NamedTuple):
     any: bool
     ready: int
     unknown: bool = False
-    """Whether nobody can tell: the cluster has not been read."""
+    """Whether the state is unknown because the cluster has not been read."""
 
 
 class ServiceTopology:
@@ -94,11 +94,11 @@ class ServiceTopology:
         return {name for cluster in clusters for name in (cluster.name, *self._sharing.called(cluster.node)[:1])}
 
     def offers(self, service: Key, clusters: Collection[Cluster]) -> dict[str, Offer]:
-        """What endpoints each cluster has, by virtual node. Raises NotYet."""
+        """Return the endpoints of each cluster by virtual node. Raises NotYet."""
         return {cluster.node: self._offer(cluster.node, service) for cluster in clusters}
 
     def offered(self, link: Wish, clusters: Collection[Cluster], offers: Mapping[str, Offer]) -> Offered:
-        """What those clusters have together whose endpoints a link offers."""
+        """Return the total of the clusters whose endpoints a link offers."""
         meant = [
             (cluster.name, offers[cluster.node])
             for cluster in clusters
@@ -125,7 +125,7 @@ class ServiceTopology:
         return Offer(any=any(some), ready=count_ready(own, away))
 
     def why_not_ready(self, node: str) -> str:
-        """Why a Target that is not connected yet is not Ready. Raises NotYet where it is: it is about to connect."""
+        """Return why an unconnected Target is not Ready. Raises NotYet if it is Ready: it is about to connect."""
         obj = self._sharing.target_object(node)
         said = condition_of(obj.decode(), "Ready") if obj else None
         if said is None or said.get("status") == "True":

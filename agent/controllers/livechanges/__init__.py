@@ -1,1 +1,1 @@
-"""Proxy pod -> chaperon: what is changed on a running pod reaches its delegate."""
+"""Proxy pod -> chaperon: changes of a running pod, applied to its delegate."""

@@ -1,11 +1,13 @@
-"""Live changes: labels, annotations and what may change in a bound proxy's spec (images, resources, tolerations,
-deadline, ephemeral containers) go to its chaperon, and the statuses of its readiness gates.
+"""Live changes: copy changes of a proxy pod to its chaperon.
 
-Watches  proxy pods here, our chaperons in targets.
-Writes   the chaperon: labels, annotations and one annotation that says what changed; its agent changes the delegate. An
-         event where the target refuses that.
-Absent target: told when it is back. A target whose agent does not know of live changes (it does not publish a version)
-is told nothing, because it would take annotations back and start a quarrel.
+These are labels, annotations, the mutable part of a bound pod's spec (images, resources, tolerations, deadline,
+ephemeral containers), and the statuses of readiness gates.
+
+Watches  local proxy pods, chaperons in targets.
+Writes   the chaperon: labels, annotations and one annotation with the changes, which its agent applies to the delegate;
+  an event if the target refuses.
+Changes for an absent target are written when it returns. A target whose agent publishes no version does not support
+live changes and gets none: it would revert annotations endlessly.
 """
 
 from typing import Any
@@ -40,7 +42,7 @@ class LiveChanges(Controller[Key]):
         super().__init__()
         self._deps = deps
         self._known: WeakKeyDictionary[Target, bool] = WeakKeyDictionary()
-        """Targets that could be told when they changed last, or could not."""
+        """Whether targets could receive changes when last checked."""
         self._proxies = deps.proxies.informer
         self.watch(self._proxies, lambda pod: ())
         self._proxies.subscribe(self._changed)
@@ -54,7 +56,7 @@ class LiveChanges(Controller[Key]):
         return proxy.node_name or None if proxy is not None else None
 
     async def reconcile(self, key: Key) -> float | None:
-        """Tell the chaperon what it does not know."""
+        """Write the changes that the chaperon does not have yet."""
         proxy = self._proxies.store.get(key)
         if proxy is None or proxy.deleting:
             return None
