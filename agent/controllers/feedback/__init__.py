@@ -1,1 +1,1 @@
-"""Chaperon -> proxy pod: what happened to a delegate comes home."""
+"""Chaperon -> proxy pod: status of the delegate, copied to its proxy pod."""

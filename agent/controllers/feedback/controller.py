@@ -1,9 +1,10 @@
-"""Feedback: bring what happened to a delegate pod home to its proxy pod, and let both go in the right order.
+"""Feedback: copy a delegate's state to its proxy pod, and delete both in the right order.
 
-Watches  proxy pods here, our chaperons in targets, states of targets, EndpointSlices of shared Services.
+Watches  local proxy pods, chaperons in targets, states of targets, EndpointSlices of shared Services.
 Writes   the proxy pod: status, annotations, finalizers; deletes chaperons and proxy pods. Before it deletes a chaperon
-         whose delegate serves: the label `multicluster/serving`, and how long the delegate has to end.
-Absent target: keeps the last known status; a terminating proxy pod waits for it, unless a person has declared it lost.
+  whose delegate serves: the label `multicluster/serving` and the grace period that is left.
+The last status of pods in an absent target stays. A terminating proxy pod waits for the target, unless a user has
+declared it lost.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
     from agent.model.podranges import PodRanges
 
 _LOSER_SECONDS = 2.0
-"""In mode `reserve` the scheduler takes losers away at once; those that are left then escaped it."""
+"""Seconds until leftover candidates are deleted. In mode `reserve` the scheduler deletes losers at once, but may miss
+some."""
 
 
 class Feedback(Controller[Key]):
-    """One reconciliation per proxy pod."""
+    """Reconciles one proxy pod at a time."""
 
     name = "feedback"
     workers = 64
@@ -49,12 +51,13 @@ class Feedback(Controller[Key]):
         """Proxy pods and their chaperons with nothing to bring home."""
         self._pacing = Pacing()
         self._ended: dict[Key, Placed] = {}
-        """By proxy pod, a chaperon as it told that its pod has ended, until that is home: it may be gone before."""
+        """Chaperons that reported the end of their pod, by proxy pod; kept until it is copied, even if the chaperon is
+        deleted."""
         self._strays = StrayChaperons(deps, self._delete_stray, self.order)
         self._withdrawal = Withdrawal(deps, self.queue.add_after)
         self._writer = Writer(deps, self._status_refused, self._withdrawal.end)
         self._known: WeakKeyDictionary[Target, tuple[bool, bool, PodRanges]] = WeakKeyDictionary()
-        """What matters here of targets: whether they are connected and ready, and their ranges."""
+        """Relevant state of targets: whether they are connected and ready, and their ranges."""
         self.watch(self._proxies, lambda pod: (pod.key,) if self._concerns(pod.key) else ())
         deps.chaperons.subscribe(self._chaperon_changed)
         deps.sending.subscribe(lambda target, pod: self.queue.add(pod) if self._is_ending(pod) else None)
@@ -66,7 +69,7 @@ class Feedback(Controller[Key]):
         await together(super().run(), self._strays.run())
 
     def order(self, key: Key) -> Any:
-        """Pods that there are come first: a target may name as many others as it likes."""
+        """Handle existing pods first: a target may name any number of others."""
         return self._proxies.store.get(key) is None
 
     async def reconcile(self, key: Key) -> float | None:
@@ -135,7 +138,7 @@ class Feedback(Controller[Key]):
             await self._writer.apply(key, view, targets, action)
 
     def _versions(self, proxy: Object | None) -> "Seen | None":
-        """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
+        """Return the versions of a running, bound proxy pod and its only chaperon; None if there is more to compare."""
         if proxy is None or proxy.deleting or not proxy.node_name:
             return None
         if len(podstate.target_finalizers(proxy.finalizers)) > 1:
@@ -169,9 +172,9 @@ class Feedback(Controller[Key]):
             self.queue.add(pod.key)
 
     def _concerns(self, key: Key) -> bool:
-        """Whether there may be something to do: of a pod that is being scheduled there is not, by most events.
+        """Return whether there may be work; most events of a pod that is being scheduled need none.
 
-        In mode `reserve` candidates are in several targets, and the scheduler takes away those that have lost.
+        In mode `reserve` several targets have candidates, and the scheduler deletes those that have lost.
         """
         proxy = self._proxies.store.get(key)
         if proxy is None or proxy.deleting or proxy.node_name:

@@ -1,4 +1,4 @@
-"""What to do about one proxy pod and its chaperons: pure (wire contract, 5; rulings 1, 4, 5, 6)."""
+"""Decide the actions for one proxy pod and its chaperons: pure (wire contract, 5; rulings 1, 4, 5, 6)."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -56,7 +56,7 @@ def decide(view: ProxyAndDelegates) -> list[Action]:
         lost = tuple(delegate for delegate in mine if delegate.lost and not is_done(delegate.chaperon))
         if any(delegate.may_have_run for delegate in lost):
             return [*actions, DeleteProxy(MAY_HAVE_RUN)]
-        # The scheduler, which goes on waiting for it, makes another.
+        # The scheduler still waits for the chaperon and recreates it.
         actions += _delete(view, lost, certain=True)
         mine = tuple(delegate for delegate in mine if delegate not in lost)
     if not view.home:
@@ -72,9 +72,10 @@ def _at_home(view: ProxyAndDelegates, mine: tuple[TargetChaperon, ...]) -> Targe
 
 
 def _strays(view: ProxyAndDelegates, mine: tuple[TargetChaperon, ...]) -> tuple[TargetChaperon, ...]:
-    """Delegates elsewhere than at home.
+    """Return the delegates outside the pod's own target.
 
-    Two Targets may lead to the same cluster: what home shows, too, is no stray, and while home cannot tell, nothing is.
+    Two Targets may point to the same cluster, so a chaperon that the own target has, too, is no stray. While the own
+    target is unreachable, none is.
     """
     if view.home not in view.settled:
         return ()
@@ -97,11 +98,11 @@ def _delete(view: ProxyAndDelegates, delegates: tuple[TargetChaperon, ...], *, c
 
 
 def _let_go(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetChaperon, ...]) -> list[Action]:
-    """A terminating proxy pod: it goes on telling of its delegate, which is to end, and goes after it."""
+    """Keep copying status to a terminating proxy pod until its delegate is gone, then remove the finalizer."""
     here = _at_home(view, mine)
     said = _last_words(view, proxy, here)
     serving = here if here is not None and view.ending.wait and not here.deleting else None
-    # Two Targets may lead to the same cluster, and so to the same chaperon.
+    # Two Targets may point to the same cluster, and so to the same chaperon.
     ended = tuple(delegate for delegate in mine if serving is None or delegate.uid != serving.uid)
     ending = [*said, *_withdraw(view, serving), *_shorten(view, here), *_delete(view, ended, certain=True)]
     return ending if said and not mine else ending + _release(view, proxy, mine)
@@ -113,14 +114,14 @@ def _withdraw(view: ProxyAndDelegates, serving: TargetChaperon | None) -> list[A
 
 
 def _shorten(view: ProxyAndDelegates, here: TargetChaperon | None) -> list[Action]:
-    """Tell the grace period of a deletion that grants the delegate less than its spec, and of a second, shorter one."""
+    """Send the grace period of a deletion if it is shorter than the delegate's spec or than the one sent before."""
     if here is None or view.ending.wait or view.ending.grace is None:
         return []
     return [ShortenGrace(here, view.ending.grace)]
 
 
 def _last_words(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon | None) -> list[Action]:
-    """What a delegate tells while it is let go, or has told before its chaperon was gone."""
+    """Copy the final status that a delegate reports while it ends, or has reported before its chaperon was deleted."""
     said = here or view.last
     told = status_of_let_go(proxy, said.chaperon, said.ranges) if said is not None else {}
     metadata = _metadata(proxy, guarded="conditions" in told)
@@ -144,10 +145,11 @@ def _release(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetC
 
 
 def _unsure(view: ProxyAndDelegates, proxy: dict[str, Any]) -> set[str]:
-    """Finalizers of targets that cannot be asked and may hold what the agent before ours has made of the pod.
+    """Return finalizers of unreachable targets that may hold candidates which an earlier Admiralty agent made of the
+    pod.
 
-    Admiralty makes candidates everywhere and claims nothing; a claim of ours leaves no finalizer but its own. What we
-    have made of a pod without a claim carries our cluster's UID, and goes as an orphan.
+    Admiralty creates candidates in several targets without a claim; a claim by Flotilla leaves only its own finalizer.
+    Unclaimed chaperons of Flotilla carry the cluster's UID, and are deleted as orphans.
     """
     metadata = proxy["metadata"]
     annotations = metadata.get("annotations") or {}
@@ -182,9 +184,9 @@ def _bound(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon 
 def home_patch(
     proxy: dict[str, Any], here: TargetChaperon, held: AbstractSet[str] = frozenset(), homecoming: Homecoming = USUAL
 ) -> dict[str, Any]:
-    """Merge patch that brings status, annotations and finalizers of a bound proxy pod in line; {} when they are.
+    """Return the merge patch for status, annotations and finalizers of a bound proxy pod; {} if they match.
 
-    Of our finalizers, that of the target at home stays, and those that are `held`.
+    Of Flotilla's finalizers, that of the pod's target and those in `held` stay.
     """
     if here.ranges != ANYWHERE:
         homecoming = homecoming.without_addresses()
@@ -207,7 +209,7 @@ def home_patch(
 
 
 def _with_left_out(status: dict[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
-    """The status that also says which annotations do not come home: they do not keep the rest from coming."""
+    """Return the status with a note about annotations that are not copied; they do not block the rest."""
     conditions = status.get("conditions")
     if left_out:
         told = {"type": CONDITION, "status": "False", "reason": "LeftOut", "message": message(left_out)}

@@ -8,7 +8,7 @@ from agent.model.podranges import PodRanges
 
 
 class Seen(NamedTuple):
-    """What decides of a proxy pod and its only chaperon: their versions, and the ranges of its target."""
+    """State that decides about a proxy pod and its only chaperon: their versions, and the ranges of the target."""
 
     proxy: str
     chaperon: str
@@ -41,5 +41,5 @@ class Pacing:
         return key in self._written or (agreed is not None and agreed[1:] == now[1:])
 
     def forget(self, key: Key) -> None:
-        """Drop what is known of a proxy pod that has been deleted."""
+        """Forget a proxy pod that has been deleted."""
         self._written.forget(key)

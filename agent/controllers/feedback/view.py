@@ -38,7 +38,7 @@ class TargetChaperon:
 
     @property
     def lost(self) -> bool:
-        """Whether the target says that its pod is missing."""
+        """Return whether the target reports its pod as missing."""
         return self._says(names.ANNOTATION_POD_MISSING_SINCE)
 
     @property
@@ -50,12 +50,12 @@ class TargetChaperon:
 
     @property
     def ending(self) -> bool:
-        """Whether the target says that somebody there deletes its pod."""
+        """Return whether the target reports that a user or controller there is deleting its pod."""
         return self._says(names.ANNOTATION_POD_ENDING)
 
     @property
     def withdrawn(self) -> bool:
-        """Whether it is told already that its delegate serves no longer."""
+        """Return whether the chaperon already carries the mark that its delegate no longer serves."""
         return deletion.is_withdrawn(self.chaperon)
 
     def not_ready(self) -> "TargetChaperon":
@@ -73,7 +73,7 @@ class Ending(NamedTuple):
     wait: float = 0.0
     """Seconds until it is to be checked again; 0 if the chaperon may be deleted."""
     grace: int | None = None
-    """Grace period that the chaperon has yet to be told, in seconds; None for none."""
+    """Grace period in seconds that the chaperon has yet to receive; None for none."""
 
 
 class ProxyAndDelegates(msgspec.Struct, frozen=True):
@@ -85,21 +85,21 @@ class ProxyAndDelegates(msgspec.Struct, frozen=True):
     home: str
     """Finalizer of the one target that may run the delegate: by binding, else by claim; empty when there is none."""
     settled: frozenset[str]
-    """Finalizers of targets that are ready: what is not among `delegates` is not there."""
+    """Finalizers of ready targets: a delegate in one of them exists only if it is among `delegates`."""
     cluster_uid: str
     homecoming: Homecoming = USUAL
     last: TargetChaperon | None = None
-    """The delegate at home as it was seen last, of one that had ended and whose chaperon is gone since."""
+    """Last observed state of the delegate, if it had ended and its chaperon has been deleted since."""
     doubtful: frozenset[str] = frozenset()
-    """Finalizers of targets that may have a chaperon or a delegate of a terminating proxy pod beside `delegates`."""
+    """Finalizers of targets that may have another chaperon or delegate of a terminating proxy pod."""
     lost: frozenset[str] = frozenset()
-    """Finalizers of targets of which a person has certified that nothing runs there any more."""
+    """Finalizers of targets in which nothing runs any longer, as a user has certified."""
     ending: Ending = Ending()
     """Of a terminating proxy pod: how far the end of its delegate at home is."""
 
 
 class DeleteChaperon(msgspec.Struct, frozen=True):
-    """Delete with foreground propagation: where nothing is amiss, gone means that the delegate is gone, too."""
+    """Delete with foreground propagation, which normally keeps the chaperon until its delegate has been deleted."""
 
     delegate: TargetChaperon
 
@@ -113,7 +113,7 @@ class DeleteProxy(msgspec.Struct, frozen=True):
     """The delegate is lost: its controller makes a new pod."""
 
     why: str
-    """GONE, of which the target has to be asked, or what the target says itself."""
+    """GONE, which has to be confirmed by the target, or a reason that the target itself reports."""
 
 
 class EndProxy(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ class ReleaseProxy(msgspec.Struct, frozen=True):
 
     finalizers: list[str]
     status: dict[str, Any]
-    """Of one that will not be told how its delegate ended; {} for none."""
+    """Status patch for a pod whose delegate's end will not be reported; {} for none."""
 
 
 class Withdraw(msgspec.Struct, frozen=True):
@@ -143,11 +143,11 @@ class Withdraw(msgspec.Struct, frozen=True):
 
     delegate: TargetChaperon
     grace: int | None
-    """Grace period to tell at the same time, in seconds; None for none."""
+    """Grace period in seconds to send in the same write; None for none."""
 
 
 class ShortenGrace(msgspec.Struct, frozen=True):
-    """Tell the target's agent with which grace period the delegate is deleted, before its chaperon is, or after."""
+    """Send the delegate's grace period to the target's agent, before or after its chaperon is deleted."""
 
     delegate: TargetChaperon
     seconds: int

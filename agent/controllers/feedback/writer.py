@@ -42,7 +42,7 @@ class Writer:
         self._not_withdrawn = not_withdrawn
 
     async def apply(self, key: Key, view: ProxyAndDelegates, targets: dict[str, Target], action: Action) -> str:
-        """Carry out an action; returns the version that the proxy pod has by it, empty where it is not known."""
+        """Carry out an action; return the proxy pod's new version, empty if unknown."""
         match action:
             case DeleteChaperon(delegate):
                 if not await self._is_at_home_too(view, targets, delegate):
@@ -78,7 +78,7 @@ class Writer:
             self._not_withdrawn(view.proxy["metadata"]["uid"])
 
     async def _patch_chaperon(self, target: Target, delegate: TargetChaperon, patch: dict[str, Any]) -> bool:
-        """Return whether it was written; not if the chaperon is gone, or its target refuses the change."""
+        """Return whether it was written; False if the chaperon has been deleted, or its target refuses the change."""
         metadata = delegate.chaperon["metadata"]
         try:
             raw = await target.port.patch_raw(CHAPERONS, metadata["name"], patch, metadata["namespace"])

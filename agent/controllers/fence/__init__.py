@@ -1,1 +1,1 @@
-"""Fences: a source renews a Lease in a target, whose agent stops what is fenced by it when it sees no renewals."""
+"""Fences: a source renews a Lease in a target, whose agent stops the fenced pods when renewals stop."""

@@ -10,7 +10,7 @@ from agent.model import fence
 
 @dataclass(frozen=True)
 class FencedPod:
-    """A proxy pod that asks for a fence, and what is known of its target, which answers."""
+    """A proxy pod that asks for a fence, and the state of its target, which answers."""
 
     lease: str
     """Name of the Lease that is to fence it."""
@@ -39,12 +39,12 @@ class MarkChaperon:
 
 @dataclass(frozen=True)
 class Note:
-    """Write on the pod in how many seconds after a renewal its delegate is gone."""
+    """Write the seconds between the last renewal and the certain end of the delegate to the pod."""
 
     seconds: float | None
     """None: nothing may be concluded."""
     why: str = ""
-    """What the user may do about None; empty if it will be otherwise in a moment."""
+    """Remedy for None; empty if that will change in a moment."""
 
 
 _STOPPED = "it was stopped there"
@@ -53,7 +53,7 @@ _VERSION = "and of a version that knows fences, which Admiralty's do not"
 
 
 def decide(pod: FencedPod) -> MarkChaperon | Note | None:
-    """Return the next write for a pod that asks for a fence, None if what is written stays."""
+    """Return the next write for a pod that asks for a fence, None if nothing has to change."""
     if pod.refusal:
         return Note(None, f"its target does not let it: {pod.refusal}")
     if pod.annotations is None:

@@ -1,10 +1,10 @@
-"""Fenced pods: chaperons say by which Lease they are fenced, and proxy pods whether their target keeps the fence.
+"""Fenced pods: mark chaperons with their Lease, and proxy pods whose target keeps the fence.
 
-Watches  proxy pods, their owners, namespaces, our chaperons in targets, states of targets.
-Writes   annotations: of chaperons, by which Lease they are fenced; of proxy pods, that their target keeps the fence.
-         Warning events FenceNotKept on pods whose fence is not kept.
-Absent target: what is on the proxy pods stays as it was. A refused write concerns one pod only; Leases are renewed by
-another controller (`renewals`).
+Watches  proxy pods, their owners, namespaces, chaperons in targets, states of targets.
+Writes   annotations: of chaperons, the Lease that fences them; of proxy pods, whether their target keeps the fence.
+  Warning events FenceNotKept on pods whose fence is not kept.
+Annotations of pods in an absent target stay. A refused write concerns one pod only; Leases are renewed by another
+controller (`renewals`).
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
 
 _PATIENCE_SECONDS = 30.0
-"""So long it may take until a target keeps a fence, before its pod is told that it does not."""
+"""Seconds that a target has to accept a fence before a warning is emitted on the pod."""
 _REPEAT_SECONDS = 60.0
 
 
@@ -133,7 +133,8 @@ class FencedPodController(Controller[Key]):
             placed.target.chaperons.absorb(raw)
 
     async def _say(self, pod: Object, seconds: float | None, why: str) -> float | None:
-        """Write on a pod whether its fence is kept, and tell if it is not for long. Return when to look again."""
+        """Write to a pod whether its fence is kept, and warn if it is not for long. Return the seconds until a
+        re-check."""
         await self._note(pod, seconds)
         if seconds is not None or pod.deleting or not why:
             self._unkept.pop(pod.uid, None)

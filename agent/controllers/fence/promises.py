@@ -1,8 +1,9 @@
-"""Promises: what the target's agent says on fenced PodChaperons: that it keeps their fences, or that they have fallen.
+"""Promises: the target's agent reports on fenced PodChaperons that it keeps their fences, or that they have expired.
 
 Watches  PodChaperons that are fenced by Leases, these Leases, the delegates.
 Writes   annotations of these chaperons: multicluster/fence-kept-by, multicluster/fenced.
-It needs no source. A write that is refused delays neither other chaperons nor the stop of a delegate (`stopping`).
+Needs no connection to the source. A refused write delays neither other chaperons nor the stop of a delegate
+(`stopping`).
 """
 
 from agent.api.kinds import CHAPERONS
@@ -50,7 +51,7 @@ class FencePromiseController(Controller[Key]):
         return [chaperon.key for chaperon in self._fenced.of(lease.key)]
 
     async def reconcile(self, key: Key) -> float | None:
-        """Write what is to be said on one chaperon."""
+        """Write the annotations of one chaperon."""
         chaperon = self._fenced.get(key)
         if chaperon is None:
             return None

@@ -1,9 +1,9 @@
-"""Renewals: in each target a Lease per namespace tells that this cluster lives, if pods ask to be stopped otherwise.
+"""Renewals: a Lease per namespace in each target proves that this source is alive, for pods that must stop otherwise.
 
-Watches  proxy pods that ask for a fence, our chaperons that bear the mark of one, states of targets.
+Watches  proxy pods that ask for a fence, chaperons with the mark of one, states of targets.
 Writes   the Lease in targets, every 10 s at most.
-Absent target: its Lease is not renewed from when it does not answer. Nothing else that is written, or refused, delays
-a renewal: what concerns single pods is done by another controller (`pods`).
+The Lease in an absent target is not renewed. No other write or refusal delays a renewal: another controller (`pods`)
+handles single pods.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""Stopping: delegates end whose source renews its Lease in this cluster no more, and get no others.
+"""Stopping: delete delegates whose source has stopped renewing its Lease in this cluster, and allow no new ones.
 
 Watches  the Leases of sources, PodChaperons that are fenced by them, their delegates.
-Writes   deletes the delegates, within the grace that was promised to their source; Warning events Fenced and
-         FenceFailed on them.
-It needs no source: that their source cannot be heard is what this is about. Another leader goes on from how long ago
-the API server says that a Lease was renewed.
+Writes   deletes the delegates within the grace period promised to their source; Warning events Fenced and FenceFailed
+  on them.
+Needs no connection to the source, since losing it is the reason. A new leader continues from the API server's times of
+the renewals.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class StoppingRoom(Controller[Key]):
             await asyncio.sleep(min(_LOOK_SECONDS, max(_SHORTEST_SECONDS, next_fall)))
 
     def _look(self) -> float:
-        """Enqueue what has to be stopped by now. Return the seconds until the next fence falls."""
+        """Enqueue the delegates that have to stop by now. Return the seconds until the next fence expires."""
         next_fall = _LOOK_SECONDS
         for key in self._seen.leases():
             left = self._seen.left(key)

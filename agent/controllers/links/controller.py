@@ -237,7 +237,7 @@ class ServiceLinksRoom(Controller[Key]):
         self._gather.forget_node(target.node_name)
 
     def _summary_changed(self, target: Target) -> Iterable[Key]:
-        """Requeue all links after a change of a target's gateways, whose state is reported there."""
+        """Watch the GatewayPeers of a target once it reports gateways."""
         summary = target.told
         has = self._deps.settings.gateway and summary is not None and gatewaytold.read(summary.annotations) is not None
         if has and target not in self._peers:
