@@ -13,11 +13,11 @@ from agent.kube.store import Object
 from agent.model.addonscore import Statement, Writing, decide
 
 AGAIN_SECONDS = 60.0
-"""After so long what could not be written is tried again: nothing tells of a right that is given."""
+"""Seconds until a failed write is retried: no event reports a granted right."""
 
 
 class CannotSay(Exception):
-    """What keeps us from writing scores, with the remedy; `reason` is for a condition."""
+    """Obstacle to writing scores, with the remedy; `reason` is for a condition."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -25,7 +25,8 @@ class CannotSay(Exception):
 
 
 class AddOnScores:
-    """`changed` is called with the cluster and the name of one that was changed, or that may be written from now on."""
+    """Add-on scores. `changed` is called with the cluster and the name of a score that was changed or may be written
+    now."""
 
     def __init__(self, deps: Deps, changed: Callable[[str, str], None], turned: Callable[[], None]) -> None:
         self._client = deps.local.client
@@ -52,14 +53,14 @@ class AddOnScores:
         return ((obj.namespace, obj.name) for obj in self._watched.store or () if OURS in obj.labels)
 
     def status(self, cluster: str, name: str) -> Mapping[str, Any]:
-        """What one says now; nothing where it is not there."""
+        """Return the current status of a score; empty if it does not exist."""
         obj = self._watched.store.get((cluster, name)) if self._watched.store is not None else None
         return (obj.decode().get("status") or {}) if obj is not None else {}
 
     async def say(self, cluster: str, name: str, wanted: Statement) -> Writing:
-        """Have one say this; one that is not there is made where it has scores, or is to be `made` all the same.
+        """Write a score; create a missing one if it has scores or `made` is set.
 
-        Raises CannotSay, and KubeError.
+        Raises CannotSay and KubeError.
         """
         store = self._watched.store
         if store is None:

@@ -35,7 +35,7 @@ _UNDECIDED_SECONDS = 3.0
 
 
 class AgentMonitor:
-    """Watches the agent of one target; `changed` is called whenever `record` changes."""
+    """Monitors the agent of one target; `changed` is called whenever `record` changes."""
 
     def __init__(self, title: str, port: Port, summaries: Informer, interval: float, *, is_self: bool) -> None:
         """:param title: of the target, for the log
@@ -53,7 +53,7 @@ class AgentMonitor:
         self.homes: tuple[str, ...] = ()
         """Namespaces there that have a lease of an agent."""
         self.replicas: frozenset[str] = frozenset()
-        """Those that lead there, by these leases."""
+        """Leader leases of agents that lead there."""
         self._heard_at = -math.inf
         self._connected = asyncio.Event()
         self._pulse = Pulse(interval / 3)
@@ -62,7 +62,7 @@ class AgentMonitor:
 
     @property
     def summary(self) -> Object | None:
-        """What the agent tells of its nodes; None while that is not known, or cannot be used."""
+        """Return the agent's report about its nodes; None while it is unknown or unusable."""
         return self._summary if self._flaw is None else None
 
     @property
@@ -97,7 +97,7 @@ class AgentMonitor:
             await asyncio.sleep(self._interval if alive else min(self._interval, _UNDECIDED_SECONDS))
 
     def summary_changed(self, summary: Object | None) -> None:
-        """Take note of what the agent tells."""
+        """Record the report of the agent."""
         self._flaw = flaw_of(summary) if summary is not None else None
         self._judge()
 
@@ -109,7 +109,7 @@ class AgentMonitor:
             message = f"the lease {names.LEASE_CONTROLLERS} of the target's agent cannot be read: {error}"
             self._pulse_record = AgentRecord(AgentState.UNKNOWN, message)
         except KubeError as error:
-            # The probe says what there is to say.
+            # The probe reports the reason.
             log.debug("lease of the agent of target %s: %s", self._title, error)
             return
         else:

@@ -1,6 +1,6 @@
 """Whether a target's own agent is alive and new enough, judged from its leader lease and its ClusterSummary. Pure.
 
-An API server that answers says nothing about the agent behind it, and without one chaperons stay without pods.
+An API server that answers proves nothing about the agent behind it. Without an agent, chaperons get no pods.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _SHOWN = 40
 
 
 class AgentState(StrEnum):
-    """What we know of a target's agent. The values are reasons of the condition AgentReady."""
+    """State of a target's agent. The values are reasons of the condition AgentReady."""
 
     READY = "AgentReady"
     SILENT = "AgentSilent"
@@ -51,7 +51,7 @@ class AgentRecord:
 
     @property
     def usable(self) -> bool:
-        """Whether the target may get new pods, as far as its agent goes."""
+        """Return whether the state of the agent permits new pods in the target."""
         return self.state in (AgentState.READY, AgentState.UNKNOWN)
 
 
@@ -60,7 +60,7 @@ NOT_ASKED = AgentRecord(AgentState.UNKNOWN, "the target cannot be asked")
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """What of a leader lease matters."""
+    """Relevant fields of a leader lease."""
 
     class Metadata(msgspec.Struct, frozen=True):
         """The metadata of a Lease, as far as they matter."""
@@ -100,8 +100,8 @@ class _Seen:
 class Pulse:
     """Follows the leases of one target's agent.
 
-    Only changes count, by our own monotonic clock: the target's clock may be wrong. A lease is given up when it has
-    not changed for its duration and `margin` seconds; a lease that nobody holds changes no more, either.
+    Only changes count, measured by the local monotonic clock, since the target's clock may be wrong. A lease is expired
+    if it has not changed for its duration and `margin` seconds. A lease without a holder does not change either.
     """
 
     def __init__(self, margin: float) -> None:
@@ -109,7 +109,7 @@ class Pulse:
         self._seen: dict[str, _Seen] = {}
 
     def read(self, leases: Iterable[Lease], now: float) -> AgentRecord | None:
-        """What the leases found at this moment (seconds) mean; None while that cannot be told yet."""
+        """Judge the leases that were read at this moment (seconds); None while that is impossible."""
         found = {lease.metadata.namespace: lease.spec for lease in leases}
         self._seen = {namespace: self._note(namespace, spec, now) for namespace, spec in found.items()}
         if not found:
@@ -138,9 +138,9 @@ class Pulse:
 
 
 def conclude(pulse: AgentRecord | None, summary: Object | None, flaw: Flaw | None = None) -> AgentRecord | None:
-    """The state of an agent: dead before too old before a summary that cannot be used before anything else.
+    """Return the state of an agent. Dead precedes too old, and that an unusable summary.
 
-    Admiralty's agents tell no version.
+    Admiralty's agents publish no version.
     """
     if pulse is not None and pulse.state is AgentState.SILENT:
         return pulse
@@ -157,9 +157,9 @@ def conclude(pulse: AgentRecord | None, summary: Object | None, flaw: Flaw | Non
 
 
 def answers(agent: AgentRecord | None, summary: Object | None, asked: str) -> bool:
-    """Whether an agent says that sources may ask this of it by annotations of chaperons, and is not known to be dead.
+    """Return whether an agent supports this annotation of chaperons and is not known to be dead.
 
-    It takes seconds until one is known to be alive.
+    It takes seconds until an agent is known to be alive.
     """
     if summary is None or (agent is not None and not agent.usable):
         return False
@@ -182,7 +182,7 @@ def is_readable(summary: Object) -> bool:
 
 
 def flaw_of(summary: Object) -> Flaw | None:
-    """What is wrong with a ClusterSummary as an API server gave it, None if nothing is."""
+    """Return the flaw of a ClusterSummary as read from an API server, None if it has none."""
     try:
         return summary_flaw(summary.decode())
     except (Unreadable, RecursionError) as error:
@@ -190,7 +190,7 @@ def flaw_of(summary: Object) -> Flaw | None:
 
 
 def invalid(flaw: Flaw) -> str:
-    """What to say of a target with a ClusterSummary that cannot be used."""
+    """Return the message about a target whose ClusterSummary is unusable."""
     return (
         f"ClusterSummary {SUMMARY_NAME} in the target: {flaw.field}: {flaw.reason}: "
         "correct it there, or delete it, and the agent there writes it anew"

@@ -1,12 +1,12 @@
-"""Applying manifests for an owner with the rights of a service account, and taking away what is no longer among them.
+"""Apply manifests for an owner with the rights of a service account, and delete objects that are no longer in them.
 
-All requests for what is applied, also those that only read, are the account's: the agent may no more than impersonate
-it, and what the account may not, the API server refuses in its own words. What is there is compared by its metadata
-(`model.applied`), a list for each kind and namespace: what is unchanged costs no write, and no dry run, which costs an
-API server as much as a write and may call webhooks.
+All requests, reads included, impersonate the account: the agent may only impersonate, and the API server refuses
+whatever exceeds the account's rights. Existing objects are compared by their metadata (`model.applied`), one list for
+each kind and namespace. Unchanged objects cost neither a write nor a dry run; that costs an API server as much and may
+call webhooks.
 
-An object that is not the owner's, as its UID in a label says, is never touched. Which kinds are applied where is noted
-on the owner before the first of them is: so nothing is left behind, wherever we are killed.
+Objects without the owner's UID in a label are never touched. The owner records kinds and places before the first apply,
+so that nothing is left behind if the agent is killed.
 """
 
 from collections import defaultdict
@@ -63,10 +63,8 @@ class Applier:
         discovery: Discovery,
         is_leaving: Callable[[str], bool] = lambda namespace: False,
     ) -> None:
-        """
-        :param account: name of a service account of the owner's namespace
-        :param is_leaving: whether a namespace is gone, or being deleted with all that is in it
-        """
+        """:param account: name of a service account of the owner's namespace
+        :param is_leaving: returns whether a namespace is being or has been deleted"""
         self._owners = owners
         self._is_leaving = is_leaving
         self._owner = owner
@@ -101,12 +99,13 @@ class Applier:
     async def delete(
         self, of: Callable[[Place], bool] = lambda place: True, *, at_once: bool = False
     ) -> list[Remaining]:
-        """Delete all that the owner has in such places, what makes pods first; empty once there is nothing left.
+        """Delete all objects of the owner in these places, creators of pods first; return what is left.
 
-        What pods may still need stays until they are gone, namespaces stay until the last: to be called again. Of a
-        namespace that is being deleted, roles may go before all else: what the account may not see there goes anyway.
+        Call it again until that is empty: objects that pods may need stay until the pods have ended, and namespaces
+        come last. In a terminating namespace roles may be deleted first: objects that the account then cannot see are
+        deleted anyway.
 
-        :param at_once: whether nothing waits for anything
+        :param at_once: whether to delete all without waiting
         """
         left: list[Remaining] = []
         stages: defaultdict[int, list[tuple[Place, Raw]]] = defaultdict(list)
@@ -127,7 +126,7 @@ class Applier:
         return {(place.namespace, name) for place, objects in found.items() for name in _names(objects)}
 
     async def _wanted(self, manifests: Iterable[Mapping[str, Any]]) -> tuple[list[_Wanted], list[Refusal]]:
-        """What is to be applied, in order, and what cannot be."""
+        """Return the objects to apply, in order, and the refused ones."""
         wanted, refusals = [], []
         for manifest in manifests:
             if flaw := applied.flaw(manifest):
@@ -145,7 +144,7 @@ class Applier:
         return wanted, refusals
 
     async def _places(self) -> list[Place]:
-        """Where the owner may have something; what is not served any more has no objects."""
+        """Return the places that may have objects of the owner; kinds that are no longer served have none."""
         found = []
         for note in self._noted:
             group, name, namespace = applied.parsed(note)
@@ -238,13 +237,14 @@ class Applier:
         return refusals + [Refusal(*each[:3], f"{applied.title(*each[:3])}: {each.message}") for each in left]
 
     async def _delete_all(self, objects: Iterable[tuple[Place, Raw]]) -> list[Remaining]:
-        """Last applied, first deleted; what is left then."""
+        """Delete in reverse order of applying; return what is left."""
         ordered = sorted(objects, key=lambda each: -each[0].rank)
         answers = await side_by_side([self._delete(*each) for each in ordered])
         return [each for each in answers if each is not None]
 
     async def _delete(self, place: Place, metadata: Raw) -> Remaining | None:
-        """What is left of one: with foreground propagation it goes after what it has made."""
+        """Delete one object, with foreground propagation so that its dependents are deleted first; return it if it is
+        left."""
         kind, namespace, name = place.kind, place.namespace, metadata["name"]
         if metadata.get("deletionTimestamp"):
             held = [each for each in metadata.get("finalizers") or () if each != "foregroundDeletion"]

@@ -1,4 +1,4 @@
-"""What keeps copies from where they should be: remembered, looked at again, and told once to each object concerned."""
+"""Obstacles of copies: remembered, re-checked, and reported once to each object concerned."""
 
 import logging
 from collections.abc import Hashable, Iterable
@@ -14,9 +14,9 @@ log = logging.getLogger(__name__)
 Item = TypeVar("Item", bound=Hashable)
 
 UNTOLD = ""
-"""Message of what is looked at again like anything else that is in the way, and told to nobody."""
+"""Message of an obstacle that is re-checked but not reported."""
 LOOK_SECONDS = (2.0, 60.0)
-"""First and longest pause between looks whether what is in the way has gone: nothing tells us of others' objects."""
+"""First and longest pause in seconds between re-checks: foreign objects are not watched."""
 _SOON_SECONDS = 1.0
 """However often it is asked for: at most one look in this time."""
 
@@ -46,7 +46,7 @@ class BlockedCopies(Generic[Item]):
         return list(self._known)
 
     def message(self, item: Item) -> str:
-        """What is in the way; empty if nothing is."""
+        """Return the obstacle; empty if there is none."""
         known = self._known.get(item)
         return known.message if known is not None else ""
 
@@ -64,7 +64,7 @@ class BlockedCopies(Generic[Item]):
         return known.backoff.next()
 
     def tell(self, item: Item, objects: Iterable[Object | None]) -> None:
-        """Warn on every object concerned that has not been told."""
+        """Emit a warning on every object concerned that has none yet."""
         known = self._known[item]
         if known.message == UNTOLD:
             return
@@ -74,7 +74,7 @@ class BlockedCopies(Generic[Item]):
                 self._recorder.event(_regarding(obj), "Warning", self._reason, known.message)
 
     def gone(self, item: Item) -> None:
-        """Nothing is in the way any more: should it be again, it is told again."""
+        """Forget the obstacle; a new one is reported again."""
         self._known.pop(item, None)
 
 

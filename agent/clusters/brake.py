@@ -1,4 +1,4 @@
-"""What holds back the deletion of what looks like orphans in targets, for all rooms that delete such."""
+"""Guard for orphan deletion in targets, shared by all controllers that delete orphans."""
 
 import logging
 import time
@@ -25,7 +25,7 @@ from agent.runtime.lease import LeaderLease
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 10.0
-"""Pause between looks whether what is held may go."""
+"""Seconds between checks whether held orphans may be deleted."""
 _SOON_SECONDS = 0.5
 """Pause while that is not known yet."""
 _COUNT_SECONDS = 1.0
@@ -37,7 +37,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 class _Judged(NamedTuple):
     at: float
     many_since: float
-    """0 where they are not many."""
+    """Number of orphans; 0 if they are not many."""
     wait: float
     hold: Hold | None
 
@@ -46,11 +46,10 @@ _NEVER = _Judged(0.0, 0.0, 0.0, None)
 
 
 class Brake:
-    """Orphans in a target are held together, or none are: `orphans` says when. Without a lease none are.
+    """Holds either all orphans of a target or none (see `orphans`); without a lease none.
 
-    A pod that was seen to be deleted is gone for sure, and what is left of it goes; so does what was made for an
-    earlier pod of a name that there is again: of a StatefulSet there must not be two. A pod that is missing from a list
-    may have been forgotten.
+    The remains of a pod whose deletion was observed are deleted, and so are those of an earlier pod whose name exists
+    again: a StatefulSet's pod must not run twice. A pod that is missing from a list may have been forgotten.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Brake:
         self._listeners.append(listener)
 
     def held(self, target: Target) -> Hold | None:
-        """What was held in a target when somebody asked last."""
+        """Return the hold of a target at the last check."""
         return self._judged.get(target, _NEVER).hold
 
     def wait_for(self, placed: Placed) -> float:

@@ -20,11 +20,11 @@ _GIVEN_UP = {givingup.ANNOTATION_GIVE_UP, names.ANNOTATION_POD_MISSING_SINCE}
 
 
 async def delete(target: Target, chaperon: Mapping[str, Any], *, as_it_was: bool = False) -> None:
-    """Delete this very chaperon, with its delegate before it (ruling 5); nothing happens when it is gone already.
+    """Delete the chaperon with this UID, after its delegate (ruling 5); do nothing if it has been deleted.
 
-    `as_it_was`: nor when it has changed since, as where it is deleted for what it says; the change is told anyway.
-    No garbage collector is waited for where the target's agent has deleted the delegate.
-    Raises KubeError; where the target gave no answer, it is probed at once.
+    `as_it_was`: also do nothing if it has changed, for callers that judged its content. If the target's agent has
+    deleted the delegate, the garbage collector is not awaited. Raises KubeError; if the target did not answer, it is
+    probed at once.
     """
     metadata = chaperon["metadata"]
     key, uid = (metadata["namespace"], metadata["name"]), metadata["uid"]
@@ -45,9 +45,8 @@ async def request_delete(
     version: str | None = None,
     propagation: Propagation = "Foreground",
 ) -> bytes | None:
-    """The same, without taking the answer: the chaperon that waits for its delegate, empty if it is gone by this, None
-    if it was gone or has changed before.
-    """
+    """Delete likewise, but return the raw chaperon that waits for its delegate: empty if deleted now, None if it was
+    deleted or had changed before."""
     namespace, name = chaperon
     port = target.port
     try:
@@ -61,7 +60,7 @@ async def request_delete(
 
 
 class Placed(NamedTuple):
-    """A chaperon and where it is."""
+    """A chaperon and its target."""
 
     target: Target
     chaperon: Object
@@ -95,11 +94,11 @@ class Chaperons:
         return list(self._by_parent.get(parent, {}).values())
 
     def departed(self, target: Target, uid: str) -> Departure | None:
-        """The last chaperon of a proxy pod in a target that has told lately that it is gone; None if it has not."""
+        """Return the last chaperon of a proxy pod whose deletion the target has recently reported; None without."""
         return self._departures.get((target.key, uid))
 
     def expect(self, target: Target, uid: str) -> None:
-        """A chaperon of a proxy pod is about to be sent there: what was told of an earlier one counts no more."""
+        """Discard reports about an earlier chaperon, since a new one of this proxy pod is about to be created."""
         self._departures.discard((target.key, uid))
 
     def any_in(self, namespace: str) -> bool:

@@ -25,16 +25,16 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class Reverts(Generic[Item]):
-    """When a copy that others keep changing may be put right again, by item, in seconds of the event loop's clock."""
+    """Times at which a reverted copy may be corrected again, by item, in seconds of the event loop's clock."""
 
     def __init__(self) -> None:
         self._due: dict[Item, tuple[float, Backoff]] = {}
 
     def wait(self, item: Item, agreed: tuple[str, str] | None, original: str, now: float) -> float:
-        """In how many seconds a copy may be put right: 0 for now, as where its original has changed.
+        """Return the seconds until a copy may be corrected: 0 for now, for example if its original has changed.
 
-        :param agreed: versions of original and copy that were the same
-        :param original: version that the original has
+        :param agreed: versions of original and copy that matched
+        :param original: current version of the original
         """
         if agreed is None or agreed[0] != original:
             self.forget(item)
@@ -56,7 +56,7 @@ Raw = dict[str, Any]
 
 
 class Vanished(Conflict):
-    """The copy has gone since it was seen."""
+    """The copy has been deleted since it was seen."""
 
 
 class Place(msgspec.Struct, Generic[Item], frozen=True):
@@ -78,7 +78,7 @@ class Place(msgspec.Struct, Generic[Item], frozen=True):
         return reporting_refusals(self.title, self.target, self.kind)
 
     def not_copied(self, reason: str) -> Blocked:
-        """What keeps it from being there."""
+        """Return the error for an item that cannot be copied."""
         return Blocked(not_copied(self.title, self.target, reason))
 
 
@@ -93,17 +93,16 @@ class Copier(Generic[Item]):
         label: str = names.LABEL_PARENT_CLUSTER_UID,
         serves: Callable[[Raw], bool] = lambda found: False,
     ) -> None:
-        """:param content: what of a copy is decided by its original
-        :param label: on every copy, the UID of this cluster
-        :param serves: whether what is there serves as well, although it is no copy of ours
-        """
+        """:param content: returns the part of a copy that its original decides
+        :param label: label of every copy with the UID of this cluster
+        :param serves: returns whether a foreign object serves as well"""
         self._deps = deps
         self._content = content
         self._label = label
         self._serves = serves
         self._reverts: Reverts[Item] = Reverts()
         self.agreed: dict[Item, tuple[str, str]] = {}
-        """Versions of original and copy that are the same; without the latter, what is there is none, and serves."""
+        """Versions of original and copy that match. An empty copy version: a foreign object serves."""
         self._reopened: set[Item] = set()
 
     def is_agreed(self, item: Item, original: Object, copy: Object) -> bool:
@@ -124,12 +123,12 @@ class Copier(Generic[Item]):
         self._reverts.forget(item)
 
     def forget_all(self, where: Callable[[Item], bool]) -> None:
-        """The same of all items of which that is so."""
+        """Forget all items for which `where` is true."""
         for item in [item for item in self.agreed if where(item)]:
             self.forget(item)
 
     async def put(self, place: Place[Item], original: Raw, wanted: Raw) -> None:
-        """Create the copy; what is there already becomes the copy if it may."""
+        """Create the copy; an existing object becomes the copy if permitted."""
         try:
             with place.reporting_refusals():
                 raw = await place.target.port.create_raw(place.kind, wanted)
@@ -139,7 +138,7 @@ class Copier(Generic[Item]):
             self.agree(place, original, raw)
 
     async def match(self, place: Place[Item], original: Raw, wanted: Raw, now: float | None = None) -> float:
-        """Read what is there, and `correct` it. Raises Vanished where there is nothing."""
+        """Read the existing object and `correct` it. Raises Vanished if there is none."""
         namespace, name = place.key
         with place.reporting_refusals():
             try:
@@ -160,9 +159,9 @@ class Copier(Generic[Item]):
     async def correct(
         self, place: Place[Item], original: Raw, found: Object, wanted: Raw, now: float | None = None
     ) -> float:
-        """Make a copy what is wanted; returns in how many seconds that may be done, 0 if it is.
+        """Correct a copy; return the seconds until that may be done, 0 if it is correct.
 
-        Without `now`, in seconds of the event loop, whatever differs is put right at once.
+        Without `now`, in seconds of the event loop, differences are corrected at once.
         """
         copy = found.decode()
         replaced = self._content.must_be_replaced(copy, wanted)
@@ -188,11 +187,11 @@ class Copier(Generic[Item]):
         self.forget(place.item)
 
     def needs_none(self, place: Place[Item], original: Raw) -> None:
-        """What is there serves as well as a copy."""
+        """Record that a foreign object serves as well as a copy."""
         self.agreed[place.item] = (original["metadata"]["resourceVersion"], "")
 
     def agree(self, place: Place[Item], original: Raw, raw: bytes) -> None:
-        """What the target made of our write counts as the same, also where its own admission changed it."""
+        """Record the result of a write as matching, including changes by the target's admission."""
         version = place.copies.absorb(raw).version
         self.agreed[place.item] = (original["metadata"]["resourceVersion"], version)
 

@@ -1,9 +1,9 @@
 """Copies of a local object in every target that should have one: base of all controllers that copy objects.
 
-A copy says by labels whose child it is, so that originals need no finalizers: it goes when its original is gone or is
-shared no more, at once or when its target or this agent is back. An object of the same name that is not ours is never
-touched, and reported on the original. A copy that somebody changed is put right, at growing intervals. From a namespace
-that is not enabled no copy is made, unless pods of it are in a target still; those that are there are kept right.
+Labels of a copy identify its original, so originals need no finalizers. A copy is deleted when its original is deleted
+or no longer shared, or later when its target or this agent returns. A foreign object of the same name is never touched,
+and is reported on the original. Changed copies are corrected, at growing intervals. In a namespace that is not enabled
+no copies are created unless a target still has pods of it; existing ones are kept correct.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Item = tuple[str, str, str]
 """Virtual node of the target, namespace and name. Without node: the original itself."""
 
 BLOCKED = "SharingBlocked"
-"""Reason of the Warning event on an original that has no copy where it should."""
+"""Reason of the Warning event on an original whose copy is missing."""
 UNSHARED_SECONDS = 3.0
 """How long a copy stays after its original ceased to be shared: who replaces one brings it without our annotations."""
 _UNSYNCED_SECONDS = 2.0
@@ -83,15 +83,15 @@ class CopyRoom(Controller[Item]):
         return self.wanted(original)
 
     def seen_from(self, node: str, original: Raw) -> Raw:
-        """The original as the target behind a virtual node is to have it, where it is another one for each."""
+        """Return the original as a target should have it, for originals that differ by target."""
         return original
 
     async def content(self, original: Object) -> Raw | None:
-        """The whole original, None if it is gone."""
+        """Return the whole original, None if it has been deleted."""
         return original.decode()
 
     def wanted_in(self, original: Object, node: str) -> bool:
-        """Whether what is shared has a copy in the target behind a virtual node, as far as the room says."""
+        """Return whether the controller wants a copy of a shared original in a target."""
         return True
 
     def serves(self, found: Raw) -> bool:
@@ -99,11 +99,11 @@ class CopyRoom(Controller[Item]):
         return False
 
     def remedy(self, problem: str) -> str:
-        """What to add to a problem that a user is told of."""
+        """Return the remedy for a problem that is reported to a user."""
         return ""
 
     def problems(self, key: Key) -> dict[str, str]:
-        """What is in the way of an original's copies, by virtual node."""
+        """Return the obstacles of an original's copies by virtual node."""
         return {node: message for node in self._copies if (message := self._blocked.message((node, *key)))}
 
     def is_everywhere(self, original: Object) -> bool:
@@ -158,7 +158,7 @@ class CopyRoom(Controller[Item]):
         return await self._bring(place, original, informer.store.get((namespace, name)))
 
     def _stays_for(self, item: Item, original: Object, target: Target) -> float:
-        """In how many seconds the copy of what is shared no more goes: it may be shared again in a moment."""
+        """Return the seconds until the copy of an unshared original is deleted: it may soon be shared again."""
         if original.deleting or self._is_leaving(target):
             return 0.0
         now = asyncio.get_running_loop().time()
@@ -231,7 +231,7 @@ class CopyRoom(Controller[Item]):
         return wait
 
     def _kept_by_another(self, copy: Object, target: Target) -> bool:
-        """Whether another Target that leads to the same cluster, as the UID shows, has to have the copy there."""
+        """Return whether another Target of the same cluster, recognized by the UID, needs the copy."""
         original = self.originals.store.get(copy.key)
         if original is None:
             return False

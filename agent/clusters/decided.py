@@ -1,4 +1,4 @@
-"""Decided: what PlacementDecisions say for the pods that follow a Placement, read from the objects."""
+"""Decided: results of PlacementDecisions for the pods that follow a Placement, read from the objects."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ def owner_of(placement: Key) -> Owner:
 
 
 def owner_in(decision: Object) -> Owner | None:
-    """Whose a PlacementDecision is, None where that is nobody's."""
+    """Return the owner of a PlacementDecision, None without one."""
     label = decision.labels.get(LABEL_PLACEMENT)
     return (decision.namespace, label) if label else None
 
@@ -71,7 +71,7 @@ def _indexed(decision: Object) -> Iterable[str]:
 
 
 def placement_of(obj: Object | None) -> tuple[str | None, str]:
-    """What a pod or a namespace says itself: a Placement, None where it says nothing of one, and a decision group."""
+    """Return the Placement that a pod or namespace itself names, None for none, and the decision group."""
     if obj is None:
         return None, ""
     known = obj.hot_annotations
@@ -80,7 +80,7 @@ def placement_of(obj: Object | None) -> tuple[str | None, str]:
 
 
 def reference_of(pod: Object, namespace: Object | None) -> Reference | None:
-    """What a pod follows: what it says itself, else what its namespace says; an empty name frees it."""
+    """Return the Placement that a pod follows: its own, else that of its namespace; an empty name means none."""
     name, group = placement_of(pod)
     if name is None:
         name, given = placement_of(namespace)
@@ -91,7 +91,7 @@ def reference_of(pod: Object, namespace: Object | None) -> Reference | None:
 def placed_by(
     reference: Reference, namespace: str, parts: Sequence[Part], placement: Object | None, *, is_missing: bool
 ) -> Placed:
-    """What a Placement of a namespace has decided by these PlacementDecisions.
+    """Return the decision of a Placement, collected from these PlacementDecisions.
 
     :param is_missing: whether it is known that there is no such Placement
     """
@@ -109,7 +109,7 @@ def placed_by(
 
 
 def part_of(obj: Object) -> Part | None:
-    """A PlacementDecision, None as long as nobody has written anything into it that can be read."""
+    """Return a PlacementDecision, None until it has readable content."""
     try:
         found = _decoder.decode(obj.raw).status.decisions
     except UNDECODABLE:
@@ -123,7 +123,7 @@ def part_of(obj: Object) -> Part | None:
 
 
 def _unsatisfied(placement: Object | None) -> str:
-    """What a Placement says of having decided for none."""
+    """Return the reason that a Placement reports for an empty decision."""
     if placement is None:
         return ""
     condition = condition_of(placement.decode(), "PlacementSatisfied") or {}

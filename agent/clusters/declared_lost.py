@@ -11,7 +11,8 @@ from agent.model.standing import is_set
 
 
 class DeclaredLost:
-    """Finalizers of these targets; `changed` is called with that of a target of which another thing is said."""
+    """Finalizers of these targets; `changed` is called with the finalizer of a target that was declared lost or no
+    longer is."""
 
     def __init__(self, local: Cluster, changed: Callable[[str], None]) -> None:
         self.finalizers: frozenset[str] = frozenset()

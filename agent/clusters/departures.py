@@ -1,7 +1,7 @@
 """Chaperons whose deletion a target has reported, and whether their pods may still run.
 
-A target's garbage collector lets a chaperon go before its pod where it has not seen the pod: for half a minute after
-that cluster's API server was restarted or stood still.
+A target's garbage collector releases a chaperon before its pod if it has not observed the pod. That can happen for half
+a minute after that cluster's API server was restarted or stalled.
 """
 
 import time
@@ -37,13 +37,13 @@ class Departure(NamedTuple):
     name: str
     uid: str
     ended: bool
-    """It told that its pod had ended, of one that is not made again: nothing of it runs."""
+    """Whether it reported the end of a pod that is not recreated, so that nothing of it runs."""
     at: float
     """When it was seen going, of a clock that is never set."""
 
     @classmethod
     def of(cls, chaperon: Object) -> "Departure":
-        """As a chaperon told last."""
+        """Return the departure of a chaperon from its last state."""
         ended = chaperon.phase in ENDED and _is_made_once(chaperon)
         return cls(chaperon.name, chaperon.uid, ended, time.monotonic())
 
@@ -56,7 +56,7 @@ class Departures:
         self._found: dict[_Way, Departure] = {}
 
     def get(self, way: _Way) -> Departure | None:
-        """That of a proxy pod in a target, None where none was seen or it was long ago."""
+        """Return the last departure of a proxy pod in a target, None if there was none recently."""
         return self._found.get(way)
 
     def add(self, way: _Way, departure: Departure) -> None:
@@ -71,7 +71,7 @@ class Departures:
         self._found.pop(way, None)
 
     def forget(self, target: Key) -> None:
-        """What that target has told may be another cluster's from now on."""
+        """Forget a target: under its name there may be another cluster from now on."""
         self._found = {way: departure for way, departure in self._found.items() if way[0] != target}
 
 

@@ -1,4 +1,4 @@
-"""What rooms are built from."""
+"""Dependencies of controllers."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -36,14 +36,13 @@ from agent.settings import Settings
 
 @dataclass(frozen=True)
 class Deps:
-    """Given to every room by the composition root.
+    """Passed to every controller by the composition root.
 
-    Rooms meet on API objects: what one has found out, another reads from their stores. Two things here are not so, and
-    stay. By `prerequisites` the scheduler waits until what a pod needs is in a target, and target's room until it is
-    gone again: the wait is one of moments inside one decision, in which a condition to be written, watched and cleared
-    for each pod and target would be two writes and a delay. `endpoints` are ports and certificates of this process,
-    which the kubelet API has opened and virtual nodes announce: after a restart they are others, so that an object
-    that kept them would lie. Neither holds anything that a restart must find again.
+    Controllers communicate by API objects that they read from each other's stores, with two exceptions. `prerequisites`
+    lets the scheduler wait until a target has what a pod needs, and the target's controller until that has been
+    deleted. The wait lasts moments; a condition would cost two writes and a delay for each pod and target. `endpoints`
+    holds ports and certificates of this process, which the kubelet API opens and virtual nodes announce. They change
+    with a restart, so an object would be wrong. Neither has state that must survive a restart.
     """
 
     settings: Settings
@@ -56,7 +55,7 @@ class Deps:
     recorder: Recorder
     endpoints: Endpoints = field(default_factory=Endpoints)
     lease: LeaderLease | None = None
-    """By which this replica leads; None where nobody else could."""
+    """Leader lease of this replica; None without leader election."""
     sending: Sending = field(default_factory=Sending)
     lives: Lives = field(default_factory=Lives)
     fences: Fences = field(default_factory=Fences)
@@ -122,7 +121,7 @@ class Deps:
 
     @cached_property
     def owners(self) -> Owners | None:
-        """What controls pods, None where it has no say."""
+        """Owners of pods, None if they are not used."""
         return Owners(self.local) if self.settings.moves or self.settings.p2code else None
 
     @cached_property
@@ -132,21 +131,21 @@ class Deps:
 
     @cached_property
     def service_links(self) -> ServiceLinks:
-        """What ServiceLinks and annotations of Services ask for."""
+        """Return the requests of ServiceLinks and of annotations of Services."""
         settings = self.settings
         return ServiceLinks(self.local, settings.discovery_interval, wanted=settings.service_links)
 
     @cached_property
     def target_status(self) -> TargetStatus:
-        """Through this every room writes what it says of a Target."""
+        """Return the writer through which every controller writes the status of Targets."""
         return TargetStatus(self.local)
 
     @cached_property
     def live_reads(self) -> LiveReads:
-        """What is asked before something is let go of."""
+        """Return the reads that precede a release."""
         return LiveReads(self.local.client, self.cluster_uid, self.chaperons, self.sending)
 
     @cached_property
     def brake(self) -> Brake:
-        """What holds back the deletion of orphans."""
+        """Return the guard for orphan deletion."""
         return Brake(self.local, self.proxies.informer, self.targets, self.cluster_uid, self.lease)

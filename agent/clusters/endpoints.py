@@ -1,6 +1,6 @@
-"""Where the kubelet API of each virtual node is served, as the servers tell and virtual nodes announce.
+"""Addresses of each virtual node's kubelet API, set by the servers and announced by virtual nodes.
 
-Not an API object, as what rooms meet on otherwise: `Deps` says why.
+Not an API object, unlike other state that controllers share: `Deps` gives the reason.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ NO_CERTIFICATE = "NoCertificate"
 
 @dataclass(frozen=True)
 class Served:
-    """Whether logs and exec work on virtual nodes, as a condition says it."""
+    """Whether logs and exec work on virtual nodes, as a condition reports it."""
 
     reason: str
     message: str
@@ -28,7 +28,7 @@ class Served:
 
 
 class Endpoints:
-    """Ports by node name, and what all of them have in common. Subscribers are called with a node's name."""
+    """Ports by node name, and the state common to all. Subscribers are called with a node's name."""
 
     def __init__(self) -> None:
         self.active = False
@@ -47,7 +47,7 @@ class Endpoints:
         return self._ports.get(node)
 
     def served(self, node: str) -> Served | None:
-        """How it goes, None while that is not known."""
+        """Return the state of a node, None while unknown."""
         return self._problems.get(node) or self._common
 
     def announce(self, node: str, port: int) -> None:
@@ -65,12 +65,12 @@ class Endpoints:
             self._tell(node)
 
     def withdraw(self, node: str) -> None:
-        """A virtual node is gone."""
+        """Forget a virtual node that has been deleted."""
         self._ports.pop(node, None)
         self._problems.pop(node, None)
 
     def all(self, common: Served) -> None:
-        """How it goes on all virtual nodes that have no problem of their own."""
+        """Set the state of all virtual nodes without a problem of their own."""
         if common != self._common:
             self._common = common
             for node in list(self._ports):

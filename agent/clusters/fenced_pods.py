@@ -125,7 +125,7 @@ class FencedPods:
 
     def _owner_changed(self, old: Object | None, new: Object | None) -> None:
         owner = new or old
-        # Of a new owner the pods may have been seen first, and what is above it.
+        # Check pods again that were seen before their owner or its own owners.
         if owner is not None and (old is None or _said(old) != _said(new)):
             self._again(self._choices.pods_of(owner))
 

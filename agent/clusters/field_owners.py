@@ -1,8 +1,8 @@
-"""Field owners for server-side apply: fields that only we write have none; a Service's selector stays its user's.
+"""Field owners for server-side apply: fields that only Flotilla writes have none; a user keeps a Service's selector.
 
-A selector is one field to server-side apply, and whoever writes it owns it: once we have, its user's next
-`kubectl apply --server-side` would be refused as a conflict. So the ownership goes back to them, and applying the
-original again works: it replaces our selector by theirs, which is then rewritten again.
+To server-side apply a selector is one field, owned by its last writer. After a write by Flotilla, the user's next
+`kubectl apply --server-side` would be refused as a conflict. So the ownership is returned to the user: applying the
+original replaces the rewritten selector, which is then rewritten again.
 """
 
 from typing import Any
@@ -19,16 +19,17 @@ _SPEC, _SELECTOR = "f:spec", "f:selector"
 
 
 def untracked(*, applied: bool) -> Raw:
-    """Part of a patch's metadata that ends the tracking of field owners; nothing where somebody applies the object.
+    """Return the patch metadata that ends the tracking of field owners; empty for applied objects.
 
-    Tracking them costs the API server 0.6 ms of each later write of a pod, and a good quarter of a write of a
-    PodChaperon. An apply that comes later begins it anew (structured-merge-diff's `before-first-apply`).
+    Tracking costs the API server 0.6 ms of each later write of a pod, and over a quarter of a PodChaperon's. A later
+    apply starts tracking again (structured-merge-diff's `before-first-apply`).
     """
     return {} if applied else {"managedFields": [{}]}
 
 
 def given_back(fields: list[Raw]) -> list[Raw] | None:
-    """Managed fields in which those who apply the Service own its selector again; None if nobody applies its spec."""
+    """Return managed fields in which users who apply the Service own its selector again; None if its spec is not
+    applied."""
     users = [entry for entry in fields if entry.get("operation") == "Apply" and _SPEC in entry.get("fieldsV1", {})]
     if not users or any(_SELECTOR in entry["fieldsV1"][_SPEC] for entry in users):
         return None
@@ -50,7 +51,7 @@ def _without_selector(entry: Raw) -> Raw:
 
 
 async def keep_owners(client: Client, service: Object, raw: bytes) -> bytes:
-    """Give the selector's ownership back, if need be. Returns the Service as it is then."""
+    """Return the selector's ownership to the user if necessary; return the Service after that."""
     metadata = msgspec.json.decode(raw, type=Raw)["metadata"]
     fields = given_back(metadata.get("managedFields") or [])
     if fields is None:
