@@ -1,4 +1,4 @@
-"""AddOnPlacementScores of ours in this cluster, in the namespaces of ManagedClusters: found, made and kept right."""
+"""AddOnPlacementScores of this agent in the namespaces of ManagedClusters: watched, created and kept correct."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +25,7 @@ class CannotSay(Exception):
 
 
 class AddOnScores:
-    """Add-on scores. `changed` is called with the cluster and the name of a score that was changed or may be written
-    now."""
+    """Add-on scores. `changed` receives the cluster and name of a score that was changed or may be written now."""
 
     def __init__(self, deps: Deps, changed: Callable[[str, str], None], turned: Callable[[], None]) -> None:
         self._client = deps.local.client
@@ -45,11 +44,11 @@ class AddOnScores:
 
     @property
     def known(self) -> bool:
-        """Whether they are served, and have been read."""
+        """Whether the kind is served and has been read."""
         return self._watched.store is not None
 
     def ours(self) -> Iterator[tuple[str, str]]:
-        """Cluster and name of each that we have made."""
+        """Cluster and name of each score that this agent has created."""
         return ((obj.namespace, obj.name) for obj in self._watched.store or () if OURS in obj.labels)
 
     def status(self, cluster: str, name: str) -> Mapping[str, Any]:

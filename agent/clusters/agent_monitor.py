@@ -35,7 +35,7 @@ _UNDECIDED_SECONDS = 3.0
 
 
 class AgentMonitor:
-    """Monitors the agent of one target; `changed` is called whenever `record` changes."""
+    """Monitors the agent of one target; calls `changed` whenever `record` changes."""
 
     def __init__(self, title: str, port: Port, summaries: Informer, interval: float, *, is_self: bool) -> None:
         """:param title: of the target, for the log
@@ -51,9 +51,9 @@ class AgentMonitor:
         self.record: AgentRecord | None = OWN if is_self else None
         """None until it is known for the first time."""
         self.homes: tuple[str, ...] = ()
-        """Namespaces there that have a lease of an agent."""
+        """Namespaces in the target that have a lease of an agent."""
         self.replicas: frozenset[str] = frozenset()
-        """Leader leases of agents that lead there."""
+        """Identities of the agents that lead in the target, from these leases."""
         self._heard_at = -math.inf
         self._connected = asyncio.Event()
         self._pulse = Pulse(interval / 3)
@@ -67,7 +67,7 @@ class AgentMonitor:
 
     @property
     def told(self) -> Object | None:
-        """Its summary also if something is wrong with what that says of nodes; None while it cannot be read at all."""
+        """Return the summary even if its report about nodes is flawed; None while it cannot be read at all."""
         summary = self._summary
         return summary if self._flaw is None or (summary is not None and is_readable(summary)) else None
 

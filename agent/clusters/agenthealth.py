@@ -68,7 +68,7 @@ class Lease(msgspec.Struct, frozen=True):
         namespace: str = ""
 
     class Spec(msgspec.Struct, frozen=True, rename="camel"):
-        """Who holds it, since when, and for how long (seconds)."""
+        """Holder, time of acquisition and duration (seconds)."""
 
         holder_identity: str | None = None
         lease_duration_seconds: float | None = None
@@ -82,7 +82,7 @@ _lease_decoder = msgspec.json.Decoder(Lease)
 
 
 def readable_leases(items: Iterable[msgspec.Raw]) -> list[Lease]:
-    """Those leases of a list that can be read."""
+    """Return the readable leases of a list."""
     found = []
     for item in items:
         with contextlib.suppress(*UNDECODABLE):
@@ -174,7 +174,7 @@ def _version_of(summary: Object) -> str:
 
 
 def is_readable(summary: Object) -> bool:
-    """Whether the annotations of a ClusterSummary can be read, whatever is wrong with other fields."""
+    """Return whether the annotations of a ClusterSummary can be read, whatever is wrong with other fields."""
     try:
         return summary.annotations is not None
     except Unreadable:

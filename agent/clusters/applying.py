@@ -31,7 +31,7 @@ from agent.runtime.together import side_by_side
 Raw = dict[str, Any]
 
 _FRESH = "1"
-"""The version of no object that is there: applied with it, one is created or nothing is done."""
+"""Version of no existing object: an apply with it creates the object, or does nothing if that exists."""
 
 
 class _Wanted(NamedTuple):
@@ -78,9 +78,10 @@ class Applier:
     async def apply(
         self, manifests: Sequence[Mapping[str, Any]], keep: Callable[[Place, str], bool] = lambda place, name: False
     ) -> list[Refusal]:
-        """Bring all in line, in the order of their kinds. Unless any is refused, what else the owner has is pruned.
+        """Apply all manifests in the order of their kinds. Unless any is refused, prune the owner's other objects.
 
-        :param keep: says of what the owner has in a place by a name whether it stays, though it is not among them
+        :param keep: returns whether an object of the owner, given its place and name, stays although it is in no
+          manifest
         """
         wanted, refusals = await self._wanted(manifests)
         places = {each.place for each in wanted}
@@ -99,7 +100,7 @@ class Applier:
     async def delete(
         self, of: Callable[[Place], bool] = lambda place: True, *, at_once: bool = False
     ) -> list[Remaining]:
-        """Delete all objects of the owner in these places, creators of pods first; return what is left.
+        """Delete all objects of the owner in these places, creators of pods first; return the remaining ones.
 
         Call it again until that is empty: objects that pods may need stay until the pods have ended, and namespaces
         come last. In a terminating namespace roles may be deleted first: objects that the account then cannot see are
@@ -121,7 +122,7 @@ class Applier:
         return left + [Remaining(place.kind.name, place.namespace, each["name"]) for place, each in later]
 
     async def there(self, of: Callable[[Place], bool]) -> set[tuple[str, str]]:
-        """Namespace and name of all that the owner has in such places, as far as the account may know."""
+        """Return namespace and name of the owner's objects in these places, as far as the account may read them."""
         found = await self._find(filter(of, await self._places()))
         return {(place.namespace, name) for place, objects in found.items() for name in _names(objects)}
 
@@ -204,7 +205,7 @@ class Applier:
         return None
 
     async def _look(self, place: Place, name: str) -> Raw | None:
-        """The metadata of an object that is not among those of the owner, if there is one."""
+        """Read the metadata of an object that is not among the owner's, None if it does not exist."""
         try:
             raw = await self._client.get_raw(place.kind, name, place.namespace or None, accept=METADATA_ONE)
         except NotFound:
@@ -237,7 +238,7 @@ class Applier:
         return refusals + [Refusal(*each[:3], f"{applied.title(*each[:3])}: {each.message}") for each in left]
 
     async def _delete_all(self, objects: Iterable[tuple[Place, Raw]]) -> list[Remaining]:
-        """Delete in reverse order of applying; return what is left."""
+        """Delete in reverse order of applying; return the remaining objects."""
         ordered = sorted(objects, key=lambda each: -each[0].rank)
         answers = await side_by_side([self._delete(*each) for each in ordered])
         return [each for each in answers if each is not None]

@@ -30,7 +30,7 @@ class _Known:
 
 
 class BlockedCopies(Generic[Item]):
-    """Copies that cannot be made or changed now, by item. Moments are seconds of the event loop's clock."""
+    """Copies that cannot be created or changed now, by item. Times are seconds of the event loop's clock."""
 
     def __init__(self, recorder: Recorder, reason: str) -> None:
         """:param reason: of the Warning events"""
@@ -51,12 +51,12 @@ class BlockedCopies(Generic[Item]):
         return known.message if known is not None else ""
 
     def again(self, item: Item, now: float) -> float:
-        """In how many seconds it is worth a look, 0 for now."""
+        """Return the seconds until the next check, 0 for now."""
         known = self._known.get(item)
         return max(0.0, known.until - now) if known is not None else 0.0
 
     def found(self, item: Item, message: str, now: float) -> float:
-        """Something is in the way; returns after how many seconds to look again."""
+        """Record an obstacle; return the seconds until the next check."""
         known = self._known.setdefault(item, _Known())
         if message not in (UNTOLD, known.message):
             log.warning("%s", message)

@@ -29,7 +29,7 @@ LOOK_SECONDS = 10.0
 _SOON_SECONDS = 0.5
 """Pause while that is not known yet."""
 _COUNT_SECONDS = 1.0
-"""For how long a census counts."""
+"""Seconds for which a census counts."""
 _REMEMBERED = 20_000
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -68,7 +68,7 @@ class Brake:
 
     @property
     def absences(self) -> tuple[Absence, ...]:
-        """When this cluster knew of no leader."""
+        """Intervals without a leader."""
         return self._lease.absences if self._lease is not None else ()
 
     def on_change(self, listener: Callable[[Target], None]) -> None:
@@ -80,11 +80,11 @@ class Brake:
         return self._judged.get(target, _NEVER).hold
 
     def wait_for(self, placed: Placed) -> float:
-        """After how many seconds to ask again whether a chaperon may be deleted, 0 if it may be now or is no orphan."""
+        """Return the seconds until a re-check whether a chaperon may be deleted, 0 if it may be now or is no orphan."""
         return self.wait(placed.target) if self._is_orphan(placed.chaperon) else 0.0
 
     def wait(self, target: Target) -> float:
-        """The same of anything in a target that was made for something that this cluster does not know."""
+        """Return the same for any object in a target whose original this cluster does not know."""
         if self._lease is None:
             return 0.0
         judged = self._judged.get(target, _NEVER)
@@ -96,12 +96,12 @@ class Brake:
         return judged.wait
 
     def doubt(self, target: Target, seconds: float) -> None:
-        """For so long, all orphans there are held: they may be those of another cluster with our UID."""
+        """Hold all orphans of a target for some seconds: they may belong to another cluster with the same UID."""
         self._doubted[target] = time.monotonic() + seconds
         self._judged[target] = self._judged.get(target, _NEVER)._replace(at=0.0)
 
     def made_at(self, target: Target, created: str) -> datetime:
-        """When something in a target was made, by our clock, as its creationTimestamp says."""
+        """Return the creation time of an object in a target, by the local clock."""
         try:
             return parse(created) - timedelta(seconds=target.port.skew)
         except (ValueError, OverflowError):

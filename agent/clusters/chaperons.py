@@ -66,23 +66,22 @@ class Placed(NamedTuple):
     chaperon: Object
 
     def is_of(self, pod: Object) -> bool:
-        """Whether it was made for this very proxy pod, and not for another one that has had its name."""
+        """Return whether it was created for this proxy pod, and not for an earlier one of the same name."""
         return self.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
 
 
 class Chaperons:
-    """An index over the chaperon stores of all targets.
+    """Index over the chaperon stores of all targets.
 
-    A chaperon is ours when it carries our cluster's UID. One without a UID (made by Admiralty, whose cluster name may
-    be another than ours, or none) is here, too: it counts only where its parent-uid is that of a live pod
-    (ruling 4), and is no orphan of ours.
+    A chaperon belongs to this cluster if it carries its UID. The index also holds chaperons without a UID, which
+    Admiralty made. They count only if their parent-uid is that of a live pod (ruling 4), and are never orphans.
     """
 
     def __init__(self, targets: Targets, cluster_uid: str) -> None:
         self._cluster_uid = cluster_uid
         self._by_parent: dict[Key, dict[tuple[Key, Key], Placed]] = {}
         self._in: Counter[str] = Counter()
-        """How many this cluster itself has made, by namespace."""
+        """Number of chaperons that this cluster itself has created, by namespace."""
         self._departures = Departures()
         self._subscribers: list[Callable[[Key], None]] = []
         self._stops: dict[Key, Callable[[], None]] = {}
@@ -102,7 +101,7 @@ class Chaperons:
         self._departures.discard((target.key, uid))
 
     def any_in(self, namespace: str) -> bool:
-        """Whether a pod of a namespace has a chaperon that this cluster itself has made, by its UID."""
+        """Return whether a pod of a namespace has a chaperon with this cluster's UID."""
         return self._in[namespace] > 0
 
     def subscribe(self, subscriber: Callable[[Key], None]) -> None:
@@ -114,7 +113,8 @@ class Chaperons:
         return [parent for parent, placed in self._by_parent.items() if any(key[0] == target.key for key in placed)]
 
     def is_ours(self, chaperon: Object) -> bool:
-        """Whether this cluster made a chaperon, or may have: one without a UID belongs to the pod of its parent-uid."""
+        """Return whether this cluster may have created a chaperon: one without a UID belongs to the pod of its
+        parent-uid."""
         owner = chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID)
         return not owner or owner == self._cluster_uid
 

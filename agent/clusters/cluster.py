@@ -1,4 +1,4 @@
-"""One cluster we talk to: its client, its shared informers, and the tasks that keep them up to date."""
+"""Connection to one cluster: its client, its shared informers, and the tasks that keep them current."""
 
 from typing import TYPE_CHECKING
 

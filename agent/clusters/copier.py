@@ -1,4 +1,4 @@
-"""The calls that make a copy in a target, keep it right and take it away: one engine for every room that copies."""
+"""Creation, correction and deletion of a copy in a target: shared by every controller that copies objects."""
 
 import contextlib
 from collections.abc import Callable, Hashable
@@ -48,7 +48,7 @@ class Reverts(Generic[Item]):
         return 0.0
 
     def forget(self, item: Item) -> None:
-        """There is no copy any more, or a new one."""
+        """Forget a copy that was deleted or replaced."""
         self._due.pop(item, None)
 
 
@@ -60,7 +60,7 @@ class Vanished(Conflict):
 
 
 class Place(msgspec.Struct, Generic[Item], frozen=True):
-    """Where a copy belongs. `item` is how its room calls it."""
+    """Place of a copy. `item` is the controller's key for it."""
 
     item: Item
     kind: Kind
@@ -70,7 +70,7 @@ class Place(msgspec.Struct, Generic[Item], frozen=True):
 
     @property
     def title(self) -> str:
-        """How users call the object."""
+        """Return the object's name for users."""
         return f"{self.kind.name} {self.key[0]}/{self.key[1]}"
 
     def reporting_refusals(self) -> contextlib.AbstractContextManager[None]:
@@ -117,7 +117,7 @@ class Copier(Generic[Item]):
         self._reopened.add(item)
 
     def forget(self, item: Item) -> None:
-        """There is no copy of it any more."""
+        """Forget a copy that was deleted."""
         self.agreed.pop(item, None)
         self._reopened.discard(item)
         self._reverts.forget(item)
@@ -181,7 +181,7 @@ class Copier(Generic[Item]):
         return 0.0
 
     async def delete(self, place: Place[Item], uid: str) -> None:
-        """Delete this very copy."""
+        """Delete the copy with this UID."""
         with place.reporting_refusals(), contextlib.suppress(NotFound, Conflict):
             await self._delete(place, uid)
         self.forget(place.item)

@@ -34,21 +34,21 @@ Item = tuple[str, str, str]
 BLOCKED = "SharingBlocked"
 """Reason of the Warning event on an original whose copy is missing."""
 UNSHARED_SECONDS = 3.0
-"""How long a copy stays after its original ceased to be shared: who replaces one brings it without our annotations."""
+"""Seconds for which a copy stays after sharing ended: a user who replaces an original drops the annotations."""
 _UNSYNCED_SECONDS = 2.0
 
 
 class CopyRoom(Controller[Item]):
-    """One reconciliation per original and target."""
+    """Reconciles one original in one target at a time."""
 
     workers = 64
     kind: ClassVar[Kind]
     label: ClassVar[str] = names.LABEL_PARENT_CLUSTER_UID
-    """On every copy of this room: the UID of this cluster."""
+    """Label of every copy: the UID of this cluster."""
     slim: ClassVar[bool] = False
-    """Whether no more than the metadata of copies is kept."""
+    """Whether only the metadata of copies is cached."""
     borrowed: ClassVar[float | None] = None
-    """Seconds until a look whether another's copy that serves as well is still there."""
+    """Seconds between checks whether a foreign object that serves as well still exists."""
 
     def __init__(self, deps: Deps, originals: Informer) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class CopyRoom(Controller[Item]):
 
     @abstractmethod
     def shared(self, original: Object) -> bool:
-        """Whether an original is to be copied at all; asked for every one at every change."""
+        """Return whether an original is to be copied at all; called for every one at every change."""
 
     @abstractmethod
     def wanted(self, original: Raw) -> Raw:
@@ -95,7 +95,7 @@ class CopyRoom(Controller[Item]):
         return True
 
     def serves(self, found: Raw) -> bool:
-        """Whether what a target has of that name serves as well, although it is no copy of this room's."""
+        """Return whether a foreign object of that name serves as well."""
         return False
 
     def remedy(self, problem: str) -> str:
@@ -107,7 +107,7 @@ class CopyRoom(Controller[Item]):
         return {node: message for node in self._copies if (message := self._blocked.message((node, *key)))}
 
     def is_everywhere(self, original: Object) -> bool:
-        """Whether every target that should have a copy is known to have it, connected or not."""
+        """Return whether every target that should have a copy is known to have it, connected or not."""
         objects = self._targets.serving(original.namespace)
         nodes = {names.virtual_node(*obj.key) for obj in objects if not obj.deleting}
         connected = self.deps.targets.serving(original.namespace)
@@ -123,16 +123,16 @@ class CopyRoom(Controller[Item]):
         return {}
 
     def left_in(self, target: Target) -> bool:
-        """Whether copies are still in a target that is being let go of, and no other Target keeps them there."""
+        """Return whether a retiring target still has copies that no other Target needs."""
         informer = self._copies.get(target.node_name)
         return informer is not None and any(not self._kept_by_another(copy, target) for copy in informer.store)
 
     def lane(self, item: Item) -> str:
-        """A target that does not answer holds up no other."""
+        """Use one lane per target, so that an unresponsive one delays no other."""
         return item[0]
 
     async def reconcile(self, item: Item) -> float | None:
-        """Bring one copy in line."""
+        """Reconcile one copy."""
         node, namespace, name = item
         original = self.originals.store.get((namespace, name))
         if not node:
@@ -200,7 +200,7 @@ class CopyRoom(Controller[Item]):
         return await self._copier.correct(place, original, copy, wanted, now)
 
     async def _remove(self, place: Place[Item], original: Object | None, copy: Object | None) -> None:
-        """Nothing of an original is to be in a target any more."""
+        """Return whether a target must not have any copy of the original."""
         item, target = place.item, place.target
         self._copier.forget(item)
         self._unshared.pop(item, None)
@@ -212,7 +212,7 @@ class CopyRoom(Controller[Item]):
             await self._held.withdraw(original, target, copied=copy is not None)
 
     async def _is_gone(self, item: Item) -> bool:
-        """By the word of the API server, not of a cache."""
+        """Return whether the API server confirms that the original has been deleted."""
         try:
             await self.deps.local.client.get_raw(self.kind, item[2], item[1])
         except NotFound:

@@ -61,7 +61,7 @@ def decisions_of(decisions: "Watched", owner: Owner) -> list[Object]:
 
 
 def parts_of(decisions: "Watched", owner: Owner) -> list[Part]:
-    """The same as far as anybody has written something into them."""
+    """Return those PlacementDecisions that have readable content."""
     return [part for obj in decisions_of(decisions, owner) if (part := part_of(obj)) is not None]
 
 
@@ -116,7 +116,7 @@ def part_of(obj: Object) -> Part | None:
         return None
     if found is None:
         return None
-    # Others name the same clusters.
+    # Interned, since other decisions name the same clusters.
     told = ((sys.intern(each.cluster_name), each.score) for each in found if each.cluster_name)
     decided = tuple(Decided(name, score if type(score) is int else None) for name, score in told)
     return Part(obj.labels.get(LABEL_GROUP_NAME, ""), decided)

@@ -1,4 +1,4 @@
-"""Targets that a person has declared lost: nothing of them runs any more, so that nothing waits for them."""
+"""Targets that a user has declared lost: nothing of them runs any longer, so that nothing waits for them."""
 
 from collections.abc import Callable
 
@@ -11,8 +11,7 @@ from agent.model.standing import is_set
 
 
 class DeclaredLost:
-    """Finalizers of these targets; `changed` is called with the finalizer of a target that was declared lost or no
-    longer is."""
+    """Finalizers of lost targets. `changed` receives the finalizer of a target whose declaration has changed."""
 
     def __init__(self, local: Cluster, changed: Callable[[str], None]) -> None:
         self.finalizers: frozenset[str] = frozenset()

@@ -53,7 +53,7 @@ class Delegates:
             return await self._named(target, pod.namespace, departure.name)
         if claimed_node(pod):
             return await self._named(target, pod.namespace, names.chaperon(pod.name, pod.uid))
-        # An agent before ours has sent it, under a name that it made up.
+        # An earlier agent has created it, under a name of its own choice.
         return await self._list(target, pod.namespace, labels=f"{names.LABEL_PARENT_UID}={pod.uid}")
 
     async def _named(self, target: Target, namespace: str, name: str) -> list[Object]:
@@ -84,9 +84,8 @@ async def _has_delegate(chaperon: Mapping[str, Any], pods: Awaitable[Iterable[Ob
 
 
 def _is_of(delegate: Object, pod: Object, departure: Departure | None) -> bool:
-    """Whether a pod of the target is controlled by a chaperon of a proxy pod: one that was orphaned on purpose is not,
-    nor another's of that name.
-    """
+    """Return whether a chaperon of the proxy pod controls the pod. False for pods that were orphaned on purpose and for
+    foreign pods of that name."""
     owner = delegate.controller
     if owner is None or owner.kind != CHAPERONS.name:
         return False

@@ -14,7 +14,7 @@ from agent.kube.store import Key, Object
 from agent.model.podstate import ENDED
 
 _LIMIT = 20_000
-"""8 MB, however many targets there are."""
+"""Entries in memory: 8 MB, however many targets there are."""
 
 _Way = tuple[Key, str]
 """Key of a target and UID of a proxy pod."""
@@ -39,7 +39,7 @@ class Departure(NamedTuple):
     ended: bool
     """Whether it reported the end of a pod that is not recreated, so that nothing of it runs."""
     at: float
-    """When it was seen going, of a clock that is never set."""
+    """Time when the deletion was observed, by the monotonic clock."""
 
     @classmethod
     def of(cls, chaperon: Object) -> "Departure":
@@ -49,7 +49,7 @@ class Departure(NamedTuple):
 
 
 class Departures:
-    """The last departure of each proxy pod in each target, `limit` of them at most; for others, the target is asked."""
+    """Last departure of each proxy pod in each target, at most `limit`; for others, the target is asked."""
 
     def __init__(self, limit: int = _LIMIT) -> None:
         self._limit = limit
@@ -67,7 +67,7 @@ class Departures:
             del self._found[next(iter(self._found))]
 
     def discard(self, way: _Way) -> None:
-        """Another chaperon of the proxy pod may be there from now on."""
+        """Forget the departure: the proxy pod may have another chaperon in that target."""
         self._found.pop(way, None)
 
     def forget(self, target: Key) -> None:

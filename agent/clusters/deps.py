@@ -96,7 +96,7 @@ class Deps:
 
     @cached_property
     def unmarked_slices(self) -> UnmarkedSlices:
-        """EndpointSlices of namespaces that have Services with such marks."""
+        """EndpointSlices of namespaces with Services that carry such marks."""
         return UnmarkedSlices(self.local, self.unwritten_marks)
 
     @cached_property
@@ -106,7 +106,7 @@ class Deps:
 
     @cached_property
     def choices(self) -> TargetChoices:
-        """Which targets each proxy pod may go to, as annotations say."""
+        """Targets that each proxy pod may use according to annotations."""
         return TargetChoices(self.local, self.namespaces, self.proxies, self.owners, self.settings)
 
     @cached_property
@@ -126,7 +126,7 @@ class Deps:
 
     @cached_property
     def placement(self) -> PlacementMode:
-        """Who evaluates Placements here, and watches of their kinds."""
+        """Evaluation of Placements in this cluster, and watches of their kinds."""
         return PlacementMode(self.local, self.settings.placement, self.settings.discovery_interval)
 
     @cached_property

@@ -23,16 +23,16 @@ class Served:
 
     @property
     def well(self) -> bool:
-        """Whether logs and exec work there."""
+        """Return whether logs and exec work."""
         return self.reason == SERVING
 
 
 class Endpoints:
-    """Ports by node name, and the state common to all. Subscribers are called with a node's name."""
+    """Ports by node name, and the state common to all. Subscribers receive a node's name."""
 
     def __init__(self) -> None:
         self.active = False
-        """Somebody serves: before that nothing is known of ports."""
+        """Whether a server runs; before that no ports are known."""
         self._common: Served | None = None
         self._ports: dict[str, int] = {}
         self._problems: dict[str, Served] = {}

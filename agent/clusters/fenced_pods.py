@@ -22,9 +22,9 @@ Place = Key
 
 class _Fencing(NamedTuple):
     asks: bool
-    """Whether the pod asks for a fence."""
+    """Return whether the pod asks for a fence."""
     marked: bool
-    """Whether the target's agent stops its delegate without renewals: its chaperon bears the mark of a fence."""
+    """Return whether the target's agent stops its delegate without renewals: its chaperon bears the mark of a fence."""
 
 
 class FencedPods:
