@@ -200,7 +200,7 @@ class NetworksRoom(Controller[Work]):
         return raw
 
     def _before(self, raw: Raw) -> tuple[str, str] | None:
-        """Return what was reported last."""
+        """Return the message and reason of the last report."""
         if not self._has_room:
             said = self._said.get(raw["metadata"]["uid"])
             return (said.status, said.reason) if said is not None else None

@@ -1,4 +1,4 @@
-"""Addresses: copy those that load balancers and Ingresses have in targets to annotations of the original.
+"""Addresses: copy the addresses that load balancers and Ingresses have in targets to the originals' annotations.
 
 Watches  local Services and Ingresses, their copies in targets, Targets.
 Writes   annotations of originals that ask for it; an event if the request is invalid.

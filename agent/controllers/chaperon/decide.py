@@ -47,7 +47,7 @@ class ChaperonAndPod:
     silence: float = 0.0
     """Seconds for which its status is still held back."""
     rules: tuple[Rule, ...] | None = ()
-    """What its pod may contain; None until the policies have been read."""
+    """Rules for the contents of its pod; None until the policies have been read."""
     last: dict[str, Any] | None = None
     """Last observed state of its pod, if that had ended and has been deleted since."""
     candidates: bool = True

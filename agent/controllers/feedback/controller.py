@@ -48,7 +48,7 @@ class Feedback(Controller[Key]):
         self._proxies = deps.proxies.informer
         self._homecoming = Homecoming(frozenset(deps.settings.home_annotation))
         self._agreed: dict[Key, Seen] = {}
-        """Proxy pods and their chaperons with nothing to bring home."""
+        """Versions of proxy pods and chaperons whose status has been copied completely."""
         self._pacing = Pacing()
         self._ended: dict[Key, Placed] = {}
         """Chaperons that reported the end of their pod, by proxy pod; kept until it is copied, even if the chaperon is
@@ -103,16 +103,16 @@ class Feedback(Controller[Key]):
         return min((each for each in pauses if each), default=None)
 
     def _fence(self, proxy: Object | None) -> float | None:
-        """In how many seconds a terminating proxy pod waits no more for its target, if that is cut off."""
+        """Return the seconds until a terminating proxy pod stops waiting for its unreachable target."""
         if proxy is None or not proxy.deleting:
             return None
         return self._deps.fence_left(proxy)
 
     async def _doubtful(self, proxy: Object | None) -> dict[str, float]:
-        """The finalizer of the target that may run the delegate of a terminating proxy pod without our seeing it, and
-        in how many seconds to ask it again.
+        """Return the finalizer of the target that may run the delegate of a terminating proxy pod unobserved, with the
+        seconds until the next read.
 
-        It is asked, unless it is being sent the delegate right now; a chaperon that it has is seen then.
+        The target is read unless the delegate is being created right now; an existing chaperon is then found.
         """
         if proxy is None or not proxy.deleting:
             return {}
@@ -130,7 +130,7 @@ class Feedback(Controller[Key]):
         return proxy is not None and proxy.deleting
 
     async def _delete_stray(self, key: Key, uid: str) -> None:
-        """Delete it, if it is one by what the API server says of its proxy pod, too: the store may be an old one."""
+        """Delete a stray if the API server's proxy pod confirms it: the store may be stale."""
         view, targets = self._gather(key, self._proxies.store.get(key))
         if _strays(view, uid):
             view, targets = self._gather(key, await self._deps.live_reads.proxy(key))
@@ -174,7 +174,7 @@ class Feedback(Controller[Key]):
     def _concerns(self, key: Key) -> bool:
         """Return whether there may be work; most events of a pod that is being scheduled need none.
 
-        In mode `reserve` several targets have candidates, and the scheduler deletes those that have lost.
+        In mode `reserve` several targets have candidates, and the scheduler deletes the losers.
         """
         proxy = self._proxies.store.get(key)
         if proxy is None or proxy.deleting or proxy.node_name:
@@ -244,7 +244,7 @@ def _delegate(placed: Placed) -> TargetChaperon:
 
 
 def _strays(view: ProxyAndDelegates, uid: str) -> list[DeleteChaperon]:
-    """That chaperon's deletion, if its proxy pod lives elsewhere or is not there."""
+    """Delete the chaperon if its proxy pod uses another target or does not exist."""
     found = [each for each in decide(view) if isinstance(each, DeleteChaperon) and each.delegate.uid == uid]
     return [] if _ends(view) else found
 

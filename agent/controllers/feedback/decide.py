@@ -38,11 +38,11 @@ from agent.model.status import (
 )
 
 CONDITION = "multicluster/AnnotationsHome"
-"""Of a proxy pod: which annotations of its delegate do not come home; there while there are any."""
+"""Annotation of a proxy pod: keys of its delegate's annotations that are not copied; absent if there are none."""
 
 
 def decide(view: ProxyAndDelegates) -> list[Action]:
-    """The actions that bring a proxy pod and its chaperons in line."""
+    """Return the actions that make a proxy pod and its chaperons agree."""
     proxy = view.proxy
     if proxy is None:
         return _delete(view, view.delegates)
@@ -129,7 +129,7 @@ def _last_words(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChap
 
 
 def _release(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetChaperon, ...]) -> list[Action]:
-    """Let a terminating proxy pod go: after its delegate, wherever it may be."""
+    """Release a terminating proxy pod after its delegate has ended in every target."""
     held = {delegate.finalizer for delegate in mine} | _unsure(view, proxy) | view.doubtful
     if view.home and view.home not in view.settled:
         held.add(view.home)
@@ -159,7 +159,7 @@ def _unsure(view: ProxyAndDelegates, proxy: dict[str, Any]) -> set[str]:
 
 
 def _is_our_work(annotations: Mapping[str, str]) -> bool:
-    """Whether our webhook made the proxy pod: it writes the manifest as JSON, Admiralty's as YAML (ruling 7)."""
+    """Return whether Flotilla's webhook created the proxy pod: its manifest is JSON, Admiralty's is YAML (ruling 7)."""
     return annotations.get(names.ANNOTATION_MANIFEST, "{").startswith("{")
 
 
@@ -177,7 +177,7 @@ def _bound(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon 
     if not (here.ending or here.lost) or is_done(here.chaperon):
         return [PatchProxy(patch, status=True)] if patch else []
     told: list[Action] = [PatchProxy(patch, status=True, last=True)] if patch and has_ended(here.chaperon) else []
-    # One that ends is waited for by its proxy pod, and not by the controller of that.
+    # A terminating chaperon is awaited by its proxy pod, not by the proxy pod's controller.
     return [*told, DeleteProxy(ENDING) if here.ending else DeleteChaperon(here)]
 
 
@@ -220,7 +220,7 @@ def _with_left_out(status: dict[str, Any], left_out: Sequence[str]) -> dict[str,
 
 
 def _metadata(proxy: dict[str, Any], *, guarded: bool = True, **changes: Any) -> dict[str, Any]:
-    """Lists are replaced whole, so a patch of finalizers or conditions holds only for the version it was made from."""
+    """Lists are replaced whole, so a patch of finalizers or conditions is valid for one version only."""
     metadata = {"uid": proxy["metadata"]["uid"], **changes}
     if guarded:
         metadata["resourceVersion"] = proxy["metadata"]["resourceVersion"]

@@ -16,10 +16,10 @@ class Seen(NamedTuple):
 
 
 class Pacing:
-    """Writes of the same delegate's status to a proxy pod that was in line with it before.
+    """Pauses between repeated writes of an unchanged status to a proxy pod.
 
-    Node lifecycle does that once, and is mended at once. A controller that does it after each of our writes gets its
-    next answer later each time. News of the delegate are never held back.
+    Node lifecycle changes the status once, and is corrected at once. A controller that does so after each write gets
+    its next answer later each time. New status of the delegate is never delayed.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Pacing:
     def pause(self, key: Key, agreed: Seen | None, now: Seen | None) -> float:
         """Return the seconds until the proxy pod may be written; 0 for now, and then the write counts.
 
-        :param agreed: the versions that were last in line with each other, None if none are known
+        :param agreed: last versions that matched, None if unknown
         """
         if now is None or not self._is_repeated(key, agreed, now):
             return 0.0

@@ -26,7 +26,7 @@ class Pause(NamedTuple):
     followed: float | None
     """Seconds since no cluster routes traffic to the delegate; None while one does, or may."""
     unseen: bool = False
-    """Whether a cluster cannot be read: it is given as long again to follow."""
+    """Whether a cluster cannot be read: it then gets the whole pause to follow."""
 
 
 def longest(grace: float) -> float:

@@ -1,10 +1,11 @@
-"""Strays: chaperons of a living proxy pod elsewhere than at home, or of none, deleted without keeping any status from
-coming home: a target may have many of them, and be slow to delete them.
+"""Strays: chaperons of a running proxy pod outside its target, or without one.
+
+They are deleted separately, since a target may have many of them and be slow, which must not delay any status.
 
 Watches  nothing: `Feedback` names them.
 Writes   deletes chaperons.
-Absent target: its strays are named again when it is back. Many whose pods this cluster may have forgotten wait for a
-person (`agent.clusters.orphans`).
+Strays in an absent target are named again when it returns. Many whose pods this cluster may have forgotten wait for a
+user (`agent.clusters.orphans`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,14 +17,14 @@ from agent.runtime.controller import Controller
 
 
 class Stray(NamedTuple):
-    """One chaperon, by the proxy pod and its own UID."""
+    """One chaperon, by its proxy pod and its own UID."""
 
     proxy: Key
     uid: str
 
 
 class StrayChaperons(Controller[Stray]):
-    """`delete` looks again whether it is one, and deletes it then; `order` is that of proxy pods."""
+    """`delete` checks the stray again and deletes it; `order` is that of proxy pods."""
 
     name = "strays"
     workers = 32

@@ -16,14 +16,14 @@ class TargetChaperon:
     """A chaperon of the proxy pod's name in a target whose stores can be believed."""
 
     finalizer: str
-    """Of the target it is in."""
+    """Finalizer of the target that has the chaperon."""
     chaperon: dict[str, Any]
     ranges: PodRanges = ANYWHERE
-    """Of the target."""
+    """Pod ranges of that target."""
 
     @property
     def parent_uid(self) -> str:
-        """UID of the proxy pod that it was made for."""
+        """Return the UID of the proxy pod for which it was created."""
         return str(self.chaperon["metadata"]["labels"].get(names.LABEL_PARENT_UID, ""))
 
     @property
@@ -33,7 +33,7 @@ class TargetChaperon:
 
     @property
     def deleting(self) -> bool:
-        """Whether it is being deleted already."""
+        """Return whether it is already being deleted."""
         return "deletionTimestamp" in self.chaperon["metadata"]
 
     @property
@@ -43,7 +43,7 @@ class TargetChaperon:
 
     @property
     def may_have_run(self) -> bool:
-        """Whether a pod that must not run twice was made and has had leave to start, by what a target records."""
+        """Return whether a pod that must not run twice was created and may have started, by the target's records."""
         spec = self.chaperon.get("spec") or {}
         annotations = self.chaperon["metadata"].get("annotations") or {}
         return names.ANNOTATION_POD_MADE in annotations and podstate.may_start(spec.get("schedulerName"), annotations)
@@ -80,10 +80,10 @@ class ProxyAndDelegates(msgspec.Struct, frozen=True):
     """A proxy pod with all that is known of its delegates."""
 
     proxy: dict[str, Any] | None
-    """None: there is no such pod, by a store that has synced."""
+    """None if a synced store has no such pod."""
     delegates: tuple[TargetChaperon, ...]
     home: str
-    """Finalizer of the one target that may run the delegate: by binding, else by claim; empty when there is none."""
+    """Finalizer of the one target that may run the delegate: by binding, else by claim; empty without one."""
     settled: frozenset[str]
     """Finalizers of ready targets: a delegate in one of them exists only if it is among `delegates`."""
     cluster_uid: str
@@ -95,7 +95,7 @@ class ProxyAndDelegates(msgspec.Struct, frozen=True):
     lost: frozenset[str] = frozenset()
     """Finalizers of targets in which nothing runs any longer, as a user has certified."""
     ending: Ending = Ending()
-    """Of a terminating proxy pod: how far the end of its delegate at home is."""
+    """State of the delegate's end, for a terminating proxy pod."""
 
 
 class DeleteChaperon(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ class DeleteProxy(msgspec.Struct, frozen=True):
     """The delegate is lost: its controller makes a new pod."""
 
     why: str
-    """GONE, which has to be confirmed by the target, or a reason that the target itself reports."""
+    """GONE, which the target has to confirm, or a reason that the target itself reports."""
 
 
 class EndProxy(msgspec.Struct, frozen=True):
@@ -127,11 +127,11 @@ class PatchProxy(msgspec.Struct, frozen=True):
     status: bool
     """Whether to send it to the status subresource."""
     last: bool = False
-    """How a delegate ended, before it is let go: a status that the API server refuses keeps nothing from going."""
+    """Final status of a delegate, written before the release; a refusal by the API server does not prevent that."""
 
 
 class ReleaseProxy(msgspec.Struct, frozen=True):
-    """Leave a terminating proxy pod these finalizers: the targets whose it loses hold it no more."""
+    """Finalizers that a terminating proxy pod keeps; the targets of the removed ones release it."""
 
     finalizers: list[str]
     status: dict[str, Any]

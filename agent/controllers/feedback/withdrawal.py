@@ -1,6 +1,6 @@
-"""Withdrawal of delegates from Services before they end: gathers what `pause` decides by, from the stores alone.
+"""Withdrawal of delegates from Services before they end: collects the input of `pause` from the stores.
 
-Nothing here waits: `Feedback` requeues the proxy pod, and a change of EndpointSlices wakes it up.
+Nothing waits: `Feedback` requeues the proxy pod, as does a change of EndpointSlices.
 """
 
 import time
@@ -35,7 +35,7 @@ class _Memory:
         self.asked = 0
         """Longest grace period that the deletion has had."""
         self.began: float | None = None
-        """When the pause began, None if it has not."""
+        """Start of the pause, None before."""
         self.followed: float | None = None
         """Since when no cluster routes traffic to the delegate."""
         self.taken: float | None = None

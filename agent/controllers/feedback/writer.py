@@ -94,7 +94,7 @@ class Writer:
     async def _is_at_home_too(
         self, view: ProxyAndDelegates, targets: dict[str, Target], delegate: TargetChaperon
     ) -> bool:
-        """Whether what looks like a stray is the delegate at home, shown first by another Target of that cluster."""
+        """Return whether an apparent stray is the delegate itself, seen through another Target of the same cluster."""
         home = targets.get(view.home)
         if home is None or delegate.finalizer == view.home or view.proxy is None:
             return False
@@ -108,7 +108,7 @@ class Writer:
         return bool(Object(CHAPERONS, raw).uid == chaperon["uid"])
 
     async def _written(self, key: Key, write: Awaitable[Object], *, last: bool = False) -> str:
-        """The version that the proxy pod has by a write of ours."""
+        """Write; return the proxy pod's new version, empty if the pod has been deleted."""
         try:
             return (await write).version
         except NotFound:

@@ -19,7 +19,7 @@ class FencedPod:
     refusal: str = ""
     """Why the target does not let the Lease be renewed; empty if it does."""
     growing: bool = False
-    """Whether the Lease is to get a longer term than it has."""
+    """Whether the Lease is to get a longer duration."""
     listed: bool = True
     """Whether the chaperons in the target are known completely."""
     annotations: Mapping[str, str] | None = None

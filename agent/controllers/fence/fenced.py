@@ -51,7 +51,7 @@ class FencedChaperons:
         return pod if owner is not None and owner.uid == chaperon.uid else None
 
     def look(self, key: Key) -> None:
-        """Note what the Lease says now."""
+        """Record the state of the Lease."""
         lease = self.leases.store.get(key)
         skew = timedelta(seconds=self._client.session.skew)
         found = lease.decode() if lease is not None else None

@@ -74,12 +74,12 @@ class FencedPodController(Controller[Key]):
             self.queue.add(pod.key)
 
     def lane(self, key: Key) -> str:
-        """A target that does not answer holds up no pods of another."""
+        """Use one lane per target, so that an unresponsive one delays no pods of another."""
         pod = self._pods.store.get(key)
         return pod.node_name if pod is not None else ""
 
     async def reconcile(self, key: Key) -> float | None:
-        """See that a pod's chaperon is fenced, and that the pod says whether its target keeps that."""
+        """Mark a pod's chaperon as fenced, and record on the pod whether its target keeps the fence."""
         pod = self._pods.store.get(key)
         target = self._deps.targets.by_node(pod.node_name) if pod is not None and pod.node_name else None
         if pod is None or target is None or target.is_self or not target.identified or target.record.silent:

@@ -32,7 +32,7 @@ class FencePromiseController(Controller[Key]):
         self._replica = deps.lease.identity if deps.lease is not None else deps.settings.replica
         self._fenced = FencedChaperons(deps)
         self._terms: dict[Key, float] = {}
-        """Of each Lease, as promised last."""
+        """Duration of each Lease, as promised last."""
         self.watch(self._fenced.leases, self._lease_changed)
         self.watch(self._fenced.chaperons, lambda chaperon: [chaperon.key] if lease_of(chaperon) else ())
         self.watch(self._fenced.pods, self._fenced.of_pod)

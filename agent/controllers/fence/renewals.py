@@ -63,7 +63,7 @@ class FenceRoom(Controller[Key]):
             self.queue.add(place)
 
     def lane(self, key: Key) -> str:
-        """A target that does not answer holds up no other's Leases."""
+        """Use one lane per target, so that an unresponsive one delays no other's Leases."""
         return key[0]
 
     async def reconcile(self, key: Key) -> float | None:

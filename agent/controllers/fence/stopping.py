@@ -24,7 +24,7 @@ from agent.runtime.together import together
 AT_ONCE = 32
 """Deletions at a time: 150 delegates take a second where the API server answers in 200 ms."""
 _LOOK_SECONDS = 2.0
-"""Longest pause between looks at the clock: timers of the event loop stand still while the machine sleeps."""
+"""Longest seconds between checks of the clock: timers of the event loop stop while the machine sleeps."""
 _SHORTEST_SECONDS = 0.05
 _ANSWER_SECONDS = 5.0
 """A deletion without an answer by then is tried again."""
@@ -73,7 +73,7 @@ class StoppingRoom(Controller[Key]):
             self._fallen.discard(key)
 
     async def run(self) -> None:
-        """Stop delegates, and look at the clock, until cancelled."""
+        """Stop delegates, and check the clock, until cancelled."""
         await together(super().run(), self._look_at_clock())
 
     async def _look_at_clock(self) -> None:

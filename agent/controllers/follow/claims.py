@@ -72,7 +72,7 @@ class ClaimCopier(FollowCopier):
         return found
 
     async def create(self, place: Place, *, look_first: bool = False) -> Outcome:
-        """Create the claim if the target has none. Pods use a foreign claim of that name as it is."""
+        """Create the claim if the target has none. Pods use a foreign claim of that name unchanged."""
         item, port = place.item, place.target.port
         original = await self._original(place)
         if original is None:

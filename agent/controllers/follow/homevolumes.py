@@ -1,4 +1,4 @@
-"""PersistentVolumes of the source that could be bound to a claim: pre-created volumes are meant to be used."""
+"""PersistentVolumes of the source that could be bound to a claim: users create volumes to have them used."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 class HomeVolumes:
     """Reads PersistentVolumes from the API server, as a store may lack one that was created before its claim.
 
-    Concurrent callers share one running list; those who come after it began share the next.
+    Concurrent callers share one running list; later callers share the next.
     """
 
     def __init__(self, client: Client) -> None:

@@ -58,7 +58,8 @@ class Needs:
     A chaperon needs them until its delegate has been deleted, even without its pod. Pods that have ended need nothing;
     pods that are being deleted, or whose namespace is not enabled, need only what their chaperons need. Service
     accounts are needed if the pod or its namespace asks for them, and by default in namespaces that elect by default.
-    The account `default` never is: every namespace has its own. Names in added containers count where these are copied.
+    The account `default` never is: every namespace has its own. Names in added containers count if these containers are
+    copied.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class Needs:
             yield Item(placed.target.node_name, kind, namespace, name)
 
     def _names(self, pod: Object, *, accounts: bool) -> tuple[_Names, _Names]:
-        """Return the names that a pod uses itself, and those that only added containers use."""
+        """Return the names that a pod uses itself, and the names that only added containers use."""
         try:
             own, added = own_and_added(pod.raw)
         except UNDECODABLE:

@@ -1,10 +1,10 @@
-"""What rooms share whose originals are copied only where a namespace, or a pod that they concern, asks for it.
+"""Base of controllers whose originals are copied only if a namespace, or a pod that they concern, asks for it.
 
-As long as nobody does, targets are neither watched nor asked for more than one list each: their sources need a right
-for that which they do not have by default.
+Without such a request targets are not watched, and read with at most one list each: sources lack the right to watch by
+default.
 
 Events of pods and originals are only recorded. One key per namespace then counts, in time slices, which originals
-select a pod that asks, and enqueues the copies of those whose answer has changed.
+select an asking pod, and enqueues the copies of originals whose result has changed.
 """
 
 import logging

@@ -1,11 +1,12 @@
-"""Roles and RoleBindings of pods' service accounts, and NetworkPolicies: copies in every target, where a namespace or a
-pod asks for them.
+"""Roles and RoleBindings of pods' service accounts, and NetworkPolicies: copied to every target on request.
 
-Watches  Roles, RoleBindings, NetworkPolicies and proxy pods here, namespaces that elect, our copies in targets.
-Writes   the copies, those of NetworkPolicies with selectors of delegates; a Warning event on an original that cannot
-         be copied.
-Absent target: its copies stay, and are brought in line when it is back.
-A source hands on no rights in a target but those it holds there, unless it may escalate and bind.
+A namespace or a pod requests them by annotation.
+
+Watches  local Roles, RoleBindings, NetworkPolicies and proxy pods, namespaces that elect, copies in targets.
+Writes   the copies, those of NetworkPolicies with selectors of delegates; a Warning event on an original that cannot be
+  copied.
+Copies in an absent target stay, and are updated when it returns. The API server lets a source grant only rights that it
+holds in the target itself, unless it may escalate and bind.
 """
 
 from collections.abc import Iterable
@@ -76,7 +77,7 @@ class RoleRoom(_RightsRoom):
 
     def __init__(self, deps: Deps) -> None:
         self._accounts: dict[Key, frozenset[str]] = {}
-        """Of each RoleBinding the service accounts, decoded once per version."""
+        """Service accounts of each RoleBinding, decoded once per version."""
         super().__init__(deps)
         self._bindings.subscribe(self._decode)
         self.watch(self._bindings, self._bound)
@@ -159,7 +160,7 @@ class NetworkPolicyRoom(OptInRoom):
     def __init__(self, deps: Deps) -> None:
         super().__init__(deps)
         self._exact: dict[str, bool] = {}
-        """By virtual node: whether every delegate had exact labels when that turned last."""
+        """Whether every delegate had exact labels at the last change, by virtual node."""
         deps.unlabelled.on_turn(self._labels_turned)
 
     def selector(self, original: Object) -> Selector:

@@ -50,12 +50,12 @@ class Selections:
 
     @property
     def asked(self) -> bool:
-        """Whether any pod asks."""
+        """Return whether any pod asks."""
         return bool(self._pods)
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to remember."""
+        """Return whether there is nothing to remember."""
         return not (self._pods or self._moved or self._stale or self._counted or self._changed)
 
     def pod(self, name: str, labels: Labels | None) -> bool:
@@ -82,17 +82,17 @@ class Selections:
         self._stale[name] = obj
 
     def is_current(self, original: Object) -> bool:
-        """Whether the answer for an original is about this version of it."""
+        """Return whether the result for an original is about this version of it."""
         found = self._counted.get(original.name)
         return found is not None and found.version == original.version
 
     def may_go(self, name: str) -> bool:
-        """Whether an original may be copied, should somebody ask for it."""
+        """Return whether an original may be copied on request."""
         found = self._counted.get(name)
         return found is not None and found.selector is not None
 
     def selects(self, name: str) -> bool:
-        """Whether an original selects an asking pod."""
+        """Return whether an original selects an asking pod."""
         found = self._counted.get(name)
         return found is not None and found.count > 0
 
@@ -102,7 +102,7 @@ class Selections:
         return found
 
     def update(self) -> Iterator[None]:
-        """Bring the counts up to date. Yields after each comparison, so that the caller may let others work."""
+        """Update the counts. Yields after each comparison, so that the caller can yield to the event loop."""
         stale, self._stale = self._stale, {}
         complete = False
         try:

@@ -31,8 +31,8 @@ class DroppedFields:
         return bool(found)
 
     def without(self, node: str, peers: Mapping[str, Raw], now: float) -> dict[str, Raw]:
-        """Return GatewayPeers by name without the fields that the cluster drops; omit those that then name no
-        Service."""
+        """Return GatewayPeers by name without the fields that the cluster drops; omit peers without any Service
+        left."""
         dropped = {field for (where, field), until in self._until.items() if where == node and now < until}
         found = {
             name: {**peer, "spec": {field: told for field, told in peer["spec"].items() if field not in dropped}}

@@ -38,7 +38,7 @@ class Hosts(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Reason for what was left out, for users; empty if nothing was."""
+        """Message about omitted hosts for users; empty if there are none."""
         return f"hosts of headless Services are left out: {abridged(self.left_out, _SHOWN)}" if self.left_out else ""
 
 

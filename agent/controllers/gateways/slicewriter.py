@@ -1,4 +1,4 @@
-"""Writes EndpointSlices for gateways: many concurrently, those that lose a ready endpoint first."""
+"""Writes EndpointSlices for gateways: many concurrently, losses of ready endpoints first."""
 
 import asyncio
 import contextlib

@@ -1,9 +1,9 @@
 """Global services: a copy of every shared Service in each target of pods of its namespace (wire contract, 7.1).
 
-Watches  Services here, our copies in targets, Targets that are being removed, our PodChaperons in targets.
+Watches  local Services, their copies in targets, Targets that are being removed, chaperons in targets.
 Writes   the copies; on an original that cannot be copied, an event and its condition `multicluster/Shared`.
-Absent target: its copies stay, and are brought in line when it is back. Which Services are shared is written on them:
-by their users, or by the room that reroutes them.
+Copies in an absent target stay, and are updated when it returns. Users mark Services as shared, or the controller that
+reroutes them does.
 """
 
 from collections.abc import Collection, Iterable
@@ -75,7 +75,7 @@ class GlobalServices(CopyRoom):
         )
 
     async def reconcile(self, item: Item) -> float | None:
-        """Bring one copy in line, and the condition of its original."""
+        """Reconcile one copy, and the condition of its original."""
         again = await super().reconcile(item)
         original = self.originals.store.get(item[1:])
         if original is not None and not original.deleting:

@@ -49,7 +49,7 @@ class IngressRoom(CopyRoom):
         return sharedcopies.ingress(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     async def reconcile(self, item: Item) -> float | None:
-        """Bring one copy in line, or say on the original that it is copied."""
+        """Reconcile one copy, and mark the original as copied."""
         again = await super().reconcile(item)
         original = self.originals.store.get(item[1:])
         if not item[0] and original is not None and not original.deleting:

@@ -52,11 +52,11 @@ class IngressSecretRoom(CopyRoom):
         self._shared.subscribe(self._look_at)
 
     def shared(self, original: Object) -> bool:
-        """Whether a shared Ingress names it, and it holds a certificate as far as is known."""
+        """Return whether a shared Ingress names it, and it may hold a certificate."""
         return not self._is_other(original) and bool(self._users(original.key))
 
     async def reconcile(self, item: Item) -> float | None:
-        """Bring one copy in line, or say on the Ingresses that name the original why there is none."""
+        """Reconcile one copy, or report on the Ingresses that name the original why there is none."""
         again = await super().reconcile(item)
         original = self.originals.store.get(item[1:])
         if original is not None and self._is_other(original):
@@ -68,7 +68,7 @@ class IngressSecretRoom(CopyRoom):
         return sharedcopies.secret(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     def serves(self, found: Raw) -> bool:
-        """Whether a Secret is there already, because pods name it, and is kept right for them."""
+        """Return whether a target already has the Secret because pods name it, so that `follow` keeps it correct."""
         labels = found["metadata"].get("labels") or {}
         return bool(labels.get(names.LABEL_PARENT_CLUSTER_UID) == self.deps.cluster_uid)
 
@@ -95,7 +95,7 @@ class IngressSecretRoom(CopyRoom):
         return self._others.get(original.key, ("", ""))[0] == original.uid
 
     def _warn(self, original: Object) -> None:
-        """Say once on each shared Ingress that it names a Secret that does not go along."""
+        """Warn once on each shared Ingress that names a Secret which is not copied."""
         for each in self._users(original.key):
             if (each.uid, original.uid) not in self._told:
                 self._told.add((each.uid, original.uid))

@@ -30,22 +30,22 @@ log = logging.getLogger(__name__)
 
 _KINDS = (PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS)
 _FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
-"""Seconds between questions after a no: the rights of a target that has just been joined come one after the other."""
+"""Seconds between checks after a refusal: the rights of a new target are granted one after the other."""
 
 
 @dataclass
 class Following:
-    """Which kinds a target lets us bring there, as it last answered."""
+    """Kinds that a target permits to be copied, by its last answer."""
 
     settled: float
     """Seconds for which a yes counts: no watch reports a right that is removed."""
     kinds: list[str] | None = None
-    """None as long as there is none: a target that does not answer this question is not to lack the rest."""
+    """None before the first answer: other parts of the inventory do not wait for it."""
     _until: float = 0.0
     _backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_SECONDS, LONGEST_SECONDS))
 
     async def ask(self, target: Target) -> float:
-        """Ask if that is due; returns in how many seconds it is again."""
+        """Check the rights if that is due; return the seconds until the next check."""
         now = time.monotonic()
         if now >= self._until:
             try:
@@ -135,7 +135,7 @@ class InventoryRoom(Controller[Key]):
         )
 
     def _followed(self, view: TargetContents, follow: list[str]) -> frozenset[str]:
-        """Namespaces whose service accounts follow, and may: an account that may be made may be kept right."""
+        """Namespaces whose service accounts are copied and may be."""
         if SERVICE_ACCOUNTS.plural not in follow:
             return frozenset()
         return frozenset(name for name in view.namespaces if accounts_follow(self._deps.namespaces.annotations(name)))

@@ -28,7 +28,7 @@ class TargetContents:
     found: Mapping[Kind, Iterable[tuple[str, str]]]
     forbidden: Sequence[Kind] = ()
     followed: AbstractSet[str] = frozenset()
-    """Namespaces whose service accounts are brought there: none of them can be missing."""
+    """Namespaces whose service accounts are copied to the target: none of them can be missing."""
 
 
 class Inventory(msgspec.Struct, frozen=True):

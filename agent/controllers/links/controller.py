@@ -79,7 +79,7 @@ class ServiceLinksRoom(Controller[Key]):
             self.watch(informer, lambda target: ())
         self._sharing.on_target_objects(_said, self._all)
         self._peers: WeakSet[Target] = WeakSet()
-        """Those whose GatewayPeers are looked at."""
+        """Targets whose GatewayPeers are watched."""
         if deps.settings.gateway:
             self._watch_peers(deps.local.informer)
         deps.targets.on_attach(self._attached)
@@ -99,7 +99,7 @@ class ServiceLinksRoom(Controller[Key]):
         return int(any(b'"conditions"' in link.raw for link in self._links.of(key)))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring the links of one Service in line."""
+        """Reconcile the links of one Service."""
         if not self._links.served:
             return None
         now = self._time()
@@ -125,7 +125,7 @@ class ServiceLinksRoom(Controller[Key]):
 
     async def _keep(self, service: Object, now: float) -> float | None:
         """Make the link that a shared Service has, or take it away; returns when to go on if that is not now."""
-        # One that is about another Service is its user's, and has the name.
+        # A user's link about another Service has the name.
         found = self._links.get(service.key)
         if linked_service(service) is not None:
             return None
@@ -151,7 +151,7 @@ class ServiceLinksRoom(Controller[Key]):
         return obj is None or obj.deleting
 
     async def _tell(self, key: Key, service: Object | None, found: list[Object]) -> tuple[bool, float | None]:
-        """Whether something was written, and when to look again. Raises NotYet, KubeError."""
+        """Return whether a status was written, and the seconds until a re-check. Raises NotYet, KubeError."""
         shared = self._sharing.is_shared(key)
         clusters = self._topology.clusters(key)
         known, elsewhere = self._topology.known(clusters), self._topology.known_elsewhere(clusters)
@@ -211,7 +211,7 @@ class ServiceLinksRoom(Controller[Key]):
         return self._with_original(service) if service is not None else ()
 
     def _with_original(self, service: Key) -> tuple[Key, ...]:
-        """A Service, and the one whose links have had it made."""
+        """A Service, and the Service whose links have created it."""
         return tuple({service, self._sharing.original(service)})
 
     def _target_changed(self, target: Target) -> None:

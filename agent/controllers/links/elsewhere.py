@@ -1,9 +1,9 @@
-"""Linked Services: callers in other namespaces, as ServiceLinks name them, have a Service of their own there.
+"""Linked Services: callers in other namespaces, named by ServiceLinks, get a Service of their own.
 
-Watches  ServiceLinks, Services and namespaces here, Targets.
-Writes   Services without a selector in the namespaces that links mean, here; they are shared as any other, so that
-         targets have copies of them and both have the endpoints of the Service that the link is about.
-Absent target: its copy and endpoints wait until it is back. Services that somebody else has made are never touched.
+Watches  ServiceLinks, local Services and namespaces, Targets.
+Writes   local Services without a selector in the namespaces that links name; they are shared as any other. Targets thus
+  have copies, and both have the endpoints of the linked Service.
+The copy in an absent target waits until it returns. Foreign Services are never touched.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _AGAIN_SECONDS = 1.0
 
 
 class LinkedServicesRoom(Controller[Key]):
-    """Keys are those of the Services that are made."""
+    """Keys are those of the created Services."""
 
     name = "linkedservices"
 
@@ -41,7 +41,7 @@ class LinkedServicesRoom(Controller[Key]):
         self._changed = changed
         self._links = deps.service_links
         self._wanted: dict[Key, set[Key]] = {}
-        """By Service: those of other namespaces that its links mean."""
+        """Services of other namespaces that links name, by linked Service."""
         self._problems: dict[tuple[Key, Key], Finding] = {}
         self._unshared: dict[Key, float] = {}
         self._links.on_rule(self._look, self._all)

@@ -13,10 +13,10 @@ from agent.model.servicelinks import AWAY, Finding
 from agent.runtime.controller import Controller
 
 FRESH_SECONDS = 2.0
-"""For how long a finding counts: while pods of a Service come and go it is looked at several times in a second."""
+"""Seconds for which a finding counts: a Service is checked several times a second while its pods change."""
 ANSWER_SECONDS = 3.0
 SILENT_SECONDS = 30.0
-"""For how long a cluster that gave no answer is not asked."""
+"""Seconds for which a cluster that did not answer is not asked."""
 FIRST_SECONDS = 1.0
 """Longest seconds for which a status waits for the first answer of a cluster."""
 _TOGETHER_SECONDS = 0.1
@@ -35,7 +35,7 @@ class Ask(NamedTuple):
 
 
 class About(NamedTuple):
-    """What is asked."""
+    """Question to ask."""
 
     what: str
     source: str = ""
@@ -50,21 +50,21 @@ class _Answers:
     until: float = 0.0
     """Time until which the answer is fresh; an older one counts until there is a new one."""
     since: dict[About, float] = field(default_factory=dict)
-    """When each was wanted for the first time."""
+    """Time of the first request for each."""
     wanted: dict[About, str] = field(default_factory=dict)
     """Next request, with the source that the driver is given."""
     known: dict[About, Finding] = field(default_factory=dict)
 
 
 class ServiceFindings:
-    """Findings of one Service, as they are known during one look at it."""
+    """Findings of one Service during one reconciliation."""
 
     def __init__(self, all: "DriverFindings", service: Key) -> None:
         self._all = all
         self.service = service
         """Whose links want to know."""
         self.expected = False
-        """Whether some are about to be known for the first time."""
+        """Whether some findings are about to arrive for the first time."""
         self._seen: dict[tuple[str, str, str, Place], Finding] = {}
         """With 100 clusters each is looked up for 99 others."""
 
@@ -117,14 +117,14 @@ class ServiceFindings:
 
 
 class DriverFindings(Controller[Ask]):
-    """Findings of all Services. Keys are asked in the lane of their cluster: others wait for none that is silent."""
+    """Findings of all Services. Keys use the lane of their cluster, so that a silent one delays no other."""
 
     name = "linkfindings"
     workers = 64
     lane_width = 4
 
     def __init__(self, drivers: Mapping[str, Driver], changed: Callable[[Key, float], None]) -> None:
-        """:param changed: called with a Service whose findings are others now, and in how many seconds to look"""
+        """:param changed: called with a Service whose findings have changed, and the seconds until a re-check"""
         super().__init__()
         self.drivers = drivers
         self.joining = {reason for reason, driver in drivers.items() if isinstance(driver, Joining)}
@@ -135,7 +135,7 @@ class DriverFindings(Controller[Ask]):
         self._services: dict[Key, dict[Ask, _Answers]] = {}
 
     def lane(self, key: Ask) -> str:
-        """A cluster that gives no answer holds up no other."""
+        """Use one lane per cluster, so that an unresponsive one delays no other."""
         return key.node
 
     def of(self, service: Key) -> ServiceFindings:
@@ -154,7 +154,7 @@ class DriverFindings(Controller[Ask]):
         return answers
 
     async def reconcile(self, key: Ask) -> float | None:
-        """Ask one driver about one Service in one cluster, of all that is wanted there."""
+        """Ask one driver about one Service in one cluster, for all pending questions."""
         answers = self._answers(key)
         if answers is None:
             return None
@@ -193,11 +193,11 @@ class DriverFindings(Controller[Ask]):
         return self._services.get(key.original, {}).get(key)
 
     def forget_service(self, service: Key) -> None:
-        """A Service has no links any more."""
+        """Forget a Service without links."""
         self._services.pop(service, None)
 
     def forget_node(self, node: str) -> None:
-        """A target is no more."""
+        """Forget a removed target."""
         for service in self._services:
             self.away(service, node)
 

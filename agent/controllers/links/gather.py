@@ -40,7 +40,7 @@ class _Look(NamedTuple):
 
 
 class Gather:
-    """Reads for one Service after the other."""
+    """Reads the state of one Service at a time."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Gather:
     async def pairs(
         self, service: Key, link: Raw, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]
     ) -> list[Pair]:
-        """One for all callers and each cluster that offers them endpoints. Raises NotYet, KubeError."""
+        """Return one pair for all callers and each cluster that offers them endpoints. Raises NotYet, KubeError."""
         found, findings = list[Pair](), self.findings.of(service)
         offering = [cluster for cluster in clusters if offers[cluster.node].any]
         reached = {cluster.node for cluster in offering if self._is_reached(cluster.node)}
@@ -176,7 +176,7 @@ class Gather:
         return f"{message}: {remedy}have callers use {service[1]}.{service[0]}, where that namespace is there, too"
 
     def forget_node(self, node: str) -> None:
-        """A target is no more."""
+        """Forget a removed target."""
         self.findings.forget_node(node)
         self._links = {pair: known for pair, known in self._links.items() if node not in pair}
 

@@ -16,7 +16,7 @@ from agent.model.servicerule import Rule, Wish
 
 
 class NotYet(Exception):
-    """A store is still being read: look again soon."""
+    """A store is still being read: requeue soon."""
 
 
 class Cluster(NamedTuple):
@@ -37,7 +37,7 @@ class Callers(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """How many endpoints of its own a cluster has for a Service."""
+    """Number of a cluster's own endpoints of a Service."""
 
     any: bool
     ready: int
@@ -67,7 +67,8 @@ class ServiceTopology:
         return [found[0], *sorted(found[1:], key=lambda cluster: cluster.name)]
 
     def known_elsewhere(self, clusters: Collection[Cluster]) -> set[str] | None:
-        """Names of clusters where callers of other namespaces can be linked; None where `link_namespaces` is off."""
+        """Return names of clusters whose callers in other namespaces can be linked; None if `link_namespaces` is
+        off."""
         if not self._deps.settings.link_namespaces:
             return None
         return self.known([cluster for cluster in clusters if self._is_everywhere(cluster.node)])
@@ -77,7 +78,8 @@ class ServiceTopology:
         return node == HERE or (obj is not None and not obj.namespace)
 
     def callers(self, service: Key, rule: Rule, clusters: Collection[Cluster]) -> list[Callers]:
-        """Callers in the Service's own namespace in all clusters, then those in namespaces that its links name."""
+        """Return the callers in the Service's own namespace in all clusters, then those in namespaces that its links
+        name."""
         found = [Callers(cluster, service) for cluster in clusters]
         if not self._deps.settings.link_namespaces:
             return found

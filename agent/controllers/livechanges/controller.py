@@ -33,7 +33,7 @@ _AGENT_VERSION = names.ANNOTATION_AGENT_VERSION.encode()
 
 
 class LiveChanges(Controller[Key]):
-    """One reconciliation per bound proxy pod whose generation or metadata changed."""
+    """Reconciles one bound proxy pod at a time whose generation or metadata changed."""
 
     name = "livechanges"
     workers = 32
@@ -51,7 +51,7 @@ class LiveChanges(Controller[Key]):
         deps.targets.on_change(self._target_changed)
 
     def lane(self, key: Key) -> str | None:
-        """A target that does not answer holds up no other."""
+        """Use one lane per target, so that an unresponsive one delays no other."""
         proxy = self._proxies.store.get(key)
         return proxy.node_name or None if proxy is not None else None
 
@@ -128,7 +128,7 @@ class LiveChanges(Controller[Key]):
         self._deps.recorder.event(proxy, "Warning", "FailedUpdate", message)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
-        """Most events of a bound pod are about its status: those end here."""
+        """Most events of a bound pod are about its status and are ignored."""
         if new is not None and new.node_name and not new.deleting and (old is None or _may_matter(old, new)):
             self.queue.add(new.key)
 
