@@ -93,7 +93,7 @@ class Chaperons:
         return list(self._by_parent.get(parent, {}).values())
 
     def departed(self, target: Target, uid: str) -> Departure | None:
-        """Return the last chaperon of a proxy pod whose deletion the target has recently reported; None without."""
+        """Return the departure of a proxy pod's last chaperon in a target if reported recently; else None."""
         return self._departures.get((target.key, uid))
 
     def expect(self, target: Target, uid: str) -> None:

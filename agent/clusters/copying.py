@@ -200,7 +200,7 @@ class CopyRoom(Controller[Item]):
         return await self._copier.correct(place, original, copy, wanted, now)
 
     async def _remove(self, place: Place[Item], original: Object | None, copy: Object | None) -> None:
-        """Return whether a target must not have any copy of the original."""
+        """Delete an unneeded copy: of an unshared original, or of one that the API server confirms as deleted."""
         item, target = place.item, place.target
         self._copier.forget(item)
         self._unshared.pop(item, None)

@@ -14,7 +14,7 @@ from agent.kube.store import Key, Object
 from agent.model.podstate import ENDED
 
 _LIMIT = 20_000
-"""Entries in memory: 8 MB, however many targets there are."""
+"""Most entries: 8 MB, however many targets there are."""
 
 _Way = tuple[Key, str]
 """Key of a target and UID of a proxy pod."""

@@ -43,7 +43,7 @@ class FenceRoom(Controller[Key]):
         self._sent = deps.fences.sent
         self._fenced = deps.fenced_pods
         self._leases: dict[Key, dict[str, Any]] = {}
-        """As they were written last."""
+        """Leases as they were last written."""
         for informer in (
             deps.proxies.informer,
             deps.namespaces.informer,
