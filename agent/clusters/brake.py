@@ -37,7 +37,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 class _Judged(NamedTuple):
     at: float
     many_since: float
-    """Number of orphans; 0 if they are not many."""
+    """Time since when the orphans are many; 0 if they are not."""
     wait: float
     hold: Hold | None
 
