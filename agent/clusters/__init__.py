@@ -1,4 +1,4 @@
-"""Clusters as state machines: connect, probe, lost, back.
+"""Clusters as state machines: connecting, connected, lost, reconnected.
 
-Rooms ask for a state and are told of changes; nobody polls.
+Controllers read the state and subscribe to changes; none polls.
 """

@@ -60,7 +60,7 @@ class Departures:
         return self._found.get(way)
 
     def add(self, way: _Way, departure: Departure) -> None:
-        """Note one, and forget the oldest if that makes one too many."""
+        """Record a departure; forget the oldest if there are too many."""
         self._found.pop(way, None)
         self._found[way] = departure
         if len(self._found) > self._limit:

@@ -1,1 +1,1 @@
-"""The rooms of the agent; `agent/rooms.py` lists them all. They do not import each other: they meet on API objects."""
+"""Controllers of the agent, listed in `agent/rooms.py`. They share API objects and do not import each other."""

@@ -98,7 +98,7 @@ def _delete(view: ProxyAndDelegates, delegates: tuple[TargetChaperon, ...], *, c
 
 
 def _let_go(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetChaperon, ...]) -> list[Action]:
-    """Keep copying status to a terminating proxy pod until its delegate is gone, then remove the finalizer."""
+    """Keep copying status to a terminating proxy pod until its delegate has ended, then remove the finalizer."""
     here = _at_home(view, mine)
     said = _last_words(view, proxy, here)
     serving = here if here is not None and view.ending.wait and not here.deleting else None

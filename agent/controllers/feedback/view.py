@@ -59,7 +59,7 @@ class TargetChaperon:
         return deletion.is_withdrawn(self.chaperon)
 
     def not_ready(self) -> "TargetChaperon":
-        """Return the same with a delegate that is not ready, for a chaperon that is being deleted in the target."""
+        """Return a copy whose delegate is not ready, for a chaperon that is being deleted in the target."""
         status = terminating.not_ready(self.chaperon.get("status") or {}, self.chaperon)
         return replace(self, chaperon={**self.chaperon, "status": status})
 

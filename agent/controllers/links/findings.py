@@ -31,7 +31,7 @@ class Ask(NamedTuple):
     reason: str
     service: Key
     original: Key
-    """The Service whose links want to know it: callers in another namespace use one of their own."""
+    """Service whose links report it: callers in another namespace use a Service of their own."""
 
 
 class About(NamedTuple):
@@ -62,7 +62,7 @@ class ServiceFindings:
     def __init__(self, all: "DriverFindings", service: Key) -> None:
         self._all = all
         self.service = service
-        """Whose links want to know."""
+        """Service whose links report the finding."""
         self.expected = False
         """Whether some findings are about to arrive for the first time."""
         self._seen: dict[tuple[str, str, str, Place], Finding] = {}
