@@ -66,7 +66,7 @@ def _run() -> None:
 
 
 def _add_verbs(app: "typer.Typer", typed: Sequence[str]) -> None:
-    """The verb that is typed, whose module alone is loaded; all of them for help, completion and what is misspelt."""
+    """Add the typed verb and load its module alone; add all verbs for help, completion and a misspelt verb."""
     for verb in typed if typed and typed[0] in _VERBS else _VERBS:
         module = importlib.import_module(f"agent.cli.{_VERBS[verb]}")
         if verb in _GROUPS:
@@ -76,7 +76,7 @@ def _add_verbs(app: "typer.Typer", typed: Sequence[str]) -> None:
 
 
 def behind_the_verb(words: Sequence[str]) -> list[str]:
-    """What is typed, with options of the cluster behind the verb: as with kubectl they may stand before it."""
+    """Return the typed words with cluster options moved behind the verb: as with kubectl, they may precede it."""
     rest = list(words)
     moved: list[str] = []
     while rest and rest[0].partition("=")[0] in _BEFORE_VERBS:

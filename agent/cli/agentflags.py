@@ -1,4 +1,4 @@
-"""Flags of the agent: a command that says what the agent would do has to be told of those that bear on it."""
+"""The agent's flags, for commands that predict its behaviour: pass them the flags that the agent runs with."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -13,7 +13,7 @@ AgentFlag = Annotated[
 
 
 def settings_of(flags: Sequence[str]) -> Settings:
-    """The settings of an agent with these flags. Raises BadParameter where there is none such."""
+    """Return the settings of an agent with these flags. Raises BadParameter if a flag or its value is invalid."""
     try:
         return parse(flags)
     except InvalidSetting as error:

@@ -1,4 +1,4 @@
-"""flotilla clusters, clustersets and bind: what Placements choose from, and who may choose."""
+"""flotilla clusters, clustersets and bind: clusters that Placements choose from, and permission to choose."""
 
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
@@ -105,7 +105,7 @@ def bind(
 
 
 async def _bound(where: Source, name: str) -> str:
-    """What has been done. Raises Failed, KubeError."""
+    """Bind a ManagedClusterSet to the namespace; return a message about the result. Raises Failed, KubeError."""
     place = where.namespace
     await _known(where.client, name)
     binding = {"metadata": {"name": name}, "spec": {"clusterSet": name}}
@@ -121,11 +121,11 @@ async def _bound(where: Source, name: str) -> str:
 
 
 async def _known(client: Client, name: str) -> None:
-    """Raises Failed where there is no such set, as far as the user may see."""
+    """Raise Failed if the set does not exist, as far as the user may list sets."""
     try:
         sets = await queries.read(client, MANAGED_CLUSTER_SETS)
     except Forbidden:
-        # Whoever may bind a set need not see any: the webhook asks for the right to bind this one.
+        # Binding a set does not require the right to list sets: the webhook checks the right to bind this set.
         return
     names = {queries.name_of(each) for each in sets}
     if name not in names:

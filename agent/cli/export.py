@@ -1,4 +1,4 @@
-"""flotilla export: the kubeconfig of a source as a Secret, for whoever has no context of both clusters."""
+"""flotilla export: the kubeconfig of a source as a Secret, for users without contexts of both clusters."""
 
 import contextlib
 import sys
@@ -45,7 +45,7 @@ Server = Annotated[
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """What was typed, beside the cluster and the format."""
+    """Arguments of the command except cluster and format."""
 
     source: str
     name: str
@@ -175,7 +175,7 @@ def _with_account(names: Names, source: Raw) -> Names:
 
 
 async def _ends(target: Side, names: Names, text: str) -> str:
-    """What somebody has to know whose token is not going to be renewed; empty for nothing."""
+    """Return a warning if the token's account may not renew it, else an empty text."""
     claims, role = token.claims(text), source_renewal(names.source)
     with contextlib.suppress(Forbidden):
         if claims is not None and await find(target.client, ROLES, role, names.target_namespace) is None:

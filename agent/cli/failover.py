@@ -1,4 +1,4 @@
-"""flotilla failover: what is known of a target that does not answer, and not to wait any longer for it."""
+"""flotilla failover: show the state of an unreachable target, and shorten the wait for it."""
 
 import asyncio
 from typing import Annotated, Any
@@ -94,7 +94,7 @@ def objection(target: Raw, title: str) -> str:
 
 
 def told(target: Raw) -> list[str]:
-    """What a Target says that bears on failover."""
+    """Return the conditions of a Target that concern failover, one line each."""
     found = [(kind, _condition(target, kind)) for kind in _SHOWN]
     return [f"{kind}: {each['status']} ({each.get('reason')}): {each.get('message')}" for kind, each in found if each]
 

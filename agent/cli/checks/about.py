@@ -13,7 +13,7 @@ from agent.kube.errors import KubeError
 
 
 async def read_cluster(client: Client, title: str, clock: Clock) -> ClusterView:
-    """What a cluster says of itself. Raises KubeError when it does not answer."""
+    """Read version, clock skew, summary and leases of a cluster. Raises KubeError if it does not answer."""
     begun = clock.now()
     kubernetes = await kubernetes_version(client)
     skew = skew_of(client.session.date, begun, clock.now())
@@ -23,7 +23,7 @@ async def read_cluster(client: Client, title: str, clock: Clock) -> ClusterView:
         summary = await read_summary(client)
         has_summary, agent = summary is not None, agent_version(summary)
     except KubeError:
-        # Whoever may not read it is told so by the rights.
+        # The check of rights reports a missing right to read it.
         pass
     leases = None
     with contextlib.suppress(KubeError):

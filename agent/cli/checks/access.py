@@ -20,9 +20,9 @@ _EVERYWHERE = "default"
 
 
 async def rights_of(client: Client, feature: str = "") -> Rights:
-    """What the agent of a cluster may not do of what it needs, for one feature or for all that it does.
+    """Return the rights that a cluster's agent needs and lacks, for one feature or for all (empty).
 
-    Raises Failed where none is found, KubeError.
+    Raises Failed if no agent is found, KubeError.
     """
     namespace, name = await _account(client)
     user = f"system:serviceaccount:{namespace}:{name}"
@@ -48,7 +48,7 @@ async def _account(client: Client) -> tuple[str, str]:
 
 
 async def _may(client: Client, user: str, grant: Grant, namespace: str) -> bool:
-    """Whether a user may do it, with all the objects that are meant."""
+    """Return True if the user has the granted right for every object that the grant names."""
     for name in grant.names or ("",):
         attributes = {
             "namespace": namespace,
@@ -67,15 +67,17 @@ async def _may(client: Client, user: str, grant: Grant, namespace: str) -> bool:
 
 
 def _groups(user: str) -> list[str]:
-    """Those that API servers put service accounts into."""
+    """Return the groups in which API servers place a service account."""
     _, _, namespace, _ = user.split(":")
     return ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
 
 
 async def not_granted(client: Client, namespace: str) -> tuple[Grant, ...] | None:
-    """What a target does not grant to the credentials of a client; None where it cannot say. Raises KubeError.
+    """Return rights that a target does not grant to the client's credentials; None if its answer is incomplete.
 
-    :param namespace: that it serves, empty for all
+    Raises KubeError.
+
+    :param namespace: namespace that the target serves, empty for all
     """
     body = {
         "apiVersion": SELF_RULES_REVIEWS.api_version,

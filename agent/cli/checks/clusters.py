@@ -48,14 +48,14 @@ def versions(view: View) -> Iterator[Finding]:
 
 
 def agents(view: View) -> Iterator[Finding]:
-    """One agent leads in each cluster, and has told of its nodes."""
+    """Check that one agent leads in each cluster and has published a ClusterSummary."""
     for cluster in _clusters(view):
         yield from _agent(cluster, view.now)
 
 
 def _agent(cluster: ClusterView, now: datetime) -> Iterator[Finding]:
     if cluster.leases is not None:
-        # By the cluster's own clock, which the agent goes by, if that is known.
+        # Lease times are compared with the cluster's own clock if its skew is known.
         there = now + timedelta(seconds=cluster.skew or 0.0)
         fresh = [lease for lease in cluster.leases if any(there - at <= SILENT for at in renewals([lease]))]
         if not cluster.leases:
@@ -117,7 +117,7 @@ def clocks(view: View) -> Iterator[Finding]:
 
 
 def definitions(view: View) -> Iterator[Finding]:
-    """All CRDs are there, served, and say what this version says."""
+    """Check that all CRDs exist, are served, and have this version's schemas."""
     if view.crds is None:
         return
     wanted = {crd["metadata"]["name"]: crd for crd in crds()}
@@ -149,7 +149,10 @@ def definitions(view: View) -> Iterator[Finding]:
 
 
 def difference(wanted: Any, found: Any, path: str = "spec") -> str:
-    """Where an object first says something else than wanted, empty if nowhere. What is there beyond it is fine."""
+    """Return the path of the first field that differs from the wanted one, empty if none does.
+
+    Extra fields are allowed.
+    """
     if isinstance(wanted, Mapping):
         if not isinstance(found, Mapping):
             return path

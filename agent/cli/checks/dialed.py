@@ -1,4 +1,4 @@
-"""What doctor has heard of gateways that it has called, and which side refuses. Pure."""
+"""Findings from the gateways that doctor has called: whether they answer, and which side refuses. Pure."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ _WORDS: dict[Verdict, tuple[str, str]] = {
 
 
 def gateways(view: View) -> Iterator[Finding]:
-    """Gateways answer where this runs, too, and each side takes the other's certificate."""
+    """Check that gateways answer calls from this machine, and that each side accepts the other's certificate."""
     bad: dict[tuple[str, Verdict, str], list[Call]] = {}
     for call in view.calls:
         if call.heard.verdict not in (Verdict.ADMITTED, Verdict.UNASKED):
@@ -70,7 +70,7 @@ def _named(calls: list[Call]) -> str:
 
 
 def exposed(view: View) -> Iterator[Finding]:
-    """What is to be called has an address."""
+    """Check that each peer whose gateways have to accept calls has an address."""
     for peer in view.peers:
         spec, metadata = peer["spec"], peer["metadata"]
         if any(spec.get(field) for field in EVERY_CALLED) and not spec.get("addresses"):

@@ -22,7 +22,7 @@ class Dialer:
     """Calls an address once for each server name, and one that does not answer once for all."""
 
     def __init__(self, own: Pair | None, now: datetime) -> None:
-        """:param own: what this cluster's gateways show; None where it may not be read."""
+        """:param own: certificate and key of this cluster's gateways; None if the user may not read them."""
         self._own = own
         self._now = now
         self._places = asyncio.Semaphore(_AT_ONCE)
@@ -53,7 +53,7 @@ class Dialer:
                 return Dialed(Verdict.UNREACHABLE, "it takes connections, and does not answer them")
 
     async def _reach(self, address: str) -> str:
-        """Why nobody takes a connection there, empty where somebody does."""
+        """Return why an address accepts no connection, empty if it accepts one."""
         async with self._turns.setdefault(address, asyncio.Lock()):
             if address not in self._reached:
                 self._reached[address] = await self._try(address)
@@ -71,7 +71,7 @@ class Dialer:
                 return os.strerror(error.errno or 0) if known else error.strerror or str(error)
 
     async def _admitted(self, reader: asyncio.StreamReader) -> Dialed:
-        """With TLS 1.3 only an answer tells whether the other side has taken our certificate."""
+        """Wait for an answer: with TLS 1.3 only data shows that the other side has accepted the client certificate."""
         try:
             heard = await asyncio.wait_for(reader.read(len(HEALTH)), PATIENCE_SECONDS)
         except ssl.SSLError as error:
@@ -93,7 +93,7 @@ async def _opened(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asy
 
 
 def _context(own: Pair | None) -> ssl.SSLContext:
-    """What the other side shows is judged afterwards: then it can be said what is wrong with it."""
+    """Return a TLS context without verification: `_judge` checks the certificate afterwards and gives the reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -104,7 +104,7 @@ def _context(own: Pair | None) -> ssl.SSLContext:
 
 
 def _judge(shown: bytes, uid: str, ca: str, now: datetime) -> Dialed | None:
-    """Why this side refuses a certificate, None where it does not."""
+    """Return why this side refuses a certificate, None if it accepts it."""
     ends = certificates.validity(shown)[1]
     if ends < now:
         return Dialed(Verdict.EXPIRED, f"it ended at {ends:%Y-%m-%d %H:%M} UTC")

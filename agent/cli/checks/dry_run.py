@@ -16,7 +16,7 @@ SECONDS = 15.0
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """Result of a dry-run creation."""
 
     trial: Trial
     words: str = ""

@@ -1,4 +1,4 @@
-"""All checks, in the order in which their findings are told. Pure."""
+"""All checks, in the order in which their findings are printed. Pure."""
 
 from collections.abc import Callable, Iterator
 
@@ -62,7 +62,7 @@ CHECKS: tuple[Check, ...] = (
     rights.granted,
     targets.sources,
     clusters.clocks,
-    namespaces.unproxied,  # ... and what goes wrong all the same.
+    namespaces.unproxied,  # ... and faults that remain all the same.
     staying.staying,
     namespaces.obstacles,
     endpointless.services,

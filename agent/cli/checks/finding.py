@@ -1,4 +1,4 @@
-"""What a check says. Pure."""
+"""Finding of a check: its level, subject, message and remedy. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ class Level(StrEnum):
     WARN = "WARN"
     """Something is missing, or will be wrong before long."""
     FAIL = "FAIL"
-    """Pods do not get where they should."""
+    """Pods do not reach the targets that they should run in."""
 
 
 @dataclass(frozen=True)

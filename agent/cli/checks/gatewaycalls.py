@@ -1,4 +1,4 @@
-"""Which gateways are called, by which server names and with which certificate: read with the user's own rights."""
+"""Gateway addresses to call, with server names and certificate, read with the user's own rights."""
 
 import asyncio
 import base64
@@ -25,7 +25,7 @@ Raw = dict[str, Any]
 
 
 class GatewayCalls:
-    """Of one cluster. What could not be read is told in `unread`."""
+    """Reads the gateway calls of one cluster. `unread` lists the objects that could not be read."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

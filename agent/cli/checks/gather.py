@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 THIS = "this cluster"
 LATELY = timedelta(hours=1)
-"""Events are kept for about as long; what is still in the way is told again."""
+"""API servers keep events for an hour by default, and controllers repeat an event while its obstacle persists."""
 _ANY = "default"
 _BLOCKED = "FollowBlocked"
 _NO_SCHEDULER = "NoScheduler"
@@ -127,7 +127,10 @@ class Gatherer:
         )
 
     async def installation(self) -> View:
-        """What the chart has installed here, and nothing of what users have made. Raises KubeError as above."""
+        """Read only objects of the chart in this cluster, and none that users have created.
+
+        Raises KubeError as above.
+        """
         cluster = await read_cluster(self._client, THIS, self._clock)
         installed, (webhook, services) = await asyncio.gather(self._installed(cluster), self._configured())
         where = next((namespace for namespace, _ in sorted(services)), _ANY)
@@ -136,7 +139,7 @@ class Gatherer:
         return replace(installed, webhook=webhook, unread=tuple(self._unread))
 
     async def _installed(self, cluster: ClusterView) -> View:
-        """What every check needs of the chart's objects."""
+        """Read the objects of the chart that every check needs."""
         crds, policies, rights = await asyncio.gather(
             self._attempt("CRDs", self._client.list(CRDS)),
             self._attempt("policies", self._policies()),
@@ -158,7 +161,7 @@ class Gatherer:
             return None
 
     async def _ours(self, kind: Kind) -> list[Raw]:
-        """Objects of a kind of ours; a CRD that is missing is told elsewhere."""
+        """List objects of a Flotilla kind; empty if its CRD is missing, which another check reports."""
         try:
             return await self._client.list(kind)
         except NotFound:
@@ -233,7 +236,10 @@ class Gatherer:
         return sum(1 for each in endpoints if (each.get("conditions") or {}).get("ready") is not False)
 
     async def _certificate(self, services: set[tuple[str, str]]) -> bytes | None:
-        """That the webhook serves, where it keeps its own. Its key is not looked at."""
+        """Return the certificate that the webhook serves, None if no Secret holds it.
+
+        The private key is not used.
+        """
         try:
             if services:
                 secrets = [await self._client.get(SECRETS, WEBHOOK_SECRET, key[0]) for key in sorted(services)]

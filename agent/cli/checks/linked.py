@@ -1,4 +1,4 @@
-"""What ServiceLinks and GatewayPeers of this cluster say: which endpoints are not reached, and which gateways. Pure."""
+"""Findings from this cluster's ServiceLinks and GatewayPeers: unreachable endpoints and gateways. Pure."""
 
 from collections.abc import Iterable, Iterator
 
@@ -50,7 +50,7 @@ def _limited(peers: Iterable[Raw]) -> dict[str, list[Raw]]:
 
 
 def _judge(objects: Iterable[Raw], type: str, remedy: str) -> tuple[dict[tuple[str, str], list[Raw]], int]:
-    """What is not well, all together of which the same is said, and how many are."""
+    """Return objects whose condition is not True, grouped by reason and message, and the number of healthy ones."""
     bad, well = dict[tuple[str, str], list[Raw]](), 0
     for obj in objects:
         said = condition_of(obj, type)

@@ -31,7 +31,7 @@ async def services_of(client: Client, namespace: str) -> frozenset[Key]:
 
 
 def services(view: View) -> Iterator[Finding]:
-    """Pods find in their target what they find at home."""
+    """Check that the Services that pods mention exist in their target as in the source."""
     if view.proxies is None or view.services is None:
         return
     unfound = list(_unfound(view, {names.virtual_node(each.namespace, each.name): each for each in view.targets}))
@@ -55,7 +55,7 @@ def _unfound(view: View, targets: dict[str, TargetView]) -> Iterator[Unfound]:
         if target is None or target.services is None or (target.manifest.get("spec") or {}).get("self"):
             continue
         for service in sorted(mentioned(pod, known) - target.services):
-            # Of other namespaces than its own such a target's credentials do not tell.
+            # The credentials of a namespaced target do not allow listing Services of other namespaces.
             if target.namespace in ("", service[0]):
                 yield Unfound(service, target.title, (pod["metadata"]["name"],))
 

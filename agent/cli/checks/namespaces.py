@@ -1,4 +1,4 @@
-"""Namespaces: labelled for election, with targets to go to; pods that slipped through; what is in the way. Pure."""
+"""Namespaces: election labels and targets, elected pods that were not made proxy pods, and obstacles. Pure."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def is_enabled(namespace: Raw) -> bool:
 
 
 def namespaces(view: View) -> Iterator[Finding]:
-    """Labelled namespaces have targets, and those that elect by default are labelled."""
+    """Check that labelled namespaces have targets, and that namespaces that elect by default are labelled."""
     if view.namespaces is None or not view.targets:
         return
     serving = {target.namespace for target in view.targets}
@@ -59,7 +59,7 @@ def namespaces(view: View) -> Iterator[Finding]:
 
 
 def system(view: View) -> Iterator[Finding]:
-    """What a cluster needs before it can run any webhook is not elected by default."""
+    """Check that kube-system does not elect by default: the webhook itself may need the pods in it."""
     for namespace in view.namespaces or ():
         metadata = namespace["metadata"]
         if metadata["name"] == _SYSTEM and (metadata.get("labels") or {}).get(names.LABEL_ELECT_BY_DEFAULT) == "true":

@@ -23,7 +23,7 @@ from agent.model.token import claims
 
 
 async def read_target(source: Client, to: Connections, target: Object, node: Object | None, clock: Clock) -> TargetView:
-    """All that is to be had; what is not is said."""
+    """Read a target's cluster as far as possible; `unread` of the result says why the rest could not be read."""
     told = TargetView(target.decode(), node.decode() if node is not None else None)
     try:
         place = place_of(target)

@@ -1,4 +1,4 @@
-"""What the agent may not do here, and what targets do not grant to this cluster. Pure."""
+"""Rights that the local agent lacks, and rights that targets do not grant to this cluster. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -35,7 +35,7 @@ NEEDED = frozenset(
         SUMMARY,
     }
 )
-"""Features without which pods do not get where they should; others switch off only themselves."""
+"""Features without which pods do not run in targets. Any other missing feature disables only itself."""
 
 _SWITCHED = frozenset(
     {
@@ -52,7 +52,7 @@ _SWITCHED = frozenset(
         KEEP_GATEWAYS,
     }
 )
-"""Granted with settings that are not seen from here; a pod or Placement that misses it says so itself."""
+"""Features granted with settings that doctor cannot see; a pod or Placement that needs one reports it itself."""
 
 Rule = Mapping[str, Any]
 
@@ -74,13 +74,13 @@ def own(view: View) -> Iterator[Finding]:
 
 
 def _matters(grant: Grant, view: View) -> bool:
-    """The chart leaves out what is switched off, and that is well as long as nobody needs it."""
+    """Return True if a missing right matters: the chart omits rights of disabled features."""
     if grant.feature == ownroles.SELF_TARGETS:
         return any((target.manifest.get("spec") or {}).get("self") for target in view.targets)
     if grant.feature == ownroles.SOURCE:
         return bool(view.sources)
     if grant.kind == SIGNERS:
-        # It may be another signer's; where certificates come, it is the right one.
+        # Another signer may be configured; certificates that are issued prove it works.
         return any((target.serving or {}).get("status") == "False" for target in view.targets)
     return grant.feature not in _SWITCHED and grant not in AGENT_GRANTS
 
@@ -125,13 +125,13 @@ def _granted(target: TargetView) -> Iterator[Finding]:
 
 
 def not_allowed(lacking: Iterable[Grant]) -> list[str]:
-    """Features of which nothing is granted: those that its Source does not allow."""
+    """Return optional features without any granted right: the Source of this cluster does not allow them."""
     all_lacking = set(lacking)
     return [name for name in OPTIONAL_FEATURES if set(FEATURES[name]) <= all_lacking]
 
 
 def missing(rules: Iterable[Rule]) -> tuple[Grant, ...]:
-    """What of the tables for sources none of the rules grants."""
+    """Return the grants from the tables for sources that no rule covers."""
     given = list(rules)
     return tuple(
         grant for grant in (*EVERYTHING, *CLUSTER_SUMMARY_VIEWER) if not any(_allows(rule, grant) for rule in given)
@@ -154,7 +154,7 @@ def _has(listed: Iterable[str] | None, wanted: str) -> bool:
 
 
 def _by_feature(grants: Iterable[Grant]) -> Iterator[tuple[str, str]]:
-    """What is missing of each feature, in words."""
+    """Yield each feature with its missing verbs and resources as text."""
     features: dict[str, dict[str, list[str]]] = {}
     for grant in grants:
         features.setdefault(grant.feature, {}).setdefault(grant.resource, []).append(grant.verb)

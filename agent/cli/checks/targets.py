@@ -1,4 +1,4 @@
-"""What Targets, their virtual nodes, credentials and Sources say. Pure."""
+"""Findings from Targets, their virtual nodes, credentials and Sources. Pure."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -15,13 +15,13 @@ LAST_SHARE, LAST = 0.15, timedelta(days=30)
 """Credentials that end in less than this share of their life, and within so many days, have not been renewed."""
 
 _TOLD_ELSEWHERE = ("Ready", "Reachable", "Authorized", "AgentReady", GATEWAY_USABLE)
-"""Parts of Ready; and what is a fault only where a ServiceLink says so."""
+"""Conditions that other checks report: parts of Ready, and one that only matters to ServiceLinks."""
 _SHARED = "ServicesShared"
 _RENEW = "create a new token for its Source (`flotilla join` does), and put the kubeconfig into the Secret"
 
 
 def targets(view: View) -> Iterator[Finding]:
-    """Every target is ready, has a virtual node that takes pods, and says that nothing is wrong."""
+    """Check that every target is ready, has a virtual node that accepts pods, and has no condition that is False."""
     for target in view.targets:
         yield from _conditions(target)
         yield from _node(target)
@@ -47,7 +47,7 @@ def _conditions(target: TargetView) -> Iterator[Finding]:
         if condition["type"] in _TOLD_ELSEWHERE or condition["status"] != "False":
             continue
         if condition["type"] == _SHARED and "services" in not_allowed(target.missing or ()):
-            # As its administrator wants it; the check of rights says so.
+            # The target's administrator has not allowed it; the check of rights reports that.
             continue
         yield warn(
             target.title, f"{condition['type']} is False ({condition.get('reason')})", condition.get("message", "")

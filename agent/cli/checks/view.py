@@ -1,4 +1,4 @@
-"""What the checks judge: read once, then never changed. None always means that it could not be read."""
+"""Input of the checks: read once and immutable. None always means that it could not be read."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +21,7 @@ class ClusterView:
     title: str
     kubernetes: str = ""
     has_summary: bool | None = None
-    """Whether an agent has told of the cluster's nodes."""
+    """Whether the cluster's agent has published a ClusterSummary."""
     agent: str = ""
     """Version of that agent, empty for Admiralty's."""
     leases: tuple[Lease, ...] | None = None
@@ -42,7 +42,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class TargetView:
-    """A Target or ClusterTarget, and what was heard of its cluster."""
+    """A Target or ClusterTarget, and the facts that its cluster has returned."""
 
     manifest: Raw
     node: Raw | None = None
@@ -50,7 +50,7 @@ class TargetView:
     credentials: Credentials | None = None
     cluster: ClusterView | None = None
     missing: tuple[Grant, ...] | None = None
-    """What the target's role for sources does not grant."""
+    """Rights that the target's role for sources does not grant."""
     unread: str = ""
     """Why the target itself was not asked."""
     services: frozenset[Key] | None = None
@@ -68,7 +68,7 @@ class TargetView:
 
     @property
     def serving(self) -> Any:
-        """The condition of its virtual node that tells whether logs, exec and the like work, None for none."""
+        """Condition of the virtual node about kubelet serving (logs, exec, ...), None if it has none."""
         return condition_of(self.node or {}, KUBELET_SERVING)
 
     @property
@@ -89,10 +89,10 @@ class Trial(StrEnum):
 
 @dataclass(frozen=True)
 class WebhookView:
-    """Both configurations of the webhook, and what stands behind them."""
+    """Both configurations of the webhook, its ready endpoints and certificate, and the trials of both."""
 
     mutating: tuple[Raw, ...] | None = None
-    """Those that have webhooks of ours or Admiralty's."""
+    """MutatingWebhookConfigurations with webhooks of Flotilla or Admiralty."""
     validating: tuple[Raw, ...] | None = None
     ready: dict[str, int | None] | None = None
     """Ready endpoints by `namespace/name` of the Services that configurations name."""
@@ -102,12 +102,12 @@ class WebhookView:
     trial_words: str = ""
     trial_namespace: str = ""
     refuses: bool | None = None
-    """Whether a Target with a mistake was refused by it, None where that was not tried."""
+    """Whether the webhook refused an invalid Target in a dry run, None if that was not tried."""
 
 
 @dataclass(frozen=True)
 class Rights:
-    """What the agent of this cluster may not do of what it needs."""
+    """Rights that the agent of this cluster needs and lacks."""
 
     account: str
     missing: tuple[Grant, ...]
@@ -133,7 +133,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """An event that tells of something in the way."""
+    """Event that reports an obstacle."""
 
     about: str
     message: str
@@ -166,7 +166,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Dialed:
-    """What was heard of a gateway."""
+    """Result of calling a gateway."""
 
     verdict: Verdict
     detail: str = ""
@@ -174,7 +174,7 @@ class Dialed:
 
 @dataclass(frozen=True)
 class Call:
-    """A gateway's address that was called from where doctor runs."""
+    """Address of a gateway that doctor has called."""
 
     address: str
     heard: Dialed
@@ -182,7 +182,7 @@ class Call:
     """Of the GatewayPeer; empty for this cluster's own gateways, as the next."""
     peer: str = ""
     connected: bool = False
-    """Whether this cluster's gateways say that it answers them."""
+    """Whether this cluster's gateways report a connection to it."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +220,6 @@ class View:
     peers: tuple[Raw, ...] = ()
     """GatewayPeers of this cluster: the gateways of others, which its own call."""
     calls: tuple[Call, ...] = ()
-    """Gateways that were called: those of the peers, and this cluster's own."""
+    """Called gateways: those of the peers, and this cluster's own."""
     unread: tuple[tuple[str, str], ...] = ()
-    """What could not be read, and why."""
+    """Objects that could not be read, each with the reason."""

@@ -1,4 +1,4 @@
-"""Whether elected pods become proxy pods: the webhook's configurations, what is behind them, and a trial. Pure."""
+"""Checks that elected pods become proxy pods: webhook configurations, Services behind them, and a trial. Pure."""
 
 import base64
 import binascii

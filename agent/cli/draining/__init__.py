@@ -1,1 +1,1 @@
-"""Emptying a target: what has to go from its virtual node, and the way there."""
+"""Draining a target: the plan for the pods on its virtual node, and its execution."""

@@ -1,4 +1,4 @@
-"""Cordoning a virtual node and evicting its pods, as `kubectl drain` does, until all of them are gone."""
+"""Cordoning a virtual node and evicting its pods, like `kubectl drain`, until all of them have been deleted."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _SHOWN = 5
 
 
 class Drainer:
-    """Drains one virtual node. `say` is told of every step."""
+    """Drains one virtual node. Calls `say` with every step."""
 
     def __init__(self, client: Client, node: str, options: Options, say: Callable[[str], None] = print) -> None:
         self._client = client
@@ -30,7 +30,7 @@ class Drainer:
         self._say = say
         self._limit = asyncio.Semaphore(_AT_ONCE)
         self._blocked: dict[str, str] = {}
-        """What a disruption budget says, by UID of the pod."""
+        """Message of the PodDisruptionBudget that blocks the eviction, by UID of the pod."""
 
     async def cordon(self, *, wanted: bool = True) -> bool:
         """Have no new pods placed there, or again; whether that was not so before."""
@@ -41,21 +41,21 @@ class Drainer:
         return True
 
     async def check(self) -> Plan:
-        """What a drain has to do. Raises Failed when pods are in the way that the options do not give away."""
+        """Return the plan of a drain. Raises Failed if the options do not cover some pods."""
         found = plan(await self._pods(), self._options)
         if found.refused:
             raise Failed("in the way are " + "; ".join(f"{why}: {_some(pods)}" for why, pods in found.refused.items()))
         return found
 
     async def run(self, seconds: float, grace: int | None = None) -> int:
-        """Cordon the node, evict its pods, and wait until they are gone; how many that were.
+        """Cordon the node, evict its pods, wait until they have been deleted, and return their number.
 
-        Raises Failed, having changed nothing when pods are in the way, or else after `seconds`; KubeError.
+        Raises Failed without any change if the options do not cover some pods, or else after `seconds`; KubeError.
         """
         await self.check()
         if await self.cordon():
             self._say(f"{self._node} cordoned")
-        # What was placed before the scheduler saw the cordon is in this list, too.
+        # This list also contains pods that were bound before the scheduler had observed the cordon.
         found = await self.check()
         for pod in found.stay:
             self._say(f"{pod} stays: it belongs to a DaemonSet")
@@ -87,7 +87,7 @@ class Drainer:
             while pods:
                 for eviction in evictions:
                     if eviction.done():
-                        # What it raised ends the drain.
+                        # An exception of an eviction ends the drain.
                         eviction.result()
                 there = {raw["metadata"]["uid"] for raw in await self._pods()}
                 for uid in [uid for uid in pods if uid not in there]:
@@ -116,7 +116,7 @@ class Drainer:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _evict(self, pod: Pod, grace: int | None, *, dry_run: bool = False) -> str:
-        """Why a disruption budget does not let a pod go now, empty when it goes. Raises KubeError."""
+        """Return why a PodDisruptionBudget refuses an eviction, empty if the pod is evicted. Raises KubeError."""
         options: Raw = {"preconditions": {"uid": pod.uid}}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
@@ -136,7 +136,7 @@ class Drainer:
         except NotFound:
             pass
         except StatusError as error:
-            # Another pod has the name by now: this one is gone.
+            # 409: the UID differs, so another pod has this name and the evicted one no longer exists.
             if error.status != 409:
                 raise
         return ""

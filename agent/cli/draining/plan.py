@@ -13,7 +13,7 @@ Raw = Mapping[str, Any]
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What may be lost, as the flags of `kubectl drain` say it."""
+    """Losses that the user accepts, as by the flags of `kubectl drain`."""
 
     force: bool = False
     """Pods that nothing makes again."""
@@ -52,7 +52,7 @@ DAEMONSETS = "pods of DaemonSets, which make them again at once (--ignore-daemon
 
 
 def plan(pods: Iterable[Raw], options: Options) -> Plan:
-    """What to do with all pods of a node."""
+    """Decide for each pod of a node whether it is evicted, stays, or prevents the drain."""
     evict: list[Pod] = []
     stay: list[Pod] = []
     refused: dict[str, tuple[Pod, ...]] = {}

@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.5
 
 
 class Retirer:
-    """Empties one target. `say` is told how far it is."""
+    """Empties one target. Calls `say` with its progress."""
 
     def __init__(self, client: Client, key: Key, say: Callable[[str], None] = print) -> None:
         self._client = client
@@ -27,11 +27,11 @@ class Retirer:
         self._say = say
 
     async def is_served(self) -> bool:
-        """Whether the agent of this cluster moves pods, as far as the Target tells."""
+        """Return True if the agent of this cluster moves pods, judging by the Target's conditions."""
         return find_condition(_conditions(await self.target()), lifecycle.STABLE) is not None
 
     async def target(self) -> Raw:
-        """The Target as it is now."""
+        """Read the Target from the API server."""
         return await self._client.get(TARGET_KINDS.of(self._key[0]), self._key[1], self._key[0] or None)
 
     async def close(self) -> bool:

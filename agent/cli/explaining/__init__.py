@@ -1,1 +1,1 @@
-"""What `flotilla explain` reads (`facts`), what it concludes (`explanation`), and how it is written (`rendering`)."""
+"""Input of `flotilla explain` (`facts`), its conclusions (`explanation`), and their output (`rendering`)."""

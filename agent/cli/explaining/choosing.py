@@ -23,10 +23,10 @@ async def choosing(
     settings: Settings,
     notes: list[str],
 ) -> TargetChoice | None:
-    """What is said of a pod, None where nobody says anything. Raises KubeError.
+    """Return the target choice that applies to a pod, None if nothing sets one. Raises KubeError.
 
     :param targets: Targets of its namespace and ClusterTargets
-    :param notes: is told what does not count
+    :param notes: receives a note for each choice that is ignored
     """
     owners = speaking(await Chains(source, notes).of(pod))
     by_owners = [said_by(f"{owner.kind.name} {owner.name}", owner) for owner in owners]
@@ -49,16 +49,19 @@ async def choosing(
 
 
 class Chains:
-    """What controls pods, each object read once with the user's own rights."""
+    """Controllers of pods. Reads each object once, with the user's own rights."""
 
     def __init__(self, source: Client, notes: list[str]) -> None:
-        """:param notes: is told what may not be read"""
+        """:param notes: receives a note for each object that the user may not read"""
         self._source = source
         self._notes = notes
         self._known: dict[tuple[Kind, str, str], Object | None] = {}
 
     async def of(self, pod: Object) -> tuple[Object, ...]:
-        """What controls a pod, the closest first, as far as it is of a kind that people write. Raises KubeError."""
+        """Return a pod's controllers, the closest first, up to the first of a kind that users do not write.
+
+        Raises KubeError.
+        """
         found: list[Object] = []
         owner = owner_of(pod)
         while owner is not None and (kind := _KINDS.get((owner.group, owner.kind))) is not None:
@@ -83,6 +86,6 @@ class Chains:
 
 
 def speaking(chain: tuple[Object, ...]) -> tuple[Object, ...]:
-    """Of what controls a pod what has a say: a Deployment and not its ReplicaSet."""
+    """Return the controllers whose annotations count: a Deployment, and not its ReplicaSet."""
     above = next((index for index, owner in enumerate(chain) if owner.kind is DEPLOYMENTS), 0)
     return chain[above:]

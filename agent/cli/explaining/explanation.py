@@ -1,4 +1,4 @@
-"""What the facts come to, with the agent's own code: the ranking, the next step, and what the pod waits for. Pure."""
+"""Conclusions from the facts, by the agent's own code: ranking, next step, and cause of a wait. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -98,7 +98,7 @@ def _misplaced(facts: Facts, target: TargetInfo) -> str:
 
 
 def _misspelt(namespace: Object | None) -> Iterator[str]:
-    """What no webhook sees."""
+    """Yield invalid annotations that no webhook checks."""
     text = names.annotation(namespace.annotations, names.SCHEDULING) if namespace is not None else None
     if namespace is not None and text not in (None, *names.SCHEDULING_MODES):
         modes = " or ".join(names.SCHEDULING_MODES)

@@ -1,4 +1,4 @@
-"""The Placement that a pod follows: what it has decided, and why not for the other clusters, as the agent knows it."""
+"""The Placement that a pod follows: its decisions, and why it has not chosen the other clusters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from agent.scheduling.snapshot import TargetInfo
 
 @dataclass(frozen=True)
 class Following:
-    """What a Placement comes to for one pod."""
+    """Effect of a Placement on one pod."""
 
     placed: Placed
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +44,10 @@ class Following:
 async def following(
     source: Client, pod: Object, namespace: Object | None, notes: list[str], now: datetime
 ) -> Following | None:
-    """What a pod follows, None for one that follows nothing, or where that may not be read. Raises KubeError."""
+    """Return the Placement that a pod follows; None if it follows none or the user may not read it.
+
+    Raises KubeError.
+    """
     reference = reference_of(pod, namespace)
     if reference is None:
         return None

@@ -1,4 +1,4 @@
-"""What is said of a pod: where it is bound, every target, and those that were tried."""
+"""Output of `flotilla explain` for a pod: its binding, every target, and the targets tried so far."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What is said of one target."""
+    """Result for one target."""
 
     target: str
     verdict: str
@@ -27,7 +27,7 @@ class Line(msgspec.Struct, frozen=True):
     scores: Mapping[str, float]
     total: float | None
     candidate: str
-    """What has become of the pod's candidate there, empty without one."""
+    """State of the pod's candidate in the target, empty without one."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ class Explanation:
     follows: str = ""
     """Its Placement, and what that has decided."""
     chosen: str = ""
-    """Which targets annotations and settings choose for it, and which of them says so."""
+    """Targets that annotations and settings choose for the pod, and which of them does."""
     claims: str = ""
-    """Which claims of its target's cluster annotations ask for, and which of them says so."""
+    """Cluster claims that annotations require of its target, and which annotation does."""
     moves: str = ""
-    """What becomes of it where it should be elsewhere: why, how far, and its replacement."""
+    """Progress of its move to another target: cause, phase and replacement."""
     replaces: str = ""
     """The pod that it is to take the place of."""
     told: str = ""
-    """What its condition PodScheduled says."""
+    """Message of its condition PodScheduled."""
     waits_for: str = ""
     bound: Bound | None = None
     targets: tuple[Line, ...] = ()
-    """In the order in which they are tried, or would be now, then those that it may not go to."""
+    """Eligible targets in the order in which they are or would be tried, then ineligible ones."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """How often each of their scores counts in the total."""
     attempts: tuple[Tried, ...] = ()

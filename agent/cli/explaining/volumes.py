@@ -34,7 +34,7 @@ async def promised(source: Client, pod: Object, notes: list[str]) -> dict[str, s
 
 
 async def there(target: Client, claims: Iterable[str], namespace: str) -> frozenset[str]:
-    """Of these claims, those that have a volume in a target, or of which nobody may know."""
+    """Return the claims that have a volume in a target; includes claims that the user may not read."""
     found = []
     for name in claims:
         with suppress(NotFound):
@@ -51,9 +51,9 @@ async def there(target: Client, claims: Iterable[str], namespace: str) -> frozen
 def settled(
     claims: Mapping[str, str], pod: Object, asked: Mapping[str, Collection[str]], proxies: Iterable[Object]
 ) -> dict[str, str]:
-    """Of the promised, those that count: the pod itself, trying one target after the other, is held by none.
+    """Return the claims that bind a pod: provisioned, used by another pod, or promised by a target without an answer.
 
-    :param asked: claims that have a volume there, by the virtual node of each target that answered
+    :param asked: claims that have a volume in the target, by the virtual node of each target that answered
     """
     used = {
         (name, occupied_node(proxy))

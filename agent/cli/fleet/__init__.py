@@ -1,1 +1,1 @@
-"""What operators see of a fleet: read from the source cluster, and from targets as far as the user may."""
+"""Fleet overview for operators: read from the source, and from targets as far as the user may."""

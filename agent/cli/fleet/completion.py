@@ -1,4 +1,4 @@
-"""What shells offer when somebody types the name of a target, or of another object."""
+"""Shell completion for names of targets and other objects."""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from agent.cli.options import Failed
 from agent.kube.errors import KubeError
 
 SECONDS = 2.0
-"""Longer nobody waits for a completion."""
+"""Timeout of a completion."""
 
 
 def target_names(context: typer.Context, incomplete: str) -> list[str]:
@@ -20,7 +20,7 @@ def target_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def offered(context: typer.Context, incomplete: str, kind: Kind | None) -> list[str]:
-    """Names of a kind, of targets where none is given, that begin like this."""
+    """Return names that begin like this: of objects of a kind, or of targets if None."""
     options = {name: str(context.params.get(name) or "") for name in ("kubeconfig", "context", "namespace")}
     try:
         found = asyncio.run(_names(kind, **options))

@@ -24,7 +24,7 @@ CLUSTER_SCOPE = "all namespaces"
 
 @dataclass(frozen=True)
 class Room:
-    """Amounts of one resource as Kubernetes writes them, empty where they are not known."""
+    """Amounts of one resource as Kubernetes quantities, empty if unknown."""
 
     free: str = ""
     allocatable: str = ""
@@ -66,7 +66,7 @@ class TargetLine(msgspec.Struct, frozen=True):
 
 
 class PodLine(msgspec.Struct, frozen=True):
-    """What `flotilla pods` says of one proxy pod."""
+    """Line of `flotilla pods` for one proxy pod."""
 
     namespace: str
     name: str
@@ -101,7 +101,7 @@ def target_lines(fleet: SourceView, answers: dict[tuple[str, str], Answer]) -> l
 
 
 def known(fleet: SourceView, name: str) -> None:
-    """Raises Failed where no target that could be read has this name."""
+    """Raise Failed if no target that could be read has this name."""
     there = {target.name for target in fleet.targets}
     if name not in there:
         listed = ", ".join(sorted(there)) or "none"
@@ -162,7 +162,7 @@ def _last_answer(reachable: Any) -> str:
 def pod_lines(
     fleet: SourceView, delegates: dict[str, Delegate], namespace: str | None, target: str = ""
 ) -> list[PodLine]:
-    """A line for every proxy pod of a namespace, or of all (None); only those of a target where one is named."""
+    """Return a line for every proxy pod of a namespace (None: all), or only for those of a named target."""
     by_node = {names.virtual_node(*each.key): each.name for each in fleet.targets}
     lines = [
         _pod_line(pod, by_node, delegates.get(pod.uid))
@@ -193,7 +193,7 @@ def _pod_line(pod: Object, by_node: dict[str, str], delegate: Delegate | None) -
 
 
 def _status(pod: Object, status: Raw) -> str:
-    """Like kubectl's: what a container waits for says more than the phase."""
+    """Return the status as kubectl shows it: a container's waiting reason is preferred to the phase."""
     if pod.deleting:
         return "Terminating"
     for container in status.get("containerStatuses") or ():

@@ -1,4 +1,4 @@
-"""How the commands that look at a fleet write what they found."""
+"""Output of the commands that show a fleet: tables, JSON and YAML."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ def show(found: Found, output: Output, table: Table, *, empty: str = "", below: 
 
 
 def no_targets(*, everywhere: bool) -> str:
-    """What is said where there are none."""
+    """Return the message for a fleet without targets."""
     where = "there are no targets" if everywhere else "no target serves this namespace (-A looks in all)"
     return f"{where}: see `flotilla join`"
 
@@ -88,7 +88,7 @@ def last_answer(line: TargetLine, now: datetime) -> str:
 
 
 def not_ready(lines: Iterable[TargetLine]) -> list[str]:
-    """What is wrong with targets that get no new pods."""
+    """Return a line with the message of each target that is not Ready."""
     return [f"{line.name} ({line.scope}): {line.message}" for line in lines if line.ready != "True"]
 
 

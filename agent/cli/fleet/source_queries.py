@@ -1,4 +1,4 @@
-"""What a source cluster knows of its fleet, read with the user's own rights. What cannot be read becomes a note."""
+"""State of a fleet in its source, read with the user's own rights. Objects that cannot be read become notes."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -24,18 +24,18 @@ from agent.kube.store import Object
 from agent.model.podstate import PROXY_PODS
 
 SILENT = timedelta(seconds=60)
-"""Agents renew their lease every few seconds; what is more than the clocks of two machines may differ by."""
+"""Agents renew their lease every few seconds; the rest allows for clocks of two machines that differ."""
 
 
 @dataclass(frozen=True)
 class SourceView:
-    """What a user sees of a source cluster: targets, their virtual nodes by name, proxy pods."""
+    """State of a source as a user sees it: targets, their virtual nodes by name, proxy pods."""
 
     targets: tuple[Object, ...]
     nodes: dict[str, Object]
     proxies: tuple[Object, ...]
     notes: list[str] = field(default_factory=list)
-    """What could not be read, and what follows."""
+    """Objects that could not be read, and the consequence."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,11 @@ async def source(
 
 
 async def read_fleet(client: Client, namespace: str | None, known: Iterable[Object] | None = None) -> SourceView:
-    """What serves a namespace, or everything (None); proxy pods of all namespaces. Raises Failed, KubeError.
+    """Read targets that serve a namespace (None: all), their nodes, and proxy pods.
 
-    :param known: the proxy pods, where something keeps them up to date already
+    Raises Failed, KubeError.
+
+    :param known: the proxy pods, if an informer already keeps them
     """
     notes: list[str] = []
     targets = await read_targets(client, namespace, notes)
@@ -73,7 +75,7 @@ async def read_fleet(client: Client, namespace: str | None, known: Iterable[Obje
 
 
 async def read_targets(client: Client, namespace: str | None, notes: list[str]) -> list[Object]:
-    """Targets of a namespace, or of all (None), and ClusterTargets. Raises Failed where they are not served."""
+    """Read Targets of a namespace (None: all) and ClusterTargets. Raises Failed if their kinds are not served."""
     return [
         *await _targets(client, TARGETS, namespace, notes),
         *await _targets(client, CLUSTER_TARGETS, None, notes),
@@ -81,7 +83,7 @@ async def read_targets(client: Client, namespace: str | None, notes: list[str]) 
 
 
 def moves_pods(targets: Iterable[Object]) -> bool:
-    """Whether the agent of this cluster moves running pods, as its Targets tell."""
+    """Return True if the local agent moves running pods, judging by the conditions of its Targets."""
     return any(condition_of(target.decode(), lifecycle.STABLE) is not None for target in targets)
 
 
@@ -123,7 +125,7 @@ async def read_leases(client: Client) -> list[Lease]:
 
 
 async def agent_notes(client: Client, now: datetime) -> list[str]:
-    """A note where no agent leads in this cluster: then nothing that is shown is news."""
+    """Return a note if no agent leads in this cluster: all output is stale then."""
     try:
         times = renewals(await read_leases(client))
     except KubeError:
@@ -143,10 +145,10 @@ def renewals(leases: Iterable[Lease]) -> list[datetime]:
 
 
 async def connection_of(client: Client, target: Object) -> Connection | None:
-    """How to reach a target, None for this cluster itself. Raises Problem, KubeError.
+    """Return how to reach a target, None for a self-target. Raises Problem, KubeError.
 
-    What another cluster than its own tells is nothing about it. Credential plugins of a Secret are somebody else's
-    programs, and are not run.
+    A Target that points to another cluster than its own is not connected to. Credential plugins of a Secret are
+    programs of another author, and are not run.
     """
     place = place_of(target)
     if place is None:
@@ -158,7 +160,7 @@ async def connection_of(client: Client, target: Object) -> Connection | None:
 
 
 def wrong_cluster(target: Mapping[str, Any]) -> str:
-    """What a Target says of leading to another cluster than it stands for, empty if it does not."""
+    """Return the message of a Target that points to another cluster than its own, empty if it does not."""
     ready = condition_of(target, "Ready") or {}
     return str(ready.get("message", "")) if ready.get("reason") == State.WRONG_CLUSTER else ""
 

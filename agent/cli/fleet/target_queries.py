@@ -1,4 +1,4 @@
-"""What targets say themselves, asked with their kubeconfig Secrets as far as the user may read those."""
+"""Answers of targets, read with their kubeconfig Secrets as far as the user may read those."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ SECONDS = 5.0
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a cluster says of itself; empty where it does not."""
+    """Versions that a cluster reports; empty if it does not answer."""
 
     kubernetes: str = ""
     agent: str = ""
@@ -34,7 +34,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Delegate(msgspec.Struct, frozen=True):
-    """What runs in a target in the place of a proxy pod."""
+    """Pod that runs in a target for a proxy pod."""
 
     name: str
     node: str
@@ -73,7 +73,7 @@ class _Version(msgspec.Struct, rename="camel"):
 
 
 async def ask_all(to: Connections, targets: Iterable[Object]) -> dict[Key, Answer]:
-    """What each target says, at the same time."""
+    """Ask all targets concurrently."""
     chosen = list(targets)
     answers = await asyncio.gather(*(_ask(to, target) for target in chosen))
     return {target.key: answer for target, answer in zip(chosen, answers, strict=True)}
@@ -87,7 +87,7 @@ async def _ask(to: Connections, target: Object) -> Answer:
 
 
 async def ask(client: Client) -> Answer:
-    """What a cluster says. Raises KubeError when not even its version is to be had."""
+    """Return versions and latency of a cluster. Raises KubeError if it does not return its version."""
     kubernetes = await kubernetes_version(client)
     begun = time.monotonic()
     agent = ""
@@ -105,7 +105,7 @@ async def kubernetes_version(client: Client) -> str:
 
 
 async def read_summary(client: Client) -> Object | None:
-    """What a cluster tells of its nodes, None when its agent has told nothing yet. Raises KubeError."""
+    """Read a cluster's ClusterSummary, None if its agent has not written one. Raises KubeError."""
     try:
         return Object(CLUSTER_SUMMARIES, await client.get_raw(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
     except NotFound:
@@ -113,13 +113,13 @@ async def read_summary(client: Client) -> Object | None:
 
 
 def agent_version(summary: Object | None) -> str:
-    """Version of the agent that wrote a summary; Admiralty's agents tell none."""
+    """Return the version of the agent that wrote a summary, empty for Admiralty's agents."""
     return summary.annotations.get(names.ANNOTATION_AGENT_VERSION, "") if summary is not None else ""
 
 
 @dataclass
 class Delegates:
-    """Delegates by the UID of their proxy pods; `unread` says which targets could not be read."""
+    """Delegates by the UID of their proxy pods; `unread` lists targets that could not be read."""
 
     found: dict[str, Delegate] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
