@@ -1,4 +1,4 @@
-"""flotilla leave: what `flotilla join` has joined is parted."""
+"""flotilla leave: remove the connection that `flotilla join` has created."""
 
 from typing import Annotated
 

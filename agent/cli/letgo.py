@@ -1,7 +1,7 @@
-"""Targets and their Secrets without the one finalizer that is Flotilla's alone: part of `flotilla uninstall`.
+"""Removal of Flotilla's own finalizer from Targets and their Secrets: part of `flotilla uninstall`.
 
-For clusters in which another agent is at work by now, such as Admiralty's, that knows nothing of it: a Target with it,
-from a file that was saved here or left by an agent that was just taken away, never goes, nor does its CRD.
+For clusters in which another agent, such as Admiralty's, has taken over: it ignores this finalizer. A Target that still
+has it, from a saved file or an agent that was uninstalled, would never be deleted, nor would its CRD.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ async def let_go(client: Client, say: Callable[[str], None]) -> None:
 
 
 async def _secrets(client: Client, targets: list[Raw]) -> list[Raw]:
-    """Those with our label, and those that Targets name."""
+    """List Secrets with our label or finalizer, including those that Targets name."""
     found = {_key(each): each for each in await client.list(SECRETS, labels=names.LABEL_TARGET_SECRET)}
     for namespace, name in {place for target in targets for place in _places(target)} - found.keys():
         with contextlib.suppress(NotFound):
@@ -79,7 +79,7 @@ async def _list(client: Client, kind: Kind) -> list[Raw]:
     try:
         return await client.list(kind)
     except NotFound:
-        # Its CRD is gone already.
+        # Its CRD has been deleted already.
         return []
 
 

@@ -1,4 +1,4 @@
-"""flotilla links: between which clusters endpoints of shared Services are told, by which driver, and why not."""
+"""flotilla links: pairs of clusters between which Services are shared, with driver and cause of failures."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,7 +90,7 @@ async def look(where: Source, name: str) -> show.Found:
 
 
 async def _if_allowed(where: Source, kind: Kind, notes: list[str], otherwise: str) -> list[Object]:
-    """All of a kind; none, where it is not served or may not be listed: of that a note says `otherwise`."""
+    """List all objects of a kind; empty with the note `otherwise` if forbidden, without one if it is not served."""
     try:
         _, items = await where.client.list_raw(kind, where.namespace)
     except NotFound:
@@ -109,9 +109,12 @@ def lines(
     service_links: Iterable[Object] = (),
     gateway_peers: Iterable[Object] = (),
 ) -> list[ServiceLink]:
-    """By Service, then by pair. `told` are the pod networks by virtual node, `gateway_peers` those of this cluster.
+    """Return lines by Service, then by pair of clusters.
 
-    What ServiceLinks tell counts: of Services that have one they know more than Targets do.
+    ServiceLinks take precedence over Targets: they know more about their Services.
+
+    :param told: pod networks by virtual node
+    :param gateway_peers: GatewayPeers of this cluster
     """
     linked = _by_service(service_links)
     by_gateway = {each.key: each.decode() for each in gateway_peers}
@@ -142,9 +145,9 @@ def lines(
 def _by_gateway(
     link: Link, service: Key, peers: Mapping[Key, dict[str, Any]], sources: Iterable[str], origin: str
 ) -> tuple[Link, int | None]:
-    """As the GatewayPeer of the other cluster says, where one names the Service: with the endpoints that it tells of.
+    """Return the link and endpoint count that the other cluster's GatewayPeer reports, if one names the Service.
 
-    Those of another source that calls a cluster the same name other Services.
+    GatewayPeers of another source may use the same cluster name, but name other Services.
     """
     for uid in sources:
         found = peers.get((service[0], names.gateway_peer(link.other, uid, origin)))
@@ -156,7 +159,7 @@ def _by_gateway(
 
 
 def _by_service(service_links: Iterable[Object]) -> dict[Key, dict[tuple[str, str], ServiceLink]]:
-    """Those that somebody has told of, by Service and by the two clusters: callers first, then whose endpoints."""
+    """Return lines from the status of ServiceLinks: by Service, then by caller and the cluster of the endpoints."""
     found: dict[Key, dict[tuple[str, str], ServiceLink]] = {}
     for obj in sorted(service_links, key=lambda each: each.key):
         manifest = obj.decode()
@@ -188,6 +191,6 @@ def _table(found: Sequence[ServiceLink], *, wide: bool, everywhere: bool) -> Tab
 
 
 def _why(found: Iterable[ServiceLink]) -> list[str]:
-    """What keeps pairs apart, each once."""
+    """Return the reasons why pairs are not connected, each once."""
     apart = (line.link for line in found if line.link.ready == "False")
     return list(dict.fromkeys(f"{link.one} and {link.other}: {link.message}" for link in apart))

@@ -82,7 +82,7 @@ def move(
 
 
 def _asked(what: str, to: str, *, anywhere: bool, wait: bool, dry_run: bool) -> Move:
-    """What was typed. Raises BadParameter where it makes no sense."""
+    """Return the move that the arguments describe. Raises BadParameter if they contradict each other."""
     if anywhere == bool(to.strip()):
         raise typer.BadParameter("say where to by --to, or --anywhere")
     if wait and dry_run:

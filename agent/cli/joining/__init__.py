@@ -1,1 +1,1 @@
-"""What `flotilla join`, `leave` and `export` share: clusters, names, manifests, checks, and the steps themselves."""
+"""Parts that `flotilla join`, `leave` and `export` share: clusters, names, manifests, checks, and the steps."""

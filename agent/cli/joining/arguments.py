@@ -1,4 +1,4 @@
-"""What is typed on the command line, and what it means: names, addresses, durations. Pure."""
+"""Meaning of command-line arguments: names, addresses, durations. Pure."""
 
 import ipaddress
 import re
@@ -26,9 +26,9 @@ class WrongUsage(Exception):
 
 
 def name_of(context: str) -> str:
-    """A name for the cluster of a context that objects can have, as like it as possible.
+    """Return a valid object name that resembles the context's name.
 
-    Raises Failed for a context of which nothing is left.
+    Raises Failed if no valid character remains.
     """
     name = re.sub(r"[^a-z0-9]+", "-", context.lower()).strip("-")[:_LIMIT].rstrip("-")
     if not name:
@@ -72,7 +72,10 @@ def names(option: str, given: Sequence[str], contexts: Sequence[str]) -> dict[st
 
 
 def features(given: Sequence[str]) -> tuple[str, ...] | None:
-    """What `--allow` names, separated by commas or given several times; None for nothing. Raises WrongUsage."""
+    """Return the features that `--allow` names, separated by commas or repeated; None without the option.
+
+    Raises WrongUsage.
+    """
     found = [name.strip() for text in given for name in text.split(",") if name.strip()]
     for name in found:
         if name not in OPTIONAL_FEATURES:
@@ -89,7 +92,7 @@ def seconds_of(given: str) -> int:
 
 
 def unreachable(server: str) -> str:
-    """Why pods of another cluster cannot reach an address, as far as the address itself tells; empty if it may be."""
+    """Return why pods of another cluster cannot reach an address, judging by the address alone; empty if they may."""
     host = (urlsplit(server).hostname or "").rstrip(".")
     if not host:
         return "has no host"
@@ -124,6 +127,6 @@ def refusal(context: str, server: str) -> str:
 
 
 def missing_rights(cluster: str, denied: Mapping[str, str]) -> str:
-    """What somebody may not do in a cluster: `verb resource` by what it is for."""
+    """Return the message about missing rights in a cluster: `denied` maps each `verb resource` to its purpose."""
     listed = "; ".join(f"{right} ({why})" for right, why in denied.items())
     return f"{cluster} does not let you: {listed}; ask its administrator for these rights, or choose another user"

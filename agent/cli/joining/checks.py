@@ -1,4 +1,4 @@
-"""What has to be true of a cluster before anything is written there."""
+"""Requirements that a cluster has to meet before anything is written to it."""
 
 import asyncio
 import contextlib
@@ -26,14 +26,14 @@ from agent.model.namespaces import is_enabled
 OLDEST = (1, 30)
 """The oldest Kubernetes that the agent works with (ruling 15)."""
 _FRESH = timedelta(seconds=60)
-"""Agents renew their lease every few seconds; what is more than two clocks may differ by."""
+"""Agents renew their lease every few seconds; the rest allows for two clocks that differ."""
 _PULSE_SECONDS = 8.0
 _TOLD_SECONDS = 3.0
 _POLL_SECONDS = 1.0
 
 
 class Right(NamedTuple):
-    """What whoever types the command has to be allowed, and why."""
+    """Right that the user needs, and its reason."""
 
     kind: Kind
     verb: str
@@ -48,10 +48,10 @@ class Right(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """What was found out about a cluster."""
+    """Facts found about a cluster."""
 
     uid: str = ""
-    """Of its kube-system namespace; empty when that may not be read."""
+    """UID of its kube-system namespace; empty if the user may not read that."""
     home: str = ""
     """Namespace of its agent, empty when there is none to be seen."""
     notes: list[str] = field(default_factory=list)
@@ -82,7 +82,7 @@ async def _version(side: Side) -> None:
 
 
 def too_old(version: str) -> str:
-    """What is wrong with a version of Kubernetes, empty for nothing; one that cannot be read is let pass."""
+    """Return why a Kubernetes version is not supported, empty if it is. An unreadable version is accepted."""
     found = re.match(r"v(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) >= OLDEST:
         return ""
@@ -110,7 +110,10 @@ async def _uid(side: Side, notes: list[str]) -> str:
 
 
 async def _agent(side: Side, notes: list[str], *, agentless: bool) -> str:
-    """Namespace of the agent that leads there; empty if that cannot be seen. Raises Failed where there is none."""
+    """Return the namespace of the agent that leads there; empty if the user may not see it.
+
+    Raises Failed if no agent leads.
+    """
     remedy = (
         f"install the chart there (helm --kube-context {side.context} install flotilla charts/flotilla), or, if"
         " that is what you want, --without-agent"
@@ -147,7 +150,7 @@ async def _leader(side: Side) -> str:
             renewed = lease.spec.renew_time
             if not lease.spec.holder_identity or not renewed:
                 continue
-            # By the clocks, or, where those differ, because it moves.
+            # A lease is fresh by its time, or, if the clocks differ, because it changes.
             moved = namespace in before and before[namespace] != lease
             if moved or abs(SystemClock().now() - parse(renewed)) < _FRESH:
                 return namespace
@@ -158,7 +161,7 @@ async def _leader(side: Side) -> str:
 
 
 async def _told(side: Side) -> bool:
-    """Whether an agent of Flotilla tells of this cluster: Admiralty's does not tell its version. A new one has to."""
+    """Wait until a Flotilla agent has published its version (Admiralty's publishes none); False after a timeout."""
     deadline = time.monotonic() + _TOLD_SECONDS
     while True:
         with contextlib.suppress(NotFound):
@@ -232,7 +235,7 @@ async def _rights(side: Side, rights: Sequence[Right]) -> None:
 
 
 async def may(side: Side, right: Right) -> bool:
-    """Whether whoever types the command has a right."""
+    """Return True if the user has a right."""
     attributes = {
         "group": right.kind.group,
         "resource": right.kind.plural,

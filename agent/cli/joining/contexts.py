@@ -21,7 +21,7 @@ class Side(msgspec.Struct, frozen=True):
     context: str
     client: Client
     entry: Entry
-    """It, as the kubeconfig of whoever types the command has it."""
+    """Entry of the cluster in the user's kubeconfig."""
     namespace: str
     """The context's."""
 
@@ -42,7 +42,7 @@ async def side(document: Entry, context: str) -> AsyncIterator[Side]:
 
 @contextlib.contextmanager
 def telling(title: str) -> Iterator[None]:
-    """What a cluster answers is told with its name: raises Failed for KubeError."""
+    """Raise Failed, with the cluster's name, for a KubeError."""
     try:
         yield
     except KubeError as error:
@@ -50,14 +50,14 @@ def telling(title: str) -> Iterator[None]:
 
 
 class Way(msgspec.Struct, frozen=True):
-    """What is said of a target's address on the command line; empty: as the kubeconfig has it."""
+    """Options about a target's address; each empty one leaves that of the kubeconfig."""
 
     server: str = ""
     authority: str = ""
     """File with the CA certificates of the server."""
     proxy: str = ""
     loopback: bool = False
-    """Addresses that only this machine can reach will do."""
+    """Accept addresses that only this machine can reach."""
 
     @property
     def other(self) -> bool:

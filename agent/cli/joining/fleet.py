@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked for: one source and its targets, by contexts of kubeconfigs."""
+    """Request of a user: one source and its targets, by contexts of kubeconfigs."""
 
     source: str
     source_name: str
@@ -50,7 +50,10 @@ class Pair(msgspec.Struct, frozen=True):
     cluster_scoped: bool
 
     def names(self, homes: tuple[str, str] = ("", "")) -> Names:
-        """`homes`: namespaces of the agents of source and target, for what is in no namespace of its own."""
+        """Return the names of the objects to write.
+
+        :param homes: namespaces of the agents of source and target, for cluster-scoped joins
+        """
         return Names(
             source=self.source_name,
             target=self.target_name,
@@ -61,7 +64,7 @@ class Pair(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What a pair is called while somebody waits for it."""
+        """Title of a pair in progress output."""
         return f"{self.source.context} -> {self.target.context if self.target else self.target_name}"
 
 
@@ -84,7 +87,7 @@ async def opened_pairs(order: Order, source: Entry, targets: Entry) -> AsyncIter
 
 
 async def for_all(pairs: Sequence[Pair], verb: str, progress: Progress, work: Work) -> list[Report]:
-    """Do the same for all pairs, some at a time. What fails is in its report; the others go on."""
+    """Run `work` for all pairs, some at a time. The report of a pair contains its failure; the other pairs continue."""
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def one(pair: Pair) -> Report:

@@ -1,4 +1,4 @@
-"""Join one source and one target, step by step; what has been done is known at every step."""
+"""Join one source and one target step by step; the report records each step."""
 
 import contextlib
 import time
@@ -42,7 +42,7 @@ SPREAD = (
 )
 _SHOWN = 3
 _SETTLED_SECONDS = 6.0
-"""How long a Target may still say what was true of its old credentials."""
+"""Time in which a Target's conditions may still describe its old credentials."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Terms:
     new_token: bool = False
     wait: bool = True
     allow: tuple[str, ...] | None = None
-    """What the source may use beside what every source may; None: nothing, or what its Source says already."""
+    """Features that the source may use in addition to the basic ones; None: none, or those of an existing Source."""
     seconds: float = 60.0
     """How long each wait may take."""
 
 
 class Joiner:
-    """Joins two clusters that have been examined; their UIDs are empty where they may not be known."""
+    """Joins two clusters that have been examined; a UID is empty if the user may not read it."""
 
     def __init__(
         self, source: Side, target: Side, names: Names, uids: tuple[str, str], terms: Terms, say: Say, report: Report
@@ -74,7 +74,7 @@ class Joiner:
         self._report = report
 
     async def run(self) -> None:
-        """Do it. Raises Failed; the report says what was done by then."""
+        """Join the clusters. Raises Failed; the report then lists the completed steps."""
         entry = address(self._target.entry, self._target.context, self._terms.way)
         reached = await self._reach(entry)
         await self._check_owners()
@@ -247,7 +247,7 @@ class Joiner:
         return before is not None and len(self._report.changes) > changes
 
     async def _ready(self, server: str, settled: float) -> None:
-        """Wait for the source's agent to say that it works, not before `settled`. Raises Failed with what it says."""
+        """Wait, at least until `settled`, for Ready to be True. Raises Failed with the condition's message."""
         names, client = self._names, self._source.client
         what = f"{title(names.target_kind, names.target, names.target_place)} of {self._source.title}"
         self._say("waiting until the target is Ready")

@@ -1,4 +1,4 @@
-"""`flotilla leave` for each pair of clusters: the Target is drained, then what let the source in goes."""
+"""`flotilla leave` for each pair of clusters: drain the Target, then remove the Source and its rights."""
 
 import contextlib
 import time
@@ -16,7 +16,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
 
 _UNREACHABLE_SECONDS = 15.0
-"""How long a target may be out of reach before nobody waits for it."""
+"""Time for which a target may be unreachable before `flotilla leave` stops waiting for it."""
 
 
 class Leaving:
@@ -54,7 +54,7 @@ class Leaving:
         await self._remove_secret(pair, place or reference.get("namespace", ""), reference.get("name", ""), report)
 
     async def _drained(self, pair: Pair, target: Raw, say: Say) -> None:
-        """Wait until the Target is gone. Raises Failed with what its agent says when that takes too long."""
+        """Wait until the Target has been deleted. Raises Failed with its Drained condition after a timeout."""
         found, client = pair.names(), pair.source.client
         kind, place, uid = found.target_kind, found.target_place, target["metadata"]["uid"]
         what = f"{title(kind, found.target, place)} in {pair.source.title}"
@@ -98,7 +98,7 @@ class Leaving:
             report.changes.append(f"{what} deleted")
 
     async def _remove_source(self, pair: Pair, report: Report, say: Say) -> None:
-        """What let the source in, with its service account and its rights."""
+        """Delete the Source in the target, with its service account and its rights."""
         found = pair.names()
         what = title(found.source_kind, found.source, found.source_place)
         if pair.target is None:

@@ -1,4 +1,4 @@
-"""The objects that join two clusters, and what is missing of them. Pure."""
+"""Objects that join two clusters, and their difference from existing ones. Pure."""
 
 import base64
 import json
@@ -52,9 +52,9 @@ class Names:
 
 
 def source(found: Names, source_uid: str, allow: Sequence[str] | None = None) -> Raw:
-    """In the target: lets the source in, and says what else it may use, unless that is to stay as it is (None).
+    """Return the Source for the target: gives the source access, and to the features `allow` (None: unchanged).
 
-    `source_uid` says which cluster that is; empty when it is not known.
+    :param source_uid: UID of the source's kube-system namespace; empty if unknown
     """
     spec: Raw = {"serviceAccountName": found.source}
     if found.cluster_scoped:
@@ -65,7 +65,10 @@ def source(found: Names, source_uid: str, allow: Sequence[str] | None = None) ->
 
 
 def renewal(found: Names, owner: Raw) -> list[tuple[Kind, Raw]]:
-    """In the target: the service account may renew its own token, and no other; it goes with the Source `owner`."""
+    """Return role and binding in the target with which the service account may renew its own token only.
+
+    The Source `owner` owns both.
+    """
     name = names.source_renewal(found.source)
     kind = found.source_kind
     reference = {
@@ -98,7 +101,7 @@ def secret(name: str, namespace: str, kubeconfig: Raw, target_uid: str) -> Raw:
 
 
 def target(found: Names, target_uid: str) -> Raw:
-    """In the source: the target. What an older object says otherwise is None here."""
+    """Return the Target for the source. None marks fields that an older object may have and that are removed."""
     reference: Raw = {"name": found.target, "key": None, "context": None}
     if found.cluster_scoped:
         reference["namespace"] = found.source_namespace
@@ -117,7 +120,7 @@ def cluster_uid(found: Raw) -> str:
 
 
 def vouches(target: Raw | None, uid: str) -> bool:
-    """Whether a Target itself says that it stands for a cluster by now, whatever it was made for."""
+    """Return True if a Target confirms that it represents this cluster now, in its status or an annotation."""
     if target is None or not uid:
         return False
     accepted = names.annotation(target["metadata"].get("annotations"), names.ACCEPT_CLUSTER)
@@ -125,12 +128,12 @@ def vouches(target: Raw | None, uid: str) -> bool:
 
 
 def change(actual: Raw, wanted: Raw) -> Raw:
-    """The merge patch after which an object says what is wanted; what is not mentioned there stays."""
+    """Return the merge patch that sets the wanted fields; fields that `wanted` does not mention stay."""
     return merge_patch(_mentioned(actual, wanted), wanted)
 
 
 def without_none(value: Any) -> Any:
-    """An object as it is created."""
+    """Return an object without its None values, as needed for its creation."""
     if not isinstance(value, dict):
         return value
     return {key: without_none(inner) for key, inner in value.items() if inner is not None}

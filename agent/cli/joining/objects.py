@@ -1,4 +1,4 @@
-"""Objects that are made to say what they should, and a record of what that took."""
+"""Creation and update of objects, with a report of the changes."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ State = Literal["ready", "joined", "left", "failed"]
 
 @dataclass
 class Report:
-    """What came of one pair of clusters, also of one that failed."""
+    """Result for one pair of clusters, also for one that failed."""
 
     target: str
     """Name of the Target."""
@@ -50,7 +50,7 @@ async def find(client: Client, kind: Kind, name: str, namespace: str | None) -> 
 
 
 async def ensure(side: Side, kind: Kind, wanted: Raw, report: Report) -> Raw:
-    """Make an object, or make it say what is wanted; nothing is written that is there. Raises Failed, KubeError."""
+    """Create an object, or patch it where it differs from the wanted one. Raises Failed, KubeError."""
     metadata = wanted["metadata"]
     name, namespace = metadata["name"], metadata.get("namespace")
     what = f"{title(kind, name, namespace)} in {side.title}"

@@ -1,4 +1,4 @@
-"""Options that join, leave and export share, and what they ask for together."""
+"""Options that join, leave and export share, and the order that they form."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -81,7 +81,7 @@ def order_of(
     cluster_scoped: bool,
     both: bool,
 ) -> Order:
-    """What is asked for. Raises WrongUsage, Failed."""
+    """Return the order that the options form. Raises WrongUsage, Failed."""
     named = arguments.names("--target-name", target_names, targets)
     mine = arguments.names("--source-name", [source_name] if source_name else [], [source])[source]
     if mine in named.values():

@@ -59,7 +59,7 @@ class Joining:
 
 
 async def _both(source: Awaitable[Known], target: Awaitable[Known]) -> tuple[Known, Known]:
-    """What is known of two clusters. Raises Failed with all that is amiss, in either."""
+    """Wait for facts about both clusters. Raises Failed with the failures of both."""
     found = await asyncio.gather(source, target, return_exceptions=True)
     amiss = list(dict.fromkeys(str(each) for each in found if isinstance(each, Failed)))
     if amiss:
@@ -73,7 +73,7 @@ async def _both(source: Awaitable[Known], target: Awaitable[Known]) -> tuple[Kno
 
 
 def rights(role: Role, names: Names) -> list[Right]:
-    """What whoever joins has to be allowed in a cluster."""
+    """Return the rights that a user needs in a cluster to join it."""
     kind = names.target_kind if role == "source" else names.source_kind
     found = [Right(kind, verb, None, f"{kind.plural} are made") for verb in ("get", "create", "patch")]
     if role == "source":

@@ -1,4 +1,4 @@
-"""What came of all pairs, as text and as data; failures and notes apart from it."""
+"""Results of all pairs, as text and as data; failures and notes are separate."""
 
 import sys
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def notes(reports: Sequence[Report]) -> list[str]:
 
 
 def failures(reports: Sequence[Report], again: str) -> list[str]:
-    """What failed, what had been done by then, and what to do."""
+    """Return for each failed pair its failure, the completed changes, and the remedy."""
     lines = []
     for report in reports:
         if report.state != "failed":

@@ -1,1 +1,1 @@
-"""Moves as users see them: what one would come to, what is under way, and waiting for its end."""
+"""Moves of pods for users: a preview, the moves under way, and waiting for completion."""

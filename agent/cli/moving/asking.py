@@ -1,4 +1,4 @@
-"""Saying which targets pods may be in: what that comes to, the write, and the wait."""
+"""`flotilla move`: preview, write of the annotation, and wait."""
 
 from collections.abc import Callable, Sequence
 
@@ -41,11 +41,11 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Asking:
-    """One call of `flotilla move`. `say` is told what was done."""
+    """One call of `flotilla move`. Calls `say` with its progress."""
 
     def __init__(self, client: Client, namespace: str, settings: Settings, say: Callable[[str], None]) -> None:
         self.notes: list[str] = []
-        """What a user should know beside."""
+        """Notes for the user in addition to the result."""
         self._client = client
         self._namespace = namespace
         self._settings = settings
@@ -54,11 +54,11 @@ class Asking:
     async def run(
         self, move: Move, seconds: float, stuck: float, show: Callable[[Sequence[Fate]], None]
     ) -> Sequence[Fate]:
-        """What becomes of the pods; it is written unless it is a dry run, and waited for where that is asked.
+        """Return the fate of each pod; write unless it is a dry run, and wait if requested.
 
         Raises Failed, KubeError.
 
-        :param show: is told what becomes of the pods, before anything is waited for
+        :param show: called with the fates before any wait
         """
         where = await objects.read(self._client, move.what, self._namespace)
         if move.wait and where.kind is PODS and where.scheduler_name != names.SCHEDULER_PROXY:
@@ -83,7 +83,7 @@ class Asking:
         return fates
 
     async def _fates(self, preview: Preview, *, dry_run: bool) -> list[Fate]:
-        """What becomes of the pods; who may not read all that it takes may write all the same."""
+        """Preview the pods' fates, without a ranking if the user lacks the rights and it is no dry run."""
         try:
             return await preview.fates()
         except (Failed, Forbidden) as error:
@@ -106,7 +106,7 @@ class Asking:
         self._say(await waiting.until_done(fates, move.targets, seconds, stuck))
 
     async def _look_at_the_agent(self, where: Object, targets: Sequence[Object], *, wait: bool) -> None:
-        """Say whether the agent will do anything. Raises Failed where nothing could be waited for."""
+        """Add notes if the agent will not act. Raises Failed if a wait could never end."""
         off = bool(targets) and not moves_pods(targets)
         told = OFF
         if off and where.kind in KINDS:
@@ -126,7 +126,7 @@ class Asking:
         self.notes += await agent_notes(self._client, SystemClock().now())
 
     async def _lacking(self) -> str:
-        """Which owners the agent may not read, empty where it may, or where that cannot be found out."""
+        """Return a message about owners that the agent may not read; empty if it may, or if that is unknown."""
         try:
             rights = await rights_of(self._client, ownroles.MOVES)
         except (Failed, KubeError):
@@ -153,7 +153,7 @@ class Asking:
 
 
 def written(move: Move, before: str | None) -> str:
-    """What was written, and what was there."""
+    """Return a message with the written value and the previous one."""
     now = f"{objects.KEY} of {move.what} is {move.targets!r}" if move.targets else f"{move.what} may be in any target"
     was = "not there" if before is None else repr(before)
     return f"{now} (was {was})" if before != move.targets else f"{now} already"

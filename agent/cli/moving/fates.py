@@ -12,13 +12,13 @@ from agent.scheduling.ranking import Ranking
 
 PLACED, UNKNOWN, NO_ROOM, HELD = "Placed", "Unknown", "NoRoom", "Held"
 _CAUSE = "so"
-"""Stands for the cause in what the mover says, which everybody knows who has asked for the move."""
+"""Placeholder for the cause in the mover's messages: the user who asked for the move knows it."""
 _FINAL = ("DataElsewhere", "IdentityMayRun", UNKNOWN)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a pod moves, as what makes it has it."""
+    """Whether a pod moves, as decided by the rules of its owner."""
 
     moves: bool
     reason: str = ""
@@ -30,7 +30,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Fate:
-    """The same with where it is and where it goes."""
+    """Verdict with the pod's current target and the eligible ones."""
 
     namespace: str
     pod: str
@@ -46,9 +46,9 @@ class Fate:
 
 
 def verdict_of(owner: Owner, pod: Pod, *, replaced: bool) -> Verdict:
-    """What becomes of a pod if nothing else happens.
+    """Predict the fate of a pod, provided that nothing else changes.
 
-    :param replaced: whether there is a replacement for it already
+    :param replaced: whether it already has a replacement
     """
     if not pod.placed:
         return Verdict(moves=True, how="it has no target yet, and gets one of these")
@@ -79,7 +79,7 @@ def verdict_of(owner: Owner, pod: Pod, *, replaced: bool) -> Verdict:
 
 
 def with_targets(verdict: Verdict, ranking: Ranking | None) -> tuple[Verdict, tuple[str, ...]]:
-    """The same where no target may take it, and those that may."""
+    """Return the verdict, negative if no target fits, and the titles of the targets that fit."""
     if not verdict.moves or ranking is None:
         return verdict, ()
     if not ranking.order:

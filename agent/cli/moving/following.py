@@ -1,4 +1,4 @@
-"""What becomes of one pod that is to be elsewhere: the pod that takes its place, and the one that takes its. Pure."""
+"""Track one pod that moves: the pod that takes its place, and that pod's successors. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -16,9 +16,9 @@ class Following:
     """A pod and what takes its place, by the marks of a replacement, or else as what the same owner makes next."""
 
     def __init__(self, pod: Object, known: Iterable[Object]) -> None:
-        """:param known: pods that there were before anything was written"""
+        """:param known: pods that existed before anything was written"""
         self.pod = pod
-        """The pod that is followed now, as it was seen last."""
+        """Last observed state of the pod that is followed now."""
         self.is_going = False
         """Whether it ends, or has."""
         self.is_gone = False
@@ -36,11 +36,11 @@ class Following:
 
     @property
     def has_finished(self) -> bool:
-        """Whether it has come to its end by itself, with success: then nothing is made for it."""
+        """Whether the pod has succeeded: its owner does not replace it then."""
         return self.pod.phase == "Succeeded"
 
     def see(self, pods: Iterable[Object]) -> list[tuple[Object, Object]]:
-        """Look at what there is now; returns pods that have been taken the place of, each with that which did."""
+        """Observe the current pods; return pairs of a pod and its successor."""
         family = {pod.uid: pod for pod in pods if pod.uid == self.pod.uid or owner_of(pod)[3] == self._owner}
         for pod in family.values():
             if is_replacement(pod) and pod.hot_annotations.replaces in self._trail:
@@ -74,7 +74,7 @@ class Following:
         return pod.controller is not None and pod.controller.uid == self._owner
 
     def of(self, pods: Iterable[Object]) -> list[Object]:
-        """Of all pods it, its replacements, and what it has taken the place of."""
+        """Select the followed pod, its predecessors and its replacements from all pods."""
         return [pod for pod in pods if pod.uid in self._trail or pod.uid in self._replacements]
 
     def living(self, pods: Iterable[Object]) -> int:
@@ -87,7 +87,7 @@ def _lives(pod: Object) -> bool:
 
 
 def wanted(kind: Kind, owner: Mapping[str, Any]) -> int:
-    """How many pods an owner wants to have now; none where it does not say."""
+    """Return the number of pods that an owner wants now; 0 if it does not specify one."""
     spec, status = owner.get("spec") or {}, owner.get("status") or {}
     if "deletionTimestamp" in owner.get("metadata", {}):
         return 0
@@ -104,10 +104,10 @@ def wanted(kind: Kind, owner: Mapping[str, Any]) -> int:
 def nobody_makes(
     following: Following, kind: Kind | None, owner: Mapping[str, Any] | None, pods: Collection[Object]
 ) -> str:
-    """Why nothing takes the place of a pod that has ended or is gone; empty where something may.
+    """Return why no owner replaces a pod that has ended or was deleted; empty if one may.
 
-    :param kind: of what controls it, None for one that is not read
-    :param owner: that as it is now, None where it is gone
+    :param kind: kind of its controller, None for one that is not read
+    :param owner: current manifest of the controller, None if it does not exist
     """
     reference = following.pod.controller
     if following.is_bare or reference is None:

@@ -1,4 +1,4 @@
-"""What is under way of moves, or wanted and not done, as lines of a table. Pure."""
+"""Moves that are under way or blocked, as lines of a table. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -115,7 +115,7 @@ def _left_over(pod: Object, titles: Mapping[str, str]) -> MoveLine:
 
 
 def cause_told(message: str) -> str:
-    """Why a pod moves, by what its condition says first; empty where that is not told."""
+    """Return why a pod moves, from the start of its condition's message; empty if that gives no cause."""
     if message.startswith(_SILENT):
         return ""
     return next((cause for words, cause in _TOLD.items() if message.startswith(words)), "")
@@ -144,7 +144,7 @@ def replaces_told(pod: Object, pods: Sequence[Object], titles: Mapping[str, str]
 
 
 def changes(before: Sequence[MoveLine], after: Sequence[MoveLine]) -> list[MoveLine]:
-    """Lines that are new or different, and those that are gone, whose pods are where they should be, or gone."""
+    """Return new and changed lines, and a DONE line for each pod that no longer moves."""
     known = {(line.namespace, line.pod): line for line in before}
     left = {(line.namespace, line.pod) for line in after}
     found = [line for line in after if known.get((line.namespace, line.pod)) != line]

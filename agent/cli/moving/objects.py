@@ -1,4 +1,4 @@
-"""What says where pods may be, as users name it: `deployment/web`, `ns/shop`."""
+"""Objects whose annotations choose targets, as users name them: `deployment/web`, `ns/shop`."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -25,15 +25,15 @@ _SHORT_NAMES = {
     PODS: "po",
 }
 _ABOVE = {REPLICA_SETS: DEPLOYMENTS}
-"""Whose word alone counts where it controls one of these."""
+"""Controllers that overrule an object of the key's kind."""
 
 
 class InvalidName(ValueError):
-    """What does not name an object that says where pods may be; the message says what does."""
+    """Text that names no object with a choice of targets; the message lists the valid kinds."""
 
 
 class Named(NamedTuple):
-    """An object as it was typed."""
+    """An object as the user has typed it."""
 
     kind: Kind
     name: str
@@ -43,7 +43,7 @@ class Named(NamedTuple):
 
 
 def named(text: str) -> Named:
-    """What KIND/NAME means, with every way to write a kind that kubectl has. Raises InvalidName."""
+    """Parse KIND/NAME; accepts the kind in every form that kubectl accepts. Raises InvalidName."""
     typed, slash, name = text.partition("/")
     for kind, short in _SHORT_NAMES.items():
         words = (kind.plural, kind.name.lower())
@@ -68,7 +68,7 @@ def object_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 async def read(client: Client, what: Named, namespace: str) -> Object:
-    """The object. Raises Failed where there is none, or another one speaks for it; KubeError."""
+    """Read the object. Raises Failed if it does not exist or its controller overrules it; KubeError."""
     place = namespace if what.kind.namespaced else None
     try:
         found = Object(what.kind, await client.get_raw(what.kind, what.name, place))
@@ -84,7 +84,7 @@ async def read(client: Client, what: Named, namespace: str) -> Object:
 
 
 def value_of(obj: Object) -> str | None:
-    """What an object says of targets, None where it says nothing."""
+    """Return the annotation that chooses targets, None without one."""
     annotations = obj.annotations
     return annotations.get(LONG_KEY, annotations.get(KEY))
 

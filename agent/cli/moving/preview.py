@@ -1,4 +1,4 @@
-"""What a move would come to, read with the user's own rights. Nothing is ever written."""
+"""Preview of a move, read with the user's own rights. Writes nothing."""
 
 import math
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ _NEVER = "its failover-after says never: it waits for its target"
 
 
 class Preview:
-    """What becomes of pods."""
+    """Predicts the fate of pods."""
 
     def __init__(
         self, client: Client, world: World, meant: Meant, settings: Settings, notes: list[str], now: datetime
@@ -54,14 +54,14 @@ class Preview:
         self._rankings: dict[str, Ranking] = {}
         """By UID of the pods' owner."""
         self._groups: dict[Key, Together] = {}
-        """What groups have to say, by namespace and name."""
+        """Decisions of the groups, by namespace and name."""
         self._families: dict[str, list[Object]] = {}
-        """Pods by the UID of what makes them, without replacements."""
+        """Pods by the UID of their controller, without replacements."""
         for pod in world.proxies:
             if not (pod.deleting or is_replacement(pod)):
                 self._families.setdefault(owner_of(pod)[3], []).append(pod)
         self._said_alike: dict[str, Mapping[str, str]] = {}
-        """What all pods of an owner say alike of how they move, by its UID."""
+        """Annotations about moving that all pods of an owner share, by UID of the owner."""
 
     async def fates(self, *, ranked: bool = True) -> list[Fate]:
         """Of every pod that it bears on, by name. Raises Failed, KubeError.
@@ -88,7 +88,7 @@ class Preview:
         return rehearsed(fates, Rehearsal(leaving, nodes, self._settings, self._now).run())
 
     async def concerns(self, pod: Object) -> bool:
-        """Whether what is meant bears on a pod. Raises KubeError."""
+        """Return True if the requested move concerns a pod. Raises KubeError."""
         return self._meant.may_concern(pod) and self._meant.concerns(pod, await self._chains.of(pod))
 
     async def choice(self, pod: Object) -> TargetChoice | None:
@@ -96,7 +96,7 @@ class Preview:
         return self._choice(pod, await self._chains.of(pod))
 
     async def owner(self, pod: Object) -> Object | None:
-        """What makes a pod, None where that is not read. Raises KubeError."""
+        """Return a pod's controller, None if it is not read. Raises KubeError."""
         return next(iter(await self._chains.of(pod)), None)
 
     async def _fate(self, pod: Object, *, ranked: bool) -> Fate:
@@ -154,7 +154,7 @@ class Preview:
         return owners.owner(key[0], read.obj, read.parent, asked)
 
     def _agreed(self, owner: str) -> Mapping[str, str]:
-        """What all pods of an owner say of how they move."""
+        """Return the annotations about moving that all pods of an owner share."""
         if owner not in self._said_alike:
             self._said_alike[owner] = agreed(pod.annotations for pod in self._families.get(owner, ()))
         return self._said_alike[owner]
@@ -175,7 +175,7 @@ class Preview:
         )
 
     async def _together(self, pod: Object) -> Together | None:
-        """What the group of a pod has to say, but for whether there is room for all of it; None where it has none."""
+        """Decide for the group of a pod, without the check of capacity for all members; None without a group."""
         group = group_of(pod)
         if not group:
             return None
@@ -232,7 +232,7 @@ class Preview:
 
 
 def _read(chain: tuple[Object, ...]) -> Read:
-    """What makes a pod, as the mover reads it."""
+    """Return the controllers of a pod in the mover's format."""
     if not chain or chain[0].kind.name not in owners.READ:
         return Read(None, None)
     first = chain[0]
@@ -240,7 +240,7 @@ def _read(chain: tuple[Object, ...]) -> Read:
         return Read(_manifest(first), None)
     if len(chain) > 1:
         return Read(_manifest(first), _manifest(chain[1]))
-    # Of what is not a Deployment nothing has to be known.
+    # Controllers other than Deployments need not be read.
     return Read(None, None) if first.controller.kind == owners.DEPLOYMENT else Read(_manifest(first), _kind_of(first))
 
 

@@ -10,7 +10,7 @@ from agent.model.podstate import ENDED
 from agent.model.targetchoice import Target, TargetChoice
 
 STUCK = ("Held", "NoRoom", "DataElsewhere", "IdentityMayRun")
-"""Reasons for which nothing may happen by itself."""
+"""Phases that may last until a user intervenes."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Pod:
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of those that are wanted."""
+        """Whether the pod counts among the wanted ones."""
         return not self.raw.deleting and self.raw.phase not in ENDED and not is_replacement(self.raw)
 
 
@@ -32,13 +32,13 @@ class Progress:
 
     total: int = 0
     done: int = 0
-    """Pods that are where they should be, and Ready."""
+    """Number of pods that are in a valid target and Ready."""
     missing: int = 0
-    """Pods that what makes them has still to make."""
+    """Number of pods that their owner has yet to create."""
     waiting: Mapping[str, str] = field(default_factory=dict)
-    """What each other one waits for, by UID."""
+    """Reason why each other pod waits, by UID."""
     stuck: Mapping[str, str] = field(default_factory=dict)
-    """Of these the ones for which nothing may happen by itself."""
+    """Waiting pods that may stay so until a user intervenes, by UID."""
     leftovers: int = 0
     """Pods that end, and replacements that are not needed any more."""
 
@@ -58,11 +58,11 @@ class Progress:
 def progress(
     pods: Sequence[Pod], homes: Mapping[str, Target], lines: Sequence[MoveLine], wanted: int, stays: Collection[str]
 ) -> Progress:
-    """How far a move is.
+    """Measure the progress of a move.
 
     :param homes: targets by virtual node
-    :param wanted: how many pods there have to be, as far as what makes them says
-    :param stays: UIDs of pods of which it is known that they stay
+    :param wanted: number of pods that the owners want, as far as they specify it
+    :param stays: UIDs of pods that certainly stay
     """
     told = {(line.namespace, line.pod): line for line in lines}
     waiting: dict[str, str] = {}
@@ -81,7 +81,7 @@ def progress(
 
 
 def _waits_for(pod: Pod, homes: Mapping[str, Target], line: MoveLine | None) -> str:
-    """What keeps a pod from being where it should be and Ready, empty if nothing does."""
+    """Return why a pod is not yet in a valid target and Ready; empty if it is."""
     if not pod.raw.node_name:
         return "it has no target yet"
     if _is_misplaced(pod, homes):
