@@ -1,4 +1,4 @@
-"""What every verb shares that talks to clusters: options as kubectl's, what errors say, how a command ends.
+"""Common parts of all verbs that use clusters: options as in kubectl, error messages, exit status.
 
 Exit status: 0 done, 1 refused or failed, 2 wrong usage (typer's own).
 """
@@ -27,7 +27,7 @@ REQUEST_SECONDS = 10.0
 
 
 def contexts(typed: typer.Context, incomplete: str) -> list[str]:
-    """What shells offer when somebody types the name of a context; none where no kubeconfig can be read."""
+    """Return context names for shell completion; empty if no kubeconfig can be read."""
     try:
         document = kubeconfigs.merged(kubeconfigs.files(str(typed.params.get("kubeconfig") or "")))
     except InvalidConfig:
@@ -72,7 +72,7 @@ def duration(*names: str, help: str, least: str = "0s") -> Any:
 
 
 class Failed(Exception):
-    """The command cannot do what was asked; the message says why, and what to do."""
+    """Failure of a command; the message gives the reason and the remedy."""
 
 
 def connection(kubeconfig: str, context: str) -> config.Connection:
@@ -117,7 +117,7 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a command's work; a failure is told in one line on standard error, with exit status 1."""
+    """Run a command's work and return its result. Prints a failure on standard error and exits with status 1."""
     try:
         return run_interruptible(work)
     except (Failed, KubeError) as error:
@@ -126,7 +126,7 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
 
 
 def told(error: Exception, cluster: str = "the cluster") -> str:
-    """What an error means for whoever has typed a command, with the remedy."""
+    """Return the message about an error for the user, with the remedy."""
     match error:
         case Unauthorized():
             return (

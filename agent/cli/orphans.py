@@ -1,4 +1,4 @@
-"""flotilla orphans: what sources have in this cluster that are gone, and how it goes, too."""
+"""flotilla orphans: show and delete objects of sources that no longer exist."""
 
 import sys
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ def check(lines: Sequence[SourceLine], uids: Sequence[str]) -> None:
 
 
 def confirm(line: SourceLine, *, volumes: bool, yes: bool) -> None:
-    """Raises Failed unless the user, who is told what goes, agrees."""
+    """Raise Failed unless the user agrees to the deletion, which the prompt describes."""
     claims = f", and {line.claims} volume claims with their data" if volumes and line.claims else ""
     what = f"{line.pods} pods, {line.copies} copies of what they need{claims}"
     if yes:

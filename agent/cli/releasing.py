@@ -1,4 +1,4 @@
-"""Finalizers and labels of ours are taken off objects that stay: part of `flotilla uninstall`."""
+"""Removal of our finalizers and labels from objects that stay: part of `flotilla uninstall`."""
 
 import contextlib
 from collections.abc import Callable
@@ -40,7 +40,7 @@ async def release_all(
 
 
 def _released(metadata: Raw, label: str, ours: Callable[[str], bool]) -> Raw:
-    """What changes in an object's metadata; {} when it has nothing of ours."""
+    """Return the merge patch of an object's metadata; {} if it has no finalizer or label of ours."""
     finalizers = metadata.get("finalizers") or []
     rest = [name for name in finalizers if not ours(name)]
     body: Raw = {"finalizers": rest or None} if rest != finalizers else {}

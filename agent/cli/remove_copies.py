@@ -1,6 +1,6 @@
-"""Copies of objects in other clusters, once nobody brings them up to date any more: part of `flotilla uninstall`.
+"""Deletion of copies in other clusters, which no agent will update again: part of `flotilla uninstall`.
 
-Volume claims stay: with them their data would go.
+Volume claims stay, because their data would be deleted with them.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ _TARGET_SECONDS = 60.0
 
 
 async def withdraw(client: Client, say: Say, *, copies: bool) -> None:
-    """Take away what shared objects of this cluster have of ours and, with `copies`, the copies.
+    """Remove our fields from shared objects of this cluster and, with `copies`, delete the copies.
 
-    Those that this cluster has in its targets, and those that others have here: their sources' rights have ended.
-    `say` is told of targets that cannot be reached. Raises KubeError where this cluster does not answer.
+    Deletes copies that this cluster has in its targets, and copies that sources have in this cluster: their rights have
+    ended. Calls `say` with targets that cannot be reached. Raises KubeError if this cluster does not answer.
     """
     await _release_originals(client)
     if not copies:
@@ -80,14 +80,16 @@ async def _remove_copies(client: Client, namespace: str | None = None, cluster: 
 
 
 async def _release_originals(client: Client) -> None:
-    """Of all kinds but Services, which are restored before; those that are made for links and exports go."""
+    """Release originals of all kinds but Services, which are restored before; delete objects made for links and
+    exports.
+    """
     exports = await Discovery(client).find_any(SERVICE_EXPORTS.group, SERVICE_EXPORTS.name) or SERVICE_EXPORTS
     await _delete(client, exports, await _list(client, exports, None, OURS))
     for label in (LABEL_LINK_OF, LABEL_DERIVED):
         await _delete(client, SERVICES, await _list(client, SERVICES, None, label))
     for kind in (LISTENERS, CONNECTORS, ENDPOINT_SLICES):
         await _delete(client, kind, await _list(client, kind, None, LABEL_SKUPPER))
-    # Kubernetes keeps those that claims are bound to until the claims go, and no longer.
+    # Kubernetes keeps bound volumes until their claims have been deleted.
     volumes = await _list(client, PERSISTENT_VOLUMES, None, names.LABEL_STAND_IN)
     await _delete(client, PERSISTENT_VOLUMES, [volume for volume in volumes if is_stand_in(volume)])
     for ingress in await _list(client, INGRESSES):

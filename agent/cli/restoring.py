@@ -22,14 +22,14 @@ from agent.model.service import InvalidService, is_copy
 from agent.model.servicemarks import restored
 
 MIRRORS = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGER}"
-"""EndpointSlices that tell of other clusters: nobody would say any more when those are gone."""
+"""EndpointSlices with endpoints of other clusters: no agent would remove endpoints that have ended."""
 _TRIES = 5
 
 
 async def restore_services(client: Client, say: Callable[[str], None]) -> None:
-    """Set selectors back, and take everything of ours from Services; `say` is told of those that cannot be read.
+    """Restore selectors, and remove our fields from Services; call `say` with those that cannot be read.
 
-    Raises Conflict if somebody else keeps changing one.
+    Raises Conflict if another writer keeps changing one.
     """
     _, items = await client.list_raw(SERVICES)
     for item in items:
@@ -61,7 +61,7 @@ async def _restore(client: Client, service: Object, say: Callable[[str], None]) 
 
 
 async def _unsay(client: Client, service: Object) -> None:
-    """Take away the condition that tells of copies."""
+    """Remove the condition about copies."""
     if CONDITION.encode() not in service.raw:
         return
     old = (service.decode().get("status") or {}).get("conditions") or []
@@ -72,7 +72,10 @@ async def _unsay(client: Client, service: Object) -> None:
 
 
 def _undone(service: Object) -> dict[str, Any]:
-    """Merge patch; {} where there is nothing of ours. Copies are another cluster's, and go with their originals."""
+    """Return the merge patch; {} if the Service has no fields of ours.
+
+    Copies belong to another cluster, which deletes them with their originals.
+    """
     if service.deleting or is_copy(service.annotations):
         return {}
     live = service.decode()

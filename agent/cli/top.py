@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 _FIRST_SECONDS = 3.0
-"""Who may list pods and not watch them has them listed at every look."""
+"""Timeout of the first list and watch of pods. A user who may not watch pods has them listed at every refresh."""
 
 
 def top(
@@ -78,7 +78,7 @@ async def look(
 
 
 def table(lines: Sequence[TargetLine]) -> Table:
-    """Pods that run, those that do not yet, room, time of an answer."""
+    """Return a table of running and pending pods, capacity, and latency."""
     heads = ["TARGET", "SERVES", "STATE", "PODS", "PENDING", "CPU FREE", "CPU", "MEMORY FREE", "MEMORY", "ANSWERS IN"]
     return heads, [
         [
@@ -121,7 +121,7 @@ async def _refresh(where: Source, to: Connections | None, interval: float, pods:
         try:
             last = await look(where, to, now, pods.store if pods.synced.is_set() else None)
         except KubeError as error:
-            # What was seen last stays on the screen.
+            # The last state stays on the screen.
             heading += f"; {told(error)}"
         columns = Text(as_table(table(last.lines), terminal=False), no_wrap=True, overflow="ellipsis")
         notes = [Text(f"Note: {note}") for note in last.notes]

@@ -1,4 +1,4 @@
-"""flotilla uninstall: what `helm uninstall` has done first, so that nothing hangs and nothing is left (ruling 13)."""
+"""flotilla uninstall: the hook that `helm uninstall` runs first, so that nothing blocks or remains (ruling 13)."""
 
 import sys
 from typing import Annotated

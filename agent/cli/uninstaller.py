@@ -1,4 +1,4 @@
-"""Stops agents and webhooks in a cluster, and takes away what they made (ruling 13)."""
+"""Stops agents and webhooks in a cluster, and deletes the objects that they created (ruling 13)."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ _DELETIONS = 16
 
 
 class Policy(StrEnum):
-    """What to do while pods of this cluster run elsewhere, or pods of others here."""
+    """Action while pods of this cluster run in targets, or pods of sources in this cluster."""
 
     REFUSE = "refuse"
     DELETE = "delete"
@@ -62,13 +62,14 @@ class Policy(StrEnum):
 
 
 class Refused(Exception):
-    """Uninstalling would end or strand pods; the message says which, and what can be done."""
+    """Uninstalling would end or strand pods; the message lists them and the remedies."""
 
 
 class Uninstaller:
-    """Uninstalls in one cluster: the agents that Deployments of `release` run in `namespace`, and what they made.
+    """Uninstalls the agents that Deployments of `release` run in `namespace`, and the objects that they created.
 
-    `seconds` is how long pods may take to go. `say` is told of every step.
+    :param seconds: time that pods may take to end
+    :param say: called with every step
     """
 
     def __init__(
@@ -134,7 +135,10 @@ class Uninstaller:
         )
 
     async def _delete_proxies(self, proxies: list[Raw]) -> None:
-        """The agent still runs, and takes the delegates away. What is made anew meanwhile is no proxy pod any more."""
+        """Delete proxy pods while the agent still runs and deletes their delegates.
+
+        The webhook is stopped first, so that recreated pods are ordinary ones.
+        """
         await self._stop("webhook")
         with contextlib.suppress(NotFound):
             await self._client.delete(MUTATING_WEBHOOKS, CONFIGURATION)
@@ -143,7 +147,7 @@ class Uninstaller:
         await self._gone("proxy pods", self._proxies)
 
     async def _stop(self, component: str) -> dict[str, int]:
-        """Scale a component's Deployments to nothing and wait until its pods are gone; how many there were of each."""
+        """Scale a component's Deployments to 0 and wait until its pods have ended; return the former replica counts."""
         found = await self._deployments(component)
         replicas = {each["metadata"]["name"]: each["spec"].get("replicas", 1) for each in found}
         running = [name for name, count in replicas.items() if count]
@@ -180,7 +184,7 @@ class Uninstaller:
         )
 
     async def _clean(self) -> None:
-        """Take away what the agents made, and let go of what they held."""
+        """Delete objects that the agents created, and remove their finalizers."""
         self._say("removing what agents and webhooks made")
         await restore_services(self._client, self._say)
         await self._release_all(PODS, fields=PROXY_PODS)
@@ -195,7 +199,7 @@ class Uninstaller:
             await self._delete_all(kind, await self._list(kind, labels=names.LABEL_SOURCE))
         # Only now, for the sources, whose rights end here, would bring them again.
         await self._delete_all(SERVICE_LINKS, filter(_is_ours, await self._list(SERVICE_LINKS)))
-        # Slices that lead to gateways go with them.
+        # EndpointSlices with gateways' addresses are deleted with these.
         await self._delete_all(GATEWAY_PEERS, await self._list(GATEWAY_PEERS))
         await self._delete_all(ENDPOINT_SLICES, await self._list(ENDPOINT_SLICES, labels=MIRRORS))
         for kind, name, namespace in (
@@ -224,7 +228,7 @@ class Uninstaller:
             raise Refused(f"somebody else keeps changing {kind}: try again")
 
     async def _delete_all(self, kind: Kind, objects: Iterable[Raw], *, propagation: bool = False) -> None:
-        """Delete these very objects; those that are gone already do not matter."""
+        """Delete these objects by UID; ignore those that no longer exist."""
         limit = asyncio.Semaphore(_DELETIONS)
 
         async def delete(metadata: Raw) -> None:
@@ -261,7 +265,7 @@ class Uninstaller:
         try:
             return await self._client.list(kind, labels=labels, fields=fields)
         except NotFound:
-            # Its CRD is gone already.
+            # Its CRD has been deleted already.
             return []
 
 

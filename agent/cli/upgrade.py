@@ -1,7 +1,7 @@
-"""flotilla upgrade: what `helm upgrade` has done first, so that sources that are there keep their rights.
+"""flotilla upgrade: the hook that `helm upgrade` runs first, so that existing sources keep their rights.
 
-The ClusterRole of sources once held the rules of all features. Whoever is bound to it then is bound to the roles of the
-features as well, before the chart takes these rules out of it.
+The ClusterRole of sources once contained the rules of all features. Its subjects are bound to the roles of the features
+as well, before the chart removes these rules from it.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ BINDINGS = (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
 async def keep_rights(client: Client, say: Callable[[str], None]) -> None:
-    """Bind everybody who is bound to the role of sources to the roles of the features that it still holds, too.
+    """Bind subjects of the role of sources also to the roles of the features that it still contains.
 
-    Nothing is done once the role holds none. Raises KubeError.
+    Does nothing if the role contains no rules of features. Raises KubeError.
     """
     try:
         role = await client.get(CLUSTER_ROLES, SOURCE_ROLE)
@@ -45,7 +45,7 @@ async def keep_rights(client: Client, say: Callable[[str], None]) -> None:
 
 
 def held(role: Raw) -> list[str]:
-    """Features of which a role holds any rule, but for those that nobody has who does not name them."""
+    """Return features of which the role has any rule, except those that a Source has to name."""
     lacking = set(missing(role.get("rules") or ()))
     found = (name for name, grants in FEATURES.items() if not lacking.issuperset(grants))
     return [name for name in found if name not in NAMED_FEATURES]

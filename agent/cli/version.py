@@ -17,7 +17,7 @@ from agent.cli.output import Table
 
 @dataclass(frozen=True)
 class Component:
-    """Something that has a version; empty where it is not known."""
+    """A component with a version; empty if unknown."""
 
     where: str
     flotilla: str

@@ -1,4 +1,4 @@
-"""Waiting until all pods of a move are where they should be, or cannot get there."""
+"""Wait until all pods of a move run in valid targets, or certainly cannot."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ _SHOWN = 5
 
 
 class Waiting:
-    """Follows one move. `say` is told of every step of a pod."""
+    """Follows one move. Calls `say` with every step of a pod."""
 
     def __init__(self, client: Client, where: Object, world: World, preview: Preview, say: Callable[[str], None]):
         self._client = client
@@ -44,19 +44,19 @@ class Waiting:
         self._preview = preview
         self._say = say
         self._following = Following(where, world.proxies) if where.kind is PODS else None
-        """Of a move of one pod: what takes its place knows nothing of what was written."""
+        """Set only for a move of one pod: its successor does not inherit the annotation that was written to it."""
         self._makers: dict[str, Object] = {}
-        """What makes the pods, by UID, also where none is left of its pods for a moment."""
+        """Owners of the pods by UID, also owners whose pods do not exist for a moment."""
         self._told: dict[str, str] = {}
         self._moved: tuple[object, float] = (None, time.monotonic())
 
     async def until_done(self, fates: Collection[Fate], value: str, seconds: float, stuck: float) -> str:
-        """Wait until every pod is where it should be and Ready; returns what to say then.
+        """Wait until every pod is in a valid target and Ready; return a message about the result.
 
-        Raises Failed where some never get there, where nothing has happened for `stuck` seconds to those that are left
-        and cannot move now, or after `seconds`; KubeError.
+        Raises Failed if some pods can never move, if no stuck pod has progressed for `stuck` seconds, or after
+        `seconds`; KubeError.
 
-        :param value: what the object was told
+        :param value: value of the annotation that was written
         """
         stays = {fate.uid for fate in fates if fate.final}
         self._value = value
@@ -104,7 +104,7 @@ class Waiting:
         return found
 
     async def _meant(self, seen: Sequence[Object]) -> list[Object]:
-        """Of all pods those that it bears on."""
+        """Select the pods that the move concerns."""
         if self._following is None:
             return [pod for pod in seen if await self._preview.concerns(pod)]
         for old, new in self._following.see(seen):
@@ -112,7 +112,7 @@ class Waiting:
         return self._following.of(seen)
 
     async def _wanted(self, pods: Collection[Pod]) -> int:
-        """How many pods there have to be, as far as what makes them says. Raises KubeError."""
+        """Return the number of pods that the owners want, as far as they specify it. Raises KubeError."""
         if self._following is not None:
             return 1
         counts: Counter[str] = Counter()
@@ -125,7 +125,7 @@ class Waiting:
         return counts.total()
 
     async def _maker(self, pod: Object) -> str:
-        """UID of what makes a pod, which is remembered; empty where nothing does."""
+        """Return the UID of a pod's owner and remember the owner; empty without one."""
         maker = await self._preview.owner(pod)
         if maker is None:
             return ""
@@ -133,7 +133,7 @@ class Waiting:
         return maker.uid
 
     async def _read(self, maker: Object) -> Raw | None:
-        """What makes pods as it is now, None where it is gone, or is another of its name."""
+        """Read an owner again; None if it does not exist, or has another UID."""
         try:
             found: Raw = await self._client.get(maker.kind, maker.name, maker.namespace)
         except NotFound:
@@ -141,11 +141,11 @@ class Waiting:
         return found if found["metadata"]["uid"] == maker.uid else None
 
     async def _is_over(self, seen: Sequence[Object], stuck: float) -> str:
-        """What to say where one pod has finished before it could move, empty where the wait goes on.
+        """Return a message if the pod succeeded before it could move, empty while the wait continues.
 
-        Raises Failed where nothing takes its place; KubeError.
+        Raises Failed if no owner replaces the pod; KubeError.
 
-        :param seen: the pods that were looked at: one that has come since has not been followed
+        :param seen: pods of the last observation: later ones have not been followed yet
         """
         one = self._following
         if one is None or not one.is_going:
@@ -163,7 +163,7 @@ class Waiting:
         return ""
 
     async def _see_that_it_is_where_it_was_sent(self) -> None:
-        """Raises Failed where one pod was made anew somewhere else: what makes it knows nothing of what was written."""
+        """Raise Failed if the pod's successor is in an invalid target: its owner lacks the written annotation."""
         one = self._following
         if one is None or one.pod.uid == self._where.uid:
             return
@@ -177,7 +177,7 @@ class Waiting:
             )
 
     def _judge(self, now: Progress, stays: Collection[str], stuck: float) -> None:
-        """Raises Failed where nothing is left that may still get there."""
+        """Raise Failed if no remaining pod can still move."""
         if now.missing or now.leftovers or len(now.stuck) < len(now.waiting):
             return
         if now.stuck.keys() <= set(stays):
@@ -194,7 +194,7 @@ class Waiting:
         with contextlib.suppress(NotFound):
             now = Object(where.kind, await self._client.get_raw(where.kind, where.name, where.namespace or None))
         if one is not None and (now is None or now.uid != where.uid):
-            # It has gone since it was looked at, which what takes its place tells of next.
+            # The pod was deleted after the last observation; the next one reports its successor.
             return
         if now is None:
             raise Failed(f"{where.kind.name} {where.name} is gone")

@@ -1,4 +1,4 @@
-"""What moves are about, read once with the user's own rights: targets, and namespaces and claims of the pods."""
+"""Input of move previews, read once with the user's own rights: targets, namespaces and claims of pods."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,13 +23,13 @@ from agent.model.standing import Standing, standing
 
 @dataclass(frozen=True)
 class Home:
-    """The target behind a virtual node, as its Target tells."""
+    """Target behind a virtual node, as its Target describes it."""
 
     target: Object
     standing: Standing
     answers: bool
     ready: bool = False
-    """Whether it says that it is ready, also where it does not answer any more."""
+    """Whether its condition Ready is True, even if the condition is stale."""
     since: datetime | None = None
     """From when it does not answer, None for one that does."""
 
@@ -58,7 +58,7 @@ class Home:
 
 @dataclass(frozen=True)
 class World:
-    """What has been read once for all pods."""
+    """State that is read once for all pods."""
 
     proxies: tuple[Object, ...]
     homes: Mapping[str, Home]
@@ -82,10 +82,10 @@ class World:
 
 
 class Meant(msgspec.Struct, frozen=True):
-    """What is going to be said, as if it were already."""
+    """Requested choice of targets, treated as if it had been written."""
 
     where: Object | None = None
-    """An object that is to say something else of targets; None for none."""
+    """Object that is to have another choice of targets; None for no change."""
     targets: str = ""
     retiring: str = ""
     """Virtual node of a target that is to be emptied."""
@@ -127,9 +127,9 @@ def homes_of(targets: Iterable[Object]) -> dict[str, Home]:
 async def read_world(
     client: Client, targets: Iterable[Object], proxies: tuple[Object, ...], meant: Meant, notes: list[str]
 ) -> World:
-    """Namespaces and claims of the pods that something bears on. Raises KubeError.
+    """Read namespaces and claims of the pods that the move concerns. Raises KubeError.
 
-    :param proxies: all of them: what the others hold counts
+    :param proxies: all proxy pods, because claims of the others count
     """
     pods = [pod for pod in proxies if meant.may_concern(pod)]
     spaces: dict[str, Object] = {}

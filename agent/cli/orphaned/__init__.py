@@ -1,1 +1,1 @@
-"""What sources have in a cluster, whether they live, and how it is taken away when they do not."""
+"""Objects that sources have in a cluster, whether the sources are alive, and deletion of their objects."""

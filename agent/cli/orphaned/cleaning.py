@@ -19,9 +19,11 @@ _POLL_SECONDS = 0.5
 
 
 async def clean(client: Client, uid: str, say: Callable[[str], None], *, volumes: bool, seconds: float) -> None:
-    """Delete all that a source has, and its signs; volume claims stay unless `volumes`.
+    """Delete all objects of a source, and its heartbeats; volume claims stay unless `volumes`.
 
-    `seconds` is how long pods may take to end. Raises Failed where they take longer, KubeError.
+    Raises Failed if pods do not end in time, KubeError.
+
+    :param seconds: time that pods may take to end
     """
     for kind, label in labels():
         if kind == PERSISTENT_VOLUME_CLAIMS and not volumes:
@@ -36,7 +38,8 @@ async def clean(client: Client, uid: str, say: Callable[[str], None], *, volumes
         limit = asyncio.Semaphore(_DELETIONS)
         await asyncio.gather(*(_delete(client, limit, kind, each["metadata"]) for each in found))
         if kind == CHAPERONS:
-            # Gone means that its pod is gone; what a pod needs goes after it.
+            # A chaperon is deleted after its pod (foreground propagation). Only then may the pod's dependencies be
+            # deleted.
             await _gone(client, f"{label}={uid}", seconds)
     for lease in await read_leases(client):
         metadata = lease["metadata"]

@@ -1,4 +1,4 @@
-"""Sources of a cluster by UID: when they gave a sign of life last, and what they have there. Pure."""
+"""Sources of a cluster by UID: their last heartbeats, and their objects in the cluster. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -11,17 +11,17 @@ from agent.cli.output import Table
 from agent.model.signs import Sign
 
 SILENT = timedelta(minutes=15)
-"""Sources give a sign once a minute; what is more than clocks differ by, and an agent's restart takes."""
+"""Sources send a heartbeat each minute; the rest allows for clock skew and an agent's restart."""
 
 
 class State(StrEnum):
-    """What is known of a source."""
+    """State of a source, judging by its heartbeats."""
 
     ALIVE = "alive"
     SILENT = "silent"
     """It has given signs, and gives none any more."""
     NO_SIGN = "no sign"
-    """It never gave any: its agent, or the one here, is too old for that, or the source is gone."""
+    """No heartbeat exists: the source's or the local agent is too old for them, or the source no longer exists."""
     HERE = "this cluster"
 
 
@@ -52,7 +52,7 @@ class SourceLine(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """How it is called in sentences."""
+        """Title of the source in messages."""
         return f"{self.uid} ({self.name})" if self.name else self.uid
 
 

@@ -21,7 +21,10 @@ _decoder = msgspec.json.Decoder(Raw)
 
 
 async def read_owned(client: Client) -> list[Owned]:
-    """Everything that says by its labels which source made it; what Admiralty makes does not. Raises KubeError."""
+    """Read all objects whose labels name their source; those of Admiralty's agents have no such labels.
+
+    Raises KubeError.
+    """
     found: list[Owned] = []
     for kind, label in labels():
         found += [_owned(kind, metadata, label) async for metadata in _metadata(client, kind, label)]
@@ -47,7 +50,7 @@ async def read_signs(client: Client) -> dict[str, Sign]:
 
 
 async def read_leases(client: Client) -> list[Raw]:
-    """Those that hold signs. Raises KubeError."""
+    """Read the Leases that contain heartbeats of sources. Raises KubeError."""
     return await client.list(LEASES, fields=f"metadata.name={names.LEASE_SOURCES}")
 
 

@@ -1,4 +1,4 @@
-"""One of P2CODE's applications explained: its bundles, where they are and why, whom they call, what is missing."""
+"""Explanation of a P2CODE application: its bundles, their clusters and scores, calls, and missing manifests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -35,14 +35,14 @@ _UNSURE = (
 
 
 class BundleLine(msgspec.Struct, frozen=True):
-    """What is placed together."""
+    """Manifests that are placed together."""
 
     name: str
     cluster: str
-    """Empty where none is decided."""
+    """Empty if no cluster has been decided."""
     score: int | None
     why: str
-    """What the Placement's decision says."""
+    """Reason in the Placement's decision."""
     filters: Sequence[str]
     manifests: Sequence[str]
     calls: Sequence[str]
@@ -50,7 +50,7 @@ class BundleLine(msgspec.Struct, frozen=True):
 
 
 class ApplicationExplanation(msgspec.Struct, frozen=True):
-    """All of it, and what it was told last."""
+    """The application, and the last status that the agent has published."""
 
     namespace: str
     name: str
@@ -58,22 +58,22 @@ class ApplicationExplanation(msgspec.Struct, frozen=True):
     reason: str
     message: str
     current: bool
-    """Whether that is about the spec as it is."""
+    """Whether the status is about the current spec."""
     wrong: Sequence[str]
-    """What its annotations and manifests have that is not taken."""
+    """Annotations and manifests that are not supported."""
     bundles: Sequence[BundleLine]
     not_applied: Sequence[str]
     distribution: str = ELECTED
     """How its bundles get to their clusters."""
     conditions: Sequence[str] = ()
-    """What it was told of its pods and links."""
+    """Conditions of the application about its pods and links."""
     notes: Sequence[str] = ()
 
 
 async def read_application(client: Client, namespace: str, name: str) -> tuple[Raw, Sequence[Raw], Services, list[str]]:
-    """The P2CodeSchedulingManifest, PlacementDecisions beside it, Services that it may call, what cannot be read.
+    """Read the P2CodeSchedulingManifest, PlacementDecisions, Services that it may call, and notes.
 
-    Raises Failed.
+    The notes list the objects that could not be read. Raises Failed.
     """
     try:
         psm: Raw = await client.get(SCHEDULING_MANIFESTS, name, namespace)
@@ -103,7 +103,7 @@ def explanation_of(
     notes: Sequence[str] = (),
     settings: Settings | None = None,
 ) -> ApplicationExplanation:
-    """What is known of it; `live` are the Services in its namespaces. Pure."""
+    """Explain an application. `live` are the Services in its namespaces. Pure."""
     metadata, last = psm["metadata"], said(psm)
     settings = settings or Settings()
     distribution = _distribution(psm, settings)
@@ -136,13 +136,13 @@ def explanation_of(
 
 
 def _draft(psm: Raw, distribution: str, settings: Settings) -> tuple[Draft, list[str]]:
-    """With the precedence of the agent: the flag, or what it has told shows it; a note where neither does."""
+    """Draft the application with the agent's precedence, from its status or the flag; add a note if unsure."""
     spec, name = psm.get("spec") or {}, psm["metadata"]["name"]
     found = draft(spec, name, settings.p2code_precedence, distribution)
     bundles = found.application.bundling.bundles if found.application is not None else ()
     if not any(bundle.overridden for bundle in bundles) or condition_of(psm, OVERRIDDEN) is not None:
         return found, []
-    # An agent that overrides tells that with every decision.
+    # An agent that overrides reports that with every decision.
     if observed(psm) and decided(psm):
         return draft(spec, name, "and", distribution), []
     return found, [_UNSURE]
@@ -167,7 +167,7 @@ def _first_decision(decision: Raw | None) -> Raw:
 
 
 def _distribution(psm: Raw, settings: Settings) -> str:
-    """As it says itself, else as it has been distributed, else as a flag of the agent has it."""
+    """Return the distribution from the annotation, else from the applied kinds, else from the agent's flag."""
     annotations = psm["metadata"].get("annotations") or {}
     kind = f"{MANIFEST_WORKS.name}.{MANIFEST_WORKS.group}/"
     is_sent = any(each.startswith(kind) for each in annotations.get(ANNOTATION_APPLIED_KINDS, "").split(","))
@@ -182,7 +182,7 @@ def _conditions(psm: Raw) -> Iterator[str]:
 
 
 def as_text(explanation: ApplicationExplanation, *, terminal: bool) -> str:
-    """A heading, a table of bundles, what is not applied, notes. Pure."""
+    """Return heading, table of bundles, manifests that are not applied, and notes. Pure."""
     blocks = ["\n".join(_heading(explanation))]
     if explanation.bundles:
         heads = ["BUNDLE", "CLUSTER", "SCORE", "FILTERS", "MANIFESTS", "CALLS", "MISSING"]

@@ -26,7 +26,7 @@ _TYPES: Mapping[str, tuple[type, str]] = {
 
 
 def text_of(file: str) -> str:
-    """What is in a file, or in what is typed or piped, for `-`. Raises Failed."""
+    """Return the text of a file, or of standard input for `-`. Raises Failed."""
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -34,11 +34,11 @@ def text_of(file: str) -> str:
 
 
 def placement_in(text: str, file: str, name: str, namespace: str, default: str) -> Raw:
-    """The Placement in a file, in its namespace: the only one, or the one of this name.
+    """Return the Placement in a file, in its namespace: the only one, or the one with this name.
 
-    :param namespace: that the user has named, if any
-    :param default: of a Placement that names none
-    :raises Failed: where there is none, or where an API server would refuse it, with all that is wrong with it
+    :param namespace: namespace that the user has named, empty without one
+    :param default: namespace for a Placement without one
+    :raises Failed: if there is none, or an API server would refuse it; lists all errors
     """
     found = _chosen([each for each in _documents(text, file) if _is_placement(each)], file, name)
     errors = list(_metadata_errors(found, namespace))
@@ -94,13 +94,13 @@ def _metadata_errors(found: Raw, namespace: str) -> Iterator[str]:
 
 
 def wrong(value: Any, schema: Schema, where: str) -> Iterator[str]:
-    """What an API server that is strict would refuse, a line for each field."""
+    """Yield a line for each field that an API server with strict validation would refuse."""
     if schema.get("x-kubernetes-int-or-string"):
         yield from _number_or_text(value, schema, where)
         return
     kind, called = _TYPES[schema["type"]]
     if value is None:
-        # As an API server has it: a field without a value is not there.
+        # API servers treat a field that is null as absent.
         return
     if not _is(value, kind):
         yield f"{where}: must be {called}, not {_shown(value)}"

@@ -1,4 +1,4 @@
-"""What is said of a Placement: which clusters it decides and by which scores, and why not the others. Pure."""
+"""Explanation of a Placement: decided clusters with their scores, and why the others are refused. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,12 +25,12 @@ _ADDON = "AddOn/"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of one cluster."""
+    """Result for one cluster."""
 
     cluster: str
     decided: bool
     score: int | None
-    """All in all; None where it has not come to that."""
+    """Total score; None if the cluster was refused before scoring."""
     group: str
     """Name of its decision group."""
     reason: str
@@ -49,9 +49,9 @@ class PlacementExplanation(msgspec.Struct, frozen=True):
     file: str
     """That it was read from; empty for one that is applied."""
     wanted: int | None
-    """How many clusters it asks for, None for all that will do."""
+    """Number of clusters that it asks for, None for all eligible ones."""
     satisfied: bool | None
-    """None while nobody has said so."""
+    """None while no controller has set the condition."""
     reason: str
     message: str
     misconfigured: str
@@ -60,12 +60,12 @@ class PlacementExplanation(msgspec.Struct, frozen=True):
     again_at: str
     """RFC 3339: when it will be looked at again though nothing changes."""
     clusters: Sequence[Verdict]
-    """Those that are decided, those that could be by their scores, then the others by their names."""
+    """Decided clusters, then eligible ones by score, then the others by name."""
     notes: Sequence[str]
 
 
 def explanation_of(facts: Facts, now: datetime) -> PlacementExplanation:
-    """What is decided of a Placement that is applied, and what would be of one in a file."""
+    """Explain the recorded decisions of an applied Placement, or predict those of one in a file."""
     outcome = _outcome(facts, now)
     metadata = facts.placement["metadata"]
     # Of a misconfigured one the last decisions stay, if there are any.
@@ -105,7 +105,7 @@ def _evaluated(outcome: Outcome) -> list[Verdict]:
 
 
 def _recorded(facts: Facts, outcome: Outcome) -> list[Verdict]:
-    """As its PlacementDecisions say; where their controller tells no scores, what they are now."""
+    """Return the recorded decisions; current scores if their controller has recorded none."""
     found = []
     for decision in facts.decisions:
         group = (decision["metadata"].get("labels") or {}).get(LABEL_GROUP_NAME, "")
@@ -130,7 +130,7 @@ def _refused(facts: Facts, outcome: Outcome, decided: Collection[str]) -> list[V
 
 
 def _conditions(facts: Facts, outcome: Outcome) -> tuple[bool | None, str, str, str]:
-    """Whether it is satisfied, reason and message, and what is misconfigured."""
+    """Return the status of Satisfied, its reason and message, and the message of Misconfigured."""
     if facts.file:
         found = outcome.satisfied
         return found.status, found.reason, found.message, outcome.misconfigured

@@ -32,7 +32,7 @@ Raw = dict[str, Any]
 
 @dataclass(frozen=True)
 class Facts:
-    """What bears on one Placement."""
+    """Input for the explanation of one Placement."""
 
     placement: Raw
     fleet: PlacementInputs
@@ -44,7 +44,7 @@ class Facts:
     file: str = ""
     """That it was read from; empty for one that is applied."""
     notes: Sequence[str] = ()
-    """What could not be read, and what follows."""
+    """Objects that could not be read, and the consequence."""
 
     @property
     def decided(self) -> tuple[str, ...]:

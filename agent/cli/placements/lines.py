@@ -17,7 +17,7 @@ Raw = Mapping[str, Any]
 SHOWN = 4
 """So many names fit into a cell."""
 _TOLD_APART = (ocm.CLAIM_ID, ocm.CLAIM_KUBE_VERSION)
-"""Claims that say nothing to people, or what another column says."""
+"""Claims without information for users, or that another column shows."""
 
 
 class ClusterLine(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class ClusterLine(msgspec.Struct, frozen=True):
     claims: Mapping[str, str]
     labels: Mapping[str, str]
     targets: Sequence[str]
-    """Targets that lead there, as NAMESPACE/NAME; a ClusterTarget by its name."""
+    """Targets that represent the cluster, as NAMESPACE/NAME; a ClusterTarget by its name."""
     kubernetes: str
     cpu: str
     """Allocatable."""
@@ -48,7 +48,7 @@ class SetLine(msgspec.Struct, frozen=True):
     """The label or the selector by which clusters are its members."""
     clusters: Sequence[str]
     namespaces: Sequence[str]
-    """Those that it is bound to."""
+    """Namespaces that the set is bound to."""
 
 
 def cluster_lines(clusters: Sequence[Raw], sets: Sequence[Raw], targets: Iterable[Raw]) -> list[ClusterLine]:
@@ -67,7 +67,7 @@ def _cluster_line(cluster: Raw, fleet: PlacementInputs, targets: Sequence[str]) 
     status = cluster.get("status") or {}
     available = find_condition(status.get("conditions"), ocm.CONDITION_AVAILABLE) or {}
     known = fleet.clusters[_name(cluster)]
-    # Who may not list the sets still sees the label.
+    # A user without the right to list the sets still sees the label.
     of_label = {known.labels[ocm.LABEL_CLUSTER_SET]} if not fleet.sets and ocm.LABEL_CLUSTER_SET in known.labels else ()
     allocatable = status.get("allocatable") or {}
     return ClusterLine(

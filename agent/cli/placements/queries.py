@@ -1,4 +1,4 @@
-"""Objects of Open Cluster Management, read with the user's own rights. What cannot be read becomes a note."""
+"""Objects of Open Cluster Management, read with the user's own rights. Forbidden kinds become notes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ Raw = dict[str, Any]
 
 
 async def read(client: Client, kind: Kind, namespace: str | None = None) -> list[Raw]:
-    """All objects of a kind. Raises Failed where it is not served, KubeError."""
+    """List all objects of a kind. Raises Failed if the kind is not served, KubeError."""
     try:
         return await client.list(kind, namespace)
     except NotFound:
@@ -23,7 +23,7 @@ async def read(client: Client, kind: Kind, namespace: str | None = None) -> list
 
 
 async def as_far(client: Client, kind: Kind, notes: list[str], lost: str, namespace: str | None = None) -> list[Raw]:
-    """The same, none where the user may not read them, of which a note tells, and of what is lost."""
+    """List objects like `read`; if that is forbidden, return none and add a note that begins with `lost`."""
     try:
         return await read(client, kind, namespace)
     except Forbidden as error:
@@ -32,7 +32,7 @@ async def as_far(client: Client, kind: Kind, notes: list[str], lost: str, namesp
 
 
 def not_served(kind: Kind) -> str:
-    """What is said where an API server does not know a kind."""
+    """Return the message for a kind that the API server does not serve."""
     return (
         f"this cluster does not serve {kind}: install Flotilla in it with `--set agent.placement.crds=true`, or choose"
         " another cluster by --context"
@@ -50,15 +50,15 @@ def listed(names: Iterable[str]) -> str:
 
 
 def cluster_names(context: typer.Context, incomplete: str) -> list[str]:
-    """What shells offer for the name of a ManagedCluster."""
+    """Return names of ManagedClusters for shell completion."""
     return offered(context, incomplete, MANAGED_CLUSTERS)
 
 
 def set_names(context: typer.Context, incomplete: str) -> list[str]:
-    """What shells offer for the name of a ManagedClusterSet."""
+    """Return names of ManagedClusterSets for shell completion."""
     return offered(context, incomplete, MANAGED_CLUSTER_SETS)
 
 
 def placement_names(context: typer.Context, incomplete: str) -> list[str]:
-    """What shells offer for the name of a Placement of the namespace."""
+    """Return names of the namespace's Placements for shell completion."""
     return offered(context, incomplete, PLACEMENTS)

@@ -68,7 +68,7 @@ def _why(verdict: Verdict, now: datetime) -> str:
     for part in verdict.reason.split(", "):
         name, space, rest = part.partition(" ")
         until = verdict.valid_until.get(name)
-        # As far as it can be told apart.
+        # Names are shortened if they stay unique.
         if name in names and short.count(name.rpartition("/")[2]) == 1:
             name = name.rpartition("/")[2]
         parts.append(f"{name}{space}{rest}{f' (valid until {_time(until, now)})' if until else ''}")
@@ -77,6 +77,6 @@ def _why(verdict: Verdict, now: datetime) -> str:
 
 
 def _time(text: str, now: datetime) -> str:
-    """In UTC, with the date only where that is not today's."""
+    """Format a time in UTC, with the date unless it is today's."""
     found = parse(text)
     return f"{found:%H:%M:%S}" if found.date() == now.date() else f"{found:%Y-%m-%d %H:%M:%S}"
