@@ -49,7 +49,7 @@ def main() -> None:
     try:
         _run()
     except KeyboardInterrupt:
-        # Also one that comes while the packages are still being loaded.
+        # Includes an interrupt while packages are being loaded.
         sys.exit(INTERRUPTED)
 
 

@@ -53,7 +53,7 @@ class _Asked(msgspec.Struct, frozen=True):
     namespace: str
     cluster_scoped: bool
     way: Callable[[str], Way]
-    """By the context."""
+    """Returns the address options for a context."""
     allow: Sequence[str]
     token_duration: str
     timeout: float
@@ -118,7 +118,7 @@ async def _made(asked: _Asked, kubeconfig: str, context: str) -> list[Raw]:
 
 
 def way_of(context: str, server: str, authority: str, proxy: str, *, loopback: bool) -> Way:
-    """As `join` takes it, so that what its messages propose may be typed here, too."""
+    """Return the address options as `join` parses them: its messages propose options that must work here too."""
     given = (("--server", server), ("--ca-file", authority), ("--proxy-url", proxy))
     server, authority, proxy = (
         arguments.by_context(option, [value] if value else [], [context], context).get(context, "")
@@ -130,7 +130,7 @@ def way_of(context: str, server: str, authority: str, proxy: str, *, loopback: b
 async def _account(
     target: Side, names: Names, allow: Sequence[str], *, create: bool, seconds: float
 ) -> tuple[Names, str]:
-    """The names with the service account that the Source means, which is there, and the cluster's UID."""
+    """Return the names with the existing service account of the Source, and the cluster's UID."""
     uid = await _uid(target)
     found = await find(target.client, names.source_kind, names.source, names.source_place)
     if found is None and not create:
@@ -163,7 +163,7 @@ async def _account(
 
 
 def _with_account(names: Names, source: Raw) -> Names:
-    """The same, with name and namespace of the service account that a Source names."""
+    """Return `names` with name and namespace of the service account that a Source names."""
     spec = source.get("spec") or {}
     account = spec.get("serviceAccount") or {}
     name = account.get("name") if names.cluster_scoped else spec.get("serviceAccountName")

@@ -85,7 +85,7 @@ async def _ask(about: Retirer, title: str, seconds: float) -> None:
 
 
 def objection(target: Raw, title: str) -> str:
-    """Why there is no failover for a target, with what to do instead; empty if there may be one."""
+    """Return why a target cannot fail over, with the remedy; empty if it can."""
     if not _condition(target, lifecycle.STABLE):
         return "the agent of this cluster moves no pods: give it the flag --moves (see docs/failover.md)"
     if _condition(target, "Reachable").get("status") != "False":

@@ -1,4 +1,4 @@
-"""flotilla join: let the pods of one cluster run in others."""
+"""flotilla join: allow the pods of one cluster to run in others."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -22,7 +22,7 @@ _TRIES = 5
 
 
 async def let_go(client: Client, say: Callable[[str], None]) -> None:
-    """Take the finalizer off, and nothing else. Raises Failed while an agent would put it back, KubeError."""
+    """Remove the finalizer only. Raises Failed if an agent runs that would add it again, KubeError."""
     for deployment in await client.list(DEPLOYMENTS, labels=_AGENTS):
         if deployment["spec"].get("replicas", 1):
             where = f"{deployment['metadata']['namespace']}/{deployment['metadata']['name']}"
@@ -54,7 +54,7 @@ def _places(target: Raw) -> Iterator[tuple[str, str]]:
 
 
 async def _release(client: Client, kind: Kind, obj: Raw) -> None:
-    """Others may change it meanwhile."""
+    """Patch an object; retry if another writer changes it meanwhile."""
     for _ in range(_TRIES):
         metadata = obj["metadata"]
         rest = [name for name in metadata.get("finalizers") or () if name != names.FINALIZER_DRAIN]

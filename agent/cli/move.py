@@ -145,7 +145,7 @@ async def _watch(where: Source, targets: Sequence[Object], shown: Sequence[lines
             found = lines.move_lines(list(pods.store), titles, where.namespace)
             if changed := lines.changes(shown, found):
                 table = lines.moves_table(changed, SystemClock().now(), everywhere=where.namespace is None)
-                # The heads are there already.
+                # The first table has printed the heads.
                 _say(as_table(table, terminal=False).partition("\n")[2])
             shown = found
             await asyncio.sleep(_LOOK_SECONDS)

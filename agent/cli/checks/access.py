@@ -1,4 +1,4 @@
-"""Ask API servers what accounts may do: the agent here, and this cluster in its targets."""
+"""Rights of accounts, as API servers report them: of the local agent, and of this cluster in its targets."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Calls gateways as those of this cluster do, to see which side refuses. Nothing is sent to anybody's pods."""
+"""Calls gateways like this cluster's gateways do, to see which side refuses. No data reaches any pod."""
 
 import asyncio
 import contextlib

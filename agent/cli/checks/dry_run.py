@@ -1,4 +1,4 @@
-"""Ask the API server to create something without doing it: then it calls the webhook as for anything else."""
+"""Dry-run creation of objects: the API server calls the webhook, but stores nothing."""
 
 import json
 import secrets
@@ -12,7 +12,7 @@ from agent.kube.client import Client, encode
 from agent.kube.errors import KubeError, ServerError
 
 SECONDS = 15.0
-"""Longer than API servers wait for the webhook."""
+"""Request timeout; exceeds the API server's timeout for webhooks."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ UNTRIED = Outcome(Trial.UNTRIED)
 
 
 async def create(client: Client, namespace: str) -> Outcome:
-    """Try it in a namespace whose pods may be elected."""
+    """Dry-run the creation of an elected pod in a namespace."""
     pod = _pod(f"flotilla-doctor-{secrets.token_hex(4)}")
     try:
         answer = await _dry_run(client, PODS, pod, namespace)
@@ -40,7 +40,7 @@ async def create(client: Client, namespace: str) -> Outcome:
 
 
 async def refuses(client: Client, namespace: str) -> bool | None:
-    """Whether the webhook refuses a Target as it should; None where somebody else does, so that nothing is known."""
+    """Return True if the webhook refuses an invalid Target, None if another component refuses it first."""
     target = {
         "apiVersion": TARGETS.api_version,
         "kind": TARGETS.name,

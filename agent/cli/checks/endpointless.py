@@ -1,4 +1,4 @@
-"""Services that select ready proxy pods and have no ready endpoint: read here, judged by a pure function."""
+"""Services that select ready proxy pods but have no ready endpoint: reading them, and a pure check."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping

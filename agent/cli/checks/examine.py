@@ -21,7 +21,7 @@ from agent.cli.checks.view import View
 
 
 def policies(view: View) -> Iterator[Finding]:
-    """All policies are there and bound; none at all is what `admissionPolicies.enabled=false` means."""
+    """Check that all policies exist and are bound; none exists with `admissionPolicies.enabled=false`."""
     if view.policies is None:
         return
     wanted = [obj["metadata"]["name"] for obj in made("", "", "") if obj["kind"] == POLICIES.name]
@@ -49,7 +49,7 @@ def _unread(view: View) -> Iterator[Finding]:
 
 CHECKS: tuple[Check, ...] = (
     clusters.versions,
-    clusters.definitions,  # What nothing works without comes first ...
+    clusters.definitions,  # Prerequisites of everything else ...
     clusters.agents,
     rights.own,
     rights.placements,
@@ -77,5 +77,5 @@ CHECKS: tuple[Check, ...] = (
 
 
 def examine(view: View) -> list[Finding]:
-    """Everything that there is to say."""
+    """Return the findings of all checks."""
     return [finding for check in CHECKS for finding in check(view)]

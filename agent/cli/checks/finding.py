@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     OK = "OK"
     WARN = "WARN"
@@ -16,7 +16,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is well or is not, and what helps."""
+    """Result of a check about one subject, with the remedy."""
 
     level: Level
     about: str
@@ -34,10 +34,10 @@ def ok(about: str, what: str) -> Finding:
 
 
 def warn(about: str, what: str, remedy: str) -> Finding:
-    """It is not quite well."""
+    """Return a finding about a degraded subject."""
     return Finding(Level.WARN, about, what, remedy)
 
 
 def fail(about: str, what: str, remedy: str) -> Finding:
-    """It does not work."""
+    """Return a finding about a subject that does not work."""
     return Finding(Level.FAIL, about, what, remedy)

@@ -61,7 +61,7 @@ class GatewayCalls:
         return read(summary["metadata"].get("annotations")) or Told("")
 
     async def _certificate(self) -> Pair | None:
-        """That of this cluster's gateways; the Secret's other keys are not used."""
+        """Read certificate and key of this cluster's gateways; other keys of the Secret are not used."""
         try:
             found = await self._client.list(SECRETS, fields=f"metadata.name={GATEWAY_SECRET}")
             for data in (each.get("data") or {} for each in found):

@@ -74,7 +74,7 @@ class Gatherer:
         self._unread: list[tuple[str, str]] = []
 
     async def view(self) -> View:
-        """All of it. Raises KubeError when the cluster itself does not answer."""
+        """Read the whole installation. Raises KubeError if the cluster itself does not answer."""
         cluster = await read_cluster(self._client, THIS, self._clock)
         namespaces = await self._attempt("namespaces", self._client.list(NAMESPACES))
         installed, webhook, unproxied, obstacles, unscheduled = await asyncio.gather(
@@ -226,7 +226,7 @@ class Gatherer:
         return {f"{namespace}/{name}": await self._endpoints(namespace, name) for namespace, name in sorted(services)}
 
     async def _endpoints(self, namespace: str, name: str) -> int | None:
-        """How many are ready, None where the Service does not exist."""
+        """Return the number of ready endpoints, None if the Service does not exist."""
         try:
             await self._client.get_raw(SERVICES, name, namespace)
         except NotFound:
@@ -254,7 +254,7 @@ class Gatherer:
             return None
 
     async def _unproxied(self) -> tuple[Unproxied, ...]:
-        """Pods that ask for it, and that the webhook has not seen. Metadata says all of that."""
+        """Find elected pods that are no proxy pods: the webhook has not processed them. Reads only metadata."""
         _, items = await self._client.list_raw(PODS, labels=f"!{names.LABEL_PARENT_UID}", accept=METADATA_LIST)
         found: dict[str, dict[str, bool]] = {}
         for item in items:

@@ -12,11 +12,11 @@ _SHOWN = 3
 _NOBODY = "no agent has said anything about it"
 _SEE = "see that the agent of this cluster leads, and has the flag {}"
 _PODS = "NoEndpoints"
-"""Of a Service without a pod that is ready: its user's business, and no fault of the installation."""
+"""Reason of a Service without a ready pod: a fault of its pods, and none of the installation."""
 
 
 def links(view: View) -> Iterator[Finding]:
-    """Callers reach what ServiceLinks mean, as far as anybody knows."""
+    """Check that callers reach the endpoints of ServiceLinks, judging by the links' conditions."""
     bad, well = _judge(view.links, READY, _SEE.format("--service-links"))
     for (reason, message), objects in bad.items():
         if reason != _PODS:

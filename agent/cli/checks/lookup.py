@@ -1,4 +1,4 @@
-"""Services that pods in targets mention, and whether they find them there."""
+"""Services that pods in targets mention, and whether their target has them."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -17,7 +17,7 @@ _SHOWN = 3
 
 
 class Unfound(NamedTuple):
-    """A Service that pods in a target mention and do not find there."""
+    """A Service that pods in a target mention and that the target does not have."""
 
     service: Key
     target: str

@@ -97,7 +97,7 @@ def unproxied(view: View) -> Iterator[Finding]:
 
 
 def obstacles(view: View) -> Iterator[Finding]:
-    """Nothing that is not ours is in the way of what follows pods."""
+    """Check that no foreign object prevents the creation of a copy."""
     for each in view.obstacles or ():
         yield warn(each.about, each.message, "rename or remove what is in the way")
     if view.obstacles == ():
@@ -105,7 +105,7 @@ def obstacles(view: View) -> Iterator[Finding]:
 
 
 def unscheduled(view: View) -> Iterator[Finding]:
-    """Candidates of other clusters' pods have a scheduler here."""
+    """Check that a scheduler handles candidates of other clusters' pods in this cluster."""
     for each in view.unscheduled or ():
         remedy = "install the chart here with candidateScheduler.enabled=true; or have the source use mode ranked"
         yield fail(each.about, "it is for a candidate scheduler, and there is none in this cluster", remedy)

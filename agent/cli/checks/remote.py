@@ -50,7 +50,7 @@ async def _credentials(source: Client, place: gather.Reference) -> Credentials |
 
 
 def read_credentials(secret: str, kubeconfig: bytes, context: str = "") -> Credentials | None:
-    """Of the user of a context, by default the current one; None where the kubeconfig has no such user."""
+    """Return the credentials of a context's user, by default the current context's; None if the user is missing."""
     try:
         document = documents.document_of(kubeconfig)
         _, chosen = documents.context_of(document, context)

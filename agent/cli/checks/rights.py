@@ -86,7 +86,7 @@ def _matters(grant: Grant, view: View) -> bool:
 
 
 def placements(view: View) -> Iterator[Finding]:
-    """Where the chart has brought the CRDs of Placements, the agent may evaluate them, and keep ManagedClusters."""
+    """Check that the agent may evaluate Placements and keep ManagedClusters if the chart has installed their CRDs."""
     crd = (view.crds or {}).get(str(PLACEMENTS), {})
     if OURS not in crd.get("metadata", {}).get("labels", {}) or view.rights is None:
         return

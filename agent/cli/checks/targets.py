@@ -101,7 +101,7 @@ def _lifetime(about: str, given: Credentials, now: datetime) -> Finding:
 
 
 def sources(view: View) -> Iterator[Finding]:
-    """Other clusters have got the rights that their Sources name."""
+    """Check that sources have received the rights that their Sources in this cluster name."""
     for source in view.sources:
         yield from _source(source)
 

@@ -31,12 +31,12 @@ class ClusterView:
 
 @dataclass(frozen=True)
 class Credentials:
-    """How a target is reached, as far as that ends some day."""
+    """Credentials for a target, and their expiry."""
 
     secret: str
     issued: datetime | None = None
     ends: datetime | None = None
-    """None: never, or it does not say."""
+    """End of validity; None if unlimited or unknown."""
     what: str = "token"
 
 
@@ -46,15 +46,15 @@ class TargetView:
 
     manifest: Raw
     node: Raw | None = None
-    """Its virtual node, None when there is none."""
+    """Its virtual node, None if it does not exist."""
     credentials: Credentials | None = None
     cluster: ClusterView | None = None
     missing: tuple[Grant, ...] | None = None
     """Rights that the target's role for sources does not grant."""
     unread: str = ""
-    """Why the target itself was not asked."""
+    """Why the target itself could not be read; empty if it was."""
     services: frozenset[Key] | None = None
-    """Services that are there, as far as the target is for their namespace."""
+    """Services of the target, in the namespaces that it serves; None if they could not be read."""
 
     @property
     def namespace(self) -> str:
@@ -73,12 +73,12 @@ class TargetView:
 
     @property
     def title(self) -> str:
-        """How findings call it."""
+        """Title in findings."""
         return f"target {self.namespace}/{self.name}" if self.namespace else f"target {self.name}"
 
 
 class Trial(StrEnum):
-    """How the creation of an elected pod went, which the API server was asked for without doing it."""
+    """Result of a dry-run creation of an elected pod."""
 
     PROXY = "it became a proxy pod"
     ORDINARY = "it stayed an ordinary pod"
@@ -97,7 +97,7 @@ class WebhookView:
     ready: dict[str, int | None] | None = None
     """Ready endpoints by `namespace/name` of the Services that configurations name."""
     certificate: bytes | None = None
-    """That it serves (PEM), from the Secret that its replicas share."""
+    """Certificate that the webhook serves (PEM), from the Secret that its replicas share."""
     trial: Trial = Trial.UNTRIED
     trial_words: str = ""
     trial_namespace: str = ""
@@ -120,7 +120,7 @@ class Unproxied:
     namespace: str
     pods: tuple[str, ...]
     later: tuple[str, ...] = ()
-    """Those of the pods that were annotated after their creation."""
+    """Names of the pods that were annotated after their creation."""
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,13 @@ class Endpointless:
     """A Service without ready endpoint that selects ready proxy pods."""
 
     service: str
-    """Its namespace and name, with a slash."""
+    """Namespace and name of the Service, as NAMESPACE/NAME."""
     why: str
     remedy: str
 
 
 class Verdict(StrEnum):
-    """How the call of a gateway went."""
+    """Result of calling a gateway."""
 
     ADMITTED = "both sides take the other's certificate"
     UNASKED = "its certificate is right; whether it takes ours was not asked"
@@ -179,7 +179,7 @@ class Call:
     address: str
     heard: Dialed
     namespace: str = ""
-    """Of the GatewayPeer; empty for this cluster's own gateways, as the next."""
+    """Namespace of the GatewayPeer; empty for this cluster's own gateways, as is the next field."""
     peer: str = ""
     connected: bool = False
     """Whether this cluster's gateways report a connection to it."""
@@ -187,7 +187,7 @@ class Call:
 
 @dataclass(frozen=True)
 class View:
-    """All that was read of an installation, for the checks."""
+    """Everything that was read of an installation."""
 
     now: datetime
     client: str
@@ -205,7 +205,7 @@ class View:
     unproxied: tuple[Unproxied, ...] | None = None
     obstacles: tuple[Obstacle, ...] | None = None
     unscheduled: tuple[Obstacle, ...] | None = None
-    """Delegates here for which there is no candidate scheduler, one for each message."""
+    """Delegates in this cluster without a candidate scheduler, one for each message."""
     misplaced: tuple[str, ...] | None = None
     """Namespaces and names of pods on virtual nodes that run nowhere."""
     spread: tuple[Spread, ...] | None = None
@@ -218,7 +218,7 @@ class View:
     links: tuple[Raw, ...] = ()
     """ServiceLinks of this cluster."""
     peers: tuple[Raw, ...] = ()
-    """GatewayPeers of this cluster: the gateways of others, which its own call."""
+    """GatewayPeers of this cluster: gateways of other clusters that the local gateways call."""
     calls: tuple[Call, ...] = ()
     """Called gateways: those of the peers, and this cluster's own."""
     unread: tuple[tuple[str, str], ...] = ()

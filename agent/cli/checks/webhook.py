@@ -15,7 +15,7 @@ from agent.cli.checks.view import Raw, Trial, View, WebhookView
 from agent.cli.fleet.units import age
 
 LAST_SHARE = 0.15
-"""Of the life of a certificate: renewal is due when a third of it is left, so with less something is wrong."""
+"""Fraction of a certificate's lifetime below which renewal has failed: it is due at a third."""
 _NOT_REACHED = "see its pods, and NetworkPolicies, firewalls and certificates between API server and webhook"
 _SEE_LOG = "see the log of the webhook: kubectl logs -A -l app.kubernetes.io/component=webhook"
 
@@ -26,7 +26,7 @@ def is_ours(configuration: Raw) -> bool:
 
 
 def webhook(view: View) -> Iterator[Finding]:
-    """A pod that asks for it becomes a proxy pod."""
+    """Check that an elected pod becomes a proxy pod."""
     given = view.webhook
     if given.mutating is None:
         return
@@ -181,6 +181,6 @@ def _ordinary(where: str, view: View) -> Finding:
     if view.namespaces is None or name in {each["metadata"]["name"] for each in view.namespaces if is_enabled(each)}:
         why = "its configuration does not match: install the chart again, and look for changed namespaceSelectors"
         return fail("webhook", what, why)
-    # Only somebody who names it (-n) has such a namespace tried.
+    # Reached only for a namespace that the user has named with -n.
     label = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
     return warn("webhook", f"{what}, since the namespace is not labelled", f"kubectl label namespace {name} {label}")

@@ -33,7 +33,7 @@ class Drainer:
         """Message of the PodDisruptionBudget that blocks the eviction, by UID of the pod."""
 
     async def cordon(self, *, wanted: bool = True) -> bool:
-        """Have no new pods placed there, or again; whether that was not so before."""
+        """Cordon the node, or uncordon it if not `wanted`. Return True if that was a change."""
         node = await self._client.get(NODES, self._node)
         if bool((node.get("spec") or {}).get("unschedulable")) == wanted:
             return False

@@ -42,7 +42,7 @@ class Plan:
 
     evict: tuple[Pod, ...] = ()
     stay: tuple[Pod, ...] = ()
-    """Of DaemonSets, which make them again at once."""
+    """Pods of DaemonSets, which would recreate them at once."""
     refused: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
 
 

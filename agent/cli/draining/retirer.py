@@ -35,14 +35,14 @@ class Retirer:
         return await self._client.get(TARGET_KINDS.of(self._key[0]), self._key[1], self._key[0] or None)
 
     async def close(self) -> bool:
-        """Have it emptied, and nothing new go there; whether that was not so before."""
+        """Annotate the Target as retiring. Return True if it was not before."""
         if is_set((await self.target())["metadata"].get("annotations"), lifecycle.RETIRE):
             return False
         await self.annotate({names.SHORT_PREFIX + lifecycle.RETIRE: "true"})
         return True
 
     async def open(self) -> bool:
-        """Have it emptied no longer; whether it was."""
+        """Remove the retiring annotation. Return True if the Target had it."""
         given = (await self.target())["metadata"].get("annotations") or {}
         keys = [prefix + lifecycle.RETIRE for prefix in (names.PREFIX, names.SHORT_PREFIX)]
         found = {key: None for key in keys if key in given}
@@ -56,7 +56,7 @@ class Retirer:
         await self._client.patch(TARGET_KINDS.of(self._key[0]), self._key[1], body, self._key[0] or None)
 
     async def run(self, seconds: float) -> None:
-        """Have it emptied, and wait for that. Raises Failed after `seconds`; KubeError."""
+        """Annotate the Target as retiring, and wait until it is empty. Raises Failed after `seconds`; KubeError."""
         if await self.close():
             self._say("closed: nothing new goes there, and its pods are moved")
         told = ""

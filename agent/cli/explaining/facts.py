@@ -189,7 +189,7 @@ async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, c
     told = unconnected_target(obj)
     info = target_info_of(told, node, None, obj)
     if node is not None:
-        # Without a summary these sums are all there is, but for the number of pods: see `virtualnode.amounts`.
+        # Without a summary only these sums are known, without the number of pods: see `virtualnode.amounts`.
         sums = (node.decode().get("status") or {}).get("allocatable") or {}
         info = replace(info, allocatable=amounts({key: each for key, each in sums.items() if key != "pods"}))
     refusal = refusal_told(obj.decode(), pod.namespace)

@@ -24,12 +24,12 @@ class Following:
 
     placed: Placed
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why other clusters are not decided, by cluster; empty where another controller decides."""
+    """Reasons why other clusters are not decided, by cluster; empty if another controller decides."""
     when_unplaced: str = ""
-    """As the Placement's annotation has it."""
+    """Value of the annotation `when-unplaced`."""
 
     def told(self, here: TargetInfo | None) -> str:
-        """In one line. `here` is the target that the pod is bound to."""
+        """Describe it in one line. `here` is the target that the pod is bound to."""
         clusters = ", ".join(sorted(self.placed.scores)) or "no cluster"
         line = f"{self.placed.title}, which has decided for {clusters}" if self.placed.known else self.placed.title
         if here is None or not misplaced(self.placed, here):
@@ -76,7 +76,7 @@ async def _placement(source: Client, namespace: str, reference: Reference) -> Ob
 
 
 async def _is_ours(source: Client) -> bool:
-    """Whether Placements are evaluated here, as far as the user may know."""
+    """Return True if the local agent evaluates Placements; False if the user may not read the CRD."""
     try:
         return OURS in Object(CRDS, await source.get_raw(CRDS, str(PLACEMENTS))).labels
     except (Forbidden, NotFound):

@@ -21,9 +21,9 @@ class Line(msgspec.Struct, frozen=True):
 
     target: str
     verdict: str
-    """Why the pod may not go there, empty when it may."""
+    """Reason why the pod may not run in the target, empty if it may."""
     reason: str
-    """The same in one word."""
+    """Verdict in one word."""
     scores: Mapping[str, float]
     total: float | None
     candidate: str
@@ -32,11 +32,11 @@ class Line(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Bound:
-    """Where a pod is bound to."""
+    """Binding of a pod to a target."""
 
     target: str
     node: str
-    """Its virtual node."""
+    """Virtual node of the target."""
     delegate: str = ""
     delegate_node: str = ""
     delegate_phase: str = ""
@@ -44,7 +44,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All there is to say of one proxy pod."""
+    """Complete explanation of one proxy pod."""
 
     namespace: str
     name: str
@@ -53,7 +53,7 @@ class Explanation:
     group: str = ""
     claim: str = ""
     follows: str = ""
-    """Its Placement, and what that has decided."""
+    """Its Placement, and the decisions of that."""
     chosen: str = ""
     """Targets that annotations and settings choose for the pod, and which of them does."""
     claims: str = ""
@@ -69,6 +69,6 @@ class Explanation:
     targets: tuple[Line, ...] = ()
     """Eligible targets in the order in which they are or would be tried, then ineligible ones."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """How often each of their scores counts in the total."""
+    """Factor of each score in the total."""
     attempts: tuple[Tried, ...] = ()
     notes: tuple[str, ...] = field(default=())

@@ -7,7 +7,7 @@ from agent.cli.output import Table, as_table
 
 
 def as_text(explanation: Explanation, *, terminal: bool) -> str:
-    """Text with tables, for people."""
+    """Render an explanation as text with tables."""
     blocks = ["\n".join(_facts(explanation))]
     for title, table in _tables(explanation):
         blocks.append(f"{title}\n{as_table(table, terminal=terminal)}")

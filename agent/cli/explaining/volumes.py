@@ -1,4 +1,4 @@
-"""Where the volumes of a pod's claims are, as the agent knows it: pods stay with their data."""
+"""Location of the volumes of a pod's claims, by the agent's rules: pods stay with their data."""
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress

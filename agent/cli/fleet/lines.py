@@ -37,7 +37,7 @@ class TargetLine(msgspec.Struct, frozen=True):
     namespace: str
     """The only one that it serves, empty for a ClusterTarget."""
     node: str
-    """Its virtual node, empty while there is none."""
+    """Its virtual node, empty if none exists."""
     ready: str
     reason: str
     message: str
@@ -45,7 +45,7 @@ class TargetLine(msgspec.Struct, frozen=True):
     pods: int
     """Bound to its virtual node, finished ones apart."""
     pending: int
-    """Of those, and of pods claimed for it, the ones that do not run yet."""
+    """Number of these pods, and of pods claimed for the target, that are not running yet."""
     cpu: Room
     memory: Room
     kubernetes: str
@@ -53,11 +53,11 @@ class TargetLine(msgspec.Struct, frozen=True):
     last_answer: str
     """RFC 3339: since when it has not answered the agent; `now` while it does, empty while it never has."""
     seconds: float | None
-    """How long an answer to this command took."""
+    """Latency of the target's answer to this command."""
     credentials: str
     """The kubeconfig Secret, `self` for this cluster itself."""
     unread: str
-    """Why it was not asked itself."""
+    """Why the target itself could not be read."""
 
     @property
     def scope(self) -> str:
@@ -72,14 +72,14 @@ class PodLine(msgspec.Struct, frozen=True):
     name: str
     status: str
     target: str
-    """That it is bound to, or claimed for."""
+    """Target that the pod is bound to, or claimed for."""
     bound: bool
     node: str
     delegate: str
     delegate_node: str
     created: str
     message: str
-    """Why it waits."""
+    """Reason why the pod waits."""
     ip: str
 
 
@@ -109,7 +109,7 @@ def known(fleet: SourceView, name: str) -> None:
 
 
 def unplaced(fleet: SourceView) -> int:
-    """How many proxy pods neither have a target nor are tried in one."""
+    """Return the number of proxy pods without a target and without a claim for one."""
     return sum(1 for pod in fleet.proxies if not home_node(pod) and not pod.deleting)
 
 
@@ -153,7 +153,7 @@ def _rooms(node: Object | None, status: Raw) -> dict[str, Room]:
 
 
 def _last_answer(reachable: Any) -> str:
-    """The agent writes what changes and nothing else: while a target is reachable, it answers."""
+    """Return the time of the last answer: the condition is only written when it changes, so True means now."""
     if reachable.get("status") == "True":
         return "now"
     return str(reachable.get("lastTransitionTime", "")) if reachable.get("status") == "False" else ""

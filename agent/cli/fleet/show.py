@@ -20,7 +20,7 @@ Local = Annotated[
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One kind of lines, by the name it has in JSON, and what could not be read."""
+    """Lines of one kind under their name in JSON, and notes about objects that could not be read."""
 
     name: str
     lines: Sequence[Any]

@@ -107,7 +107,7 @@ async def read_nodes(client: Client) -> dict[str, Object]:
 
 
 async def read_proxies(client: Client, namespace: str | None, notes: list[str]) -> tuple[Object, ...]:
-    """Proxy pods of all namespaces, of one if the user may list no more."""
+    """Read proxy pods of all namespaces, or of one if the user may not list all."""
     try:
         _, items = await client.list_raw(PODS, fields=PROXY_PODS)
     except Forbidden as error:
@@ -166,7 +166,7 @@ def wrong_cluster(target: Mapping[str, Any]) -> str:
 
 
 def place_of(target: Object) -> gather.Reference | None:
-    """Where a target's kubeconfig is, None for this cluster itself. Raises Problem."""
+    """Return the reference to a target's kubeconfig, None for a self-target. Raises Problem."""
     manifest = target.decode()
     gather.check(manifest)
     return gather.reference(manifest)

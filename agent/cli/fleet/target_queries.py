@@ -18,7 +18,7 @@ from agent.kube.errors import KubeError, NotFound
 from agent.kube.store import Key, Object
 
 SECONDS = 5.0
-"""How long a target may take for one answer."""
+"""Timeout of one request to a target."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -28,9 +28,9 @@ class Answer(msgspec.Struct, frozen=True):
     agent: str = ""
     """Version of the agent that wrote its ClusterSummary."""
     seconds: float | None = None
-    """How long an answer took."""
+    """Latency of the answer."""
     unread: str = ""
-    """Why nothing was heard."""
+    """Reason why the cluster did not answer."""
 
 
 class Delegate(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ async def ask(client: Client) -> Answer:
 
 
 async def kubernetes_version(client: Client) -> str:
-    """As `kubectl version` has it: v1.36.3. Raises KubeError."""
+    """Return the version in the format of `kubectl version`: v1.36.3. Raises KubeError."""
     body = await client.session.request("GET", "/version", resource="version")
     with contextlib.suppress(msgspec.DecodeError):
         return msgspec.json.decode(body, type=_Version).git_version

@@ -1,4 +1,4 @@
-"""Amounts and times as people read them. Pure."""
+"""Human-readable amounts and times. Pure."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ NOTHING = "-"
 
 
 def age(seconds: float) -> str:
-    """As kubectl has it: 45s, 12m, 5h, 3d."""
+    """Format an age like kubectl: 45s, 12m, 5h, 3d."""
     whole = max(0, int(seconds))
     for size, unit, limit in ((1, "s", 120), (60, "m", 120), (3600, "h", 48)):
         if whole < size * limit:

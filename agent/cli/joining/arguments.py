@@ -84,7 +84,7 @@ def features(given: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def seconds_of(given: str) -> int:
-    """How long a token is to live (`--token-duration`), in seconds. Raises WrongUsage."""
+    """Parse the lifetime of a token (`--token-duration`), in seconds. Raises WrongUsage."""
     try:
         return int(_TOKEN_LIFE.read(given.strip()))
     except ValueError as error:
@@ -116,7 +116,7 @@ def unreachable(server: str) -> str:
 
 
 def refusal(context: str, server: str) -> str:
-    """Why a target's address is refused, with the remedy; empty if it is not."""
+    """Return why a target's address is refused, with the remedy; empty if it is accepted."""
     why = unreachable(server)
     if not why:
         return ""

@@ -53,7 +53,7 @@ class Known:
     uid: str = ""
     """UID of its kube-system namespace; empty if the user may not read that."""
     home: str = ""
-    """Namespace of its agent, empty when there is none to be seen."""
+    """Namespace of its agent, empty if none is visible."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -138,7 +138,7 @@ async def _agent(side: Side, notes: list[str], *, agentless: bool) -> str:
 
 
 async def _leader(side: Side) -> str:
-    """Namespace of the lease that is being renewed, empty for none."""
+    """Return the namespace of the lease that is being renewed, empty if there is none."""
     deadline = time.monotonic() + _PULSE_SECONDS
     before: dict[str, Lease] = {}
     while True:

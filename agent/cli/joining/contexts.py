@@ -1,4 +1,4 @@
-"""The clusters that are joined, each by a context, and the address under which others reach them."""
+"""Clusters to join, each from a context, and the addresses under which other clusters reach them."""
 
 import base64
 import contextlib
@@ -27,13 +27,13 @@ class Side(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """How messages call it."""
+        """Title in messages."""
         return f"cluster {self.context}"
 
 
 @contextlib.asynccontextmanager
 async def side(document: Entry, context: str) -> AsyncIterator[Side]:
-    """The cluster of a context, the current one for none. Raises InvalidConfig."""
+    """Connect to the cluster of a context, or of the current one if empty. Raises InvalidConfig."""
     context, _ = kubeconfig.context_of(document, context)
     connection = config.of_document(document, context, base=Path(), plugins=True)
     async with opened(connection, context) as client:

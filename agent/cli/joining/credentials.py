@@ -21,12 +21,15 @@ REQUEST_SECONDS = 10.0
 
 
 async def answers(entry: Entry) -> str:
-    """Try an address as agents will; why there is no answer, empty for one. Raises Failed for a wrong certificate."""
+    """Try an address like an agent; return why it does not answer, empty if it does.
+
+    Raises Failed for a wrong certificate.
+    """
     try:
         async with opened(_connection(entry), seconds=REQUEST_SECONDS) as client:
             await client.session.request("GET", "/version", resource="version")
     except StatusError:
-        # Whatever it says, it is there.
+        # Any HTTP status proves that the server answers.
         return ""
     except Unreachable as error:
         if isinstance(error.__cause__, aiohttp.ClientSSLError):
@@ -58,7 +61,7 @@ async def is_good(text: str, entry: Entry, names: Names) -> bool:
     except Unauthorized:
         return False
     except KubeError:
-        # It may lack rights for now, or the way there may be closed: that does not make the token bad.
+        # The account may lack rights for now, or the server be unreachable: neither proves that the token is invalid.
         return True
     return True
 
@@ -85,7 +88,7 @@ def read(secret: Raw | None) -> Entry | None:
 
 
 def old_token(secret: Raw | None) -> str:
-    """The token in a Secret, empty for none."""
+    """Return the token in a Secret, empty without one."""
     with contextlib.suppress(InvalidConfig):
         found = read(secret)
         return kubeconfig.token_of(found) if found else ""

@@ -1,4 +1,4 @@
-"""All pairs of clusters that one command is about: connected once, worked on at the same time."""
+"""All pairs of clusters of one command: connected once, processed concurrently."""
 
 import asyncio
 import contextlib
@@ -30,12 +30,12 @@ class Order:
     targets: Mapping[str, str]
     """Names of the targets, and their contexts; these are empty for targets that only the source is asked about."""
     namespace: str = ""
-    """Empty: with ClusterTargets, that of each cluster's agent; else the source context's."""
+    """Namespace of the objects; empty: the agent's for ClusterTargets, else the source context's."""
     cluster_scoped: bool = False
     both: bool = False
     """Every target is a source of its source, too."""
     ways: Mapping[str, Way] = field(default_factory=dict)
-    """To clusters, by context."""
+    """Address options of clusters, by context."""
     agentless: bool = False
 
 

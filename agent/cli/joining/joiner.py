@@ -47,7 +47,7 @@ _SETTLED_SECONDS = 6.0
 
 @dataclass(frozen=True)
 class Terms:
-    """How clusters are joined."""
+    """Options that apply to all pairs."""
 
     way: Way = field(default_factory=Way)
     token_seconds: int = 7 * 86400
@@ -56,7 +56,7 @@ class Terms:
     allow: tuple[str, ...] | None = None
     """Features that the source may use in addition to the basic ones; None: none, or those of an existing Source."""
     seconds: float = 60.0
-    """How long each wait may take."""
+    """Timeout of each wait."""
 
 
 class Joiner:
@@ -103,7 +103,10 @@ class Joiner:
                 self._report.notes.append(text)
 
     async def _reach(self, entry: Entry) -> bool:
-        """Try the address that agents will use, as far as that can be done from here, and say how far that is."""
+        """Try the address that agents will use, and note which part of the path that has tested.
+
+        Returns True if the address was reached from this machine.
+        """
         server = entry["server"]
         rest = f"whether pods of {self._source.title} reach it, is told by the condition Reachable of the target"
         if not self._terms.way.other:
@@ -118,13 +121,13 @@ class Joiner:
         return True
 
     def _own_way(self, found: Entry) -> Entry:
-        """The same credentials on the way that this command itself takes."""
+        """Return the kubeconfig with the address that this command itself uses."""
         way = Way(authority=self._terms.way.authority, loopback=True)
         entry = address(self._target.entry, self._target.context, way)
         return {**found, "clusters": [{**found["clusters"][0], "cluster": entry}]}
 
     async def _check_owners(self) -> None:
-        """Nothing of what will be written may stand for another cluster."""
+        """Check that no object to be written represents another cluster."""
         names, vouched = self._names, False
         owned = (
             (self._target, names.source_kind, names.source, names.source_place, self._source_uid, "--source-name"),
@@ -147,7 +150,7 @@ class Joiner:
                 raise Failed(f"{what} is there and holds no kubeconfig: choose another name, {option}, or delete it")
 
     async def _let_in(self) -> None:
-        """In the target: the Source, and what its agent makes of it."""
+        """Create the Source in the target, and wait for the service account that its agent creates."""
         names, client, place = self._names, self._target.client, self._names.target_namespace
         self._say(f"{names.source_kind.name} in {self._target.title}")
         made = await self._source_object()
@@ -180,7 +183,7 @@ class Joiner:
         return await ensure(self._target, names.source_kind, wanted, self._report)
 
     async def _kubeconfig(self, entry: Entry) -> Entry:
-        """With the token that is there, if it is good, else with a new one."""
+        """Return a kubeconfig with the existing token if that is valid, else with a new one."""
         names = self._names
         with telling(self._source.title):
             secret = await find(self._source.client, SECRETS, names.target, names.source_namespace)
@@ -230,7 +233,7 @@ class Joiner:
         )
 
     async def _add(self, found: Entry) -> bool:
-        """In the source: the Secret, and the Target that refers to it. Whether an older Target was changed."""
+        """Write Secret and Target in the source. Return True if an older Target was changed."""
         names, client = self._names, self._source.client
         self._say(f"{names.target_kind.name} in {self._source.title}")
         before = await find(client, names.target_kind, names.target, names.target_place)

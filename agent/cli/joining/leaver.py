@@ -20,7 +20,7 @@ _UNREACHABLE_SECONDS = 15.0
 
 
 class Leaving:
-    """`seconds` is how long a target may take to be drained; `force` does not wait for what runs there."""
+    """Leaving of a pair: drains for up to `seconds`; with `force` it does not wait for running pods."""
 
     def __init__(self, seconds: float, *, force: bool) -> None:
         self._seconds = seconds
@@ -138,7 +138,7 @@ async def _delete(client: Client, kind: Kind, obj: Raw) -> None:
 
 
 async def _pods(client: Client, node: str, namespace: str | None) -> str:
-    """How many pods are left on a virtual node, as far as that can be seen."""
+    """Return the number of pods left on a virtual node as text, without a number if the user may not list them."""
     try:
         _, items = await client.list_raw(PODS, namespace, fields=f"spec.nodeName={node}")
     except Forbidden:

@@ -18,17 +18,17 @@ KUBECONFIG_KEY = "config"
 
 @dataclass(frozen=True)
 class Names:
-    """How source and target call each other, and where."""
+    """Names and namespaces of the objects in source and target."""
 
     source: str
-    """Of the Source and of its service account, in the target."""
+    """Name of the Source and of its service account, in the target."""
     target: str
-    """Of the Target and of its Secret, in the source."""
+    """Name of the Target and of its Secret, in the source."""
     cluster_scoped: bool
     source_namespace: str
-    """In the source cluster: of Target and Secret, or only of the Secret."""
+    """Namespace in the source: of Target and Secret, or only of the Secret."""
     target_namespace: str
-    """In the target cluster: of Source and service account, or only of the latter."""
+    """Namespace in the target: of Source and service account, or only of the latter."""
 
     @property
     def source_kind(self) -> Kind:
@@ -94,7 +94,7 @@ def renewal(found: Names, owner: Raw) -> list[tuple[Kind, Raw]]:
 
 
 def secret(name: str, namespace: str, kubeconfig: Raw, target_uid: str) -> Raw:
-    """In the source: the target's kubeconfig, under the key that Targets read by default."""
+    """Return the Secret for the source: the target's kubeconfig under the key that Targets read by default."""
     made = _object(SECRETS, name, namespace, target_uid)
     text = json.dumps(kubeconfig, indent=1) + "\n"
     return made | {"type": "Opaque", "data": {KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}}
@@ -110,12 +110,12 @@ def target(found: Names, target_uid: str) -> Raw:
 
 
 def kubeconfig_of(found: Raw) -> bytes:
-    """The kubeconfig in a Secret, empty when there is none."""
+    """Return the kubeconfig in a Secret, empty without one."""
     return base64.b64decode((found.get("data") or {}).get(KUBECONFIG_KEY) or "")
 
 
 def cluster_uid(found: Raw) -> str:
-    """Which cluster an object stands for, empty when it does not say."""
+    """Return the UID of the cluster that an object represents, empty if not recorded."""
     return str((found["metadata"].get("annotations") or {}).get(names.ANNOTATION_CLUSTER_UID) or "")
 
 

@@ -27,7 +27,7 @@ class Report:
     target: str
     """Name of the Target."""
     namespace: str
-    """Of the Target; empty for a ClusterTarget."""
+    """Namespace of the Target; empty for a ClusterTarget."""
     source_cluster: str
     target_cluster: str
     state: State = "failed"
@@ -43,7 +43,7 @@ def title(kind: Kind, name: str, namespace: str | None) -> str:
 
 
 async def find(client: Client, kind: Kind, name: str, namespace: str | None) -> Raw | None:
-    """An object, None when there is none. Raises KubeError."""
+    """Read an object, None if it does not exist. Raises KubeError."""
     with contextlib.suppress(NotFound):
         return await client.get(kind, name, namespace)
     return None
