@@ -47,7 +47,7 @@ Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Namespace; by
 
 
 class Output(StrEnum):
-    """How data is written."""
+    """Output format."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -76,7 +76,7 @@ class Failed(Exception):
 
 
 def connection(kubeconfig: str, context: str) -> config.Connection:
-    """The cluster that options name, found as kubectl finds it: in a pod, too, kubeconfigs come first.
+    """Connect to the cluster that the options name, like kubectl: in a pod, too, kubeconfigs take precedence.
 
     Raises InvalidConfig.
     """
@@ -106,7 +106,7 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
         assert task is not None
 
         def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-            # The signal comes between any two instructions: a callback may find its future cancelled since it looked.
+            # A signal may interrupt a callback between its check of a future and its use, when the future is cancelled.
             if not (task.cancelling() and isinstance(context.get("exception"), asyncio.InvalidStateError)):
                 loop.default_exception_handler(context)
 

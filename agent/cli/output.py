@@ -1,4 +1,4 @@
-"""Data as JSON, as YAML and as tables: drawn by rich on a terminal, plain columns elsewhere."""
+"""Output as JSON, YAML and tables: drawn by rich on a terminal, otherwise plain columns."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def as_yaml(data: Any) -> str:
 
 
 def as_table(table: Table, *, terminal: bool) -> str:
-    """Rows in columns of equal width, for people."""
+    """Format rows in columns of equal width."""
     return _rich(table) if terminal else _plain(table)
 
 

@@ -23,12 +23,15 @@ async def release_all(
     label: str = "",
     ours: Callable[[str], bool] = is_our_finalizer,
 ) -> bool:
-    """Take our finalizers, and a label, from all objects of a kind; false if somebody else keeps changing them."""
+    """Remove our finalizers, and a label, from all objects of a kind.
+
+    Returns False if another writer keeps changing them.
+    """
     for _ in range(_TRIES):
         try:
             objects = await client.list(kind, labels=labels, fields=fields)
         except NotFound:
-            # Its CRD is not there.
+            # The CRD does not exist.
             return True
         bodies = [(each["metadata"], body) for each in objects if (body := _released(each["metadata"], label, ours))]
         if not bodies:

@@ -51,7 +51,7 @@ COPIED = (INGRESSES, SERVICES, CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, ROLE_BINDI
 SECRET_LABELS = (names.LABEL_INGRESS_SECRET, names.LABEL_TOKEN_OF)
 """Further labels of Secrets by which copies are known."""
 _TARGET_SECONDS = 60.0
-"""How long one target may take."""
+"""Timeout for one target."""
 
 
 async def withdraw(client: Client, say: Say, *, copies: bool) -> None:
@@ -129,7 +129,7 @@ async def _list(client: Client, kind: Kind, namespace: str | None = None, labels
     try:
         return await client.list(kind, namespace, labels=labels)
     except (NotFound, Forbidden):
-        # Not served; or not ours to see, so that we have put none there.
+        # The kind is not served, or we lack the right to read it and so have never written any.
         return []
 
 

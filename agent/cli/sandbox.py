@@ -26,14 +26,14 @@ Directory = Annotated[Path, typer.Option("--dir", help="Directory of the sandbox
 
 
 class Output(StrEnum):
-    """How `status` prints."""
+    """Output format of `status`."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class Network(StrEnum):
-    """Where clusters get their addresses."""
+    """Source of the clusters' addresses."""
 
     AUTO = "auto"
     NAMESPACES = "namespaces"
@@ -41,7 +41,7 @@ class Network(StrEnum):
 
 
 class PodNetwork(StrEnum):
-    """Where pods get their addresses."""
+    """Source of the pods' addresses."""
 
     OWN = "own"
     SAME = "same"

@@ -102,7 +102,7 @@ async def _watch(where: Source, to: Connections | None, interval: float) -> None
     from rich.live import Live
 
     async with Supervisor("top") as supervisor:
-        # Listed once and then watched: of all that is shown, pods are what there may be very many of.
+        # Pods are the most numerous objects on the screen, so they are listed once and then watched.
         pods = Informers(where.client, supervisor).get(PODS, fields=PROXY_PODS)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(pods.synced.wait(), _FIRST_SECONDS)

@@ -89,7 +89,7 @@ class Uninstaller:
         self._say = say
 
     async def run(self) -> None:
-        """Do it. Raises Refused, having changed nothing under policy `refuse`; KubeError."""
+        """Uninstall. Raises Refused, without any change under policy `refuse`; KubeError."""
         self._policy = await self._chosen()
         proxies, chaperons = await self._proxies(), await self._list(CHAPERONS)
         if (proxies or chaperons) and self._policy is Policy.REFUSE:
@@ -98,13 +98,13 @@ class Uninstaller:
             await self._delete_proxies(proxies)
         stopped = await self._stop("webhook")
         if self._policy is Policy.REFUSE and (proxies := await self._proxies()):
-            # Made between the first look and the end of the webhook; from now on there can be no more.
+            # These were created between the first list and the end of the webhook; no more can follow.
             await self._scale(stopped)
             raise Refused(self._refusal(proxies, []))
         await self._stop("agent")
         await self._stop("candidates")
         if chaperons and self._policy is Policy.DELETE:
-            # Its agent has stopped: the sources take the cluster for lost, and go elsewhere.
+            # The agent has stopped: sources consider this cluster lost, and choose other targets.
             await self._delete_all(CHAPERONS, chaperons, propagation=True)
             await self._gone("delegates of other clusters", lambda: self._left(CHAPERONS, chaperons))
         await self._clean()
@@ -112,7 +112,10 @@ class Uninstaller:
         await self._tell_of_accounts()
 
     async def _chosen(self) -> Policy:
-        """The policy that somebody has put on the agent's Deployment: after a refusal Helm upgrades no more."""
+        """Return the policy, which the user may set on the agent's Deployment.
+
+        Helm cannot upgrade a release whose uninstallation was refused.
+        """
         for deployment in await self._deployments("agent"):
             text = names.annotation(deployment["metadata"].get("annotations"), names.UNINSTALL_POLICY)
             if text is not None and text not in set(Policy):
@@ -197,7 +200,7 @@ class Uninstaller:
         await self._delete_all(NODES, await self._list(NODES, labels=virtual))
         for kind in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
             await self._delete_all(kind, await self._list(kind, labels=names.LABEL_SOURCE))
-        # Only now, for the sources, whose rights end here, would bring them again.
+        # Deleted only now: sources recreate links until their rights end.
         await self._delete_all(SERVICE_LINKS, filter(_is_ours, await self._list(SERVICE_LINKS)))
         # EndpointSlices with gateways' addresses are deleted with these.
         await self._delete_all(GATEWAY_PEERS, await self._list(GATEWAY_PEERS))

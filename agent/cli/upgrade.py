@@ -69,7 +69,7 @@ def companions(kind: Kind, binding: Raw, features: list[str]) -> Iterator[Raw]:
 
 
 def _name(binding: Raw, feature: str) -> str:
-    """For a Source's binding the name that the agent gives; for one that was made by hand, one after its own."""
+    """Return a binding's name: that of the agent for a Source's binding, else one derived from the binding."""
     metadata = binding["metadata"]
     source = (metadata.get("annotations") or {}).get(names.ANNOTATION_SOURCE, "")
     namespace, slash, name = source.partition("/")

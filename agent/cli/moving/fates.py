@@ -22,10 +22,10 @@ class Verdict:
 
     moves: bool
     reason: str = ""
-    """Of one that stays, in one word."""
+    """Reason in one word why the pod stays, empty if it moves."""
     how: str = ""
     final: bool = False
-    """Whether it stays until somebody does something about it."""
+    """Whether the pod stays until a user intervenes."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Fate:
     pod: str
     uid: str
     source: str
-    """The target that it is in, empty for none."""
+    """Current target, empty without one."""
     to: tuple[str, ...]
     """Targets that may take it, in the order in which they are tried."""
     moves: bool
@@ -112,7 +112,7 @@ def summary(fates: Sequence[Fate]) -> str:
 
 
 def fates_table(fates: Sequence[Fate], *, everywhere: bool) -> Table:
-    """Columns for people."""
+    """Return the fates as a table."""
     heads = ["POD", "FROM", "TO", "MOVES", "HOW"]
     rows = [
         [

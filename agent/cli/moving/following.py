@@ -13,7 +13,7 @@ _JOB_IS_OVER = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 
 
 class Following:
-    """A pod and what takes its place, by the marks of a replacement, or else as what the same owner makes next."""
+    """A pod and its successors: replacements by their annotations, or else the next pods of the same owner."""
 
     def __init__(self, pod: Object, known: Iterable[Object]) -> None:
         """:param known: pods that existed before anything was written"""
@@ -25,9 +25,9 @@ class Following:
         self._owner = owner_of(pod)[3]
         self._trail = {pod.uid: pod}
         self._replacements: dict[str, Object] = {}
-        """By UID, the newest last."""
+        """Replacements by UID, the newest last."""
         self._before = {each.uid for each in known if self._is_made(each)}
-        """UIDs of pods of its owner that are not made for it."""
+        """UIDs of the owner's pods that are not successors."""
 
     @property
     def is_bare(self) -> bool:
@@ -62,7 +62,7 @@ class Following:
         self.is_going = now is None or now.deleting or now.phase in ENDED
 
     def _successor(self, family: Mapping[str, Object]) -> Object | None:
-        """The pod in its place: its replacement, once that is adopted, or else one that its owner has made since."""
+        """Return the pod's successor: its replacement once adopted, or else a pod that its owner has created since."""
         living = {uid: pod for uid, pod in family.items() if self._is_made(pod) and _lives(pod)}
         meant = (self.pod.hot_annotations.replaced_by, *reversed(self._replacements))
         first = [living[uid] for uid in meant if uid in living and uid not in self._trail]
@@ -78,7 +78,7 @@ class Following:
         return [pod for pod in pods if pod.uid in self._trail or pod.uid in self._replacements]
 
     def living(self, pods: Iterable[Object]) -> int:
-        """How many pods of its owner there are."""
+        """Return the number of living pods of its owner."""
         return sum(self._is_made(pod) and _lives(pod) for pod in pods)
 
 

@@ -25,7 +25,7 @@ _TOLD = {
     "its cluster ": "Placement",
     "it prefers ": "FailBack",
 }
-"""How pods begin to say why they should move."""
+"""Causes by the first words of the pods' condition messages."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _phase(pod: Object, facts: Facts, reason: str, *, is_replaced: bool) -> str:
 
 
 def _left_over(pod: Object, titles: Mapping[str, str]) -> MoveLine:
-    """A replacement for which there is nothing to replace any more."""
+    """Return the line of a replacement whose pod no longer needs one."""
     moved = replacement.moved(pod.annotations) or replacement.Moved()
     return MoveLine(
         namespace=pod.namespace,
@@ -122,7 +122,7 @@ def cause_told(message: str) -> str:
 
 
 def move_told(pod: Object, pods: Sequence[Object], titles: Mapping[str, str]) -> str:
-    """How far a pod is on its way to another target, in one line; empty for one that is not."""
+    """Return the progress of a pod's move in one line; empty if it does not move."""
     lines = move_lines(pods, titles, pod.namespace)
     line = next((each for each in lines if each.pod == pod.name and not is_replacement(pod)), None)
     if line is None:
@@ -134,7 +134,7 @@ def move_told(pod: Object, pods: Sequence[Object], titles: Mapping[str, str]) ->
 
 
 def replaces_told(pod: Object, pods: Sequence[Object], titles: Mapping[str, str]) -> str:
-    """The pod that a pod is to take the place of, or has taken; empty for one that came otherwise."""
+    """Return the pod that a replacement replaces; empty if the pod is no replacement."""
     moved = replacement.moved(pod.annotations)
     if moved is None:
         return ""

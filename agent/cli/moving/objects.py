@@ -99,6 +99,6 @@ async def write(client: Client, obj: Object, value: str) -> None:
     annotations: dict[str, str | None] = {KEY: value}
     if LONG_KEY in obj.annotations:
         annotations[LONG_KEY] = None
-    # Another object may have the name by now.
+    # The UID guards against another object that has the same name by now.
     body = {"metadata": {"uid": obj.uid, "annotations": annotations}}
     await client.patch(obj.kind, obj.name, body, obj.namespace or None)

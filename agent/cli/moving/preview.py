@@ -52,7 +52,7 @@ class Preview:
         self._facts: dict[str, explaining.Facts] = {}
         """Facts about the other targets, by UID of the pods' owner: its pods have one template."""
         self._rankings: dict[str, Ranking] = {}
-        """By UID of the pods' owner."""
+        """Rankings by UID of the pods' owner."""
         self._groups: dict[Key, Together] = {}
         """Decisions of the groups, by namespace and name."""
         self._families: dict[str, list[Object]] = {}
@@ -64,9 +64,9 @@ class Preview:
         """Annotations about moving that all pods of an owner share, by UID of the owner."""
 
     async def fates(self, *, ranked: bool = True) -> list[Fate]:
-        """Of every pod that it bears on, by name. Raises Failed, KubeError.
+        """Return the fates of all pods that the move concerns, by name. Raises Failed, KubeError.
 
-        :param ranked: whether to find out which targets may take them, too
+        :param ranked: whether to find their eligible targets, too
         """
         found = []
         for pod in sorted(self._world.proxies, key=lambda each: each.key):

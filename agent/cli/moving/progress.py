@@ -1,4 +1,4 @@
-"""How far a move is, by the pods that it bears on. Pure."""
+"""Progress of a move, judged by the pods that it concerns. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ STUCK = ("Held", "NoRoom", "DataElsewhere", "IdentityMayRun")
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod that a move bears on, and which targets it may be in, None for all."""
+    """A pod that a move concerns, and the choice of its targets; None for any target."""
 
     raw: Object
     choice: TargetChoice | None = None
@@ -28,7 +28,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far it is."""
+    """Counts of pods by progress, and why the rest waits."""
 
     total: int = 0
     done: int = 0
@@ -40,7 +40,7 @@ class Progress:
     stuck: Mapping[str, str] = field(default_factory=dict)
     """Waiting pods that may stay so until a user intervenes, by UID."""
     leftovers: int = 0
-    """Pods that end, and replacements that are not needed any more."""
+    """Number of terminating pods, and of replacements that are no longer needed."""
 
     @property
     def complete(self) -> bool:

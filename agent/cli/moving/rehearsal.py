@@ -20,8 +20,7 @@ class Rehearsal:
     def __init__(
         self, leaving: Sequence[Facts], nodes: Mapping[str, Object], settings: Settings, now: datetime
     ) -> None:
-        """:param leaving: pods that leave their target, with the targets that they may go to
-
+        """:param leaving: pods that leave their target, with their eligible targets
         :param nodes: virtual nodes by name
         """
         self._leaving = leaving
@@ -29,7 +28,7 @@ class Rehearsal:
         self._pod_infos = PodInfos()
         self._usages = holdings(leaving, self._pod_infos, now)
         self._sums = {name: Packing(node.decode(), None) for name, node in nodes.items()}
-        """Total free capacity by virtual node. Of targets that the user may not ask, nothing else is known."""
+        """Total free capacity by virtual node: the only known capacity of targets that the user may not read."""
 
     def run(self) -> dict[str, tuple[str, str]]:
         """Return the title of the target that each pod gets, or empty with the reason why it gets none, by UID.

@@ -29,7 +29,7 @@ Raw = dict[str, Any]
 
 _LOOK_SECONDS = 0.5
 _READ_SECONDS = 5.0
-"""Pause between looks at the object itself."""
+"""Poll interval of the moved object."""
 _SHOWN = 5
 
 
@@ -186,7 +186,7 @@ class Waiting:
             raise Failed(f"nothing has happened for {stuck:g} s: {now}{_listed(now.stuck.values())}. {_GOES_ON}")
 
     async def _check(self) -> None:
-        """Raises Failed where somebody else has said something else meanwhile."""
+        """Raise Failed if another writer has changed or deleted the object meanwhile."""
         where, one = self._where, self._following
         if one is not None and (one.is_going or one.pod.uid != where.uid):
             return
@@ -204,7 +204,7 @@ class Waiting:
 
 
 async def listed(informer: Informer) -> None:
-    """Wait until an informer knows what there is. Raises Forbidden."""
+    """Wait until an informer has listed its objects. Raises Forbidden."""
     while not informer.synced.is_set():
         if isinstance(informer.error, Forbidden):
             raise informer.error

@@ -31,11 +31,11 @@ class Home:
     ready: bool = False
     """Whether its condition Ready is True, even if the condition is stale."""
     since: datetime | None = None
-    """From when it does not answer, None for one that does."""
+    """Time since which the target has not answered, None if it answers."""
 
     @property
     def title(self) -> str:
-        """Its name."""
+        """Name of the target."""
         return self.target.name
 
     @property
@@ -45,11 +45,14 @@ class Home:
 
     @property
     def certified(self) -> bool:
-        """Whether a person has certified that nothing runs there any more, and it does not show otherwise."""
+        """Whether a user has certified that the target runs no more pods, and nothing contradicts that."""
         return self.standing.is_dead(answers=self.answers, ready=self.ready)
 
     def fence(self, pod: Object, margin: float, now: datetime) -> float | None:
-        """In how many seconds its fence has stopped a pod there: renewals were sent for as long as it answered."""
+        """Return the seconds until the fence has stopped a pod; None if the pod is not fenced or the target answers.
+
+        The source has renewed the fence for as long as the target answered.
+        """
         kept = fence.kept(pod.annotations.get(fencing.ANNOTATION_KEPT))
         if kept is None or self.since is None:
             return None
@@ -62,7 +65,7 @@ class World:
 
     proxies: tuple[Object, ...]
     homes: Mapping[str, Home]
-    """By virtual node."""
+    """Targets by virtual node."""
     namespaces: Mapping[str, Object]
     claims: Mapping[Key, Object] = field(default_factory=dict)
     """Volume claims."""
@@ -93,13 +96,13 @@ class Meant(msgspec.Struct, frozen=True):
     """Virtual node of a target that is to be lost."""
 
     def may_concern(self, pod: Object) -> bool:
-        """Whether it bears on a pod, as far as is known without what controls that."""
+        """Return True if the move may concern a pod, judging without the pod's controllers."""
         if self.where is None:
             return pod.node_name == (self.retiring or self.lost)
         return pod.namespace == (self.where.name if self.where.kind is NAMESPACES else self.where.namespace)
 
     def concerns(self, pod: Object, chain: Iterable[Object]) -> bool:
-        """Whether it bears on a pod."""
+        """Return True if the move concerns a pod."""
         if self.where is None or self.where.kind is NAMESPACES:
             return self.may_concern(pod)
         return self.where.uid in (pod.uid, *(owner.uid for owner in chain))

@@ -19,14 +19,14 @@ class State(StrEnum):
 
     ALIVE = "alive"
     SILENT = "silent"
-    """It has given signs, and gives none any more."""
+    """It has sent heartbeats, but none recently."""
     NO_SIGN = "no sign"
     """No heartbeat exists: the source's or the local agent is too old for them, or the source no longer exists."""
     HERE = "this cluster"
 
 
 class Owned(msgspec.Struct, frozen=True):
-    """One object that a source has made."""
+    """An object that a source has created."""
 
     kind: str
     namespace: str
@@ -38,7 +38,7 @@ class Owned(msgspec.Struct, frozen=True):
 
 
 class SourceLine(msgspec.Struct, frozen=True):
-    """One source, as `flotilla orphans` shows it."""
+    """Line of `flotilla orphans` about one source."""
 
     uid: str
     name: str
@@ -59,9 +59,10 @@ class SourceLine(msgspec.Struct, frozen=True):
 def source_lines(
     owned: Iterable[Owned], signs: Mapping[str, Sign], own_uid: str, now: datetime, *, claims: str, chaperons: str
 ) -> list[SourceLine]:
-    """All sources that have anything here, those without a sign first.
+    """Return lines for all sources with objects in this cluster, those without a heartbeat first.
 
-    :param claims: the kind of volume claims; `chaperons` that of PodChaperons: every other one is a copy
+    :param claims: kind of volume claims
+    :param chaperons: kind of PodChaperons; every other kind is a copy
     """
     found: dict[str, list[Owned]] = {}
     for each in owned:
@@ -92,7 +93,7 @@ def _state(uid: str, sign: Sign | None, own_uid: str, now: datetime) -> State:
 
 
 def table(lines: Iterable[SourceLine], now: datetime, *, wide: bool) -> Table:
-    """The sources as a table for people."""
+    """Return the sources as a table."""
     heads = ["SOURCE", "UID", "STATE", "LAST SIGN", "PODS", "COPIES", "CLAIMS", "OLDEST"]
     rows, found = [], list(lines)
     for line in found:

@@ -1,4 +1,4 @@
-"""Reads what sources have made in a cluster, and the signs of life that they have left there."""
+"""Reads the objects that sources have created in a cluster, and the heartbeats of the sources."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -65,7 +65,7 @@ async def _metadata(client: Client, kind: Kind, label: str) -> AsyncIterator[Raw
             for item in page.items:
                 yield _decoder.decode(item)["metadata"]
     except NotFound:
-        # Not served here.
+        # The cluster does not serve this kind.
         return
 
 

@@ -64,7 +64,7 @@ class ApplicationExplanation(msgspec.Struct, frozen=True):
     bundles: Sequence[BundleLine]
     not_applied: Sequence[str]
     distribution: str = ELECTED
-    """How its bundles get to their clusters."""
+    """Method by which its bundles are distributed to their clusters."""
     conditions: Sequence[str] = ()
     """Conditions of the application about its pods and links."""
     notes: Sequence[str] = ()

@@ -36,18 +36,18 @@ class Verdict:
     reason: str
     """The scores by which it is decided."""
     refusal: str
-    """Why it is not decided, or, of one that is, would not be now."""
+    """Reason why the cluster is not decided, or would not be decided now."""
     valid_until: Mapping[str, str] = field(default_factory=dict)
     """RFC 3339: when those of its scores expire that do, by their names in the reason."""
 
 
 class PlacementExplanation(msgspec.Struct, frozen=True):
-    """All there is to say of one Placement."""
+    """Complete explanation of one Placement."""
 
     namespace: str
     name: str
     file: str
-    """That it was read from; empty for one that is applied."""
+    """File that contains it; empty for an applied one."""
     wanted: int | None
     """Number of clusters that it asks for, None for all eligible ones."""
     satisfied: bool | None
@@ -68,7 +68,7 @@ def explanation_of(facts: Facts, now: datetime) -> PlacementExplanation:
     """Explain the recorded decisions of an applied Placement, or predict those of one in a file."""
     outcome = _outcome(facts, now)
     metadata = facts.placement["metadata"]
-    # Of a misconfigured one the last decisions stay, if there are any.
+    # A misconfigured Placement keeps its last decisions.
     new = bool(facts.file) and not outcome.misconfigured
     decided = _evaluated(outcome) if new else _recorded(facts, outcome)
     verdicts = [*decided, *_refused(facts, outcome, {each.cluster for each in decided})]
@@ -90,7 +90,7 @@ def explanation_of(facts: Facts, now: datetime) -> PlacementExplanation:
 
 
 def _outcome(facts: Facts, now: datetime) -> Outcome:
-    """As the controller evaluates it."""
+    """Evaluate the Placement like its controller does."""
     return evaluate_settled(
         facts.placement, facts.fleet, decided=facts.decided, elsewhere=facts.elsewhere, cel=facts.cel, now=now
     )
@@ -154,7 +154,7 @@ def _written(decisions: Sequence[Raw]) -> str:
 
 
 def _with_validity(verdict: Verdict, fleet: PlacementInputs) -> Verdict:
-    """With the times when the scores that its reason names expire."""
+    """Add the expiry times of the scores that the verdict's reason names."""
     until = {}
     for path in scores_told(verdict.reason):
         _, resource, score = path.split("/", 2)
@@ -173,7 +173,7 @@ def scores_told(reason: str) -> Iterator[str]:
 
 
 def _differs(facts: Facts, outcome: Outcome) -> Iterator[str]:
-    """A note where its controller has decided otherwise, or has not come to it yet."""
+    """Yield a note if the controller has decided otherwise, or has not decided yet."""
     if facts.file or outcome.misconfigured or set(facts.decided) == outcome.decided.keys():
         return
     found = ", ".join(sorted(outcome.decided)) or "no cluster"

@@ -37,12 +37,12 @@ class Facts:
     placement: Raw
     fleet: PlacementInputs
     decisions: Sequence[Raw] = ()
-    """Its PlacementDecisions."""
+    """PlacementDecisions of the Placement."""
     elsewhere: Mapping[str, int] = field(default_factory=dict)
-    """How many decisions of all other Placements name each cluster."""
+    """Number of decisions for each cluster by all other Placements."""
     cel: CelVerdicts = field(default_factory=CelVerdicts)
     file: str = ""
-    """That it was read from; empty for one that is applied."""
+    """File that contains the Placement; empty for an applied one."""
     notes: Sequence[str] = ()
     """Objects that could not be read, and the consequence."""
 
@@ -62,7 +62,7 @@ async def read_placement(client: Client, namespace: str, name: str) -> Raw:
 
 
 async def read_facts(client: Client, placement: Raw, now: datetime, file: str = "") -> Facts:
-    """All that bears on a Placement. Raises Failed, KubeError."""
+    """Read all input for the explanation of a Placement. Raises Failed, KubeError."""
     notes: list[str] = []
     namespace, name = placement["metadata"]["namespace"], placement["metadata"]["name"]
     clusters = await read(client, MANAGED_CLUSTERS)
@@ -103,7 +103,7 @@ def _index(decision: Raw) -> tuple[int, str]:
 
 
 async def _verdicts(placement: Raw, fleet: PlacementInputs, raw: Mapping[str, Raw], now: datetime) -> CelVerdicts:
-    """In a process of its own, as the agent has it."""
+    """Evaluate CEL expressions in a separate process, like the agent does."""
     expressions = cel_expressions(placement)
     if not expressions:
         return CelVerdicts()

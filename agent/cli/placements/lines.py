@@ -142,7 +142,7 @@ def clusters_table(lines: Sequence[ClusterLine], *, wide: bool) -> Table:
 
 
 def sets_table(lines: Sequence[SetLine], *, wide: bool) -> Table:
-    """With a few of the clusters and namespaces, `wide` with all."""
+    """Return a table with a few of the clusters and namespaces, with all if `wide`."""
     heads = ["NAME", "CHOOSES", "COUNT", "CLUSTERS", "BOUND TO NAMESPACES"]
     most = None if wide else SHOWN
     return heads, [

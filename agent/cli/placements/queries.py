@@ -45,7 +45,7 @@ def name_of(obj: Raw) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in order, or that there are none."""
+    """Return the sorted names, or "none", as text."""
     return ", ".join(sorted(names)) or "none"
 
 
