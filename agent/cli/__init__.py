@@ -86,9 +86,9 @@ def behind_the_verb(words: Sequence[str]) -> list[str]:
 
 
 def complete() -> None:
-    """Entry point of `kubectl_complete-flotilla`, which kubectl asks for what may follow `kubectl flotilla`.
+    """Entry point of `kubectl_complete-flotilla`, which kubectl runs to complete words after `kubectl flotilla`.
 
-    It wants a line for each possibility, and in the end what to do beyond that: `:4` is to offer no files.
+    kubectl expects one suggestion per line, then a directive: `:4` disables the completion of file names.
     """
     words = ["flotilla", *sys.argv[1:]]
     sys.argv = ["flotilla"]

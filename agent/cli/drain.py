@@ -123,7 +123,7 @@ def undrain(
 
 
 async def resolve(where: Source, name: str) -> Key:
-    """The target that a name means, whose virtual node exists. Raises Failed, KubeError."""
+    """Return the key of the target with this name, provided that its virtual node exists. Raises Failed, KubeError."""
     only_cluster = name.startswith(CLUSTER_TARGET)
     plain = name.removeprefix(CLUSTER_TARGET)
     notes: list[str] = []

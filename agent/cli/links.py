@@ -65,7 +65,7 @@ def links(
 
 
 async def look(where: Source, name: str) -> show.Found:
-    """Lines of all shared Services, or of one by its name. Raises Failed, KubeError."""
+    """Return the lines of all shared Services, or of one by its name. Raises Failed, KubeError."""
     notes: list[str] = []
     targets = await read_targets(where.client, where.namespace, notes)
     try:

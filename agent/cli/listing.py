@@ -45,7 +45,7 @@ def targets(
 async def _look_at_targets(
     client: Client, namespace: str | None, to: Connections | None, now: datetime, name: str = ""
 ) -> show.Found:
-    """The targets that serve a namespace, or all (None); `to` is None to ask none of them. Raises Failed, KubeError."""
+    """Return targets that serve a namespace (None: all); `to` is None to ask none of them. Raises Failed, KubeError."""
     fleet = await read_fleet(client, namespace)
     answers = await ask_all(to, fleet.targets) if to is not None else {}
     lines: list[TargetLine] = target_lines(fleet, answers)
@@ -82,7 +82,7 @@ def pods(
 
 
 async def _look_at_pods(where: Source, target: str, *, local: bool) -> show.Found:
-    """The proxy pods of a namespace, or of all; with `local` no target is asked. Raises Failed, KubeError."""
+    """Return the proxy pods of a namespace, or of all; with `local` no target is asked. Raises Failed, KubeError."""
     fleet = await read_fleet(where.client, where.namespace)
     first = pod_lines(fleet, {}, where.namespace, target)
     if target and not first:

@@ -124,7 +124,7 @@ def moves(
 
 
 async def _look(where: Source) -> tuple[show.Found, list[Object]]:
-    """The moves of a namespace, or all, and the targets. Raises Failed, KubeError."""
+    """Return the moves of a namespace, or of all, and the targets. Raises Failed, KubeError."""
     notes: list[str] = []
     targets = await read_targets(where.client, where.namespace, notes)
     pods = await read_proxies(where.client, where.namespace, notes)

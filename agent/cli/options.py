@@ -59,7 +59,7 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="Format.")]
 
 
 def duration(*names: str, help: str, least: str = "0s") -> Any:
-    """An option whose value is a duration such as 90s or 5m, or a number of seconds."""
+    """Return an option whose value is a duration such as 90s or 5m, or a number of seconds."""
     read = forms.duration(least).read
 
     def seconds(given: object) -> float:
@@ -93,13 +93,13 @@ def connection(kubeconfig: str, context: str) -> config.Connection:
 async def opened(
     connection: config.Connection, name: str = "", seconds: float = REQUEST_SECONDS
 ) -> AsyncIterator[Client]:
-    """A client of a cluster, whose requests take `seconds` at most. Raises InvalidConfig."""
+    """Connect to a cluster; `seconds` is the timeout of requests. Raises InvalidConfig."""
     async with Session(connection, name=name, timeout=seconds) as session:
         yield Client(session)
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a command's work. Ctrl-C cancels it, and then shows no stack."""
+    """Run a command's work and return its result. Ctrl-C cancels it without a stack trace."""
 
     async def interruptible() -> T:
         task = asyncio.current_task()

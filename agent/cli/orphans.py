@@ -73,7 +73,7 @@ async def _look(client: Client, uids: Sequence[str], now: datetime, *, every: bo
 
 
 def chosen(lines: Sequence[SourceLine], uid: str) -> SourceLine:
-    """The source that a UID, or its beginning, means. Raises Failed."""
+    """Return the source with this UID or prefix of a UID. Raises Failed."""
     found = [line for line in lines if line.uid.startswith(uid)]
     if len(found) != 1:
         known = ", ".join(line.uid for line in found or lines) or "none"
@@ -82,7 +82,7 @@ def chosen(lines: Sequence[SourceLine], uid: str) -> SourceLine:
 
 
 def check(lines: Sequence[SourceLine], uids: Sequence[str]) -> None:
-    """Raises Failed unless every source is named, and none lives."""
+    """Raise Failed unless every source is named and none is alive."""
     if not uids:
         raise Failed("which sources? name their UIDs: `flotilla orphans` shows them")
     for line in lines:

@@ -12,12 +12,12 @@ Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
 def as_json(data: Any) -> str:
-    """Data as one JSON document, indented."""
+    """Format data as one indented JSON document."""
     return json.dumps(msgspec.to_builtins(data), indent=2)
 
 
 def as_yaml(data: Any) -> str:
-    """Data as one YAML document."""
+    """Format data as one YAML document."""
     return str(yaml.safe_dump(msgspec.to_builtins(data), sort_keys=False, allow_unicode=True, width=1000)).rstrip()
 
 

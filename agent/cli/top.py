@@ -66,7 +66,7 @@ def top(
 async def look(
     where: Source, to: Connections | None, now: datetime, proxies: Iterable[Object] | None = None
 ) -> show.Found:
-    """Targets, and as a note how many pods are without one. Raises Failed, KubeError."""
+    """Read targets, and note the number of pods without one. Raises Failed, KubeError."""
     fleet = await read_fleet(where.client, where.namespace, proxies)
     answers = await ask_all(to, fleet.targets) if to is not None else {}
     lines = target_lines(fleet, answers)

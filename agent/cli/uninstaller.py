@@ -217,7 +217,7 @@ class Uninstaller:
                 await self._client.delete(kind, name, namespace)
 
     async def _tell_of_accounts(self) -> None:
-        """Accounts go with their Sources, which stay for a later installation; tokens of them are valid until then."""
+        """Report service accounts of Sources: they stay for a later installation, and their tokens remain valid."""
         accounts = await self._list(SERVICE_ACCOUNTS, labels=names.LABEL_SOURCE)
         if accounts:
             self._say(
@@ -273,7 +273,7 @@ class Uninstaller:
 
 
 def _is_ours(link: Raw) -> bool:
-    """Whether a ServiceLink is as we have made it for a Service, or one of a network of AC3."""
+    """Return True if the agent created a ServiceLink, for a Service or for a MultiClusterNetwork (AC3)."""
     return is_made(link) or LABEL_NETWORK_UID in (link["metadata"].get("labels") or {})
 
 

@@ -52,7 +52,7 @@ def held(role: Raw) -> list[str]:
 
 
 def companions(kind: Kind, binding: Raw, features: list[str]) -> Iterator[Raw]:
-    """Bindings of the same subjects to the roles of features; none for a binding to another role."""
+    """Return bindings of the same subjects to the roles of features; none for a binding to another role."""
     reference = binding["roleRef"]
     if (reference["kind"], reference["name"]) != (CLUSTER_ROLES.name, SOURCE_ROLE):
         return

@@ -32,7 +32,7 @@ async def read_cluster(client: Client, title: str, clock: Clock) -> ClusterView:
 
 
 def skew_of(date: str, asked: datetime, answered: datetime) -> float | None:
-    """Seconds that a clock is ahead of ours, from the Date of an answer, which has whole seconds."""
+    """Return the seconds that a clock is ahead of ours, from an answer's Date header, which has whole seconds."""
     try:
         told = parsedate_to_datetime(date)
     except (ValueError, OverflowError):

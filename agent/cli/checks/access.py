@@ -38,7 +38,7 @@ async def rights_of(client: Client, feature: str = "") -> Rights:
 
 
 async def _account(client: Client) -> tuple[str, str]:
-    """The service account of the agent that the chart has installed, or that has its name."""
+    """Return namespace and name of the agent's service account: that of the chart, or one with its default name."""
     for deployment in await client.list(DEPLOYMENTS, labels=_AGENT_LABELS):
         spec = deployment["spec"]["template"]["spec"]
         return deployment["metadata"]["namespace"], spec.get("serviceAccountName") or "default"

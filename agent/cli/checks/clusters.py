@@ -22,7 +22,7 @@ Version = tuple[int, int]
 
 
 def versions(view: View) -> Iterator[Finding]:
-    """Kubernetes is new enough everywhere, and agents are of one minor version with this command."""
+    """Check that Kubernetes is new enough in all clusters, and that agents have this command's minor version."""
     for cluster in _clusters(view):
         found = _version(cluster.kubernetes)
         if found is None:
@@ -90,7 +90,7 @@ def _agent(cluster: ClusterView, now: datetime) -> Iterator[Finding]:
 
 
 def clocks(view: View) -> Iterator[Finding]:
-    """The clocks of all clusters agree with each other and with this machine's."""
+    """Check that the clocks of all clusters agree with each other and with this machine's."""
     known = [cluster for cluster in _clusters(view) if cluster.skew is not None]
     if not known:
         return
@@ -173,7 +173,7 @@ def difference(wanted: Any, found: Any, path: str = "spec") -> str:
 
 
 def _clusters(view: View) -> list[ClusterView]:
-    """This one and those of targets, each once: several Targets may name the same."""
+    """Yield this cluster and those of targets, each once: several Targets may name the same cluster."""
     found = {view.cluster.title: view.cluster}
     for target in view.targets:
         if target.cluster is not None:

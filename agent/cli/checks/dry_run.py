@@ -66,7 +66,7 @@ async def _dry_run(client: Client, kind: Kind, obj: Raw, namespace: str) -> byte
 
 
 def _pod(name: str) -> Raw:
-    """Small, and allowed by every Pod Security Standard."""
+    """Return a small pod that every Pod Security Standard allows."""
     amounts = {"cpu": "1m", "memory": "1Mi"}
     container = {
         "name": "none",

@@ -62,7 +62,7 @@ def found(services: Iterable[Raw], slices: Iterable[Raw], ready: Iterable[Raw]) 
 
 
 def services(view: View) -> Iterator[Finding]:
-    """Services that select elected pods which are ready have endpoints."""
+    """Check that Services that select ready elected pods have endpoints."""
     if view.endpointless is None:
         return
     causes: dict[tuple[str, str], list[str]] = {}

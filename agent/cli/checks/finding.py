@@ -29,7 +29,7 @@ class Finding:
 
 
 def ok(about: str, what: str) -> Finding:
-    """A finding that nothing is wrong."""
+    """Return a finding about a healthy subject."""
     return Finding(Level.OK, about, what)
 
 

@@ -117,7 +117,7 @@ class Gatherer:
     async def _staying(
         self, targets: tuple[TargetView, ...], namespaces: list[Raw]
     ) -> tuple[tuple[str, ...] | None, tuple[Spread, ...] | None]:
-        """Pods on virtual nodes that run nowhere, and workloads for which virtual nodes are domains."""
+        """Read pods on virtual nodes that no target runs, and workloads whose spread constraints count these nodes."""
         nodes = [each.node for each in targets if each.node is not None]
         carried = {key for node in nodes for key in node["metadata"].get("labels") or {}}
         titles = [node["metadata"]["name"] for node in nodes]
@@ -148,7 +148,7 @@ class Gatherer:
         return View(self._clock.now(), __version__, cluster, crds=_by_name(crds), policies=policies, rights=rights)
 
     async def _policies(self) -> frozenset[str]:
-        """Names of the policies that are in force."""
+        """Return the names of the policies that are in force."""
         found, bindings = await asyncio.gather(self._client.list(POLICIES), self._client.list(POLICY_BINDINGS))
         deny = {each["spec"]["policyName"] for each in bindings if "Deny" in each["spec"].get("validationActions", ())}
         return frozenset(each["metadata"]["name"] for each in found if each["metadata"]["name"] in deny)
@@ -188,7 +188,7 @@ class Gatherer:
         return tuple(await asyncio.gather(*reading))
 
     async def _configured(self) -> tuple[WebhookView, set[tuple[str, str]]]:
-        """Both configurations, and namespaces and names of the Services behind them."""
+        """Return both webhook configurations, and namespaces and names of the Services behind them."""
         mutating = await self._attempt("webhook configurations", self._client.list(MUTATING_WEBHOOKS))
         if mutating is None:
             return WebhookView(), set()
@@ -268,7 +268,7 @@ class Gatherer:
         )
 
     async def _events(self, reason: str) -> dict[str, Obstacle]:
-        """Late ones, by their message."""
+        """Return events with this reason of the last hour, by message."""
         found: dict[str, Obstacle] = {}
         for event in await self._client.list(EVENTS, fields=f"reason={reason}"):
             at = moment(event.get("lastTimestamp") or event.get("eventTime") or "")

@@ -26,7 +26,7 @@ def links(view: View) -> Iterator[Finding]:
 
 
 def gateways(view: View) -> Iterator[Finding]:
-    """The gateways of other clusters answer those of this one."""
+    """Check that the gateways of other clusters answer the local ones."""
     bad, well = _judge(view.peers, CONNECTED, _SEE.format("--gateway"))
     for (reason, message), objects in bad.items():
         yield warn(f"GatewayPeer {_named(objects)}", f"its gateways are not reached ({reason})", message)

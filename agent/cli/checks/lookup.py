@@ -25,7 +25,7 @@ class Unfound(NamedTuple):
 
 
 async def services_of(client: Client, namespace: str) -> frozenset[Key]:
-    """Namespaces and names of the Services of a cluster, or of one namespace of it. Raises KubeError."""
+    """Return the keys of the Services of a cluster, or of one namespace of it. Raises KubeError."""
     _, items = await client.list_raw(SERVICES, namespace or None, accept=METADATA_LIST)
     return frozenset(Object(SERVICES, bytes(item)).key for item in items)
 

@@ -14,7 +14,7 @@ _SYSTEM = "kube-system"
 
 
 def is_enabled(namespace: Raw) -> bool:
-    """Whether its pods may be elected."""
+    """Return True if pods of the namespace may be elected."""
     return enabled_by(namespace["metadata"].get("labels"))
 
 
@@ -72,7 +72,7 @@ def system(view: View) -> Iterator[Finding]:
 
 
 def unproxied(view: View) -> Iterator[Finding]:
-    """No pod asks to be elected and was not."""
+    """Check that every pod that requests election has been elected."""
     if view.unproxied is None:
         return
     enabled = {each["metadata"]["name"] for each in view.namespaces or () if is_enabled(each)}

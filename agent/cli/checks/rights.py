@@ -58,7 +58,7 @@ Rule = Mapping[str, Any]
 
 
 def own(view: View) -> Iterator[Finding]:
-    """The agent of this cluster has the rights of its table."""
+    """Check that the local agent has all rights that it needs."""
     if view.rights is None:
         return
     about = f"rights of {view.rights.account}"
@@ -101,7 +101,7 @@ def placements(view: View) -> Iterator[Finding]:
 
 
 def granted(view: View) -> Iterator[Finding]:
-    """Each target grants what its role for sources does."""
+    """Check that each target grants the rights of its role for sources."""
     for target in view.targets:
         yield from _granted(target)
 

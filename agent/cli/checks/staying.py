@@ -53,7 +53,7 @@ async def misplaced(client: Client, nodes: Iterable[str]) -> tuple[str, ...]:
 
 
 def staying(view: View) -> Iterator[Finding]:
-    """Virtual nodes do not affect pods that are not elected."""
+    """Check that virtual nodes do not affect pods that are not elected."""
     if view.misplaced:
         yield warn(
             "pods",

@@ -81,7 +81,7 @@ def _node(target: TargetView) -> Iterator[Finding]:
 
 
 def credentials(view: View) -> Iterator[Finding]:
-    """Tokens and client certificates in kubeconfig Secrets do not end before long."""
+    """Check that tokens and client certificates in kubeconfig Secrets do not expire soon."""
     for target in view.targets:
         if target.credentials is not None:
             yield _lifetime(target.title, target.credentials, view.now)

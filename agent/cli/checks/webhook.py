@@ -21,7 +21,7 @@ _SEE_LOG = "see the log of the webhook: kubectl logs -A -l app.kubernetes.io/com
 
 
 def is_ours(configuration: Raw) -> bool:
-    """Whether a configuration has webhooks of Flotilla or Admiralty."""
+    """Return True if a configuration has webhooks of Flotilla or Admiralty."""
     return any(each["name"].endswith(f".{GROUP}") for each in configuration.get("webhooks") or ())
 
 
@@ -107,7 +107,7 @@ def _endpoints(configuration: Raw, given: WebhookView) -> Iterator[Finding]:
 
 
 def _bundle_problem(encoded: str, now: datetime) -> str:
-    """Some certificate of a bundle has to be valid: earlier CAs stay in it for a while."""
+    """Return why a CA bundle is invalid, empty if valid: one valid certificate suffices, as old CAs stay in it."""
     try:
         found = [certificates.validity(each) for each in certificates.split(base64.b64decode(encoded, validate=True))]
     except (ValueError, binascii.Error):

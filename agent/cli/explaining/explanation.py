@@ -25,7 +25,7 @@ from agent.settings import Settings
 
 
 def explanation_of(facts: Facts, settings: Settings, now: datetime) -> Explanation:
-    """The whole explanation of a pod. Raises Unexplained."""
+    """Return the complete explanation of a pod. Raises Unexplained."""
     pod, proxy = facts.pod, facts.pod.decode()
     titles, claim = {seen.info.node_name: seen.info.title for seen in facts.targets}, podstate.claimed_node(pod)
     attempts = failed_targets_of(proxy)

@@ -15,7 +15,7 @@ from agent.model.references import references
 
 
 async def promised(source: Client, pod: Object, notes: list[str]) -> dict[str, str]:
-    """Claims of a pod to the virtual node that is to have, or has, their volume."""
+    """Return the virtual node that has, or is to have, the volume of each claim of a pod."""
     found, home = {}, HomeVolumes(source)
     for name in references(pod.raw).get(PERSISTENT_VOLUME_CLAIMS, ()):
         with suppress(NotFound):

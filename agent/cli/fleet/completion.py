@@ -15,7 +15,7 @@ SECONDS = 2.0
 
 
 def target_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of targets that begin like this; none when the cluster cannot be asked."""
+    """Return names of targets that begin like this; none if the cluster cannot be reached."""
     return offered(context, incomplete, None)
 
 

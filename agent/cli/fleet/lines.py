@@ -84,7 +84,7 @@ class PodLine(msgspec.Struct, frozen=True):
 
 
 def target_lines(fleet: SourceView, answers: dict[tuple[str, str], Answer]) -> list[TargetLine]:
-    """A line for every target, by namespace and name."""
+    """Return a line for every target, by namespace and name."""
     bound: Counter[str] = Counter()
     pending: Counter[str] = Counter()
     for pod in fleet.proxies:
@@ -204,7 +204,7 @@ def _status(pod: Object, status: Raw) -> str:
 
 
 def moment(text: str) -> datetime | None:
-    """A time that an API server wrote."""
+    """Parse a time that an API server has written."""
     try:
         return parse(text) if text else None
     except ValueError:
@@ -212,6 +212,6 @@ def moment(text: str) -> datetime | None:
 
 
 def recent(text: str, now: datetime, limit: timedelta) -> bool:
-    """Whether a time is no longer ago than the limit."""
+    """Return True if a time is no longer ago than the limit."""
     found = moment(text)
     return found is not None and now - found <= limit

@@ -54,7 +54,7 @@ def no_targets(*, everywhere: bool) -> str:
 
 
 def targets_table(lines: Sequence[TargetLine], now: datetime, *, wide: bool) -> Table:
-    """Amounts are free/allocatable."""
+    """Return the table of targets. Amounts are free/allocatable."""
     heads = ["NAME", "SERVES", "NODE", "READY", "REASON", "PODS", "CPU", "MEMORY", "AGENT", "LAST ANSWER"]
     rows = [
         [
@@ -80,7 +80,7 @@ def targets_table(lines: Sequence[TargetLine], now: datetime, *, wide: bool) -> 
 
 
 def last_answer(line: TargetLine, now: datetime) -> str:
-    """When the agent heard from a target last."""
+    """Return the time of a target's last answer to the agent."""
     if line.last_answer == "now":
         return "now"
     found = moment(line.last_answer)
@@ -93,7 +93,7 @@ def not_ready(lines: Iterable[TargetLine]) -> list[str]:
 
 
 def pods_table(lines: Sequence[PodLine], now: datetime, *, wide: bool, everywhere: bool) -> Table:
-    """A pod that is claimed for a target and not bound has that in brackets."""
+    """Return the table of pods. Brackets mark the target of a pod that is claimed for it and not yet bound."""
     heads = ["NAME", "STATUS", "TARGET", "DELEGATE", "DELEGATE NODE", "AGE"]
     rows = [
         [

@@ -50,7 +50,7 @@ class Source:
 async def source(
     kubeconfig: str, context: str, namespace: str = "", *, everywhere: bool = False, seconds: float = REQUEST_SECONDS
 ) -> AsyncIterator[Source]:
-    """The cluster that options name. Raises InvalidConfig."""
+    """Connect to the cluster that the options name. Raises InvalidConfig."""
     chosen = connection(kubeconfig, context)
     async with opened(chosen, "source", seconds) as client:
         yield Source(client, None if everywhere else namespace or chosen.namespace)
@@ -101,7 +101,7 @@ async def _targets(client: Client, kind: Kind, namespace: str | None, notes: lis
 
 
 async def read_nodes(client: Client) -> dict[str, Object]:
-    """Virtual nodes by name."""
+    """Read virtual nodes by name."""
     _, items = await client.list_raw(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
     return {node.name: node for node in (Object(NODES, bytes(item)) for item in items)}
 
@@ -119,7 +119,7 @@ async def read_proxies(client: Client, namespace: str | None, notes: list[str]) 
 
 
 async def read_leases(client: Client) -> list[Lease]:
-    """The leader leases of a cluster's agents, in whatever namespaces they are."""
+    """Read the leader leases of a cluster's agents in all namespaces."""
     _, items = await client.list_raw(LEASES, fields=f"metadata.name={names.LEASE_CONTROLLERS}")
     return [msgspec.json.decode(item, type=Lease) for item in items]
 
@@ -140,7 +140,7 @@ async def agent_notes(client: Client, now: datetime) -> list[str]:
 
 
 def renewals(leases: Iterable[Lease]) -> list[datetime]:
-    """When leases were renewed last."""
+    """Return the times of the leases' last renewals."""
     return [parse(lease.spec.renew_time) for lease in leases if lease.spec.renew_time]
 
 

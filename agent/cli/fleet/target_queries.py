@@ -50,7 +50,7 @@ class Connections:
         self._open: dict[Key, Client] = {}
 
     async def to(self, target: Object) -> Client:
-        """A client of a target; of one that is this cluster itself, the source's. Raises Problem, KubeError."""
+        """Return a client of a target; the source's for a self-target. Raises Problem, KubeError."""
         if target.key not in self._open:
             connection = await connection_of(self._source, target)
             self._open[target.key] = (
@@ -63,7 +63,7 @@ class Connections:
 
 @contextlib.asynccontextmanager
 async def connections(source: Client) -> AsyncIterator[Connections]:
-    """Connections that are closed in the end."""
+    """Context manager of connections to targets; closes them at the end."""
     async with contextlib.AsyncExitStack() as stack:
         yield Connections(source, stack)
 
@@ -126,7 +126,7 @@ class Delegates:
 
 
 async def read_delegates(to: Connections, targets: Iterable[Object], namespace: str | None) -> Delegates:
-    """The delegates of a namespace, or of all (None), in these targets."""
+    """Read the delegates of a namespace (None: all) in these targets."""
     result = Delegates()
 
     async def read(target: Object) -> None:

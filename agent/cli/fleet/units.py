@@ -18,18 +18,18 @@ def age(seconds: float) -> str:
 
 
 def since(moment: datetime | None, now: datetime) -> str:
-    """The age of a moment."""
+    """Format the age of a time."""
     return age((now - moment).total_seconds()) if moment is not None else NOTHING
 
 
 def cores(text: str) -> str:
-    """An amount of CPU in cores: 12, 0.5."""
+    """Format an amount of CPU in cores: 12, 0.5."""
     amount = _amount(text)
     return NOTHING if amount is None else f"{round(amount.nano / 10**9, 1):g}"
 
 
 def size(text: str) -> str:
-    """An amount of memory: 512Mi, 1.5Gi."""
+    """Format an amount of memory: 512Mi, 1.5Gi."""
     amount = _amount(text)
     if amount is None:
         return NOTHING
@@ -40,7 +40,7 @@ def size(text: str) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Seconds as whole milliseconds."""
+    """Format seconds as whole milliseconds."""
     return NOTHING if seconds is None else f"{seconds * 1000:.0f}ms"
 
 

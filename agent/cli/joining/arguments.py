@@ -37,7 +37,7 @@ def name_of(context: str) -> str:
 
 
 def by_context(option: str, values: Sequence[str], contexts: Sequence[str], only: str | None) -> dict[str, str]:
-    """Values of an option by context: `CONTEXT=VALUE`, or a plain value for `only`, the one that can be meant.
+    """Return the values of an option by context: `CONTEXT=VALUE`, or a plain value for the context `only`.
 
     Raises WrongUsage.
     """
@@ -56,7 +56,7 @@ def by_context(option: str, values: Sequence[str], contexts: Sequence[str], only
 
 
 def names(option: str, given: Sequence[str], contexts: Sequence[str]) -> dict[str, str]:
-    """Names of the clusters of contexts, those given or those of the contexts. Raises WrongUsage, Failed."""
+    """Return the names of clusters by context: given ones, or names made of the contexts. Raises WrongUsage, Failed."""
     if given and len(given) != len(contexts):
         raise WrongUsage(f"{option} is given {len(given)} times for {len(contexts)} contexts: once for each, or never")
     found = dict(zip(contexts, given, strict=True)) if given else {each: name_of(each) for each in contexts}

@@ -217,7 +217,7 @@ async def keep_accounts_apart(target: Side, others: Sequence[Side], found: Names
 
 
 async def _find(side: Side, kind: Kind, name: str, notes: list[str]) -> dict[str, Any] | None:
-    """A cluster-scoped object; None if it does not exist or may not be read."""
+    """Read a cluster-scoped object; None if it does not exist, or, with a note, if forbidden."""
     try:
         return await side.client.get(kind, name)
     except NotFound:

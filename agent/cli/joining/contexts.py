@@ -66,7 +66,7 @@ class Way(msgspec.Struct, frozen=True):
 
 
 def address(entry: Entry, context: str, way: Way) -> Entry:
-    """A cluster as the kubeconfig for the source has it, everything embedded. Raises Failed, InvalidConfig."""
+    """Return a cluster entry for the source's kubeconfig, with files embedded. Raises Failed, InvalidConfig."""
     server = (way.server or str(entry.get("server") or "")).rstrip("/")
     if not server.startswith("https://"):
         raise Failed(f"context {context}: {server!r} is no https address, and a token is not sent without TLS")

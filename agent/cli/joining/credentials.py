@@ -50,7 +50,7 @@ async def ask(found: Entry, names: Names) -> None:
 
 
 async def is_good(text: str, entry: Entry, names: Names) -> bool:
-    """Whether a token may stay: it is the source's, it lasts for some time, and the target does not refuse it."""
+    """Return True if a token is the source's, is valid for some time, and the target does not refuse it."""
     claims = token.claims(text)
     if claims is None or (claims.namespace, claims.account) != (names.target_namespace, names.source):
         return False
@@ -67,7 +67,7 @@ async def is_good(text: str, entry: Entry, names: Names) -> bool:
 
 
 async def request_token(client: Client, namespace: str, account: str, seconds: int) -> str:
-    """A token of a service account that ends after so many seconds, or when its API server says."""
+    """Request a token of a service account. The API server may shorten the requested lifetime."""
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -79,7 +79,7 @@ async def request_token(client: Client, namespace: str, account: str, seconds: i
 
 
 def read(secret: Raw | None) -> Entry | None:
-    """The kubeconfig of a Secret, None when it holds none that can be read."""
+    """Return the kubeconfig of a Secret, None if it has no readable one."""
     if secret is None:
         return None
     with contextlib.suppress(InvalidConfig, ValueError):

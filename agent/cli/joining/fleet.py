@@ -73,7 +73,7 @@ Work = Callable[[Pair, Report, Say], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def opened_pairs(order: Order, source: Entry, targets: Entry) -> AsyncIterator[list[Pair]]:
-    """The pairs, connected; contexts of targets are those of the kubeconfig `targets`. Raises InvalidConfig."""
+    """Connect to all pairs; contexts of targets are those of the kubeconfig `targets`. Raises InvalidConfig."""
     async with contextlib.AsyncExitStack() as stack:
         here = await stack.enter_async_context(side(source, order.source))
         namespace = order.namespace or ("" if order.cluster_scoped else here.namespace)

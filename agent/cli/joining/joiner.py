@@ -204,7 +204,7 @@ class Joiner:
         return found
 
     async def _prove(self, found: Entry) -> None:
-        """Use the credentials until they do: the target's agent has to bind the roles first."""
+        """Try the credentials until they work: the target's agent has to bind the roles first."""
         self._say("waiting for the rights of the source")
         names, last = self._names, ""
 

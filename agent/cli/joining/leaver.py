@@ -27,7 +27,7 @@ class Leaving:
         self._force = force
 
     async def __call__(self, pair: Pair, report: Report, say: Say) -> None:
-        """Part one pair. Raises Failed, saying what remains."""
+        """Disconnect one pair. Raises Failed; the message lists the remaining objects."""
         with telling(pair.source.title):
             await self._remove_target(pair, report, say)
         await self._remove_source(pair, report, say)
@@ -83,7 +83,7 @@ class Leaving:
         await until(gone, self._seconds, why)
 
     async def _remove_secret(self, pair: Pair, place: str, name: str, report: Report) -> None:
-        """The kubeconfig, unless it holds more, or another Target uses it."""
+        """Delete the kubeconfig Secret unless it has other data or another Target uses it."""
         client = pair.source.client
         secret = await find(client, SECRETS, name, place) if name and place else None
         if secret is None:

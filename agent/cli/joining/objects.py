@@ -38,7 +38,7 @@ class Report:
 
 
 def title(kind: Kind, name: str, namespace: str | None) -> str:
-    """An object as messages call it."""
+    """Return the title of an object in messages."""
     return f"{kind.name} {namespace + '/' if namespace else ''}{name}"
 
 

@@ -58,14 +58,14 @@ Timeout = Annotated[float, duration("--timeout", least="1s", help="How long each
 
 
 def documents_of(kubeconfig_file: str, targets: str) -> tuple[Entry, Entry]:
-    """The kubeconfigs of the source and of the targets. Raises InvalidConfig."""
+    """Return the kubeconfigs of the source and of the targets. Raises InvalidConfig."""
     source = kubeconfig.merged(kubeconfig.files(kubeconfig_file))
     return source, kubeconfig.merged(kubeconfig.files(targets)) if targets else source
 
 
 @contextlib.contextmanager
 def usage() -> Iterator[None]:
-    """Options that do not go together end the command with status 2."""
+    """Exit with status 2 if options contradict each other."""
     try:
         yield
     except arguments.WrongUsage as error:

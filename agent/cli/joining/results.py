@@ -26,7 +26,7 @@ def show(reports: Sequence[Report], output: Output, *, again: str) -> None:
 
 
 def table(reports: Sequence[Report], *, wide: bool) -> Table:
-    """A row for each pair."""
+    """Return a table with a row for each pair."""
     heads = ["SOURCE", "TARGET", "NAMESPACE", "STATE", "TOKEN ENDS", "CHANGES"]
     rows = [
         [
@@ -43,7 +43,7 @@ def table(reports: Sequence[Report], *, wide: bool) -> Table:
 
 
 def notes(reports: Sequence[Report]) -> list[str]:
-    """Each once, however many pairs it is about."""
+    """Return the notes of all pairs without duplicates."""
     return [f"Note: {note}" for note in dict.fromkeys(note for report in reports for note in report.notes)]
 
 

@@ -70,7 +70,7 @@ class Following:
         return next(iter(first or sorted(made, key=lambda pod: (pod.name != self.pod.name, pod.name))), None)
 
     def _is_made(self, pod: Object) -> bool:
-        """Whether its owner has made a pod, or has adopted it."""
+        """Return True if the owner controls the pod, because it has created or adopted it."""
         return pod.controller is not None and pod.controller.uid == self._owner
 
     def of(self, pods: Iterable[Object]) -> list[Object]:

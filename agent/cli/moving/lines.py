@@ -48,12 +48,12 @@ class MoveLine:
 
 
 def titles_of(targets: Iterable[Object]) -> dict[str, str]:
-    """Names of targets by virtual node."""
+    """Return the titles of targets by virtual node."""
     return {names.virtual_node(*target.key): target.name for target in targets}
 
 
 def move_lines(pods: Sequence[Object], titles: Mapping[str, str], namespace: str | None = None) -> list[MoveLine]:
-    """A line for every proxy pod that moves, or should, of a namespace or of all (None)."""
+    """Return a line for every proxy pod of a namespace (None: all) that moves, or should move."""
     meant = [pod for pod in pods if namespace in (None, pod.namespace)]
     by_uid = {pod.uid: pod for pod in meant}
     replacing = {pod.hot_annotations.replaces: pod for pod in meant if is_replacement(pod)}
@@ -152,7 +152,7 @@ def changes(before: Sequence[MoveLine], after: Sequence[MoveLine]) -> list[MoveL
 
 
 def moves_table(lines: Sequence[MoveLine], now: datetime, *, everywhere: bool) -> Table:
-    """Columns as kubectl has them, the longest last."""
+    """Return a table with columns in kubectl's style, the longest last."""
     heads = ["POD", "FROM", "TO", "CAUSE", "PHASE", "SINCE", "MESSAGE"]
     rows = [[*_cells(line, now)] for line in lines]
     if everywhere:

@@ -56,7 +56,7 @@ def named(text: str) -> Named:
 
 
 def object_names(context: typer.Context, incomplete: str) -> list[str]:
-    """What shells offer: kinds first, then the objects of one."""
+    """Return suggestions for shell completion: kinds first, then the objects of one."""
     typed, slash, beginning = incomplete.partition("/")
     if not slash:
         return [f"{each}/" for kind in _SHORT_NAMES if (each := kind.name.lower()).startswith(typed.lower())]
@@ -90,7 +90,7 @@ def value_of(obj: Object) -> str | None:
 
 
 def said(annotations: Mapping[str, str], value: str) -> dict[str, str]:
-    """Annotations with this value of `targets`."""
+    """Return a copy of annotations with this choice of targets."""
     return {**{key: text for key, text in annotations.items() if key != LONG_KEY}, KEY: value}
 
 

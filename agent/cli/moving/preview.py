@@ -92,7 +92,7 @@ class Preview:
         return self._meant.may_concern(pod) and self._meant.concerns(pod, await self._chains.of(pod))
 
     async def choice(self, pod: Object) -> TargetChoice | None:
-        """Which targets a pod may be in then, None for all. Raises KubeError."""
+        """Return the choice of targets for a pod after the move, None for any target. Raises KubeError."""
         return self._choice(pod, await self._chains.of(pod))
 
     async def owner(self, pod: Object) -> Object | None:

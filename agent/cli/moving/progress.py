@@ -98,7 +98,10 @@ def _is_misplaced(pod: Pod, homes: Mapping[str, Target]) -> bool:
 
 
 def _is_left_over(pod: Pod, homes: Mapping[str, Target], waiting: Collection[str]) -> bool:
-    """Whether a pod has still to go, or to be taken by its owner; not one that another pod waits for."""
+    """Return True if a pod has yet to end, or is a replacement that its owner has yet to adopt.
+
+    Replacements of waiting pods do not count.
+    """
     if pod.raw.phase in ENDED:
         return False
     if is_replacement(pod.raw):

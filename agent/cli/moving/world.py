@@ -115,7 +115,7 @@ def lost_home(home: Home) -> Home:
 
 
 def homes_of(targets: Iterable[Object]) -> dict[str, Home]:
-    """Targets by their virtual nodes."""
+    """Return targets by their virtual nodes."""
     found = {}
     for target in targets:
         manifest = target.decode()

@@ -32,7 +32,7 @@ async def read_owned(client: Client) -> list[Owned]:
 
 
 def labels() -> Iterator[tuple[Kind, str]]:
-    """Kinds of what sources make, with the label that has the UID of its source."""
+    """Yield the kinds that sources create, each with the label that has the source's UID."""
     for kind in (CHAPERONS, *COPIED, PERSISTENT_VOLUME_CLAIMS):
         yield kind, names.LABEL_PARENT_CLUSTER_UID
     for label in SECRET_LABELS:
@@ -40,7 +40,7 @@ def labels() -> Iterator[tuple[Kind, str]]:
 
 
 async def read_signs(client: Client) -> dict[str, Sign]:
-    """The latest sign of each source, by UID. Raises KubeError."""
+    """Read the latest heartbeat of each source, by UID. Raises KubeError."""
     latest: dict[str, Sign] = {}
     for lease in await read_leases(client):
         for uid, sign in signs.read(lease["metadata"].get("annotations")).items():
@@ -55,7 +55,7 @@ async def read_leases(client: Client) -> list[Raw]:
 
 
 async def own_uid(client: Client) -> str:
-    """UID by which this cluster itself is known as a source. Raises KubeError."""
+    """Return the UID that this cluster has as a source. Raises KubeError."""
     return str((await client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
 
 

@@ -143,7 +143,7 @@ def _conditions(facts: Facts, outcome: Outcome) -> tuple[bool | None, str, str, 
 
 
 def _written(decisions: Sequence[Raw]) -> str:
-    """When the newest of them was written, as an API server keeps it for every writer."""
+    """Return the time of the last write, from the managed fields that an API server keeps for every writer."""
     times = [
         managed["time"]
         for each in decisions
@@ -165,7 +165,7 @@ def _with_validity(verdict: Verdict, fleet: PlacementInputs) -> Verdict:
 
 
 def scores_told(reason: str) -> Iterator[str]:
-    """The scores of AddOnPlacementScores that a reason names: `AddOn/RESOURCE/SCORE`."""
+    """Return the AddOnPlacementScores that a reason names: `AddOn/RESOURCE/SCORE`."""
     for part in reason.split(", "):
         name = part.partition(" ")[0]
         if name.startswith(_ADDON) and name.count("/") >= 2:

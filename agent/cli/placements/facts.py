@@ -53,7 +53,7 @@ class Facts:
 
 
 async def read_placement(client: Client, namespace: str, name: str) -> Raw:
-    """The Placement. Raises Failed, KubeError."""
+    """Read a Placement. Raises Failed, KubeError."""
     try:
         return await client.get(PLACEMENTS, name, namespace)
     except NotFound:
@@ -96,7 +96,7 @@ async def read_facts(client: Client, placement: Raw, now: datetime, file: str = 
 
 
 def _index(decision: Raw) -> tuple[int, str]:
-    """Decisions in the order in which they are numbered."""
+    """Return the number of a PlacementDecision, by which they are sorted."""
     name = name_of(decision)
     number = name.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0, name

@@ -52,7 +52,7 @@ class SetLine(msgspec.Struct, frozen=True):
 
 
 def cluster_lines(clusters: Sequence[Raw], sets: Sequence[Raw], targets: Iterable[Raw]) -> list[ClusterLine]:
-    """A line for every ManagedCluster, by name."""
+    """Return a line for every ManagedCluster, by name."""
     leading: dict[str, list[str]] = {}
     for target in targets:
         if found := (target.get("status") or {}).get("managedCluster"):
@@ -87,7 +87,7 @@ def _cluster_line(cluster: Raw, fleet: PlacementInputs, targets: Sequence[str]) 
 
 
 def set_lines(sets: Sequence[Raw], clusters: Sequence[Raw], bindings: Iterable[Raw]) -> list[SetLine]:
-    """A line for every ManagedClusterSet, by name."""
+    """Return a line for every ManagedClusterSet, by name."""
     bound: dict[str, list[str]] = {}
     for binding in bindings:
         metadata = binding["metadata"]
@@ -121,7 +121,7 @@ def _chooses(cluster_set: Raw) -> str:
 
 
 def clusters_table(lines: Sequence[ClusterLine], *, wide: bool) -> Table:
-    """Claims are shortened: their names as far as the first dot, those of Kubernetes' version and the id left out."""
+    """Return the table of clusters, with claim names up to their first dot; omits id and Kubernetes version."""
     heads = ["NAME", "SETS", "AVAILABLE", "TAINTS", "CLAIMS", "TARGETS"]
     rows = [
         [

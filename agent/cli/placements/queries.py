@@ -40,7 +40,7 @@ def not_served(kind: Kind) -> str:
 
 
 def name_of(obj: Raw) -> str:
-    """The name in an object's metadata."""
+    """Return the name in an object's metadata."""
     return str(obj["metadata"]["name"])
 
 

@@ -10,7 +10,7 @@ from agent.cli.placements.explanation import PlacementExplanation, Verdict, scor
 
 
 def as_text(explanation: PlacementExplanation, now: datetime, *, terminal: bool) -> str:
-    """A heading, a table of all clusters, notes."""
+    """Return heading, table of all clusters, and notes."""
     blocks = ["\n".join(_heading(explanation, now))]
     if explanation.clusters:
         blocks.append(_table(explanation, now, terminal=terminal))
