@@ -1,4 +1,4 @@
-"""flotilla doctor: everything that an operator can get wrong, each with the remedy."""
+"""flotilla doctor: checks for operators' mistakes, each with the remedy."""
 
 import asyncio
 import sys

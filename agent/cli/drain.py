@@ -1,4 +1,4 @@
-"""flotilla drain and undrain: take all pods from a target, and let pods go there again."""
+"""flotilla drain and undrain: remove all pods from a target, and allow pods in it again."""
 
 from typing import Annotated
 

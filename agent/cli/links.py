@@ -39,7 +39,7 @@ class ServiceLink:
     service: str
     link: Link
     endpoints: int | None
-    """Ready ones of the other cluster that this one knows; None between two targets."""
+    """Number of ready endpoints of the other cluster that this one has; None between two targets."""
 
 
 def links(

@@ -1,4 +1,4 @@
-"""flotilla targets and flotilla pods: where pods of this cluster can go, and what runs in their place."""
+"""flotilla targets and flotilla pods: targets of this cluster, its proxy pods, and their delegates."""
 
 from datetime import datetime
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""flotilla move and moves: have pods go to other targets, and see how far they are."""
+"""flotilla move and moves: move pods to other targets, and show the progress."""
 
 import asyncio
 import functools

@@ -49,7 +49,7 @@ Say = Callable[[str], None]
 
 COPIED = (INGRESSES, SERVICES, CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, ROLE_BINDINGS, ROLES, NETWORK_POLICIES)
 SECRET_LABELS = (names.LABEL_INGRESS_SECRET, names.LABEL_TOKEN_OF)
-"""Further labels of Secrets by which copies are known."""
+"""Further labels that identify Secrets as copies."""
 _TARGET_SECONDS = 60.0
 """Timeout for one target."""
 

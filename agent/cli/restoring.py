@@ -1,4 +1,4 @@
-"""Services as their users want them, in a cluster whose agents have stopped: part of `flotilla uninstall`."""
+"""Restoration of Services in a cluster whose agents have stopped: part of `flotilla uninstall`."""
 
 import contextlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""flotilla top: targets as they are now, again and again."""
+"""flotilla top: current state of targets, refreshed continuously."""
 
 import asyncio
 import contextlib

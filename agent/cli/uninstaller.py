@@ -50,7 +50,7 @@ DEFAULT_SECONDS = 300.0
 _POLL_SECONDS = 0.5
 _SHOWN = 5
 _DELETIONS = 16
-"""Deletions under way at a time."""
+"""Concurrent deletions."""
 
 
 class Policy(StrEnum):

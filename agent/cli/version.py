@@ -1,4 +1,4 @@
-"""flotilla version: of this command, of agents, of Kubernetes."""
+"""flotilla version: versions of this command, of agents and of Kubernetes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Everything that an operator can get wrong: read once (gather), then judged by pure checks, each with its remedy."""
+"""Checks of `flotilla doctor` for operators' mistakes: input is read once (`gather`), then judged by pure functions."""

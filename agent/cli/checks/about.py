@@ -1,4 +1,4 @@
-"""Reads what any cluster says of itself: versions, agent, clock."""
+"""Reads the facts that every cluster publishes: versions, agent, clock."""
 
 import contextlib
 from datetime import datetime, timedelta

@@ -16,7 +16,7 @@ from agent.kube.client import Client, encode
 _AGENT_LABELS = "app.kubernetes.io/name=flotilla,app.kubernetes.io/component=agent"
 _ACCOUNT = "flotilla-agent"
 _EVERYWHERE = "default"
-"""A review of rules is always of some namespace."""
+"""Namespace of a rules review for all namespaces: the API requires one."""
 
 
 async def rights_of(client: Client, feature: str = "") -> Rights:

@@ -15,7 +15,7 @@ from agent.cli.fleet.units import age
 OLDEST = (1, 30)
 """Oldest Kubernetes: webhooks need matchConditions (ruling 15)."""
 SKEW_WARN, SKEW_FAIL = 10.0, 240.0
-"""Seconds; certificates are valid from five minutes before they are made."""
+"""Clock skew in seconds. Certificates are valid from five minutes before their creation."""
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 Version = tuple[int, int]

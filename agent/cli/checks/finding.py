@@ -9,7 +9,7 @@ class Level(StrEnum):
 
     OK = "OK"
     WARN = "WARN"
-    """Something is missing, or will be wrong before long."""
+    """Something is missing, or will fail soon."""
     FAIL = "FAIL"
     """Pods do not reach the targets that they should run in."""
 

@@ -1,4 +1,4 @@
-"""Reads what the checks judge, from this cluster, with the user's own rights. Nothing is ever written."""
+"""Reads the input of the checks from this cluster, with the user's own rights. Writes nothing."""
 
 import asyncio
 import base64

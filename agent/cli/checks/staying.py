@@ -1,4 +1,4 @@
-"""Check of pods that are not elected and that virtual nodes affect all the same."""
+"""Check of pods that are not elected but are affected by virtual nodes."""
 
 from collections.abc import Collection, Iterable, Iterator
 

@@ -12,7 +12,7 @@ from agent.cli.checks.view import Credentials, Raw, TargetView, View
 from agent.cli.fleet.units import age
 
 LAST_SHARE, LAST = 0.15, timedelta(days=30)
-"""Credentials that end in less than this share of their life, and within so many days, have not been renewed."""
+"""Credentials have not been renewed if less than this share of their lifetime, and less than so many days, is left."""
 
 _TOLD_ELSEWHERE = ("Ready", "Reachable", "Authorized", "AgentReady", GATEWAY_USABLE)
 """Conditions that other checks report: parts of Ready, and one that only matters to ServiceLinks."""

@@ -58,7 +58,7 @@ class TargetView:
 
     @property
     def namespace(self) -> str:
-        """The only one that it serves, empty for all."""
+        """The only namespace that the target serves, empty for all."""
         return str(self.manifest["metadata"].get("namespace", ""))
 
     @property
@@ -115,7 +115,7 @@ class Rights:
 
 @dataclass(frozen=True)
 class Unproxied:
-    """Pods of one namespace that ask to be elected and were not."""
+    """Pods of one namespace that request election and were not elected."""
 
     namespace: str
     pods: tuple[str, ...]
@@ -125,7 +125,7 @@ class Unproxied:
 
 @dataclass(frozen=True)
 class Spread:
-    """A workload that stays, and is spread hard over labels of virtual nodes."""
+    """A workload that is not elected and has hard spread constraints over labels of virtual nodes."""
 
     title: str
     keys: tuple[str, ...]
@@ -195,7 +195,7 @@ class View:
     cluster: ClusterView
     crds: dict[str, Raw] | None = None
     policies: frozenset[str] | None = None
-    """Names of the ValidatingAdmissionPolicies that a binding has deny."""
+    """Names of the ValidatingAdmissionPolicies that a binding enforces with Deny."""
     targets: tuple[TargetView, ...] = ()
     sources: tuple[Raw, ...] = ()
     """Sources and ClusterSources of this cluster."""
@@ -207,9 +207,9 @@ class View:
     unscheduled: tuple[Obstacle, ...] | None = None
     """Delegates in this cluster without a candidate scheduler, one for each message."""
     misplaced: tuple[str, ...] | None = None
-    """Namespaces and names of pods on virtual nodes that run nowhere."""
+    """Namespaces and names of pods that are bound to virtual nodes but run in no target."""
     spread: tuple[Spread, ...] | None = None
-    """Workloads that stay, and for which virtual nodes are domains."""
+    """Workloads that are not elected and whose spread constraints count virtual nodes as domains."""
     proxies: tuple[Raw, ...] | None = None
     """Proxy pods of this cluster."""
     services: frozenset[Key] | None = None

@@ -14,7 +14,7 @@ from agent.model.abridged import abridged
 Raw = dict[str, Any]
 
 AGAIN_SECONDS = 5.0
-"""Pause before an eviction that a disruption budget refused is tried again, as kubectl's."""
+"""Pause before a retry of an eviction that a PodDisruptionBudget refused, as in kubectl."""
 _POLL_SECONDS = 0.5
 _AT_ONCE = 16
 _SHOWN = 5

@@ -1,4 +1,4 @@
-"""Which pods of a node are evicted by a drain, and which keep it from starting: `kubectl drain`'s rules. Pure."""
+"""Pods of a node that a drain evicts, and pods that prevent it, by the rules of `kubectl drain`. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Options(msgspec.Struct, frozen=True):
     """Losses that the user accepts, as by the flags of `kubectl drain`."""
 
     force: bool = False
-    """Pods that nothing makes again."""
+    """Pods that no controller recreates."""
     ignore_daemonsets: bool = False
     """Pods of DaemonSets stay."""
     delete_emptydir_data: bool = False
@@ -38,7 +38,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Plan:
-    """`refused` says, by what would help, which pods keep the drain from starting."""
+    """Plan of a drain. `refused` maps each remedy to the pods that prevent the drain."""
 
     evict: tuple[Pod, ...] = ()
     stay: tuple[Pod, ...] = ()

@@ -1,4 +1,4 @@
-"""Emptying a target by the agent: it is marked, its pods are moved, replacement first, and it stays closed."""
+"""Draining of a target by the agent: the Target is annotated, and the agent moves its pods, replacements first."""
 
 import asyncio
 from collections.abc import Callable, Mapping

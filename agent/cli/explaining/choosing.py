@@ -1,4 +1,4 @@
-"""The targets that are chosen for a pod by annotation, read as the agent knows them, with the user's own rights."""
+"""Targets that annotations choose for a pod, by the agent's rules, read with the user's own rights."""
 
 from collections.abc import Sequence
 

@@ -69,13 +69,13 @@ class Seen:
 
     @property
     def for_new_pods(self) -> TargetInfo:
-        """The target as the agent sees it for pods without a PodChaperon there: not ready while it refuses pods."""
+        """Target as the agent treats it for pods without a PodChaperon in it: not ready while it refuses pods."""
         return replace(self.info, ready=False, state=self.refusal) if self.refusal and self.info.ready else self.info
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A pod, its targets, and all that decides between them."""
+    """A pod, its targets, and all input of the choice between them."""
 
     pod: Object
     namespace: Object | None

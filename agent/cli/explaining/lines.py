@@ -12,7 +12,7 @@ class Tried(msgspec.Struct, frozen=True):
     target: str
     reason: str
     at: str
-    """RFC 3339, of the last time."""
+    """RFC 3339 time of the last attempt."""
     count: int
 
 
@@ -61,7 +61,7 @@ class Explanation:
     moves: str = ""
     """Progress of its move to another target: cause, phase and replacement."""
     replaces: str = ""
-    """The pod that it is to take the place of."""
+    """Pod that it is to replace."""
     told: str = ""
     """Message of its condition PodScheduled."""
     waits_for: str = ""

@@ -31,11 +31,11 @@ class Room:
 
 
 class TargetLine(msgspec.Struct, frozen=True):
-    """A target as its source sees it."""
+    """A target as its source records it."""
 
     name: str
     namespace: str
-    """The only one that it serves, empty for a ClusterTarget."""
+    """The only namespace that the target serves, empty for a ClusterTarget."""
     node: str
     """Its virtual node, empty if none exists."""
     ready: str
@@ -43,7 +43,7 @@ class TargetLine(msgspec.Struct, frozen=True):
     message: str
     cordoned: bool
     pods: int
-    """Bound to its virtual node, finished ones apart."""
+    """Number of unfinished pods that are bound to its virtual node."""
     pending: int
     """Number of these pods, and of pods claimed for the target, that are not running yet."""
     cpu: Room
@@ -51,11 +51,11 @@ class TargetLine(msgspec.Struct, frozen=True):
     kubernetes: str
     agent: str
     last_answer: str
-    """RFC 3339: since when it has not answered the agent; `now` while it does, empty while it never has."""
+    """RFC 3339 time since which it has not answered the agent; `now` while it answers, empty if it never has."""
     seconds: float | None
     """Latency of the target's answer to this command."""
     credentials: str
-    """The kubeconfig Secret, `self` for this cluster itself."""
+    """Name of the kubeconfig Secret, `self` for a self-target."""
     unread: str
     """Why the target itself could not be read."""
 

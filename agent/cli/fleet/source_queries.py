@@ -40,7 +40,7 @@ class SourceView:
 
 @dataclass(frozen=True)
 class Source:
-    """An open source cluster, and the namespace that the user means, None for all."""
+    """Client of the source, and the namespace that the user has chosen, None for all."""
 
     client: Client
     namespace: str | None

@@ -22,7 +22,7 @@ _INSIDE_ONLY = (".svc", ".cluster.local")
 
 
 class WrongUsage(Exception):
-    """Options that do not go together, or cannot be read."""
+    """Options that contradict each other or cannot be parsed."""
 
 
 def name_of(context: str) -> str:

@@ -24,7 +24,7 @@ from agent.kube.reviews import may_we
 from agent.model.namespaces import is_enabled
 
 OLDEST = (1, 30)
-"""The oldest Kubernetes that the agent works with (ruling 15)."""
+"""Oldest Kubernetes version that the agent supports (ruling 15)."""
 _FRESH = timedelta(seconds=60)
 """Agents renew their lease every few seconds; the rest allows for two clocks that differ."""
 _PULSE_SECONDS = 8.0

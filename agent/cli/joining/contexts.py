@@ -16,14 +16,14 @@ from agent.kube.kubeconfig import Entry
 
 
 class Side(msgspec.Struct, frozen=True):
-    """A cluster that is joined, with a client of it."""
+    """A cluster to join, and its client."""
 
     context: str
     client: Client
     entry: Entry
     """Entry of the cluster in the user's kubeconfig."""
     namespace: str
-    """The context's."""
+    """Namespace of the context."""
 
     @property
     def title(self) -> str:
@@ -61,7 +61,7 @@ class Way(msgspec.Struct, frozen=True):
 
     @property
     def other(self) -> bool:
-        """Whether it is another way than the command's own."""
+        """Whether it differs from the address that this command uses."""
         return bool(self.server or self.authority or self.proxy)
 
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs for a source: whether their address and their token do, and new tokens."""
+"""Kubeconfigs for a source: validity of their address and token, and new tokens."""
 
 import contextlib
 
@@ -16,7 +16,7 @@ from agent.kube.kubeconfig import Entry
 from agent.model import token
 
 KEEP_UNTIL = 0.8
-"""A token is kept while less than this part of its life is over: the source's agent renews it then."""
+"""Fraction of a token's lifetime; a younger token is kept, because the source's agent renews it at that age."""
 REQUEST_SECONDS = 10.0
 
 

@@ -16,7 +16,7 @@ from agent.kube.kubeconfig import Entry
 from agent.sandbox.progress import Progress, ticking
 
 AT_ONCE = 10
-"""Pairs worked on at a time."""
+"""Number of pairs that are processed concurrently."""
 
 Say = Callable[[str], None]
 
@@ -28,19 +28,19 @@ class Order:
     source: str
     source_name: str
     targets: Mapping[str, str]
-    """Names of the targets, and their contexts; these are empty for targets that only the source is asked about."""
+    """Contexts of the targets by name; a context is empty if only the source has to be read."""
     namespace: str = ""
     """Namespace of the objects; empty: the agent's for ClusterTargets, else the source context's."""
     cluster_scoped: bool = False
     both: bool = False
-    """Every target is a source of its source, too."""
+    """Whether every target becomes a source of its source, too."""
     ways: Mapping[str, Way] = field(default_factory=dict)
     """Address options of clusters, by context."""
     agentless: bool = False
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """A source and one of its targets, and how they call each other."""
+    """A source and one of its targets, with their names for each other."""
 
     source: Side
     target: Side | None

@@ -1,4 +1,4 @@
-"""`flotilla join` for each pair of clusters: examine both, each once in each role, then join them."""
+"""`flotilla join` for each pair of clusters: examine each cluster once per role, then join the pairs."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -18,7 +18,7 @@ Role = Literal["source", "target"]
 
 
 class Joining:
-    """The work; clusters are examined once, however many pairs they are in."""
+    """Joins pairs; examines each cluster once, regardless of the number of its pairs."""
 
     def __init__(self, order: Order, terms: Terms) -> None:
         self._order = order

@@ -31,7 +31,7 @@ _READING = ("get", "list", "watch")
 
 
 class Move(msgspec.Struct, frozen=True):
-    """What was typed."""
+    """Arguments of the command."""
 
     what: Named
     targets: str

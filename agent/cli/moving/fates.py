@@ -38,7 +38,7 @@ class Fate:
     source: str
     """Current target, empty without one."""
     to: tuple[str, ...]
-    """Targets that may take it, in the order in which they are tried."""
+    """Eligible targets, in the order in which they are tried."""
     moves: bool
     reason: str
     how: str

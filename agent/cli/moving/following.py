@@ -31,7 +31,7 @@ class Following:
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing makes it again."""
+        """Whether the pod has no owner that would recreate it."""
         return self.pod.controller is None and not is_replacement(self.pod)
 
     @property

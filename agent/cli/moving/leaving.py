@@ -1,4 +1,4 @@
-"""Dry runs: the expected result for all pods of a target that a user wants to empty, or that gets lost."""
+"""Dry runs: the expected fate of all pods of a target that a user wants to drain, or that is lost."""
 
 from agent.base.clock import SystemClock
 from agent.cli.fleet import show

@@ -35,14 +35,14 @@ class MoveLine:
     namespace: str
     pod: str
     source: str
-    """The target that it is in."""
+    """Current target."""
     to: str
-    """The target that its replacement is in, empty until it has one."""
+    """Target of its replacement, empty until it has one."""
     cause: str
     phase: str
     """Reason of its condition Placed; Ending once it has been deleted."""
     since: str
-    """RFC 3339."""
+    """RFC 3339 time of the last change."""
     replacement: str
     message: str
 

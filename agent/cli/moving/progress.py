@@ -44,7 +44,7 @@ class Progress:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to be done."""
+        """Whether the move is complete."""
         return not (self.waiting or self.missing or self.leftovers)
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ from agent.settings import Settings
 
 
 class Rehearsal:
-    """Free capacity of the targets, which pods take one after the other."""
+    """Free capacity of the targets, which is assigned to one pod after the other."""
 
     def __init__(
         self, leaving: Sequence[Facts], nodes: Mapping[str, Object], settings: Settings, now: datetime

@@ -40,7 +40,7 @@ class Home:
 
     @property
     def namespace(self) -> str:
-        """The only namespace that it serves, empty for all."""
+        """The only namespace that the target serves, empty for all."""
         return self.target.namespace
 
     @property
@@ -77,7 +77,7 @@ class World:
 
     @property
     def is_failover_held(self) -> bool:
-        """Whether the agent would hold failover, because so many of these targets do not answer."""
+        """Whether the agent would hold failover, because too many of these targets do not answer."""
         clusters = SilentClusters()
         for home in self.homes.values():
             clusters.put(home.target.key, Member(counted_as(home.target.decode()), silent=not home.answers))
@@ -91,9 +91,9 @@ class Meant(msgspec.Struct, frozen=True):
     """Object that is to have another choice of targets; None for no change."""
     targets: str = ""
     retiring: str = ""
-    """Virtual node of a target that is to be emptied."""
+    """Virtual node of a target that is to be drained; empty for none."""
     lost: str = ""
-    """Virtual node of a target that is to be lost."""
+    """Virtual node of a target that is assumed lost; empty for none."""
 
     def may_concern(self, pod: Object) -> bool:
         """Return True if the move may concern a pod, judging without the pod's controllers."""

@@ -1,4 +1,4 @@
-"""Takes away what a source has in a cluster: its pods first, then the copies that they needed, claims if asked."""
+"""Deletes the objects of a source in a cluster: its pods, then the copies that they needed, and claims on request."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from agent.kube.errors import Conflict, NotFound
 from agent.model import signs
 
 _DELETIONS = 16
-"""Under way at a time."""
+"""Concurrent deletions."""
 _POLL_SECONDS = 0.5
 
 

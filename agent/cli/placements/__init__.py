@@ -1,1 +1,1 @@
-"""Open Cluster Management's objects as the command shows them: clusters, their sets, and what a Placement decides."""
+"""Open Cluster Management's objects in the CLI: clusters, their sets, and decisions of Placements."""

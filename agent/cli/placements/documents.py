@@ -1,4 +1,4 @@
-"""A Placement in a file that is not applied: read strictly, with every error at the field that it is in."""
+"""A Placement in a file: parsed strictly, with every error at its field."""
 
 import difflib
 import re

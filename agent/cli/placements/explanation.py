@@ -34,11 +34,11 @@ class Verdict:
     group: str
     """Name of its decision group."""
     reason: str
-    """The scores by which it is decided."""
+    """Scores that led to the decision."""
     refusal: str
     """Reason why the cluster is not decided, or would not be decided now."""
     valid_until: Mapping[str, str] = field(default_factory=dict)
-    """RFC 3339: when those of its scores expire that do, by their names in the reason."""
+    """RFC 3339 expiry times of its scores that expire, by their names in the reason."""
 
 
 class PlacementExplanation(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class PlacementExplanation(msgspec.Struct, frozen=True):
     decided_at: str
     """RFC 3339: when its decisions were last written."""
     again_at: str
-    """RFC 3339: when it will be looked at again though nothing changes."""
+    """RFC 3339 time of the next evaluation if nothing changes."""
     clusters: Sequence[Verdict]
     """Decided clusters, then eligible ones by score, then the others by name."""
     notes: Sequence[str]

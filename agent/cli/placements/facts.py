@@ -1,4 +1,4 @@
-"""Everything that a Placement is decided by, read once, with the user's own rights. Nothing is ever written."""
+"""Input of a Placement's decision, read once, with the user's own rights. Writes nothing."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class Facts:
 
     @property
     def decided(self) -> tuple[str, ...]:
-        """The clusters that its decisions name."""
+        """Clusters that the Placement's decisions name."""
         return tuple(name for each in self.decisions for name in reading.decided(each))
 
 

@@ -15,7 +15,7 @@ from agent.scheduling.placing.inputs import PlacementInputs
 Raw = Mapping[str, Any]
 
 SHOWN = 4
-"""So many names fit into a cell."""
+"""Number of names that fit into a cell."""
 _TOLD_APART = (ocm.CLAIM_ID, ocm.CLAIM_KUBE_VERSION)
 """Claims without information for users, or that another column shows."""
 
@@ -29,14 +29,14 @@ class ClusterLine(msgspec.Struct, frozen=True):
     reason: str
     message: str
     taints: Sequence[str]
-    """`KEY=VALUE:EFFECT`, as kubectl writes them."""
+    """Taints as `KEY=VALUE:EFFECT`, like in kubectl."""
     claims: Mapping[str, str]
     labels: Mapping[str, str]
     targets: Sequence[str]
     """Targets that represent the cluster, as NAMESPACE/NAME; a ClusterTarget by its name."""
     kubernetes: str
     cpu: str
-    """Allocatable."""
+    """Allocatable CPU."""
     memory: str
 
 
@@ -45,7 +45,7 @@ class SetLine(msgspec.Struct, frozen=True):
 
     name: str
     chooses: str
-    """The label or the selector by which clusters are its members."""
+    """Label or selector that makes a cluster a member."""
     clusters: Sequence[str]
     namespaces: Sequence[str]
     """Namespaces that the set is bound to."""
