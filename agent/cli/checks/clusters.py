@@ -98,7 +98,7 @@ def clocks(view: View) -> Iterator[Finding]:
     middle = skews[len(skews) // 2]
     well = True
     for cluster in known:
-        # Where most clusters agree, it is not they that are wrong.
+        # With three or more clusters the median is taken as correct.
         off = (cluster.skew or 0.0) - (middle if len(known) > 2 else 0.0)
         if abs(off) <= SKEW_WARN:
             continue
@@ -126,7 +126,7 @@ def definitions(view: View) -> Iterator[Finding]:
         found = view.crds.get(name)
         if found is None:
             well = False
-            # Without its own kinds an agent does what Admiralty's does.
+            # The kinds of Admiralty suffice for all that Admiralty's agent does.
             tell = warn if crd["spec"]["group"] == OWN_GROUP else fail
             yield tell(f"CRD {name}", "it is missing", "install the chart, or apply its files/crds")
             continue

@@ -60,7 +60,7 @@ def _finding(address: str, verdict: Verdict, detail: str, calls: list[Call]) -> 
     about = f"gateway {address} of " + ("this cluster" if own else _named(calls))
     what = f"{what} ({detail})" if detail else what
     if verdict is Verdict.UNREACHABLE and (own or all(call.connected for call in calls)):
-        # A user's machine need not be where gateways are.
+        # The user's machine may lack a route that gateways have.
         return ok(about, f"{what} where this runs" + ("" if own else "; it answers this cluster's gateways"))
     return warn(about, what, remedy)
 

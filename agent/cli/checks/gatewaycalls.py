@@ -44,7 +44,7 @@ class GatewayCalls:
             for address in each["spec"].get("addresses") or ()
             if is_address(address)
         ]
-        # By the name of some peer: without its certificate, which is that cluster's alone.
+        # Calls of the own gateways use a peer's server name, but no certificate: only the peer has its private key.
         first, plain = peers[0], Dialer(None, self._clock.now())
         name = health_name(first["metadata"]["namespace"], str(first["spec"]["uid"]), own)
         calls += [_own(plain, address, name, own, told.ca) for address in told.addresses]

@@ -37,7 +37,7 @@ def show(found: Found, output: Output, table: Table, *, empty: str = "", below: 
         print(as_yaml(data))
         return
     if table[1]:
-        # Columns as kubectl has them: these are too many to be folded within the width of a terminal.
+        # Columns are unfolded as in kubectl: they do not fit into a terminal's width.
         print(as_table(table, terminal=False))
     elif empty:
         print(empty, file=sys.stderr)

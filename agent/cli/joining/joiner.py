@@ -242,7 +242,7 @@ class Joiner:
         if existing is not None:
             del secret["type"]
             if credentials.read(existing) == found:
-                # Another hand's spelling of the same.
+                # The same kubeconfig in another format is kept.
                 del secret["data"]
         changes = len(self._report.changes)
         await ensure(self._source, SECRETS, secret, self._report)

@@ -41,7 +41,7 @@ class Leaving:
         target = await find(client, kind, found.target, place)
         if target is None:
             report.notes.append(f"there is no {what}")
-            # What a join left that did not get so far.
+            # Remove the Secret of an incomplete join.
             await self._remove_secret(pair, found.source_namespace, found.target, report)
             return
         if self._force:

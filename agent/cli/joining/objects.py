@@ -59,7 +59,7 @@ async def ensure(side: Side, kind: Kind, wanted: Raw, report: Report) -> Raw:
         try:
             made = await side.client.create(kind, manifests.without_none(wanted))
         except AlreadyExists:
-            # Another pair needs the same, as two contexts of one cluster do.
+            # Two contexts of one cluster may form pairs that need the same object.
             found = await side.client.get(kind, name, namespace)
         else:
             report.changes.append(f"{what} created")

@@ -42,7 +42,7 @@ class MoveLine:
     phase: str
     """Reason of its condition Placed; Ending once it has been deleted."""
     since: str
-    """RFC 3339 time of the last change."""
+    """RFC 3339 time at which the phase, or else the move, began."""
     replacement: str
     message: str
 

@@ -37,7 +37,7 @@ class Rehearsal:
         """
         asking = [(facts, wanted_by(facts.pod)) for facts in self._leaving]
         asking.sort(key=lambda each: (-each[0].pod.priority, *_size(each[1]), each[0].pod.key))
-        # Each leaves its target before any is put into another one.
+        # All pods leave their target before any is placed in another one.
         demands = {facts.pod.uid: demand_of(facts, self._pod_infos) for facts, _ in asking}
         for uid in demands:
             self._usages.remove(uid)

@@ -97,7 +97,7 @@ class Waiting:
             if pod.raw.uid in self._told and pod.raw.uid not in found.waiting and pod.counts:
                 self._say(f"{pod.raw.namespace}/{pod.raw.name} is where it should be ({found.done} of {found.total})")
         self._told = dict(found.waiting)
-        # Pods that wait are written all the time: who tries them notes that on them.
+        # Compares no resourceVersions: the scheduler writes conditions of waiting pods on each attempt.
         state = (found.done, found.waiting, sorted((pod.raw.uid, pod.raw.node_name) for pod in pods))
         if self._moved[0] != state:
             self._moved = (state, time.monotonic())
