@@ -66,7 +66,7 @@ class Gatherer:
     """Reads a cluster and its targets once."""
 
     def __init__(self, client: Client, to: Connections, clock: Clock, namespace: str = "") -> None:
-        """:param namespace: where a pod is tried, by default a labelled one."""
+        """:param namespace: namespace of the trial pod; empty for a labelled one"""
         self._client = client
         self._to = to
         self._clock = clock

@@ -28,7 +28,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def show(found: Found, output: Output, table: Table, *, empty: str = "", below: Iterable[str] = ()) -> None:
-    """Print it. Tables go to standard output and notes to standard error, as kubectl's warnings do."""
+    """Print the lines. Tables go to standard output and notes to standard error, as kubectl's warnings do."""
     data = {found.name: found.lines, "notes": found.notes}
     if output is Output.JSON:
         print(as_json(data))

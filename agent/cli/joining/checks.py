@@ -110,7 +110,7 @@ async def _uid(side: Side, notes: list[str]) -> str:
 
 
 async def _agent(side: Side, notes: list[str], *, agentless: bool) -> str:
-    """Return the namespace of the agent that leads there; empty if the user may not see it.
+    """Return the namespace of the agent that leads in the cluster; empty if the user may not see it.
 
     Raises Failed if no agent leads.
     """

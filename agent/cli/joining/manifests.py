@@ -52,7 +52,7 @@ class Names:
 
 
 def source(found: Names, source_uid: str, allow: Sequence[str] | None = None) -> Raw:
-    """Return the Source for the target: gives the source access, and to the features `allow` (None: unchanged).
+    """Return the Source for the target. It grants the source access and the features `allow` (None: unchanged).
 
     :param source_uid: UID of the source's kube-system namespace; empty if unknown
     """

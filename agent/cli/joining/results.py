@@ -11,7 +11,7 @@ from agent.cli.output import Table, as_json, as_table, as_yaml
 
 
 def show(reports: Sequence[Report], output: Output, *, again: str) -> None:
-    """Write it; typer.Exit with status 1 where something failed. `again` is what to do then."""
+    """Print the reports; raise typer.Exit with status 1 if a pair failed. `again` is the remedy."""
     match output:
         case Output.JSON:
             print(as_json(list(reports)))

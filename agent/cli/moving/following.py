@@ -20,7 +20,7 @@ class Following:
         self.pod = pod
         """Last observed state of the pod that is followed now."""
         self.is_going = False
-        """Whether it ends, or has."""
+        """Whether the pod is terminating, has ended, or does not exist."""
         self.is_gone = False
         self._owner = owner_of(pod)[3]
         self._trail = {pod.uid: pod}

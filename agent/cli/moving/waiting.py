@@ -34,7 +34,7 @@ _SHOWN = 5
 
 
 class Waiting:
-    """Follows one move. Calls `say` with every step of a pod."""
+    """Follows one move. Calls `say` with each step of a pod."""
 
     def __init__(self, client: Client, where: Object, world: World, preview: Preview, say: Callable[[str], None]):
         self._client = client

@@ -132,7 +132,7 @@ async def read_world(
 ) -> World:
     """Read namespaces and claims of the pods that the move concerns. Raises KubeError.
 
-    :param proxies: all proxy pods, because claims of the others count
+    :param proxies: all proxy pods, because claims that other pods hold count, too
     """
     pods = [pod for pod in proxies if meant.may_concern(pod)]
     spaces: dict[str, Object] = {}
