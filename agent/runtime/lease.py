@@ -34,11 +34,7 @@ class LeaseTimes(msgspec.Struct, frozen=True):
     duration: float = 12.0
     """How long others wait after the last renewal they saw."""
     renew: float = 11.0
-    """Seconds after a renewal in which the leader leads. The rest of `duration` is a margin.
-
-    A margin of one second suffices, since each machine measures durations by its own clock: see
-    hack/design/20261130-lease-renewals.md.
-    """
+    """How long the leader tries to renew before it gives up leading; what is left of `duration` is for it to stop."""
     retry: float = 1.4
     """Time between renewals, answered or not; a candidate that waits looks twice as often.
 

@@ -3,7 +3,6 @@
 The Lease remembers when nobody led: see `agent.base.absences`.
 """
 
-import asyncio
 import logging
 import math
 import time
@@ -12,12 +11,11 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import LEASES
-from agent.api.names.derived import RENEWAL
 from agent.base import absences
 from agent.base.clock import Clock, micro_stamp
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
-from agent.runtime.renewals import Found, Mark, Moment, Renewals, renewal
+from agent.runtime.renewals import Moment, Renewals, mark, mark_of, renewal
 
 log = logging.getLogger(__name__)
 
@@ -57,18 +55,7 @@ class LeaseRecord:
 
     async def take(self) -> bool | None:
         """Renew or take the lease. Return whether it is ours now, None if that is not known yet."""
-        if not self.renewals.pending:
-            return await self._renew() or await self._read_and_take()
-        # A read shows whether those without an answer have been written, also while admission holds up all writes.
-        renewed, taken = await asyncio.gather(self._renew(), self._read_and_take(), return_exceptions=True)
-        if renewed is True:
-            return True
-        if isinstance(taken, bool):
-            return taken
-        for each in (taken, renewed):
-            if isinstance(each, BaseException):
-                raise each
-        return None
+        return await self._renew() or await self._read_and_take()
 
     def forget(self) -> None:
         """Forget all renewals: the lease is given up."""
@@ -82,23 +69,20 @@ class LeaseRecord:
             await self._client.update_raw(LEASES, lease)
 
     def _none(self) -> Renewals:
-        return Renewals(self._identity, Moment(-math.inf, self._clock.now()))
+        return Renewals(Moment(-math.inf, self._clock.now()))
 
     async def _renew(self) -> bool:
-        """Renew the lease by one request, since an API server may take seconds for each. Return True if it is renewed.
+        """One request where nobody else has changed the lease since; an API server may take seconds for each.
 
-        If the last renewal is too old, as after a machine was suspended, the lease has to be read, and the absence
-        recorded.
+        Not once time has gone by that we know nothing of, as when a machine is resumed: that is noted as an absence.
         """
-        base = self.renewals.base
-        if base is None or not self.is_fresh(self.renewals.latest):
+        base = self.renewals.tip
+        if not base.startswith(mark(self._identity, "")) or not self.is_fresh(self.renewals.latest):
             return False
-        held = self._held_now()
-        new = self.renewals.next(held["renewTime"])
-        body = renewal(self._identity, base, new, held["leaseDurationSeconds"])
+        spec = self._held_now()
+        body = renewal(self._identity, base, spec["renewTime"], spec["leaseDurationSeconds"])
         try:
-            request = self._client.patch_raw(LEASES, self._name, body, self._namespace, style="json")
-            await self._sending(new, base, request)
+            await self._sending(spec, self._client.patch_raw(LEASES, self._name, body, self._namespace, style="json"))
         except (Conflict, NotFound, Invalid, Forbidden):
             # Forbidden: the role of an older chart lets leaders update the lease, and not patch it.
             return False
@@ -109,29 +93,26 @@ class LeaseRecord:
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
-            if self.renewals.seen(Found(), asked) and waiting:
+            if waiting and self.renewals.seen("", asked):
                 return None
             return await self._make()
-        current, found = lease.get("spec") or {}, Found.of(lease)
-        known = self.renewals.seen(found, asked)
-        if known and waiting:
+        current = lease.get("spec") or {}
+        if waiting and self.renewals.seen(mark_of(current), asked):
             return None
-        change = dict[str, Any]()
-        if found.holder != self._identity:
-            if found.holder and not self._expired(lease["metadata"]["resourceVersion"], current):
+        holder, change = current.get("holderIdentity") or "", dict[str, Any]()
+        if holder != self._identity:
+            if holder and not self._expired(lease["metadata"]["resourceVersion"], current):
                 return False
             change = {
                 "acquireTime": micro_stamp(self._clock.now()),
                 "leaseTransitions": int(current.get("leaseTransitions") or 0) + 1,
             }
         self._note_absence(lease, current)
-        if not known:
-            self.renewals.rebase(found)
+        self.renewals.rebase(mark_of(current))
         held = self._held_now()
-        new = self._mark(lease, held)
         lease["spec"] = current | held | change
         try:
-            await self._sending(new, None, self._client.update_raw(LEASES, lease))
+            await self._sending(held, self._client.update_raw(LEASES, lease))
         except Conflict:
             return None
         return True
@@ -145,26 +126,17 @@ class LeaseRecord:
             "metadata": {"name": self._name, "namespace": self._namespace},
             "spec": held | change,
         }
-        self.renewals.rebase(Found())
-        new = self._mark(lease, held)
+        self.renewals.rebase("")
         try:
-            await self._sending(new, None, self._client.create_raw(LEASES, lease))
+            await self._sending(held, self._client.create_raw(LEASES, lease))
         except AlreadyExists:
             return False
         return True
 
-    def _mark(self, lease: dict[str, Any], held: dict[str, Any]) -> Mark:
-        """Leave the mark of a write on the lease that it replaces, and of earlier ones only the one that is needed."""
-        new, metadata = self.renewals.next(held["renewTime"]), lease["metadata"]
-        others = (metadata.get("annotations") or {}).items()
-        kept = {name: value for name, value in others if not name.startswith(RENEWAL)}
-        marks = (self.renewals.confirmed, new)
-        metadata["annotations"] = kept | {mark.annotation: mark.renewed for mark in marks if mark is not None}
-        return new
-
-    async def _sending(self, new: Mark, base: Mark | None, request: Awaitable[object]) -> None:
-        """Send a write that leaves a mark on the lease."""
-        self.renewals.sent(new, base, self._now())
+    async def _sending(self, held: dict[str, Any], request: Awaitable[object]) -> None:
+        """Send a write that leaves the lease with `held`, the spec of `_held_now`."""
+        new = mark_of(held)
+        self.renewals.sent(new, self._now())
         try:
             await request
         except BaseException:
@@ -179,7 +151,7 @@ class LeaseRecord:
         """What the lease says when it is ours from this moment on, at which it is sent."""
         return {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": max(1, math.ceil(self._duration)),
+            "leaseDurationSeconds": max(1, round(self._duration)),
             "renewTime": micro_stamp(self._clock.now()),
         }
 

@@ -10,7 +10,6 @@ from agent.api import names
 from agent.api.names import (
     ac3,
     delegates,
-    derived,
     endings,
     fencing,
     following,
@@ -120,7 +119,6 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     *keys, named = tables(text)
     shown = {found for table in keys for row in table[1:] for found in quoted(row[0])}
     formed = {names.PREFIX + "NAMESPACE-NAME", names.sign("UID"), names.sign("UID", "ACCOUNT-UID")}
-    formed |= {derived.RENEWAL + "NUMBER"}
     # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES

@@ -368,9 +368,7 @@ async def test_a_leader_that_its_cluster_has_forgotten_learns_it_when_it_renews(
         assert contender.lease.absences == ()
         # As a backup has it.
         renewed = SystemClock().now() - timedelta(hours=1)
-        annotations = (await client.get(LEASES, NAME, namespace))["metadata"]["annotations"]
-        old = dict.fromkeys(annotations, micro_stamp(renewed))
-        body = {"metadata": {"annotations": old}, "spec": {"renewTime": micro_stamp(renewed)}}
+        body = {"spec": {"renewTime": micro_stamp(renewed)}}
 
         async def forgotten() -> bool:
             # A renewal that is under way may come later.

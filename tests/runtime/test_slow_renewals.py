@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +18,7 @@ from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.kube.session import Session
 from agent.runtime.lease import LeaderLease, LeaseTimes
+from agent.runtime.renewals import Moment, Renewals
 from agent.sandbox import Cluster
 from agent.sandbox.certificates import Authority
 from tests.e2e.laterwebhook import serving
@@ -26,21 +26,19 @@ from tests.kube.relay import Relay
 from tests.waiting import until
 from tests.webhook.replica import host_facing
 
-pytestmark = pytest.mark.full("Each waits for 42 s; a model with a clock of its own keeps the rule.")
+pytestmark = pytest.mark.full("Each waits for 42 s; tests of the state of renewals keep the rule.")
 
 TIMES = LeaseTimes()
 LATENCIES = tuple(range(1, 10))
 """In seconds."""
-LATENCIES_WITH_LOSS = (1.5, 4.0, 6.0)
-"""The same, for leaders that lose a renewal."""
 
 
 class Candidate:
     """Candidate for the lease of one latency that notes each loss."""
 
-    def __init__(self, client: Client, namespace: str, latency: float, identity: str, kind: str = "slow") -> None:
+    def __init__(self, client: Client, namespace: str, latency: int, identity: str) -> None:
         self.latency = latency
-        self.lease = LeaderLease(client, SystemClock(), namespace, f"{kind}-{latency}", identity, TIMES)
+        self.lease = LeaderLease(client, SystemClock(), namespace, f"slow-{latency}", identity, TIMES)
         self.terms = 0
         self.fenced = 0.0
         """Seconds in which a leader might not write."""
@@ -80,50 +78,24 @@ async def keep(leaders: list[Candidate], rivals: list[Candidate], slow: Callable
             assert [str(each) for each in rivals if each.terms] == []
 
 
-class ThirdPatch:
-    """Choice of the third renewal after answers have become slow."""
-
-    def __init__(self) -> None:
-        self.renewals = 0
-
-    def __call__(self, method: str, path: str) -> bool:
-        self.renewals += method == "PATCH"
-        return method == "PATCH" and self.renewals == 3
-
-    async def fails(self, method: str, path: str) -> dict[str, Any] | None:
-        """Answer the renewal in place of the API server, after the latency."""
-        if not self(method, path):
-            return None
-        return {"kind": "Status", "code": 500, "reason": "InternalError", "message": "etcdserver: request timed out"}
-
-
 @pytest.mark.cluster
 async def test_a_leader_keeps_its_lease_however_late_all_answers_are(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    """Six more leaders lose a renewal. Three get its error late, and three get no answer at all."""
-    kinds: list[tuple[float, str]] = [(latency, "slow") for latency in LATENCIES]
-    kinds += [(latency, kind) for latency in LATENCIES_WITH_LOSS for kind in ("fails", "silent")]
-    losses = {kind: ThirdPatch() for kind in kinds if kind[1] != "slow"}
     async with contextlib.AsyncExitStack() as stack:
         leaders, relays = [], []
-        for latency, kind in kinds:
+        for latency in LATENCIES:
             relay = await stack.enter_async_context(Relay.started(load(str(cluster.kubeconfig))))
             session = await stack.enter_async_context(Session(relay.connection, timeout=10.0))
-            leaders.append(Candidate(Client(session), namespace, latency, "leader", kind))
+            leaders.append(Candidate(Client(session), namespace, latency, "leader"))
             relays.append(relay)
 
         def slow() -> None:
-            for relay, (latency, kind) in zip(relays, kinds, strict=True):
+            for relay, latency in zip(relays, LATENCIES, strict=True):
                 relay.delay(latency)
-                if kind == "silent":
-                    relay.freeze(losses[latency, kind])
-                elif kind == "fails":
-                    relay.answer = losses[latency, kind].fails
 
-        rivals = [Candidate(client, namespace, latency, "rival", kind) for latency, kind in kinds]
+        rivals = [Candidate(client, namespace, latency, "rival") for latency in LATENCIES]
         await keep(leaders, rivals, slow)
-        assert min(each.renewals for each in losses.values()) > 3, "no renewal was lost"
         for relay in relays:
             relay.delay(0)
 
@@ -214,3 +186,48 @@ async def test_a_lease_can_be_taken_from_an_api_server_that_is_slow_already(
             await asyncio.sleep(2.5 * TIMES.duration)
             assert [str(each) for each in both if each.terms != 1 or each.fenced] == []
         relay.delay(0)
+
+
+def at(seconds: float) -> Moment:
+    return Moment(seconds, datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=seconds))
+
+
+def test_an_answered_renewal_counts_from_when_it_was_sent() -> None:
+    renewals = Renewals(at(0))
+    renewals.sent("one", at(1))
+    assert renewals.moment == at(0)
+    assert (renewals.tip, renewals.latest) == ("one", at(1))
+    renewals.written("one")
+    assert (renewals.moment, renewals.tip, renewals.pending) == (at(1), "one", False)
+
+
+def test_a_renewal_that_a_later_read_does_not_show_counts_from_that_read() -> None:
+    renewals = Renewals(at(0))
+    renewals.rebase("before")
+    renewals.sent("one", at(1))
+    assert renewals.seen("before", at(5))
+    assert renewals.moment == at(0), "nothing has been written yet"
+    renewals.written("one")
+    assert renewals.moment == at(5)
+
+
+def test_a_read_that_shows_a_later_renewal_confirms_those_before() -> None:
+    renewals = Renewals(at(0))
+    for number, mark in enumerate(("one", "two", "three"), 1):
+        renewals.sent(mark, at(number))
+    assert renewals.seen("two", at(7))
+    assert (renewals.moment, renewals.tip) == (at(2), "three")
+    renewals.written("one")
+    assert renewals.moment == at(2), "an answer that comes late changes nothing"
+    renewals.written("three")
+    assert renewals.moment == at(7)
+
+
+def test_the_next_renewal_builds_on_none_that_has_failed_and_an_unknown_state_proves_nothing() -> None:
+    renewals = Renewals(at(0))
+    renewals.sent("one", at(1))
+    renewals.written("one")
+    renewals.sent("two", at(2))
+    assert not renewals.seen("usurped", at(3))
+    renewals.failed("two")
+    assert (renewals.tip, renewals.moment) == ("one", at(1))

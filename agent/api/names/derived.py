@@ -8,8 +8,6 @@ from agent.api.names.prefixes import PREFIX, SHORT_PREFIX
 
 SHORT_LIMIT = 63
 LONG_LIMIT = 253
-RENEWAL = SHORT_PREFIX + "renewal-"
-"""Prefix of annotations of the controllers' Lease, with a number: when renewals were sent that others test for."""
 _HASH_LENGTH = 10
 _CHAPERON_BASE_LIMIT = 52
 
