@@ -1,4 +1,4 @@
-"""Networks between clusters: how Services in one learn of the endpoints in the other, a driver for each pair.
+"""Network drivers: publish the endpoints of Services across clusters, with a driver for each pair of clusters.
 
-`choice` has the list of drivers. The rooms that use them watch and write for them: `controllers.endpoints`.
+`choice` has the list of drivers. `controllers.endpoints` has the controllers that watch and write for them.
 """

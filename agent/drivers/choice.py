@@ -17,17 +17,18 @@ from agent.drivers.skupper import Skupper
 
 
 def all_drivers(sharing: Sharing) -> list[Driver]:
-    """In the order in which they are chosen: the first that both clusters have what it takes for."""
+    """Return all drivers in order of preference: the first that both clusters support is chosen."""
     meshes: list[Driver] = [Cilium(), McsExports(sharing), Istio(), Linkerd(sharing)]
     return [*meshes, EndpointSlices(sharing), Skupper(sharing), Gateway(sharing), Nothing(), External()]
 
 
 def choose(annotation: str | None, drivers: Sequence[Driver], pair: Pair, present: str = "") -> Driver | None:
-    """The driver of a pair: the one that the annotation of its target names, else the present one while it works, else
-    the first that both can have, None where there is no such.
+    """Return the driver of a pair of clusters; None if no driver works for both.
 
-    :param present: its reason, empty where there is none
-    :raises ValueError: if the annotation names none
+    The annotation of the Target counts first, then the present driver while it works, then the order of `drivers`.
+
+    :param present: reason of the present driver; empty if there is none
+    :raises ValueError: if the annotation names no driver
     """
     if annotation is None:
         able = [driver for driver in drivers if driver.detect(pair)]

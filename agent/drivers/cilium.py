@@ -8,7 +8,7 @@ from agent.drivers.nothing import Nothing
 from agent.model.servicelinks import UNVERIFIED, Finding
 
 MESH = "clustermesh-apiserver"
-"""Name of the Service by which the agents of a mesh's other clusters reach this one."""
+"""Name of the Service through which the agents of other clusters of a mesh reach the local cluster."""
 _CILIUMS_GROUP = "cilium.io"
 
 
@@ -19,18 +19,18 @@ class Cilium(Nothing):
     reason: ClassVar[str] = "Cilium"
 
     def detect(self, pair: Pair) -> bool:
-        """Whether Cilium's own kinds are served."""
+        """Return whether both clusters serve Cilium's kinds."""
         return pair.both_serve(_CILIUMS_GROUP)
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Its agents know, and tell nobody."""
+        """Return Unverified: Cilium's agents do not publish the state of endpoints."""
         return Finding("Unknown", UNVERIFIED, "Cilium does not tell whether its clusters reach each other")
 
 
 def usable(groups: frozenset[str], services: Iterable[str]) -> frozenset[str]:
-    """The API groups of this cluster that say something about drivers, given the names of its Services.
+    """Return the API groups of this cluster that drivers may use, given the names of its Services.
 
-    Most clusters with Cilium have no Cluster Mesh: then nothing but its kinds would be shared. What a mesh adds to a
-    cluster is a Service; in a target, sources may not look for it.
+    Without Cluster Mesh, Cilium shares no Services although its kinds are served. A mesh adds a Service to the local
+    cluster; in a target the source's agent may not read it.
     """
     return groups if MESH in services else groups - {_CILIUMS_GROUP}

@@ -1,4 +1,4 @@
-"""Clusters as their Targets tell of them: what they are called, where their pods are, which two have which driver."""
+"""Clusters as their Targets describe them: names, pod networks, and the driver of each pair."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -25,25 +25,25 @@ UNSAID_SECONDS = 30.0
 
 
 def said_of(target: Object) -> Mapping[str, Any]:
-    """What a Target says of shared Services."""
+    """Return a Target's condition about shared Services; empty if it has none."""
     return condition_of(target.decode(), CONDITION) or {}
 
 
 def _are_networks_new(old: Object | None, new: Object | None) -> bool:
-    """Whether a virtual node tells of other pod networks of its target than before."""
+    """Return whether the pod networks of a target in its virtual node's annotation changed."""
     told = [each.annotations.get(ANNOTATION_NETWORKS, "") if each is not None else "" for each in (old, new)]
     return told[0] != told[1]
 
 
 def _told(node: Object | None, summary: Object | None) -> Networks:
-    """Pod networks of a target: by its summary if that names all, else also those that its virtual node has."""
+    """Return pod networks of a target: from its summary if that names all, else also from its virtual node."""
     now = read(summary.annotations) if summary is not None else NOTHING_TOLD
     before = read(node.annotations).pods if node is not None and not now.names_all else ()
     return (*now.pods, *(each for each in before if each not in now.pods))
 
 
 class _Known:
-    """What was worked out of Targets: right as long as none of them has changed."""
+    """Values derived from Targets, valid until a Target changes."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
@@ -54,7 +54,7 @@ class _Known:
         self.standing: dict[str, tuple[Mapping[str, Any], bool]] = {}
         self.hidden: dict[str, bool] = {}
         self.between: dict[tuple[str, str], tuple[str, str]] = {}
-        """Drivers of pairs: where addresses of either mean the same in the other, and where they do not."""
+        """Drivers of pairs: if addresses mean the same in both clusters, and if they do not."""
 
 
 class Clusters:
@@ -70,7 +70,7 @@ class Clusters:
         self._seen: list[int] = []
         self._known = _Known()
         self._last: dict[str, tuple[Mapping[str, Any], bool]] = {}
-        """What Targets said last of shared Services and of gateways, by virtual node."""
+        """Last conditions of Targets about shared Services and gateways, by virtual node."""
         self._unsaid = GracePeriods(UNSAID_SECONDS)
         self._away: tuple[int, frozenset[str]] = (-1, frozenset())
         self._networks: dict[str, tuple[tuple[str, ...], Networks | None]] = {}
@@ -88,7 +88,7 @@ class Clusters:
         self.nodes.subscribe(changed)
 
     def on_target_objects(self, what: Callable[[Object], object], listener: Callable[[str], None]) -> None:
-        """Call with the namespace of a Target that comes or goes, or of which `what` gives something else."""
+        """Call the listener with the namespace of an added or removed Target, or if the result of `what` changes."""
 
         def changed(old: Object | None, new: Object | None) -> None:
             obj = new or old
@@ -100,7 +100,7 @@ class Clusters:
             informer.subscribe(changed)
 
     def detach(self, target: Target) -> None:
-        """A target is no more."""
+        """Drop the cached networks of a removed target."""
         self._networks.pop(target.node_name, None)
         self._apart = {pair: known for pair, known in self._apart.items() if target.node_name not in pair}
 
@@ -116,7 +116,7 @@ class Clusters:
         return known[namespace]
 
     def called(self, node: str) -> tuple[str, ...]:
-        """All names by which links may mean a cluster."""
+        """Return all names that links may use for a cluster."""
         if node == HERE:
             return tuple(filter(None, (LOCAL, self.deps.settings.cluster_name)))
         known = self._now().called
@@ -126,7 +126,7 @@ class Clusters:
         return known[node]
 
     def gateway_peer(self, node: str) -> str:
-        """Name of the GatewayPeers that stand for a cluster in others."""
+        """Return the name of GatewayPeers that represent a cluster in other clusters."""
         known = self._now().peers
         if node not in known:
             obj = self.target_object(node)
@@ -135,24 +135,24 @@ class Clusters:
         return known[node]
 
     def origin(self, node: str) -> str:
-        """How EndpointSlices of ours call the cluster that their endpoints are from."""
+        """Return the name in mirrors for the cluster that their endpoints are from."""
         obj = self.target_object(node)
         return names.origin(*obj.key) if obj is not None else self.deps.cluster_uid
 
     @property
     def away(self) -> frozenset[str]:
-        """Names of the virtual nodes: endpoints there are told by their own cluster."""
+        """Return names of the virtual nodes: their own cluster publishes the endpoints on them."""
         store = self.nodes.store
         if self._away[0] != store.changes:
             self._away = (store.changes, frozenset(obj.name for obj in store))
         return self._away[1]
 
     def between(self, one: str, other: str, named: str = "") -> str:
-        """The driver between two clusters, by its reason; empty if there is none, or not yet.
+        """Return the reason of the driver between two clusters; empty if there is none, or none yet.
 
-        That of a target and this cluster is the target's; two targets have it if it is the same, else gateways. What is
-        named for a Service counts before that. Addresses of pods are told only where they lead to no strangers, as far
-        as that is measured: to say otherwise is for who writes the Target.
+        A target's driver applies between it and the local cluster. Two targets use their driver if both have the same,
+        else gateways. The driver named by a Service takes precedence. Addresses of pods are published only if no other
+        pods are known to have them; the user can override this in the Target.
         """
         if one == other:
             return ""
@@ -166,14 +166,14 @@ class Clusters:
         return apart if flat != apart and self.overlap(one, other) else flat
 
     def networks(self, node: str) -> Networks | None:
-        """Those of a target's pods, as its Target names them or else it tells itself; empty where neither does.
+        """Return pod networks of a target, from its Target or else its agent; empty if neither names any.
 
-        Its virtual node has what it told last. None where its Target is annotated with the driver `endpointslices`: a
-        person's word that pods are reached.
+        The virtual node has the last networks of the agent. None if the Target is annotated with the driver
+        `endpointslices`: the user asserts that pods can be reached.
         """
         obj, virtual = self.target_object(node), self.nodes.store.get(("", node))
         target = self.deps.targets.by_node(node)
-        # A virtual node follows the summary, and other controllers may be faster.
+        # A virtual node is updated after the summary, and other controllers may read it before.
         summary = target.told if target is not None else None
         versions = tuple(each.version if each is not None else "" for each in (obj, virtual, summary))
         known = self._networks.get(node)
@@ -193,7 +193,7 @@ class Clusters:
         return self.networks(names.virtual_node(*target.key))
 
     def measured(self, one: str, other: str) -> Finding:
-        """Whether an agent has answered from among the pods of the other of two clusters, one of which is this one."""
+        """Return whether an agent has answered from a pod network of the other cluster; one of the two is local."""
         said = self.said(other or one) if HERE in (one, other) else {}
         message = str(said.get("message", ""))
         if said.get("status") == "True" and ANSWERS in message:
@@ -208,7 +208,9 @@ class Clusters:
 
     @staticmethod
     def decisive(obj: Object) -> tuple[str, bool]:
-        """What of a Target decides on drivers: which it has, and whether it has gateways for others."""
+        """Return the part of a Target that drivers depend on: its driver, and whether other clusters may use its
+        gateways.
+        """
         return Clusters.reason(obj), not no_gateway(obj.decode())
 
     def _now(self) -> _Known:
@@ -219,7 +221,7 @@ class Clusters:
         return self._known
 
     def said(self, node: str) -> Mapping[str, Any]:
-        """What the Target behind a virtual node says of shared Services, nothing where there is none."""
+        """Return the condition ServicesShared of the Target of a virtual node; empty if there is none."""
         return self._standing(node)[0]
 
     def _standing(self, node: str) -> tuple[Mapping[str, Any], bool]:
@@ -243,7 +245,7 @@ class Clusters:
         return known[node]
 
     def _is_certain(self, *nodes: str) -> bool:
-        """Whether what these Targets say lasts until one of them changes."""
+        """Return whether values derived from these Targets hold until a Target changes."""
         return all(node == HERE or node in self._known.standing for node in nodes)
 
     def _of_pair(self, one: str, other: str) -> tuple[str, str]:
@@ -257,7 +259,7 @@ class Clusters:
         return flat, apart
 
     def _has_gateway(self, node: str) -> bool:
-        """Whether gateways of a target may be used with those of others."""
+        """Return whether other targets may use the gateways of a target."""
         return self._standing(node)[1]
 
     def _driver(self, node: str) -> str:
@@ -265,7 +267,7 @@ class Clusters:
         return told_by(obj.annotations, said) if obj is not None and said.get("status") == "True" else ""
 
     def _hides(self, node: str) -> bool:
-        """Whether addresses of a target's pods are not published."""
+        """Return whether the addresses of a target's pods are not published."""
         known = self._now().hidden
         if node not in known:
             obj = self.target_object(node)
@@ -273,13 +275,13 @@ class Clusters:
         return known[node]
 
     def _are_apart(self, one: str, other: str) -> bool:
-        """Whether addresses of one of two clusters are known to lead to strangers in the other."""
+        """Return whether pods of one cluster are known to share addresses with others in the other cluster."""
         if any(self._hides(node) for node in (one, other) if node != HERE):
             return True
         return HERE not in (one, other) and self.overlap(one, other)
 
     def overlap(self, one: str, other: str) -> bool:
-        """Whether pods of two targets may have the same addresses."""
+        """Return whether pods of two targets may have the same addresses."""
         mine, theirs = self.networks(one), self.networks(other)
         if not mine or not theirs:
             return False

@@ -1,4 +1,4 @@
-"""What every network driver can do."""
+"""Protocol of all network drivers."""
 
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -12,7 +12,7 @@ from agent.model.servicelinks import Finding
 HERE = ""
 """This cluster, where clusters are named by their virtual nodes."""
 BY_ADDRESSES = "EndpointSlices"
-"""Reason of the driver that tells addresses of pods as they are."""
+"""Reason of the driver that publishes the addresses of pods unchanged."""
 
 
 class Pair(NamedTuple):
@@ -21,14 +21,14 @@ class Pair(NamedTuple):
     one: frozenset[str]
     other: frozenset[str]
     flat: bool = True
-    """Whether pods of either may be reached at their own addresses from the other."""
+    """True if pods of each cluster can be reached at their own addresses from the other."""
     gateways: bool = False
-    """Whether both tell of gateways."""
+    """True if both clusters publish gateways."""
     meshes: frozenset[str] = frozenset()
-    """Drivers whose mesh has been told of either in the other, by their names."""
+    """Names of drivers whose mesh is configured in each of the two clusters for the other."""
 
     def both_serve(self, group: str) -> bool:
-        """Whether a kind of this group can be used in either."""
+        """Return whether both clusters serve a kind of this group."""
         return group in self.one and group in self.other
 
 
@@ -40,40 +40,40 @@ class Place(msgspec.Struct, frozen=True):
     port: Port
     service: Key
     uid: str
-    """Of the Service there."""
+    """UID of the Service in that cluster."""
 
     @property
     def title(self) -> str:
-        """How a user calls it."""
+        """Return the name of the Service and its cluster for messages."""
         return f"Service {'/'.join(self.service)} {self.where}"
 
     @property
     def where(self) -> str:
-        """The same of its cluster."""
+        """Return the name of the cluster for messages."""
         return f"in target {self.port.name}" if self.node else "here"
 
 
 class Driver(Protocol):
-    """One way of sharing endpoints between two clusters. Every call may be repeated: what is done is not done again.
+    """A way of sharing endpoints between two clusters. Every call is idempotent.
 
-    All but `detect` raise KubeError where another try may help.
+    All but `detect` raise KubeError if a retry may help.
     """
 
     name: ClassVar[str]
-    """As the annotation `network-driver` of a Target has it."""
+    """Value of the annotation `network-driver` of a Target."""
     reason: ClassVar[str]
-    """As the condition ServicesShared has it."""
+    """Reason of the condition ServicesShared."""
     tells_sources: ClassVar[bool]
-    """Whether `connected` says of each source by itself whether it is reached, from what has been read before."""
+    """True if `connected` returns a finding for each source, from cached state."""
     asks: ClassVar[bool]
-    """Whether `offered` and `connected` ask the cluster, which may take its time; else they answer at once."""
+    """True if `offered` and `connected` send requests to the cluster; False if they return at once."""
 
     def detect(self, pair: Pair) -> bool:
         """Whether both clusters have what the driver needs."""
         ...
 
     async def status(self, target: Target) -> str:
-        """What keeps the driver from working with a target, and what to do about it; empty if nothing does."""
+        """Return the problem that keeps the driver from working with a target, with its remedy; empty if none."""
         ...
 
     async def export(self, place: Place) -> None:
@@ -81,40 +81,44 @@ class Driver(Protocol):
         ...
 
     async def import_(self, place: Place) -> float | None:
-        """Have one cluster know the endpoints of the others. Returns in how many seconds to look again, if at all."""
+        """Publish the endpoints of other clusters in a cluster. Returns seconds until the next check; None for no
+        check.
+        """
         ...
 
     async def offered(self, place: Place) -> Finding:
-        """What has become of the endpoints that a cluster offers to others."""
+        """Return the state of the endpoints that a cluster offers to other clusters."""
         ...
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Whether callers in one cluster reach the endpoints that another one, the source, offers.
+        """Return whether callers in a cluster reach the endpoints that the source offers.
 
-        A driver that does not tell sources apart answers for all of them.
+        A driver that does not distinguish sources returns one finding for all of them.
         """
         ...
 
     async def teardown(self, place: Place) -> float | None:
-        """Take away what `export` and `import_` have left in a cluster where the Service still is.
+        """Delete the objects that `export` and `import_` have left in a cluster that still has the Service.
 
-        Returns in how many seconds to look again, if something stays for a while.
+        Returns seconds until the next check if objects stay for a while; else None.
         """
         ...
 
     def forget_service(self, node: str, service: Key) -> None:
-        """A Service is no longer in a cluster: forget what was written of it there."""
+        """Drop the cached writes for a Service that has been deleted from a cluster."""
         ...
 
     def forget_cluster(self, node: str) -> None:
-        """A target is gone, or its virtual node stands for another cluster: forget what was written there."""
+        """Drop the cached writes for a target that was removed, or whose virtual node now represents another
+        cluster.
+        """
         ...
 
 
 @runtime_checkable
 class Joining(Protocol):
-    """A driver whose network a cluster has to join: those that call, and those that are called."""
+    """A driver whose network every cluster has to join, both with callers and with endpoints."""
 
     async def joined(self, place: Place) -> Finding | None:
-        """What keeps a cluster out of the network; None for nothing that is known. Raises KubeError."""
+        """Return the problem that keeps a cluster out of the network; None if none is known. Raises KubeError."""
         ...

@@ -1,4 +1,4 @@
-"""Driver `endpointslices`: for flat pod networks, each cluster gets EndpointSlices of what the others have."""
+"""Driver `endpointslices`: for flat pod networks, mirrors the EndpointSlices of each cluster in the other clusters."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ VERBS = ("list", "watch", "create", "patch", "delete")
 
 
 class EndpointSlices:
-    """Reads every cluster's own slices of a shared Service, and mirrors them in the others."""
+    """Reads every cluster's own slices of a shared Service, and mirrors them in the other clusters."""
 
     name: ClassVar[str] = names.ENDPOINT_SLICES_DRIVER
     reason: ClassVar[str] = BY_ADDRESSES
@@ -43,14 +43,14 @@ class EndpointSlices:
         return pair.flat
 
     async def status(self, target: Target) -> str:
-        """Whether the target lets us read and write its slices."""
+        """Return the problem if the target denies reading and writing its slices; else empty."""
         return words(target, ENDPOINT_SLICES, await missing(target, ENDPOINT_SLICES, VERBS))
 
     async def export(self, place: Place) -> None:
-        """Slices are read where they are."""
+        """Do nothing: the agent reads slices directly in each cluster."""
 
     async def import_(self, place: Place) -> float | None:
-        """Make the mirrors in one cluster what the others' slices are."""
+        """Bring the mirrors in a cluster in line with the slices of the other clusters."""
         if place.node == HERE and self._sharing.is_native(place.service):
             sources, kept = list[_Source](), [*self._until_native(place), *self._kept(place)]
         else:
@@ -61,25 +61,25 @@ class EndpointSlices:
         return min([*later, LOOK_SECONDS] if kept else later, default=None)
 
     async def offered(self, place: Place) -> Finding:
-        """Slices are read where they are."""
+        """Return Programmed: the agent reads slices directly in each cluster."""
         return Finding("True", PROGRAMMED)
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Whether it was measured."""
+        """Return the measured reachability of pods."""
         return self._sharing.measured(place.node, source)
 
     async def teardown(self, place: Place) -> float | None:
-        """Delete the mirrors that this driver has made in a cluster, unless another driver is about to lead there."""
+        """Delete this driver's mirrors in a cluster, except during a handover to another driver."""
         kept = self._kept(place) if self._sharing.is_shared(place.service) else []
         await self._make(place, kept)
         return LOOK_SECONDS if kept else None
 
     def forget_service(self, node: str, service: Key) -> None:
-        """What was written there may not be any more."""
+        """Drop cached writes for a Service that may no longer exist."""
         self._settled.pop((node, *service), None)
 
     def forget_cluster(self, node: str) -> None:
-        """What was written there may not be any more."""
+        """Drop cached writes of a cluster: they may no longer exist."""
         for key in [key for key in self._settled if key[0] == node]:
             del self._settled[key]
 
@@ -124,7 +124,7 @@ class EndpointSlices:
         return (place.uid, tuple(each.seen for each in sources), mirrors, own)
 
     def _is_standby(self, place: Place, away: Collection[str]) -> bool:
-        """Whether endpoints of other clusters wait until the cluster has none that is ready itself."""
+        """Return whether endpoints of other clusters stay in reserve, because the cluster has a ready one itself."""
         own = (obj.decode() for obj in self._own(place))
         return self._sharing.rule(place.service).affinity == LOCAL_FIRST and count_ready(own, away) > 0
 
@@ -139,9 +139,10 @@ class EndpointSlices:
         return Shelf(place.service[0], place.service[1], place.uid, (label,))
 
     def _linked(self, place: Place, *, offering: bool = False) -> list[str]:
-        """The other clusters whose endpoints come here by this driver, and for callers of other namespaces its own.
+        """Return the clusters whose endpoints this driver imports; for callers of other namespaces also the cluster
+        itself.
 
-        :param offering: none that is known to have no endpoints
+        :param offering: True omits clusters that are known to have no endpoints
         """
         service = self._sharing.original(place.service)
         elsewhere = place.service[0] if service != place.service else ""
@@ -162,7 +163,7 @@ class EndpointSlices:
         ]
 
     def _has_copy(self, node: str, service: Key) -> bool:
-        """Whether a Service is in a cluster, and in no other Target's that is the same."""
+        """Return whether a cluster has a copy of a Service and represents all Targets with the same copy."""
         place = self._sharing.place(node, service)
         return place is not None and self._sharing.stands_for(place)
 
@@ -171,12 +172,12 @@ class EndpointSlices:
         return [HERE, *(() if self._sharing.is_at_home(service) else self._sharing.serving(service[0]))]
 
     def _kept(self, place: Place) -> list["_Source"]:
-        """The other clusters whose endpoints came here by this driver, while the new one does not lead there yet."""
+        """Return clusters whose endpoints this driver imported, while their new driver does not route traffic yet."""
         found, now = list[_Source](), asyncio.get_running_loop().time()
         rule, names_of = self._sharing.rule(place.service), self._sharing.called(place.node)
         told = {obj.labels.get(names.LABEL_ORIGIN) for obj in self._mirrors(place)}
         if place.node == HERE and self._sharing.is_native(place.service):
-            # Proxy pods lose their addresses at once, and mirrors take their place.
+            # Proxy pods lose their addresses at once, and mirrors replace them.
             own = (obj.decode().get("endpoints") or () for obj in self._own(place))
             told |= {self._sharing.origin(each.get("nodeName") or "") for endpoints in own for each in endpoints}
         for node in self._others(place.service) if self._sharing.original(place.service) == place.service else ():
@@ -230,7 +231,7 @@ class EndpointSlices:
                 try:
                     raw = await port.create_raw(ENDPOINT_SLICES, manifest)
                 except AlreadyExists:
-                    # Its labels, by which we would know it, have been taken away.
+                    # Another program has removed the labels that mark it as a mirror.
                     await port.delete(ENDPOINT_SLICES, manifest["metadata"]["name"], namespace)
                     raw = await port.create_raw(ENDPOINT_SLICES, manifest)
                 informer.absorb(raw)
@@ -238,7 +239,7 @@ class EndpointSlices:
                 try:
                     raw = await port.patch_raw(ENDPOINT_SLICES, name, operations, namespace, style="json")
                 except Invalid as error:
-                    # The slice has changed, and what was patched by position is not there.
+                    # The slice has changed, so the patch by position no longer applies.
                     raise Conflict(409, "Conflict", str(error)) from error
                 informer.absorb(raw)
             case Delete(name, uid, instead):
@@ -261,7 +262,7 @@ class _Source(NamedTuple):
     silent_in: float | None
     ranges: PodRanges
     ports: frozenset[str] | None
-    """Names of the ports that are told of, None for all."""
+    """Names of the ports that are published; None for all."""
 
     @property
     def silent(self) -> bool:

@@ -25,18 +25,18 @@ Raw = dict[str, Any]
 OURS = names.SHORT_PREFIX + "shared-from"
 """Label of our exports: the UID of the cluster whose Service they share."""
 AGAIN_SECONDS = 60.0
-"""Pause between looks at the exports of a cluster."""
+"""Seconds between two lists of a cluster's exports."""
 _REFUSED_SECONDS = 30.0
-"""The same where they may not be listed, or are not served: shorter where that is asked more often."""
+"""Seconds until the next list if exports are not served or listing them is forbidden. `fresh` may ask more often."""
 
 
 class Export(NamedTuple):
-    """What matters here of a ServiceExport."""
+    """The fields of a ServiceExport that drivers use."""
 
     uid: str
     ours: bool
     services: frozenset[str]
-    """UIDs of what it goes with."""
+    """UIDs of the Services that own it."""
     deleting: bool
 
 
@@ -60,18 +60,22 @@ class Exports:
         self._kinds: WeakKeyDictionary[Port, dict[str, Kind]] = WeakKeyDictionary()
 
     async def fresh(self, place: Place) -> Export | None:
-        """That of a Service, as it was within a minute. Raises NotFound where the kind is not served, KubeError."""
+        """Return the export of a Service, at most a minute old. Raises NotFound if the kind is not served,
+        KubeError.
+        """
         listed = await self._look(place, fresh=True)
         if listed.problem is not None:
             raise listed.problem.with_traceback(None)
         return listed.exports.get(place.service)
 
     async def known(self, place: Place) -> Export | None:
-        """The same, as it was when it was looked last; none where we may not look. Raises KubeError."""
+        """Return the export of a Service from the last list; None if there is none or access is denied. Raises
+        KubeError.
+        """
         return (await self._look(place)).exports.get(place.service)
 
     async def create(self, place: Place, manifest: Raw) -> None:
-        """Create one that was not there. If it is by now, the next look says whose it is."""
+        """Create an export. If one already exists, drop the cached list, so that the next list finds its owner."""
         listed = await self._look(place)
         try:
             raw = await place.port.create_raw(listed.kind, {**manifest, "apiVersion": listed.kind.api_version})
@@ -98,12 +102,12 @@ class Exports:
         except NotFound as error:
             if error.about:
                 return None
-            # This version is not served any more.
+            # This version is no longer served.
             kinds.pop(kind.name, None)
             raise
 
     async def _look(self, place: Place, *, fresh: bool = False) -> _Listed:
-        """What is known of a cluster; others wait while it is listed."""
+        """Return the cached exports of a cluster, or list them; concurrent callers wait for one list."""
         known = self._listed.get(place.port)
         if known is not None:
             lasts = not fresh and known.problem is None
@@ -141,5 +145,5 @@ class Exports:
 
 
 def unserved(kind: Kind, where: str) -> str:
-    """What to do where a kind is not served in any version."""
+    """Return the remedy if a cluster serves no version of a kind."""
     return f"{where} serves no {kind}: install the CRDs of the Multi-Cluster Services API there"

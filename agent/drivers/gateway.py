@@ -26,7 +26,7 @@ VERBS = ("list", "watch", "create", "patch", "delete")
 
 
 class Gateway(Nothing):
-    """GatewayPeers say what gateways do; those are about whole namespaces, and a room of their own writes them."""
+    """Uses GatewayPeers, which describe whole namespaces. A separate controller writes them."""
 
     name: ClassVar[str] = "gateway"
     reason: ClassVar[str] = BY_GATEWAY
@@ -36,15 +36,15 @@ class Gateway(Nothing):
         self._sharing = sharing
 
     def detect(self, pair: Pair) -> bool:
-        """Whether both clusters tell of gateways."""
+        """Return whether both clusters publish gateways."""
         return pair.gateways
 
     async def status(self, target: Target) -> str:
-        """Whether the target lets us write GatewayPeers."""
+        """Return the problem if the target denies writing GatewayPeers; else empty."""
         return words(target, GATEWAY_PEERS, await missing(target, GATEWAY_PEERS, VERBS))
 
     def _has_gateway(self, node: str) -> bool:
-        """Whether a cluster has gateways, as far as is known."""
+        """Return whether a cluster has gateways; True if that is not known yet."""
         if node == HERE:
             return self._sharing.deps.settings.gateway
         target = self._sharing.deps.targets.by_node(node)
@@ -53,13 +53,15 @@ class Gateway(Nothing):
         return usable(target.told.annotations)
 
     def _flaw(self, node: str) -> str:
-        """What is wrong with what a cluster tells of its gateways, empty where nothing is."""
+        """Return the error in the gateway data that a target publishes; empty if there is none."""
         target = self._sharing.deps.targets.by_node(node) if node != HERE else None
         summary = target.told if target is not None else None
         return flaw(summary.annotations) if summary is not None else ""
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Whether the gateways of one cluster reach those of another one, as its GatewayPeer there says."""
+        """Return whether the gateways of a cluster reach those of the source, from the GatewayPeer in the callers'
+        cluster.
+        """
         if place.node != HERE and self._sharing.deps.targets.by_node(place.node) is None:
             return Finding("Unknown", "TargetUnreachable", "it is not connected")
         peer = peer_of(self._sharing, Route(place.node, source, place.service))
@@ -128,7 +130,11 @@ def _protocols(spec: Mapping[str, Any]) -> set[str]:
 
 
 def _by_udp(taken: bool | None, *, alone: bool) -> Finding:
-    """What answers, where gateways answer; `alone`: a Service has no other ports than UDP."""
+    """Return the finding about UDP for gateways that answer.
+
+    :param taken: whether the gateways accept UDP ports; None if not known yet
+    :param alone: whether the Service has only UDP ports
+    """
     untaken = "do not take its UDP ports: they may be older"
     if not alone:
         return Finding("True", CONNECTED, "its gateways answer" + (f"; they {untaken}" if taken is False else ""))

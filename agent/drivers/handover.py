@@ -1,7 +1,7 @@
-"""From mirrored endpoints or gateways to another driver: what the old one has written stays until the new one leads.
+"""Handover from mirrors or gateways to another driver: old objects stay until the new driver routes traffic.
 
-Each Service and pair of clusters is handed over by itself. Whether it is under way is seen from what is still there of
-the old driver: a restart of the agent loses nothing.
+Each Service and pair of clusters is handed over separately. The remaining objects of the old driver show that a
+handover is in progress, so a restart of the agent loses nothing.
 """
 
 from enum import Enum, auto
@@ -21,11 +21,11 @@ from agent.model.links import REASONS
 from agent.model.podranges import why_unreached
 
 KEEP_SECONDS = 30.0
-"""For how long at most what the old driver has written stays, whether the new one leads there or not."""
+"""Seconds that objects of the old driver stay at most, even if the new driver does not route traffic yet."""
 SETTLE_SECONDS = 3.0
 """Until kube-proxy, which gathers changes for a second, has taken in what the new driver has written."""
 LOOK_SECONDS = 0.5
-"""When to look again whether the new driver leads there."""
+"""Seconds between checks whether the new driver routes traffic."""
 
 
 class Route(NamedTuple):
@@ -37,30 +37,30 @@ class Route(NamedTuple):
 
 
 class HandoverStage(Enum):
-    """What becomes of what the old driver has written."""
+    """Treatment of the objects of the old driver."""
 
     KEEP = auto()
-    """It stays as it is."""
+    """They stay unchanged."""
     DRAIN = auto()
-    """No new connection has to use it any more; those that do may go on."""
+    """New connections no longer need them; open connections may still use them."""
     REMOVE = auto()
     """It goes."""
 
 
 class Handover:
-    """Routes whose driver changes: since when, and since when the new driver leads there."""
+    """Routes whose driver changes, with the times when the handover began and when the new driver began to work."""
 
     def __init__(self) -> None:
         self._began: dict[Route, float] = {}
         self._leads: dict[Route, float] = {}
 
     def stage(self, route: Route, now: float, *, new_leads: bool) -> HandoverStage:
-        """How far the handover of a route is; begins one where there is none.
+        """Return the stage of a route's handover; begins a handover if there is none.
 
-        :param new_leads: whether the new driver leads there
+        :param new_leads: whether the new driver routes traffic to the source
         """
         if route not in self._began:
-            # Of Services that are no more, nobody tells the end.
+            # No event ends the handover of a deleted Service.
             for old in [each for each, began in self._began.items() if now > began + 2 * KEEP_SECONDS]:
                 self.end(old)
         over = self._began.setdefault(route, now) + KEEP_SECONDS
@@ -77,13 +77,13 @@ class Handover:
         self._leads.pop(route, None)
 
     def concerns(self, node: str, namespace: str, now: float) -> bool:
-        """Whether a handover from or to a cluster is under way, or has just ended."""
+        """Return whether a handover from or to a cluster is in progress or has just ended."""
         under_way = (route for route, began in self._began.items() if now < began + KEEP_SECONDS + SETTLE_SECONDS)
         return any(node in (route.consumer, route.source) and route.service[0] == namespace for route in under_way)
 
 
 def has_mirrors(sharing: Sharing, route: Route) -> bool:
-    """Whether EndpointSlices lead to the source where the callers are: mirrors, or native ones with proxy pods."""
+    """Return whether the consumer has EndpointSlices of the source: mirrors, or native slices with proxy pods."""
     if route.consumer == HERE and sharing.is_native(route.service):
         slices = (each.decode() for each in sharing.own_slices(HERE, route.service))
         return any(each.get("nodeName") == route.source for slice in slices for each in slice.get("endpoints") or ())
@@ -92,30 +92,30 @@ def has_mirrors(sharing: Sharing, route: Route) -> bool:
 
 
 def peer_of(sharing: Sharing, route: Route) -> Object | None:
-    """The GatewayPeer that stands for the source where the callers are."""
+    """Return the GatewayPeer that represents the source in the consumer's cluster."""
     deps, mine = sharing.deps, names.children_of(sharing.deps.cluster_uid)
     target = deps.targets.by_node(route.consumer) if route.consumer != HERE else None
     key = (route.service[0], sharing.gateway_peer(route.source))
     if route.consumer == HERE and deps.settings.gateway:
         return deps.local.informer(GATEWAY_PEERS, labels=mine).store.get(key)
-    # What tells of no gateways may not serve that kind either.
+    # A cluster that publishes no gateways may not serve GatewayPeers either.
     if target is not None and target.told is not None and read(target.told.annotations) is not None:
         return target.informer(GATEWAY_PEERS, labels=mine).store.get(key)
     return None
 
 
 def lists_service(peer: Object | None, name: str) -> bool:
-    """Whether a GatewayPeer names a Service, headless or not, among those that gateways may call."""
+    """Return whether a GatewayPeer names a Service, headless or not, among those that gateways may call."""
     return peer is not None and name in names_called(peer.decode())
 
 
 def follows(reason: str, old: str) -> bool:
-    """Whether another driver, given by its reason, takes over from one; without any, or with `none`, nothing does."""
+    """Return whether the driver with this reason takes over from another one; False for no driver and for `none`."""
     return reason not in ("", old, REASONS["none"])
 
 
 def leads_by_gateway(sharing: Sharing, route: Route) -> bool:
-    """Whether gateways lead callers to the source; where the driver is another one, that is not asked."""
+    """Return whether gateways route callers to the source; False if the route has another driver."""
     peer = peer_of(sharing, route) if sharing.driver(*route) == BY_GATEWAY else None
     if peer is None:
         return False
@@ -124,7 +124,9 @@ def leads_by_gateway(sharing: Sharing, route: Route) -> bool:
 
 
 def may_stay(sharing: Sharing, route: Route) -> bool:
-    """Whether the addresses of pods still lead to these pods: where they lead to others, mirrors go at once."""
+    """Return whether addresses of pods still belong to these pods. If other pods have them, mirrors are deleted at
+    once.
+    """
     for said in (sharing.said(node) for node in (route.consumer, route.source) if node != HERE):
         if not said or why_unreached(said):
             return False

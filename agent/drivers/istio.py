@@ -14,9 +14,9 @@ from agent.model.servicelinks import UNVERIFIED, Finding
 
 _GROUP = "networking.istio.io"
 _REMOTE = "istio/multiCluster=true"
-"""Label of the Secrets by which istiod reads other clusters."""
+"""Label of the Secrets that istiod uses to read other clusters."""
 _ANNOTATION_CLUSTER = "networking.istio.io/cluster"
-"""On the same: what istiod calls the cluster."""
+"""Annotation of these Secrets: istiod's name for the cluster."""
 
 
 class Istio(Nothing):
@@ -26,16 +26,16 @@ class Istio(Nothing):
     reason: ClassVar[str] = "Istio"
 
     def detect(self, pair: Pair) -> bool:
-        """Whether istiod here reads the other cluster, and Istio's own kinds are served in both."""
+        """Return whether the local istiod reads the other cluster, and both clusters serve Istio's kinds."""
         return pair.both_serve(_GROUP) and self.name in pair.meshes
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Its proxies know, and tell nobody."""
+        """Return Unverified: Istio's proxies do not publish the state of endpoints."""
         return Finding("Unknown", UNVERIFIED, "Istio does not tell whether its clusters reach each other")
 
 
 async def clusters_read(port: Port, namespace: str) -> frozenset[str]:
-    """What istiod calls the clusters that it has remote Secrets for; their content is not read. Raises KubeError."""
+    """Return istiod's names of clusters with remote Secrets; reads only metadata. Raises KubeError."""
     with contextlib.suppress(Forbidden):
         _, found = await port.list_raw(SECRETS, namespace, labels=_REMOTE, accept=METADATA_LIST)
         called = (Object(SECRETS, bytes(each)).annotations.get(_ANNOTATION_CLUSTER, "") for each in found)

@@ -39,11 +39,11 @@ class Linkerd(Nothing):
         self._links: dict[str, tuple[float, list[Raw] | Finding]] = {}
 
     def detect(self, pair: Pair) -> bool:
-        """Whether either cluster has a Link to the other; federated Services are for networks that are flat."""
+        """Return whether each cluster has a Link to the other; federated Services need a flat network."""
         return pair.flat and self.name in pair.meshes
 
     async def status(self, target: Target) -> str:
-        """Whether it is switched on, and what it needs is installed."""
+        """Return the remedy if the driver is off or Linkerd's CRDs are missing; else empty."""
         if not self._deps.settings.linkerd:
             return "set --linkerd of the agent"
         for port, where in ((self._deps.local.port, "this cluster"), (target.port, "the target")):
@@ -61,7 +61,7 @@ class Linkerd(Nothing):
         await self._label(place, _MEMBER, _OURS)
 
     async def teardown(self, place: Place) -> None:
-        """Take away the label, if it is ours."""
+        """Remove the label, if it is ours."""
         original = self._sharing.services.store.get(place.service)
         if not place.node and original is not None and LABEL_LINKERD in original.labels:
             await self._label(place, None, None)
@@ -73,7 +73,7 @@ class Linkerd(Nothing):
         self._sharing.services.absorb(raw)
 
     async def offered(self, place: Place) -> Finding:
-        """Whether the Service is a member."""
+        """Return whether the Service is a member of a federated Service."""
         original = self._sharing.services.store.get(place.service)
         said = original.labels.get(LABEL_FEDERATED) if original is not None else None
         if said == _MEMBER:
@@ -87,7 +87,9 @@ class Linkerd(Nothing):
         return Finding("False", "Pending", f"it is not labelled {LABEL_FEDERATED}: {_MEMBER} yet")
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """What the Link to the source says of the Service where the callers are. Raises KubeError."""
+        """Return the state that the Links to the source report for the Service in the callers' cluster. Raises
+        KubeError.
+        """
         links = await self._of(place)
         if isinstance(links, Finding):
             return links
@@ -96,7 +98,7 @@ class Linkerd(Nothing):
         return mirrored([each for each in links if target_of(each) in called], wanted, place.service)
 
     async def _of(self, place: Place) -> list[Raw] | Finding:
-        """The Links of a cluster, or why there are none to be seen."""
+        """Return the Links of a cluster, or the reason why they cannot be read."""
         now = asyncio.get_running_loop().time()
         until, links = self._links.get(place.node, (0.0, []))
         if now >= until:
@@ -111,17 +113,17 @@ class Linkerd(Nothing):
         return links
 
     def forget_cluster(self, node: str) -> None:
-        """It may be another cluster: its Links are read anew."""
+        """Drop cached Links: the node may represent another cluster."""
         self._links.pop(node, None)
 
 
 def target_of(link: Raw) -> str:
-    """What a Link calls the cluster that it leads to."""
+    """Return the name of the cluster that a Link points to."""
     return str((link.get("spec") or {}).get("targetClusterName", ""))
 
 
 async def clusters_linked(port: Port) -> frozenset[str]:
-    """What a cluster calls those that it has Links to; none where these may not be read. Raises KubeError."""
+    """Return names of the clusters that Links point to; empty if reading is forbidden. Raises KubeError."""
     try:
         return frozenset(filter(None, map(target_of, await port.list(LINKERD_LINKS))))
     except (Forbidden, NotFound):
@@ -129,7 +131,7 @@ async def clusters_linked(port: Port) -> frozenset[str]:
 
 
 def mirrored(links: list[Raw], source: str, service: Key) -> Finding:
-    """What the Links to one cluster come to for a Service."""
+    """Return the finding for a Service from the Links to one cluster."""
     if not links:
         remedy = f"linkerd multicluster link-gen --cluster-name {source}"
         return Finding("False", "NoPath", f"it has no Link to {source} ({remedy} makes one)")

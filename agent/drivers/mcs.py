@@ -1,4 +1,4 @@
-"""Driver `mcs`: an implementation of the Multi-Cluster Services API (KEP-1645) shares what is exported."""
+"""Driver `mcs`: an implementation of the Multi-Cluster Services API (KEP-1645) shares the exported Services."""
 
 import asyncio
 from collections.abc import Collection
@@ -22,11 +22,11 @@ Raw = dict[str, Any]
 
 VERBS = ("get", "list", "create", "delete")
 BELIEVED_SECONDS = 1.0
-"""So long what was read of a Service in a cluster counts, for all clusters that its endpoints may be in."""
+"""Seconds for which a ServiceImport is cached, for all clusters that its endpoints may be in."""
 
 
 class McsExports:
-    """Puts a ServiceExport beside every shared Service. ServiceImports are made by the implementation."""
+    """Creates a ServiceExport for every shared Service. The implementation of the API makes the ServiceImports."""
 
     name: ClassVar[str] = "mcs"
     reason: ClassVar[str] = "MCS"
@@ -41,23 +41,25 @@ class McsExports:
         self._read_at = 0.0
 
     def detect(self, pair: Pair) -> bool:
-        """Whether the API is served, and not by ourselves: our own implementation takes any other driver."""
+        """Return whether both clusters serve the API. False with `--mcs`: our own implementation needs another
+        driver.
+        """
         return not self._deps.settings.mcs and pair.both_serve(SERVICE_EXPORTS.group)
 
     async def status(self, target: Target) -> str:
-        """Whether both clusters serve exports, and the target lets us write them."""
+        """Return the remedy if a cluster does not serve exports or the target denies writing them; else empty."""
         for port, where in ((self._deps.local.port, "this cluster"), (target.port, "the target")):
             if await port.newest(SERVICE_EXPORTS) is None:
                 return unserved(SERVICE_EXPORTS, where)
         return words(target, SERVICE_EXPORTS, await missing(target, SERVICE_EXPORTS, VERBS))
 
     async def export(self, place: Place) -> None:
-        """Have an export, unless somebody else has one of that name."""
+        """Create an export, unless another program has one of that name."""
         found = await self._exports.fresh(place)
         if found is not None:
             if not found.ours or found.deleting or place.uid in found.services:
                 return
-            # It goes with a Service that is no more.
+            # It belongs to a deleted Service.
             await self._exports.delete(place, found)
         owner = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name, "name": place.service[1], "uid": place.uid}
         manifest = {
@@ -72,19 +74,21 @@ class McsExports:
         await self._exports.create(place, manifest)
 
     async def import_(self, place: Place) -> float | None:
-        """What is exported is imported by itself, as long as nobody deletes the export."""
+        """Return the interval of checks: the implementation imports each export, and a deleted export is recreated."""
         return exports.AGAIN_SECONDS
 
     async def offered(self, place: Place) -> Finding:
-        """What the implementation says of the export in a cluster."""
+        """Return the state of the export that the implementation reports."""
         try:
             return exported(await self._exports.read(place, SERVICE_EXPORTS))
         except NotFound as error:
             return Finding("False", "Pending", str(error))
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Whether what a cluster exports has come to another one, and without conflict, as far as the implementation
-        calls clusters as their Targets are; whether packets do nobody tells.
+        """Return whether a cluster has imported the endpoints of another one without conflict.
+
+        Only as far as the implementation uses the names of Targets for clusters. The API does not report whether
+        packets arrive.
         """
         now = asyncio.get_running_loop().time()
         if now >= self._read_at + BELIEVED_SECONDS:
@@ -115,27 +119,27 @@ class McsExports:
         return [mcs.cluster(name) for name in self._sharing.called(node)]
 
     async def teardown(self, place: Place) -> None:
-        """Delete the export, if it is ours, whoever has made it: an agent before this one may have."""
+        """Delete the export if it is ours, even if an earlier agent has created it."""
         found = await self._exports.known(place)
         if found is not None and found.ours:
             await self._exports.delete(place, found)
 
     def forget_service(self, node: str, service: Key) -> None:
-        """What goes with the Service is not deleted at once: the next look says what is there."""
+        """Do nothing: exports are deleted later with their Service, and the next list shows which remain."""
 
     def forget_cluster(self, node: str) -> None:
-        """What was exported there is forgotten with the way to the cluster."""
+        """Do nothing: the cached exports of a cluster are dropped with its port."""
 
 
 async def without_exports(port: Port, groups: frozenset[str]) -> frozenset[str]:
-    """The API groups of a cluster that say something about drivers: without this API where it serves no exports."""
+    """Return the API groups that drivers may use, without this API's group if the cluster serves no exports."""
     if SERVICE_EXPORTS.group in groups and await port.newest(SERVICE_EXPORTS) is None:
         return groups - {SERVICE_EXPORTS.group}
     return groups
 
 
 def exported(export: Raw | None) -> Finding:
-    """What the conditions Valid and Ready of a ServiceExport come to; implementations of old tell nothing but Valid."""
+    """Return a finding from the conditions Valid and Ready of a ServiceExport; old implementations set only Valid."""
     if export is None:
         return Finding("False", "Pending", "it has no ServiceExport yet")
     conditions = (export.get("status") or {}).get("conditions")
@@ -152,7 +156,7 @@ def exported(export: Raw | None) -> Finding:
 
 
 def conflicting(export: Raw | None) -> Finding | None:
-    """In what clusters that export a Service differ; None where they do not."""
+    """Return the reported conflict between the exports of a Service; None without a conflict."""
     said = condition_of(export or {}, "Conflict") or {}
     if said.get("status") != "True":
         return None
@@ -160,10 +164,10 @@ def conflicting(export: Raw | None) -> Finding | None:
 
 
 def imported(found: Raw | None, source: Collection[str], known: Collection[str]) -> Finding:
-    """What a ServiceImport says of a cluster that exports.
+    """Return whether a ServiceImport includes a cluster that exports.
 
-    :param source: its names, as labels of DNS
-    :param known: those of all clusters that may export, likewise; the implementation may call them otherwise
+    :param source: names of the exporting cluster, as DNS labels
+    :param known: names of all clusters that may export, as DNS labels; the implementation may use other names
     """
     if found is None:
         return Finding("False", "Pending", "its implementation has made no ServiceImport there")

@@ -1,4 +1,4 @@
-"""Which meshes span this cluster and a target: they are chosen only where they have been told of each other."""
+"""Meshes that span this cluster and a target: chosen only if each cluster is configured for the other."""
 
 import time
 
@@ -11,7 +11,7 @@ from agent.drivers.istio import Istio, clusters_read
 from agent.drivers.linkerd import Linkerd, clusters_linked
 
 BELIEVED_SECONDS = 30.0
-"""So long what was read here counts, for all targets."""
+"""Seconds for which objects read in the local cluster are cached, for all targets."""
 
 
 class Meshes:
@@ -31,7 +31,9 @@ class Meshes:
         return frozenset(found)
 
     async def _reads(self, target: Target) -> bool:
-        """Whether istiod here has a remote Secret for a target, called as that is or (as by istioctl) by its UID."""
+        """Return whether the local istiod has a remote Secret for a target, under its name or (as istioctl does) its
+        UID.
+        """
         namespace, now = self._deps.settings.istio_namespace, time.monotonic()
         if not namespace:
             return False
@@ -42,7 +44,7 @@ class Meshes:
         return not self._istio[1].isdisjoint((*self._clusters.called(target.node_name), uid))
 
     async def _links(self, target: Target) -> bool:
-        """Whether this cluster has a Link to a target, and one there leads back, as far as it may be read."""
+        """Return whether the local cluster has a Link to a target, and the target one to it."""
         now = time.monotonic()
         if not self._deps.settings.linkerd:
             return False

@@ -1,4 +1,4 @@
-"""Which mirrors a cluster should have of the EndpointSlices of others, and what to write for it. Pure."""
+"""Mirrors of remote EndpointSlices that a cluster should have, and the writes that it takes. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ Raw = dict[str, Any]
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """One other cluster that shares the Service."""
+    """Another cluster that shares the Service."""
 
     slices: Sequence[Raw] | None
     """The slices that it has itself; None while that is not known: then the mirrors stay."""
     silent: bool = False
-    """Whether it has not answered for so long that its endpoints do not count as ready any more."""
+    """True if the cluster has not answered for so long that its endpoints no longer count as ready."""
     ranges: PodRanges = ANYWHERE
-    """Where addresses of its pods may be."""
+    """Ranges that addresses of its pods may be in."""
     ports: frozenset[str] | None = None
-    """Names of the ports that are told of, None for all."""
+    """Names of the ports that are published; None for all."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Delete:
-    """A mirror that is no more, or (with `instead`) is made anew."""
+    """Deletion of a mirror; with `instead`, the mirror is recreated."""
 
     name: str
     uid: str
@@ -62,11 +62,11 @@ def decide(
     *,
     standby: bool = False,
 ) -> list[Action]:
-    """What makes the existing mirrors of one Service in one cluster the right ones.
+    """Return the writes that bring the existing mirrors of a Service in a cluster to the wanted state.
 
-    Mirrors of clusters that are not among the origins go.
+    Mirrors of clusters that are not among the origins are deleted.
 
-    :param standby: whether none of them is ready for now, as the cluster has endpoints of its own that callers prefer
+    :param standby: True marks mirrors as not ready, because callers prefer the ready endpoints of their own cluster
     """
     wanted: dict[str, Raw] = {}
     for name, origin in origins.items():
@@ -104,7 +104,7 @@ def _change(live: Raw, wanted: Raw) -> Action | None:
 
 
 def _part(slice: Raw) -> Raw:
-    """What we decide of a mirror. Where a field is not there, the API server has none that could be replaced."""
+    """Return the fields of a mirror that the agent decides. A missing field has no value that could be replaced."""
     part: Raw = {"metadata": {"labels": slice["metadata"].get("labels") or {}}}
     part |= {field: slice[field] for field in ("ports", "endpoints") if slice.get(field) is not None}
     return part

@@ -1,4 +1,4 @@
-"""Drivers `none` and `external/NAME`: it is nobody or another controller that shares Services."""
+"""Drivers `none` and `external/NAME`: no controller or an external controller shares Services."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from agent.model.servicelinks import PROGRAMMED, Finding
 
 
 class Nothing:
-    """Annotations are all it takes, and others write those; or nothing is wanted."""
+    """Shares no Services."""
 
     name: ClassVar[str] = "none"
     reason: ClassVar[str] = "Off"
@@ -36,7 +36,7 @@ class Nothing:
         return Finding("True", PROGRAMMED)
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Nothing leads to the others."""
+        """Return NoPath: no traffic is routed to other clusters."""
         return Finding("False", "NoPath", "the driver is none: choose another one, or remove the annotation")
 
     async def teardown(self, place: Place) -> None:
@@ -50,7 +50,7 @@ class Nothing:
 
 
 class External(Nothing):
-    """Another controller does it: it reads ServiceLinks, and tells there in conditions of its own what it has done."""
+    """An external controller reads ServiceLinks, shares the Services and reports in its own conditions."""
 
     name: ClassVar[str] = "external"
     reason: ClassVar[str] = "External"

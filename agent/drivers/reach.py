@@ -20,7 +20,7 @@ from agent.model.endpoints import routed
 from agent.model.service import is_shared, is_shared_by_namespace
 
 BRIEF_SECONDS = 30.0
-"""For so long a target that does not answer is waited for: after that others do not stay for its sake."""
+"""Seconds that a removal waits for a target that does not answer."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,21 @@ class Reach:
     """Clusters by their virtual nodes, this one by the empty string."""
 
     known: frozenset[str] = frozenset()
-    """Where an endpoint of the pod is ready, and not terminating, for any Service."""
+    """Clusters in which an endpoint of the pod is ready and not terminating, for any Service."""
     missing: frozenset[str] = frozenset()
-    """Where one should be, for any Service, and is not."""
+    """Clusters that should have an endpoint of the pod for any Service, and have none."""
     unseen: bool = False
-    """Whether there are Services or clusters of which it cannot be seen: they are given some seconds."""
+    """Whether some Services or clusters are not cached yet: callers give them some seconds."""
     silent: bool = False
     """Whether a cluster that may share one of the Services has not answered for some moments."""
     stuck: frozenset[str] = frozenset()
-    """Those of `missing` that cannot list the address: they refuse EndpointSlices, or lack a copy of the Service."""
+    """Clusters of `missing` that cannot list the address: they refuse EndpointSlices, or lack a copy of the Service."""
 
 
 class EndpointReach:
-    """Reads what every cluster has of the Services that it shares. Whoever asks waits for `services` and `here`."""
+    """Reads the endpoints of shared Services in every cluster. Callers first wait until `services` and `here` are
+    synced.
+    """
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
@@ -65,9 +67,9 @@ class EndpointReach:
         self._listeners.append(listener)
 
     def of(self, proxy: Mapping[str, Any], services: Collection[Object] | None = None) -> Reach:
-        """Return where the endpoint of a proxy pod that is bound to a virtual node is known.
+        """Return the clusters that know the endpoint of a proxy pod on a virtual node.
 
-        :param services: those that count, None for all that select it
+        :param services: Services that count; None for all that select the pod
         """
         services = self.services_of(proxy) if services is None else services
         addresses = podranges.addresses(proxy)
@@ -148,7 +150,7 @@ class EndpointReach:
 
 
 def united(found: Collection[Reach]) -> Reach:
-    """What is so for all Services of a pod, or all clusters of a Service."""
+    """Combine results for all Services of a pod, or for all clusters of a Service."""
     known = frozenset[str]().union(*(each.known for each in found))
     missing = frozenset[str]().union(*(each.missing for each in found))
     stuck = frozenset[str]().union(*(each.stuck for each in found))

@@ -1,4 +1,4 @@
-"""Where Services are shared, and what EndpointSlices they have there: from the stores alone."""
+"""Clusters that share a Service, and their EndpointSlices: from the stores alone."""
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
@@ -35,7 +35,9 @@ def _service_of_own(slice: Object) -> list[str]:
 
 
 def slices_in(deps: Deps, target: Target | None) -> Informer:
-    """Slices of shared Services, and no others: slices inherit the labels of their Service, and ours have them, too."""
+    """Return the informer of slices of shared Services. Slices inherit the labels of their Service; mirrors have them,
+    too.
+    """
     if target is None:
         return slices_by_service(deps.local.informer(ENDPOINT_SLICES, labels=f"{names.LABEL_GLOBAL}=true"))
     return slices_by_service(target.informer(ENDPOINT_SLICES, labels=names.children_of(deps.cluster_uid)))
@@ -49,7 +51,7 @@ def slices_by_service(informer: Informer) -> Informer:
 
 
 def own_slices(informer: Informer, service: Key) -> list[Object]:
-    """Those of a Service, without ours."""
+    """Return the slices of a Service, without mirrors."""
     return informer.store.by_index(_OWN, "/".join(service))
 
 
@@ -74,14 +76,14 @@ class Sharing(Clusters):
         return self._copies[node], self._slices[node]
 
     def detach(self, target: Target) -> None:
-        """A target is no more."""
+        """Drop the state of a removed target."""
         super().detach(target)
         self._spread.detach(target.node_name)
         self._copies.pop(target.node_name, None)
         self._slices.pop(target.node_name, None)
 
     def place(self, node: str, service: Key) -> Place | None:
-        """A Service in a cluster, None where it is not, or is not known to be."""
+        """Return a Service in a cluster; None if it does not exist, or is not cached yet."""
         if node == HERE:
             original = self.services.store.get(service)
             return Place(HERE, self.deps.local.port, service, original.uid) if original is not None else None
@@ -90,7 +92,7 @@ class Sharing(Clusters):
         return Place(node, target.port, service, copy.uid) if target is not None and copy is not None else None
 
     def is_shared(self, service: Key) -> bool:
-        """Whether a Service of this cluster is shared."""
+        """Return whether a local Service is shared."""
         original = self.services.store.get(service)
         if original is None or original.deleting:
             return False
@@ -102,29 +104,33 @@ class Sharing(Clusters):
         return original is not None and is_native(self.deps.unwritten_marks.annotations(original))
 
     def is_at_home(self, service: Key) -> bool:
-        """Whether its pods are here alone: what targets have behind its copies is none of ours, and not believed."""
+        """Return whether all pods of a Service are local: endpoints of its copies in targets are ignored and not
+        trusted.
+        """
         original = self.services.store.get(service)
         if original is None:
             return False
         return is_shared_by_namespace(self.deps.unwritten_marks.annotations(original))
 
     def may_be_exported(self, service: Key) -> bool:
-        """Whether its namespace is enabled, or pods of it are in a target still, or another cluster has it already."""
+        """Return whether the namespace is enabled, a target still has pods of it, or another cluster has the
+        Service.
+        """
         in_use = self.deps.namespaces.is_in_use(service[0])
         return in_use or self._spread.has(service)
 
     def nodes_of(self, service: Key) -> list[str]:
-        """Clusters that share a Service, each once: two Targets that lead to one cluster find the same copy there."""
+        """Return the clusters that share a Service, each once: two Targets of one cluster find the same copy in it."""
         here = self.place(HERE, service)
         there = self._spread.firsts(service)
         if here is None:
             return there
-        # A Target may lead to this very cluster.
+        # A Target may point to the local cluster.
         same = self._spread.first(service, here.uid)
         return [HERE, *(node for node in there if node != same)]
 
     def stands_for(self, place: Place) -> bool:
-        """Whether a place is the one of its cluster, where several Targets lead to that."""
+        """Return whether a place represents its cluster, for clusters with several Targets."""
         if place.node == HERE:
             return True
         here = self.place(HERE, place.service)
@@ -150,11 +156,11 @@ class Sharing(Clusters):
         return self.informer(node, service).store.by_index(_BY_SERVICE, "/".join(service))
 
     def own_slices(self, node: str, service: Key) -> list[Object]:
-        """The same without ours."""
+        """Return the slices of a Service in a cluster, without mirrors."""
         return own_slices(self.informer(node, service), service) if node in self._slices else []
 
     def may_offer(self, node: str, service: Key) -> bool:
-        """Whether a cluster has slices of its own of a Service, or is not known yet to have none."""
+        """Return whether a cluster has slices of its own of a Service; True until its slices are cached."""
         if not self.is_synced(node, service[0]):
             return True
         return bool(self.informer(node, service).store.count(_OWN, "/".join(service)))
@@ -184,17 +190,19 @@ class Sharing(Clusters):
         return linked if linked is not None and linked[1] == service[1] else service
 
     def linked(self, service: Key) -> set[Key]:
-        """Services of other namespaces that links of a Service mean, whether they are there or not."""
+        """Return Services of other namespaces that links of a Service name, whether they exist or not."""
         asked = self.rule(service).elsewhere if self.deps.settings.link_namespaces else ()
         return {(namespace, service[1]) for _, namespace in asked}
 
     def rule(self, service: Key) -> Rule:
-        """What ServiceLinks and its annotations say of a Service."""
+        """Return the rule for a Service from its ServiceLinks and annotations."""
         original = self.services.store.get(service)
         return self.deps.service_links.rule(original) if original is not None else ANYTHING
 
     def ports(self, place: Place, node: str) -> frozenset[str] | None:
-        """Names of the ports of a Service whose endpoints in one cluster another one is told of, None for all."""
+        """Return the port names whose endpoints in cluster `node` are published to the cluster of `place`; None for
+        all.
+        """
         key = self.original(place.service)
         original = self.services.store.get(key)
         elsewhere = place.service[0] if key != place.service else ""
@@ -205,27 +213,30 @@ class Sharing(Clusters):
         return frozenset(str(each.get("name") or "") for each in ports if each["port"] in found)
 
     def driver(self, one: str, other: str, service: Key | None = None) -> str:
-        """The driver between two clusters, for a Service that may name one; by its reason, empty if there is none."""
+        """Return the reason of the driver between two clusters, for a Service that may name a driver; empty if there is
+        none.
+        """
         return self.between(one, other, self._named(service) if service is not None else "")
 
     def drivers(self, node: str, service: Key) -> set[str]:
-        """Those between a cluster and any other that pods behind a Service may be in, by their reasons.
+        """Return reasons of the drivers between a cluster and all others that may run pods behind a Service.
 
-        Targets that are not connected count, too: after a start none is for a while.
+        Targets that are not connected count, too: after a start none is connected for a while.
         """
         if self.original(service) != service:
             return {BY_ADDRESSES}
         others = (HERE, *self.serving(service[0]))
         if named := self._named(service):
             return {self.between(node, other, named) for other in others} - {""}
-        # That of a target is the one with this cluster; gateways to others are what a room of their own tells.
+        # A target's driver is its driver with the local cluster; another controller publishes gateways to other
+        # targets.
         return {self.between(HERE, each) for each in ([node] if node != HERE else others)} - {""}
 
     def _named(self, service: Key) -> str:
         return reason_of(self.rule(service).driver)
 
     def concerns(self, service: Object) -> bool:
-        """Whether a Service is shared, or has been: then it has our label still, or copies."""
+        """Return whether a Service is or was shared: the latter still has our label, or copies."""
         marks = self.deps.unwritten_marks
         marked = marks.is_labelled(service) or is_shared(service.annotations)
         return marked or self._spread.has(service.key)

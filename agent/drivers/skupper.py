@@ -31,12 +31,12 @@ from agent.model.skupper import Raw
 
 VERBS = ("list", "create", "patch", "delete")
 AGAIN_SECONDS = 10.0
-"""Pause between looks at what Skupper makes: nobody watches that."""
+"""Seconds between checks of Skupper's objects, which are not watched."""
 _KEPT = (CONNECTORS, LISTENERS, ENDPOINT_SLICES)
 
 
 class Skupper:
-    """Offers the pods of a cluster by Connectors, and has callers reach others by the routers that Listeners open."""
+    """Offers the pods of a cluster with Connectors. Callers reach other pods through routers that Listeners open."""
 
     name: ClassVar[str] = names.SKUPPER_DRIVER
     reason: ClassVar[str] = "Skupper"
@@ -48,17 +48,17 @@ class Skupper:
         self._deps = sharing.deps
         self._sites = SkupperSites(sharing.deps)
         self._kept: dict[tuple[str, Key, Kind], tuple[float, list[Raw]]] = {}
-        """What was last found right of a Service in a cluster, and until when it is believed."""
+        """Objects of a Service in a cluster that were last found up to date, and until when they are cached."""
         self._used: set[tuple[str, Key]] = set()
         self._left: dict[tuple[str, str], set[str]] = {}
         """Services of a namespace that have something of ours in a cluster from before a restart."""
 
     def detect(self, pair: Pair) -> bool:
-        """Never by itself: somebody has to name it."""
+        """Return False: Skupper is used only if the user names it."""
         return False
 
     async def status(self, target: Target) -> str:
-        """Whether it is switched on, and the target lets us write what it takes."""
+        """Return the remedy if the driver is off, Skupper is missing or the target denies writing; else empty."""
         if not self._deps.settings.skupper:
             return "set --skupper of the agent"
         for port, where in ((self._deps.local.port, "this cluster"), (target.port, "the target")):
@@ -84,7 +84,7 @@ class Skupper:
         await self._keep(place, CONNECTORS, wanted)
 
     async def import_(self, place: Place) -> float | None:
-        """Have Listeners where callers are, and slices that lead to the routers that serve these."""
+        """Create Listeners in the callers' cluster, and slices of the routers that serve them."""
         if not self._deps.settings.skupper:
             return None
         service = await self._service(place)
@@ -100,7 +100,7 @@ class Skupper:
         return AGAIN_SECONDS
 
     async def offered(self, place: Place) -> Finding:
-        """What Skupper says of the Connectors."""
+        """Return the state that Skupper reports of the Connectors."""
         if not self._deps.settings.skupper:
             return Finding("False", "Pending", "the driver skupper is off: set --skupper of the agent")
         if self._is_headless(place.service):
@@ -108,7 +108,7 @@ class Skupper:
         return skupper.configured(await self._find(place, CONNECTORS), "Connector")
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """What it says of the Site, of the link where we have asked for one, and of the Listeners."""
+        """Return the state that Skupper reports of the Site, of our link if any, and of the Listeners."""
         if not self._deps.settings.skupper:
             return Finding("False", "NoPath", "the driver skupper is off: set --skupper of the agent")
         if self._is_headless(place.service):
@@ -119,14 +119,16 @@ class Skupper:
         return await self._sites.unmatched(place, found) if found.reason == skupper.NO_CONNECTOR else found
 
     async def joined(self, place: Place) -> Finding | None:
-        """What keeps a cluster out of the network, which is one for all clusters; None for nothing."""
+        """Return the problem that keeps a cluster out of Skupper's network, one for all clusters; None for no
+        problem.
+        """
         found = await self._sites.joined(place) if self._deps.settings.skupper else None
         if found is None:
             return None
         return Finding(found.status, found.reason, f"{place.where}: {found.message}")
 
     async def teardown(self, place: Place) -> None:
-        """Delete what is ours of a Service; Sites and links stay, for other Services may use them."""
+        """Delete our objects for a Service. Sites and links stay, because other Services may use them."""
         if not self._deps.settings.skupper:
             return
         used = (place.node, place.service) in self._used
@@ -140,13 +142,13 @@ class Skupper:
         self._left.get((place.node, place.service[0]), set()).discard(place.service[1])
 
     def forget_service(self, node: str, service: Key) -> None:
-        """What was written there may not be any more."""
+        """Drop cached writes for a Service that may no longer exist."""
         for kind in _KEPT:
             self._kept.pop((node, service, kind), None)
         self._used.discard((node, service))
 
     def forget_cluster(self, node: str) -> None:
-        """What was written there may not be any more."""
+        """Drop cached writes of a cluster: they may no longer exist."""
         self._kept = {key: known for key, known in self._kept.items() if key[0] != node}
         self._used = {key for key in self._used if key[0] != node}
         self._left = {key: left for key, left in self._left.items() if key[0] != node}
@@ -176,14 +178,14 @@ class Skupper:
         return original is not None and is_headless(original.decode()["spec"])
 
     async def _service(self, place: Place) -> Raw | None:
-        """As it is in that cluster."""
+        """Return the Service of that cluster; None if it does not exist."""
         try:
             return await place.port.get(SERVICES, place.service[1], place.service[0])
         except NotFound:
             return None
 
     def _others(self, place: Place, *, offers: bool) -> list[str]:
-        """Clusters that a Service is offered to, or whose endpoints come here, by this driver."""
+        """Return the clusters that this driver offers a Service to, or whose endpoints it imports."""
         sharing, rule = self._sharing, self._sharing.rule(place.service)
         found, own = [], sharing.called(place.node)
         for node in (HERE, *sharing.serving(place.service[0])):
@@ -194,7 +196,7 @@ class Skupper:
         return found
 
     def _numbers(self, place: Place) -> dict[str, int]:
-        """By name of a port, the number that pods of the Service have in a cluster; empty where it has none."""
+        """Return the port numbers that pods of the Service have in a cluster, by port name; empty if it has no pods."""
         away = self._sharing.away
         found: dict[str, int] = {}
         for obj in self._sharing.slices(place.node, place.service):
@@ -216,7 +218,7 @@ class Skupper:
         return skupper.mirror(service, made, slices)
 
     async def _keep(self, place: Place, kind: Kind, wanted: list[Raw]) -> None:
-        """Have these objects of a kind for a Service, and no others."""
+        """Create, update and delete objects of a kind for a Service until exactly the wanted ones exist."""
         now, key = asyncio.get_running_loop().time(), (place.node, place.service, kind)
         until, known = self._kept.get(key, (0.0, None))
         if known == wanted and now < until:

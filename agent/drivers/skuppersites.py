@@ -16,21 +16,21 @@ from agent.model.servicelinks import Finding
 from agent.model.skupper import Raw
 
 BELIEVED_SECONDS = 2.0
-"""So long what was found in a namespace of a cluster counts, for all Services."""
+"""Seconds for which objects found in a namespace of a cluster are cached, for all Services."""
 
 
 class _Found(NamedTuple):
-    """What a namespace of a cluster has of Skupper's."""
+    """Skupper's objects in a namespace of a cluster."""
 
     sites: Sequence[Raw]
     links: Sequence[Raw] | None
-    """None where they may not be read: roles that sources had before do not have them."""
+    """None if reading is forbidden: roles from earlier versions do not grant it."""
     token: Raw | None
     """Ours, where we have asked for the link."""
 
 
 class SkupperSites:
-    """Makes Sites and links where a namespace is annotated, once per pair, and tells how they are."""
+    """Creates Sites and links for annotated namespaces, once per pair, and reports their state."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
@@ -38,7 +38,7 @@ class SkupperSites:
         """By virtual node and namespace, and until when it is believed."""
 
     async def join(self, place: Place) -> None:
-        """Have a Site in a cluster and, unless it is this one, a link from there to here, if that is asked for."""
+        """Create a Site in an annotated cluster and, in a target, a link from the target to the local Site."""
         namespace, port = place.service[0], place.port
         if not self._is_asked(namespace):
             return
@@ -54,7 +54,7 @@ class SkupperSites:
             await self._begin_again(place, token)
 
     async def joined(self, place: Place) -> Finding | None:
-        """What keeps a cluster out of the network, as far as that is known; None for nothing."""
+        """Return the known problem that keeps a cluster out of the network; None for no problem."""
         namespace = place.service[0]
         found = await self._look(place)
         if bad := skuppersites.sited(found.sites, namespace):
@@ -70,12 +70,14 @@ class SkupperSites:
         return skuppersites.unlinked(found.links, name) if found.links is not None else None
 
     async def unmatched(self, place: Place, finding: Finding) -> Finding:
-        """What Listeners say who find nobody, with what Links of that cluster say: these may be why."""
+        """Add the problems that the cluster's Links report to the finding of unmatched Listeners: they may be the
+        cause.
+        """
         words = [skuppersites.told(each) for each in (await self._look(place)).links or ()]
         return Finding(finding.status, finding.reason, "; ".join(filter(None, [finding.message, *words])))
 
     def forget_cluster(self, node: str) -> None:
-        """It may be another cluster."""
+        """Drop cached objects: the node may represent another cluster."""
         self._found = {key: known for key, known in self._found.items() if key[0] != node}
 
     def _is_asked(self, namespace: str) -> bool:
@@ -127,7 +129,7 @@ class SkupperSites:
                 await place.port.create_raw(SKUPPER_TOKENS, token)
 
     async def _begin_again(self, place: Place, token: Raw) -> None:
-        """With a new grant there is a new code."""
+        """Delete the token, and its grant if spent: a new grant has a new code."""
         granted = await self._granted(place)
         spent = granted if granted is not None and skuppersites.is_made_of(token, granted) else None
         used = [(self._deps.local.port, SKUPPER_GRANTS, spent)] if spent is not None else []

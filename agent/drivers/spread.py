@@ -1,4 +1,4 @@
-"""Which targets have a copy of which Service: an index over our copies in all of them."""
+"""Index of Services by the targets that have a copy."""
 
 from bisect import insort
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from agent.kube.store import Key, Object
 
 
 class Spread:
-    """Copies of Services by virtual node. Two Targets may lead to one cluster, and show the same copy."""
+    """Copies of Services by virtual node. Two Targets may point to one cluster and show the same copy."""
 
     def __init__(self) -> None:
         self._nodes: dict[Key, dict[str, str]] = {}
@@ -32,7 +32,7 @@ class Spread:
         self._stops[node] = copies.subscribe(changed)
 
     def detach(self, node: str) -> None:
-        """A target is no more."""
+        """Drop the copies of a removed target."""
         stop = self._stops.pop(node, None)
         if stop is not None:
             stop()
@@ -40,7 +40,7 @@ class Spread:
                 self._drop(node, service)
 
     def services(self, namespace: str) -> Iterable[Key]:
-        """Those of a namespace, or (empty) of all, that have a copy anywhere."""
+        """Return the Services of a namespace that have a copy in any target; of all namespaces if empty."""
         return self._services.get(namespace, ()) if namespace else self._nodes.keys()
 
     def has(self, service: Key) -> bool:
@@ -48,7 +48,7 @@ class Spread:
         return service in self._nodes
 
     def first(self, service: Key, uid: str) -> str:
-        """Of the targets that show the same copy, the one that stands for all; empty if none shows it."""
+        """Return the target that represents all targets with the same copy; empty if no target has it."""
         return next(iter(self._same.get((service, uid), ())), "")
 
     def firsts(self, service: Key) -> list[str]:

@@ -1,7 +1,7 @@
-"""What a driver has made stays a while where another one takes over: until then that leads there, or never does.
+"""Delayed removal of a driver's objects while another driver takes over, until that works or a deadline has passed.
 
-Drivers that tell addresses or gateways see to it for each pair of clusters themselves (`handover`); others share a
-Service as a whole, and whoever follows them cannot always tell whether it leads anywhere: these have their time.
+The drivers for addresses and gateways hand over each pair of clusters themselves (`handover`). Other drivers share a
+Service as a whole, and their successor cannot always check whether it routes traffic: they stay for a fixed time.
 """
 
 from agent.api.names.links import BY_GATEWAY
@@ -22,14 +22,14 @@ class Takedown:
         """By cluster and Service, then by reason of the driver: None while it is the driver still."""
 
     def has(self, place: Place, reason: str) -> None:
-        """It is a driver of the Service in a cluster."""
+        """Record that a driver is in use for the Service in a cluster."""
         if reason not in _HAND_OVER:
             self._had.setdefault((place.node, place.service), {})[reason] = None
 
     def left(self, place: Place, reason: str, wanted: set[str], now: float) -> float:
-        """For how many seconds more a driver stays that is none any more.
+        """Return for how many seconds a driver that is no longer used stays; 0 for no longer.
 
-        :param wanted: those that there are instead
+        :param wanted: reasons of the drivers that replace it
         """
         had = self._had.get((place.node, place.service), {})
         if reason not in had:
@@ -49,5 +49,5 @@ class Takedown:
         self._had.pop((node, service), None)
 
     def forget_cluster(self, node: str) -> None:
-        """A target is no more."""
+        """Drop the records of a removed target."""
         self._had = {key: had for key, had in self._had.items() if key[0] != node}
