@@ -1,4 +1,4 @@
-"""What one cluster may take of this process: somebody else's may send anything, without end."""
+"""Memory budget of one cluster in this process: a target is not trusted and may send data without end."""
 
 import math
 
@@ -16,5 +16,5 @@ class Budget:
 
     @property
     def full(self) -> bool:
-        """Whether no further objects are kept."""
+        """Return whether no more objects are stored."""
         return self.used > self._bytes

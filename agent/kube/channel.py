@@ -1,7 +1,7 @@
-"""Bytes both ways over TCP or TLS, with flow control: what streams between two servers are spliced of.
+"""Byte channels over TCP or TLS with flow control, from which streams between two servers are spliced.
 
-A channel is read until it is joined with another one (`splice`); from then on what comes in there goes out here.
-asyncio's own TLS keeps up to 1 MiB of buffers for each connection and cannot close one direction alone.
+A channel is read until it is joined with another one (`splice`); then its input is sent on the other one. asyncio's own
+TLS keeps up to 1 MiB of buffers for each connection and cannot close one direction alone.
 """
 
 import asyncio
@@ -13,24 +13,24 @@ from typing import Any, cast
 from agent.kube.tcp import keep_alive_stream, unsent
 
 _SHARED = memoryview(bytearray(64 * 1024))
-"""Where all channels receive: they take what is in it before anything else can be received."""
+"""Receive buffer of all channels: each copies its data before another one receives."""
 _TLS_RECORD_BYTES = 16 * 1024
 _WRITE_LIMIT = 16 * 1024
-"""What may wait for a slow reader before its sender is held back; one read more can be on its way."""
+"""Bytes that may wait for a slow reader before the sender is paused; one more read may be in flight."""
 _UNREAD_LIMIT = 64 * 1024
 _FLUSH_SECONDS = 10.0
 
 
 class ChannelClosed(OSError):
-    """The other side has ended what it sends, or the connection is lost."""
+    """The peer has ended its output, or the connection is lost."""
 
 
 class TooLong(ValueError):
-    """What was to be read is longer than it may be."""
+    """The data to read is longer than the limit."""
 
 
 class Channel(asyncio.BufferedProtocol):
-    """One connection, plain until `start_tls`. `accepted` is called once there is a connection."""
+    """A connection, plain until `start_tls`. Calls `accepted` once it is established."""
 
     def __init__(self, accepted: "Callable[[Channel], None] | None" = None) -> None:
         self._accepted = accepted
@@ -63,7 +63,7 @@ class Channel(asyncio.BufferedProtocol):
 
     @property
     def peer_certificate(self) -> dict[str, Any]:
-        """The peer's verified certificate as `ssl` decodes it, empty where there is none."""
+        """Return the peer's verified certificate as `ssl` decodes it; empty if there is none."""
         return dict(self._tls.getpeercert() or {}) if self._tls is not None else {}
 
     async def start_tls(
@@ -91,7 +91,9 @@ class Channel(asyncio.BufferedProtocol):
         return self._cut(end)
 
     async def read(self, limit: int) -> bytes:
-        """Read what there is, at most `limit` bytes; nothing at the end. Raises ChannelClosed when it is lost."""
+        """Read available data, at most `limit` bytes; empty at the end. Raises ChannelClosed when the connection is
+        lost.
+        """
         if not self._received:
             self._resume()
             await self._until(lambda: bool(self._received))
@@ -100,14 +102,14 @@ class Channel(asyncio.BufferedProtocol):
         return self._cut(limit)
 
     def take(self) -> bytes:
-        """What has come in and was not read."""
+        """Return the unread input."""
         return self._cut(len(self._received))
 
     async def write(self, data: bytes) -> None:
         """Send, and wait while the other side is slow to take it. Raises ChannelClosed."""
         self.send(data)
         await self._until(lambda: not self._blocked)
-        # A transport that is closing takes everything without a pause: who writes on and on would let nobody else run.
+        # A closing transport accepts everything without a pause: an endless writer would block the event loop.
         if self._lost or self._transport is None or self._transport.is_closing():
             raise ChannelClosed("the connection is lost")
 
@@ -134,7 +136,7 @@ class Channel(asyncio.BufferedProtocol):
         self._transport.write(b"".join(encrypted))
 
     def finish(self) -> None:
-        """Say that nothing more will be sent."""
+        """Announce the end of the output."""
         if self._transport is None or self._lost or self._finished:
             return
         self._finished = True
@@ -148,7 +150,7 @@ class Channel(asyncio.BufferedProtocol):
                 self._transport.write_eof()
 
     def close(self) -> None:
-        """Send what is waiting, then close; a peer that does not take it is cut off after some seconds."""
+        """Send pending output, then close; abort after some seconds if the peer does not take it."""
         if self._transport is None or self._transport.is_closing():
             return
         self.finish()
@@ -157,12 +159,12 @@ class Channel(asyncio.BufferedProtocol):
             self._loop.call_later(_FLUSH_SECONDS, self.abort)
 
     def abort(self) -> None:
-        """Close at once, without waiting for what was not sent yet."""
+        """Close at once, without sending pending output."""
         if self._transport is not None:
             self._transport.abort()
 
     def join(self, other: "Channel") -> None:
-        """From now on send to another channel what comes in, no faster than it takes it."""
+        """From now on forward input to another channel, no faster than that accepts it."""
         self._other = other
         if self._received:
             other.send(self.take())
@@ -213,7 +215,7 @@ class Channel(asyncio.BufferedProtocol):
         self._changed.set()
 
     def _pump(self, data: bytes | memoryview = b"") -> None:
-        """Decrypt, with what has just come in: a record at a time, for a BIO keeps the size it once had."""
+        """Decrypt received data a record at a time, since a BIO never shrinks."""
         found: list[bytes] = []
         try:
             for start in range(0, max(1, len(data)), _TLS_RECORD_BYTES):
@@ -276,7 +278,7 @@ class Channel(asyncio.BufferedProtocol):
         return ChannelClosed(str(self._error) if self._error is not None else "the connection was closed")
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for the condition, or until the connection can make it true no more."""
+        """Wait for the condition, or until the connection can no longer make it true."""
         while not condition() and not self._lost and not (self._eof and not self._blocked):
             self._changed.clear()
             await self._changed.wait()

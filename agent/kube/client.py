@@ -26,10 +26,10 @@ _CONTENT_TYPES: dict[str, str] = {
 }
 _PAGE = 500
 _SMALLER = 10
-"""How many times smaller the next page is after one that was too large, and larger after one that was not."""
+"""Factor by which the next page shrinks after one that was too large, and grows after one that was not."""
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA_ONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""What to ask for where metadata is enough: every API server since 1.15 makes it of any kind."""
+"""Value of Accept if metadata is enough: every API server since 1.15 supports it for any kind."""
 FIELD_MANAGER = "flotilla"
 
 encode = msgspec.json.Encoder().encode
@@ -65,10 +65,10 @@ _decoder = msgspec.json.Decoder(Raw)
 
 
 class Client:
-    """One API server's verbs. Objects are plain dicts: fields that we do not know survive.
+    """Verbs of one API server. Objects are plain dicts, so that unknown fields survive.
 
-    Every method raises Unreachable or a StatusError. Methods ending in `_raw` give the response's bytes, for callers
-    that do not look inside.
+    Every method raises Unreachable or a StatusError. Methods ending in `_raw` return the response's bytes, for callers
+    that do not need the content.
     """
 
     def __init__(self, session: Session) -> None:
@@ -114,7 +114,7 @@ class Client:
     async def pages(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", accept: str = ""
     ) -> AsyncIterator[Page]:
-        """A list page by page, in smaller pages where one is too large to be read."""
+        """Yield a list page by page, with smaller pages if one is too large to be read."""
         params = selectors(labels, fields)
         size, flaw = _PAGE, ""
         while True:
@@ -142,7 +142,9 @@ class Client:
         return _read(_list_decoder, answer)
 
     async def version(self, kind: Kind, namespace: str | None = None, fields: str = "") -> str:
-        """The version of a collection now: what is served without a version is no older than any answer before it."""
+        """Return the current version of a collection. A read without a version is consistent, so no earlier answer is
+        newer.
+        """
         params = selectors("", fields) | {"limit": "1", "resourceVersion": ""}
         return (await self._page(kind, namespace, params, METADATA_LIST)).metadata.resource_version
 
@@ -182,7 +184,7 @@ class Client:
         sub: str | None = None,
         style: Style = "merge",
     ) -> Raw:
-        """Change parts of an object. Style `apply` creates it where it is missing and takes conflicting fields."""
+        """Change parts of an object. Style `apply` creates a missing object and takes over conflicting fields."""
         return _decode(await self.patch_raw(kind, name, body, namespace, sub=sub, style=style))
 
     async def patch_raw(
@@ -226,7 +228,7 @@ class Client:
     ) -> bytes:
         """Delete one object, only with this UID and version when given (else Conflict); `grace` in seconds.
 
-        Returns the object; nothing where the answer is a mere Status, as of a custom resource that is gone.
+        Returns the object; empty if the answer is only a Status, as for a deleted custom resource.
         """
         options: Raw = {"kind": "DeleteOptions", "apiVersion": "v1"}
         preconditions = {"uid": uid, "resourceVersion": version}

@@ -1,6 +1,6 @@
-"""Where an API server is and how to authenticate to it: kubeconfig files and data, or the pod's service account.
+"""Address and credentials of an API server: from kubeconfig files and data, or the pod's service account.
 
-Tokens and certificates are read here. Exec plugins and OIDC are kubernetes-asyncio's work; it is imported only when a
+This module reads tokens and certificates. kubernetes-asyncio handles exec plugins and OIDC; it is imported only when a
 kubeconfig asks for them, because any part of it costs 63 MiB.
 """
 
@@ -27,10 +27,10 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_REREAD_SECONDS = 60.0
 PLUGIN_REREAD_SECONDS = 60.0
 PLUGIN_SECONDS = 30.0
-"""How long a credential plugin may take."""
+"""Seconds that a credential plugin may take."""
 _NO_PROXY = "is no http(s) address, and SOCKS is not spoken: name an HTTP proxy, http://HOST:PORT"
 PLUGIN_RETRY_SECONDS = 5.0
-"""How long its failure counts: all who wait for the same credentials hear of it, not one after the other."""
+"""Seconds for which its failure is cached: all waiters for these credentials receive it, not one after the other."""
 
 
 class Auth(Protocol):
@@ -61,7 +61,7 @@ class StaticAuth:
 
 @dataclass
 class FileAuth:
-    """A token in a file that somebody else rotates, as kubelet does with projected tokens."""
+    """A token in a file that another program rotates, as the kubelet does with projected tokens."""
 
     path: Path
     _value: str = field(default="", repr=False)
@@ -93,7 +93,7 @@ class PluginAuth:
         self._one_at_a_time = asyncio.Lock()
 
     async def header(self) -> str | None:
-        """Ask the plugin (it caches by itself where it wants to). Raises InvalidConfig when it fails."""
+        """Return the header from the plugin, which has its own cache. Raises InvalidConfig when it fails."""
         async with self._one_at_a_time:
             if time.monotonic() - self._loaded_at > PLUGIN_REREAD_SECONDS:
                 if time.monotonic() - self._failed_at < PLUGIN_RETRY_SECONDS:
@@ -140,7 +140,7 @@ class Connection:
     server_name: str | None = None
     namespace: str = "default"
     insecure: str = ""
-    """Field of the kubeconfig that lets others on the way read or forge answers, and the remedy; empty if none does."""
+    """Kubeconfig field that lets attackers read or forge answers, and the remedy; empty if there is none."""
 
 
 def load(kubeconfig: str | None = None, context: str | None = None) -> Connection:
@@ -168,10 +168,10 @@ def in_cluster() -> Connection:
 def parse(
     data: bytes | str, context: str | None = None, *, base: Path | None = None, plugins: bool = False
 ) -> Connection:
-    """The connection that a kubeconfig's bytes (YAML or JSON) describe.
+    """Return the connection that a kubeconfig's bytes (YAML or JSON) describe.
 
-    Kubeconfigs from Secrets are somebody else's input: without `base` they may not name files, and without `plugins`
-    they may not run programs, for either would use the agent's own rights.
+    Kubeconfigs from Secrets are untrusted: without `base` they may not name files, and without `plugins` they may not
+    run programs, since both would use the agent's own rights.
 
     Raises InvalidConfig naming the entry and the remedy.
     """
@@ -181,7 +181,7 @@ def parse(
 def of_document(
     document: Entry, context: str | None = None, *, base: Path | None = None, plugins: bool = False
 ) -> Connection:
-    """The same of a document that has been read."""
+    """Return the connection that a parsed kubeconfig describes."""
     name, entry = documents.context_of(document, context or "")
     cluster = documents.cluster_of(document, name)
     user = documents.named(document, "users", "user", entry["user"]) if entry.get("user") else {}
@@ -260,7 +260,7 @@ def _tls(cluster: Entry, user: Entry, base: Path | None) -> ssl.SSLContext:
     if certificate is not None and key is not None:
         with _file(certificate + b"\n" + key) as path:
             try:
-                # A password, even if there is none: OpenSSL would ask the terminal for that of an encrypted key.
+                # Set a password, even an empty one: OpenSSL would ask the terminal for that of an encrypted key.
                 context.load_cert_chain(path, password="")
             except (ssl.SSLError, ValueError) as error:
                 raise InvalidConfig("client-certificate and client-key are not a PEM pair") from error

@@ -1,4 +1,4 @@
-"""What an informer keeps: its store, brought up to date by what a list, a watch or an answer to a write tells."""
+"""Contents of an informer: its store, updated from lists, watches and answers to writes."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ _LIMIT = 1000
 
 
 class Vanished:
-    """UIDs of objects that are gone, though their watch has not told so yet; `drop` takes them out of the store."""
+    """UIDs of deleted objects whose deletion the watch has not reported yet; `drop` removes them from the store."""
 
     def __init__(self, store: Store, drop: Callable[[Object], None]) -> None:
         self._store = store
@@ -27,15 +27,16 @@ class Vanished:
         self._uids = Recent(_LIMIT)
 
     def __contains__(self, obj: Object) -> bool:
-        """Whether what a watch tells of an object is old news."""
+        """Return whether an event about an object is outdated."""
         return obj.uid in self._uids
 
     @contextlib.contextmanager
     def noticed(self, key: Key, uid: str) -> Iterator[None]:
-        """Around a request about an object: if its API server does not find it, it is taken out of the store.
+        """Context of a request about an object: if the API server answers NotFound, remove the object from the store.
 
-        Until the watch shows that, which may be long, it would be deleted again at every change. An answer that is not
-        about this object, as of a kind that is not served, says nothing of it. The NotFound is raised all the same.
+        Otherwise controllers would delete it again at every change until the watch reports the deletion, which may take
+        long. A NotFound about something else, such as a kind that is not served, is ignored. The NotFound is raised in
+        any case.
         """
         try:
             yield
@@ -47,12 +48,12 @@ class Vanished:
             raise
 
     def forget(self) -> None:
-        """What is listed from now on is there: the cluster may have been restored from a backup."""
+        """Forget all UIDs: objects that are listed from now on exist, since a backup may have been restored."""
         self._uids = Recent(_LIMIT)
 
 
 class Contents:
-    """Objects of one kind, within a budget; subscribers are told what changes."""
+    """Objects of one kind, within a budget; subscribers are notified of changes."""
 
     def __init__(self, client: Client, kind: Kind, budget: Budget, progress: Progress) -> None:
         self.flaws = Flaws(client, kind)
@@ -64,7 +65,7 @@ class Contents:
         self._packer = Packer(self.store)
 
     def take(self, told: Told, replaced: int) -> None:
-        """What a watch or a list tells; an object that is known by a later version than `replaced` stays."""
+        """Apply an event or a list item; an object cached with a later version than `replaced` stays."""
         if told.key is None:
             return
         if told.deleted:
@@ -75,7 +76,7 @@ class Contents:
             self.flaws.found(told.key, told.flaw)
 
     def put(self, obj: Object, replaced: int) -> None:
-        """An object as it is now, unless it is known by a later version than `replaced`."""
+        """Store an object, unless a later version than `replaced` is cached."""
         if obj in self.vanished:
             return
         old = self.store.get(obj.key)
@@ -94,7 +95,7 @@ class Contents:
         self.subscribers.changed(old, obj)
 
     def remove(self, key: Key, replaced: int) -> None:
-        """Remove what was gone at a version; an object absorbed since then stays."""
+        """Remove an object that was deleted by version `replaced`; a later object stays."""
         old = self.store.get(key)
         if old is None:
             self.flaws.gone(key)

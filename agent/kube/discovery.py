@@ -12,7 +12,7 @@ from agent.kube.errors import UNDECODABLE, NotFound, Unreadable
 T = TypeVar("T")
 
 _API_VERSION = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[a-z][a-z0-9]*")
-"""Of others' manifests, and a part of a path that we ask for with our own rights."""
+"""Valid API versions. They come from users' manifests and become part of a path that the agent requests."""
 
 
 class _Resource(msgspec.Struct):
@@ -41,7 +41,7 @@ class Discovery:
         self._served: dict[str, dict[str, Kind]] = {}
 
     async def find(self, api_version: str, name: str) -> Kind | None:
-        """The kind of this apiVersion and name, None where it is not served."""
+        """Return the kind of this apiVersion and name; None if it is not served."""
         if not _API_VERSION.fullmatch(api_version):
             return None
         if name not in self._served.get(api_version, {}):
@@ -49,7 +49,7 @@ class Discovery:
         return self._served[api_version].get(name)
 
     async def find_any(self, group: str, name: str) -> Kind | None:
-        """The same in whichever version, the one that the API server prefers first."""
+        """Return the kind in any version, by the API server's preference; None if it is not served."""
         for served in tuple(self._served.values()):
             if (kind := served.get(name)) is not None and kind.group == group:
                 return kind
@@ -59,7 +59,7 @@ class Discovery:
         return None
 
     def forget(self, kind: Kind) -> None:
-        """It is not served any more."""
+        """Drop the cached version of a kind that is no longer served."""
         self._served.pop(kind.api_version, None)
 
     async def _versions(self, group: str) -> list[str]:

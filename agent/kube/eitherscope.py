@@ -12,7 +12,7 @@ _NAMESPACE = "namespace"
 
 
 class EitherScope:
-    """One informer for each of the two kinds; a key without a namespace is that of the cluster's."""
+    """An informer for each of two kinds; a key without a namespace is that of a cluster-scoped object."""
 
     def __init__(self, client: Client, informer: Callable[[Kind], Informer], kinds: Kinds) -> None:
         self._client = client
@@ -23,7 +23,7 @@ class EitherScope:
 
     @property
     def synced(self) -> bool:
-        """Whether all of both kinds were listed once."""
+        """Return whether both kinds were listed completely."""
         return all(informer.synced.is_set() for informer in self.informers)
 
     def __iter__(self) -> Iterator[Object]:
@@ -39,7 +39,7 @@ class EitherScope:
         return self.informers[0].store.by_index(_NAMESPACE, namespace)
 
     def serving(self, namespace: str) -> list[Object]:
-        """Those of a namespace, and those of the cluster."""
+        """Return the objects of a namespace, and those of the cluster."""
         return [*self.in_namespace(namespace), *self.informers[1].store.by_index(_NAMESPACE, "")]
 
     async def patch(self, key: Key, body: dict[str, Any], *, sub: str | None = None) -> Object:

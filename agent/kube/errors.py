@@ -1,14 +1,14 @@
-"""What can go wrong between us and an API server.
+"""Errors between the agent and an API server.
 
     KubeError
     + InvalidConfig            a kubeconfig that cannot be used
-    + Deposed                  not sent, since whoever wanted it leads no more
-    + Outdated                 what is known cannot be brought up to date by a watch, but by a list
+    + Deposed                  not sent, since the sender's leadership has ended
+    + Outdated                 a watch cannot bring the cache up to date; a list can
     + Unreachable              no answer: refused, timed out, TLS, unknown host
       . Unsent                 no connection, so the server has seen nothing of the request
-      . Unreadable             an answer, or an object, that makes no sense; what was asked for may have been done
-        - TooLarge             or is longer or nested deeper than is read
-    + StatusError              an answer that says no
+      . Unreadable             an invalid answer or object; the request may have succeeded
+        - TooLarge             longer or nested deeper than the limit
+    + StatusError              an answer with an error status
       . BadRequest 400
       . Unauthorized 401
       . Forbidden 403
@@ -20,20 +20,20 @@
       . TooManyRequests 429
       . ServerError 5xx
 
-Messages come from the server's Status object only, never from other bodies: who knows what those hold. Each is one
-line of limited length.
+Messages come only from the server's Status object, since other bodies may hold anything. Each is one line of limited
+length.
 """
 
 import msgspec
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoders raise; RecursionError for what is nested too deep."""
+"""Exceptions that decoders raise; RecursionError for input that is nested too deep."""
 _MESSAGE_LIMIT = 2048
 
 
 def one_line(text: str, limit: int = _MESSAGE_LIMIT) -> str:
-    """A text of others as one printable line of at most `limit` characters."""
-    # More than fits, so that what is cut off shows; but not all of a text of megabytes.
+    """Return an external text as one printable line of at most `limit` characters."""
+    # Keep more than fits, so that the cut shows, but not a text of megabytes.
     words = " ".join(text[: 2 * limit].split())
     line = "".join(char if char.isprintable() else "\ufffd" for char in words)
     return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + "…"
@@ -55,7 +55,7 @@ class Deposed(KubeError):
 
 
 class Outdated(KubeError):
-    """What is known of a collection is too old to follow its changes from there, or of a history that was lost."""
+    """The cached version of a collection is too old to watch from, or belongs to a lost history."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -71,15 +71,15 @@ class Unsent(Unreachable):
 
 
 class Unreadable(Unreachable):
-    """What came makes no sense, or not all of it; whether the server did what was asked of it is not known."""
+    """The answer is invalid or incomplete; the request may or may not have been executed."""
 
 
 class TooLarge(Unreadable):
-    """What came is longer, or nested deeper, than is read."""
+    """The answer is longer or nested deeper than the limit."""
 
 
 class StatusError(KubeError):
-    """The server's answer was an error, about the object of this name where it is about one."""
+    """The server answered with an error status, about the named object if there is a name."""
 
     def __init__(
         self, status: int, reason: str, message: str, retry_after: float | None = None, about: str = ""
@@ -91,7 +91,7 @@ class StatusError(KubeError):
         self.retry_after = retry_after
         self.about = about
         self.server = ""
-        """Address of the server that answered, as its `Connection` has it; empty where none did."""
+        """Address of the server that answered, as in its `Connection`; empty without an answer."""
 
 
 class BadRequest(StatusError):
@@ -107,15 +107,15 @@ class Forbidden(StatusError):
 
 
 class NotFound(StatusError):
-    """Status 404: there is no such object, or no such kind."""
+    """Status 404: the object or the kind does not exist."""
 
 
 class Conflict(StatusError):
-    """409: somebody else wrote first, or a precondition failed."""
+    """Status 409: another client wrote first, or a precondition failed."""
 
 
 class AlreadyExists(Conflict):
-    """Status 409 at creation: an object of that name is there."""
+    """Status 409 at creation: an object of that name exists."""
 
 
 class Gone(StatusError):

@@ -1,4 +1,4 @@
-"""Kubernetes Events, each told once: a repetition raises the count of the one that is there."""
+"""Kubernetes Events, each written once: a repetition raises the count of the existing one."""
 
 import asyncio
 import hashlib
@@ -14,9 +14,9 @@ from agent.kube.errors import AlreadyExists, Forbidden, KubeError
 log = logging.getLogger(__name__)
 
 REPEAT_SECONDS = 60.0
-"""The same event about the same object is written at most this often."""
+"""Minimum seconds between writes of the same event about the same object."""
 _REMEMBERED = 2_000
-"""Events; the count of one that is forgotten is read when it is told again."""
+"""Number of cached events; the count of others is read when they recur."""
 _MESSAGE_LIMIT = 1024
 _WAITING = 2_000
 _TERMINATING = "because it is being terminated"
@@ -25,13 +25,13 @@ _TERMINATING = "because it is being terminated"
 Raw = dict[str, Any]
 
 _Told = tuple[Raw, str, str, str]
-"""The object as a reference: a manifest that waits here would take ten times the space."""
+"""The object as a reference: a queued manifest would take ten times the space."""
 
 
 class Recorder:
-    """Writes Events about objects of one cluster, in the background: nothing waits for them, nothing fails with them.
+    """Writes Events about objects of one cluster in the background: callers neither wait nor fail.
 
-    What does not fit into the queue is dropped and counted in the log: Events are a courtesy.
+    Events that do not fit into the queue are dropped and counted in the log.
     """
 
     def __init__(self, client: Client, clock: Clock, component: str = "flotilla") -> None:
@@ -42,14 +42,14 @@ class Recorder:
         self._queue: asyncio.Queue[_Told] = asyncio.Queue(_WAITING)
 
     def event(self, regarding: dict[str, Any], kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Tell what happened to an object (a manifest with apiVersion, kind and metadata)."""
+        """Record an event about an object (a manifest with apiVersion, kind and metadata)."""
         try:
             self._queue.put_nowait((_reference(regarding), kind, reason, message[:_MESSAGE_LIMIT]))
         except asyncio.QueueFull:
             log.warning("too many events: %s on %s dropped", reason, regarding["metadata"]["name"])
 
     async def run(self) -> None:
-        """Write what is told until cancelled."""
+        """Write queued events until cancelled."""
         while True:
             await self._record(*await self._queue.get())
 
@@ -68,7 +68,7 @@ class Recorder:
             except Forbidden as error:
                 if _TERMINATING not in error.message:
                     raise
-                # Nothing new is created in a namespace that is being deleted: what holds it up is told of itself.
+                # A namespace that is being deleted refuses new objects; its deletion is reported separately.
                 about = f"{regarding['kind']} {regarding['name']}: {message}"
                 await self._write(_namespace(regarding), name, kind, reason, about[:_MESSAGE_LIMIT], count + 1)
         except KubeError as error:
@@ -120,5 +120,5 @@ def _reference(manifest: dict[str, Any]) -> Raw:
 
 def _name(regarding: Raw, reason: str, message: str) -> str:
     about = f"{regarding['uid']}/{reason}/{message}"
-    # A cut may leave a dash or a dot at the end, where no part of a DNS name ends with one.
+    # A cut may leave a dash or a dot at the end, but no part of a DNS name ends with one.
     return f"{regarding['name'][:200].rstrip('-.')}.{hashlib.sha256(about.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""The fence around what only a leader may write: each request asks whether whoever began the work still leads."""
+"""Guard of writes that only a leader may send: each request checks that the replica that began the work still leads."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -12,12 +12,12 @@ _READING = ("GET", "HEAD")
 
 
 def fence(leads: Callable[[], bool]) -> None:
-    """Have this task, and those that it will start, write only while `leads` says so."""
+    """Let this task, and the tasks it starts, write only while `leads` returns True."""
     _leads.set(leads)
 
 
 def check(method: str) -> None:
-    """Raises Deposed for a request that may change something, by a task that leads no more."""
+    """Raise Deposed for a write request of a task whose leadership has ended."""
     leads = _leads.get()
     if leads is not None and method not in _READING and not leads():
         raise Deposed("not sent: this replica may lead no more")

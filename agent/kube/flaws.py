@@ -1,4 +1,4 @@
-"""What of a watched kind cannot be read, and what fails at it: counted always, told once."""
+"""Unreadable objects of a watched kind, and objects that subscribers fail at: counted always, reported once."""
 
 import logging
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _WHY = 300
 _NAME = 200
 
 Listener = Callable[[Key, str], None]
-"""Called with an object and why it cannot be read, empty when it can again or is gone."""
+"""Called with an object's key and the read error; empty if the object is readable again or has been deleted."""
 
 
 class Flaws:
@@ -63,7 +63,7 @@ class Flaws:
         self._tell(key, why)
 
     def gone(self, key: Key) -> None:
-        """An object can be read, or does not exist any more."""
+        """Clear the flaw of an object that can be read or has been deleted."""
         if self._known.pop(key, None) is not None:
             self._tell(key, "")
 

@@ -1,7 +1,7 @@
-"""Whether an informer has in its store what its API server has now.
+"""Checks whether the store of an informer is up to date with its API server.
 
-A watch that was resumed tells what has happened meanwhile, and never that this was all. The API server's list of
-metadata alone does: of 5,000 chaperons it costs a third of a list of all they contain.
+A resumed watch delivers missed changes, but never reports that they were all. The API server's list of metadata does:
+for 5,000 chaperons it costs a third of a full list.
 """
 
 from typing import NamedTuple
@@ -29,18 +29,18 @@ _decoder = msgspec.json.Decoder(_Item)
 
 
 class Lag(NamedTuple):
-    """What a store did not have at some moment, by what its API server had then."""
+    """Changes that a store lacked at some moment, by the versions in its API server."""
 
     missing: dict[Key, int]
     """Objects that it did not have, or in an earlier version than this."""
     gone: dict[Key, int]
-    """Objects that it had and that were no more, by this version."""
+    """Cached objects that had been deleted by this version."""
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.gone)
 
     def left(self, informer: Informer) -> "Lag":
-        """What of this it does not have even now."""
+        """Return the changes that the store still lacks."""
         return Lag(
             {key: version for key, version in self.missing.items() if _version(informer, key) < version},
             {key: version for key, version in self.gone.items() if 0 < _version(informer, key) < version},
@@ -48,9 +48,9 @@ class Lag(NamedTuple):
 
 
 async def lag(informer: Informer) -> Lag:
-    """What an informer has not been told yet of what its API server has now. Raises KubeError.
+    """Return the changes in the API server that an informer has not received yet. Raises KubeError.
 
-    What cannot be read is not waited for.
+    Ignores unreadable objects.
     """
     missing: dict[Key, int] = {}
     listed: set[Key] = set()

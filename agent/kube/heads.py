@@ -41,7 +41,7 @@ class Headers:
         return [part.strip().lower() for value in self.all(name) for part in value.split(",") if part.strip()]
 
     def only(self, names: Iterable[str]) -> "Headers":
-        """Those of these names."""
+        """Return the headers with these names."""
         wanted = {name.lower() for name in names}
         return Headers((key, value) for key, value in self._pairs if key.lower() in wanted)
 

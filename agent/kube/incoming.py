@@ -1,4 +1,4 @@
-"""What API servers send, in limited quantities: a target is somebody else's, and may send anything."""
+"""Size limits for data from API servers: a target is not trusted and may send anything."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,27 +11,27 @@ from agent.kube.errors import TooLarge, Unreadable
 LINE_LIMIT = 16 * 1024 * 1024
 """Longest watch event in bytes. etcd takes objects of 1.5 MiB, as JSON these have up to six times as many."""
 _HEAD = 64 * 1024
-"""What is kept of a longer one: who it is about stands at its beginning."""
+"""Bytes that are kept of a longer line: the object's identity is at its beginning."""
 _HOPELESS = 4 * LINE_LIMIT
 """An event that has not ended by then ends the watch."""
 ANSWER_LIMIT = LINE_LIMIT
-"""Of an answer in bytes: one object, and some room."""
+"""Byte limit of an answer: one object, with a margin."""
 PAGE_LIMIT = 2 * LINE_LIMIT
 """Of a page of a list: 500 objects of 64 KiB, where real pods have 5 to 20; larger ones come in smaller pages."""
 ERROR_LIMIT = 1024 * 1024
-"""Of what comes with an error; of a longer one only the status counts."""
+"""Byte limit of an error's body; of a longer one only the status counts."""
 _LARGE = 512 * 1024
-"""Of what is larger, only a few are received at once."""
+"""Byte size above which only a few answers are received at once."""
 LARGE_LINES = 2
 LARGE_ANSWERS = 3
 _LINE_SECONDS = 300.0
-"""How long a large event may take to end: others wait for it."""
+"""Seconds that a large event may take: other events wait for it."""
 _TURN_SECONDS = 600.0
-"""How long a large answer waits for others at most."""
+"""Maximum seconds that a large answer waits for other large answers."""
 
 
 def check_encoding(response: aiohttp.ClientResponse) -> None:
-    """Raises Unreadable for what is compressed, since a few bytes may be gigabytes then; we ask that it is not."""
+    """Raise Unreadable for a compressed answer, which the agent never requests: few bytes may expand to gigabytes."""
     encoding = response.headers.get("Content-Encoding", "")
     if encoding.strip().lower() not in ("", "identity"):
         raise Unreadable(f"the answer is compressed ({encoding}), which was not asked for")
@@ -77,11 +77,10 @@ class Overlong(bytes):
 
 
 class Lines:
-    """The lines of a watch, each with its end; of a line that is too long the beginning, `Overlong`.
+    """The lines of a watch, each with its end; of an overlong line only the beginning, `Overlong`.
 
-    What a connection cut off in the middle of a line is left out: it is told again after resuming. A line that has come
-    to more than 512 KiB waits for one of `slots`. Raises TooLarge for a line without an end, Unreadable for one that
-    takes too long.
+    A line cut off by a lost connection is omitted: the resumed watch repeats it. A line of more than 512 KiB waits for
+    one of `slots`. Raises TooLarge for a line without an end, Unreadable for one that takes too long.
     """
 
     def __init__(self, content: aiohttp.StreamReader, slots: asyncio.Semaphore) -> None:

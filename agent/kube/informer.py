@@ -1,11 +1,11 @@
-"""List and watch one kind, keep a store up to date, tell subscribers what changed.
+"""List and watch one kind, keep a store up to date, notify subscribers of changes.
 
-A busy API server ends watches without an error. A stream that ends is resumed from the last version seen; a version
-too old to resume from (410), or of a history that the API server has lost (`rollback`), leads to a new list, whose
-difference to the store is told like events: nothing is lost. Nobody is told of it before all of it is in the store.
+A busy API server ends watches without an error. A stream that ends is resumed from the last version seen. If that
+version is too old (410), or the API server has lost it (`rollback`), the informer lists again. Subscribers receive the
+difference to the store like events, once all of the list is in the store.
 
-One object harms itself alone. What cannot be read is passed over and told (`flaws`); what was known of it before stays,
-for that it cannot be read does not mean that it is gone. What fails at an object keeps nobody else from hearing of it.
+A bad object affects no other object. An unreadable object is skipped and reported (`flaws`); its last readable version
+stays, since it may still exist. A subscriber that fails at an object does not keep others from receiving it.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ _RELIST_SECONDS = 30.0
 class Informer:
     """A store of one kind, kept up to date by `run`.
 
-    `synced` is set once the first list is in the store and told, and stays set; `error` is what currently keeps it from
-    being up to date, None while it is; `flaws` are the objects that cannot be read. With `reduce`, the store has only
-    what it leaves of each object; with one of `METADATA`, API servers are asked for no more.
+    `synced` is set once subscribers have received the first list, and stays set. `error` is the current obstacle to
+    being up to date, None without one. `flaws` are the unreadable objects. With `reduce`, the store has only its result
+    for each object; with a member of `METADATA`, only metadata is requested.
     """
 
     def __init__(
@@ -77,38 +77,38 @@ class Informer:
         self._interrupt = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(0.2, 15.0)
-        """Before a watch is resumed; one that lasts has it begin again."""
+        """Pauses before a watch is resumed; reset by a watch that lasts."""
         self._refused = Backoff(1.0, 15.0)
         """Before another try at what we may not read and never did."""
         self._relisting = Backoff(0.2, _RELIST_SECONDS)
         self._listed_at = 0.0
         self.lists = 0
-        """How often a list was read to its end."""
+        """Number of complete lists."""
         self.contacts = 0
-        """How often that, or a watch was opened."""
+        """Number of complete lists and opened watches."""
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber` for every object already here and every change from now on; returns the way to stop."""
+        """Call `subscriber` for every stored object and every later change; returns a function that unsubscribes."""
         return self._subscribers.add(subscriber)
 
     def on_failure(self, listener: Callable[[], object]) -> Callable[[], None]:
-        """Call `listener` after each failure, of which `error` tells; returns the way to stop."""
+        """Call `listener` after each failure, when `error` is set; returns a function that unsubscribes."""
         self._failures.append(listener)
         return lambda: self._failures.remove(listener)
 
     @property
     def has_subscribers(self) -> bool:
-        """Whether anybody wants to be told."""
+        """Return whether there are subscribers."""
         return bool(self._subscribers)
 
     @property
     def relisting(self) -> bool:
-        """Whether what is told now comes from a list: what is gone was deleted while nobody looked, or lost."""
+        """Return whether current changes come from a list: objects were deleted between watches, or lost by etcd."""
         return self._telling or self._progress.lists_next
 
     @property
     def rollbacks(self) -> int:
-        """How often the API server has lost a part of its history."""
+        """Return how often the API server has lost a part of its history."""
         return self._progress.rollbacks
 
     def absorb(self, raw: bytes) -> Object:
@@ -132,7 +132,7 @@ class Informer:
             self._watching.reschedule(asyncio.get_running_loop().time())
 
     def relist(self) -> None:
-        """List again now, for what is here may be old."""
+        """List again now, because the store may be outdated."""
         self._progress.starts_over()
         self.interrupt()
 
@@ -144,7 +144,7 @@ class Informer:
                 await self._pause(await self._round())
 
     async def _round(self) -> Backoff | None:
-        """List where that is needed, and watch until that ends; returns what to wait for before the next round."""
+        """List if needed, then watch until the watch ends; returns the backoff before the next round."""
         try:
             while self._progress.lists_next:
                 await self._list()
@@ -172,7 +172,7 @@ class Informer:
             if self.synced.is_set():
                 await self._tell()
             raise
-        # What is absorbed from now on is compared with this list.
+        # Later writes are compared with this list.
         self._progress.listed(version)
         await self._tell()
         self.error = None
@@ -184,7 +184,7 @@ class Informer:
         self._listed_at = time.monotonic()
 
     async def _fill(self) -> str:
-        """Have in the store what is listed; returns the version of the list."""
+        """Put the listed objects into the store; returns the version of the list."""
         version, replaced, listed, nameless = "", 0, set[Key](), False
         self.vanished.forget()
         async for page in self.client.pages(self.kind, self.namespace, **self.selectors, accept=self._accept[0]):
@@ -200,14 +200,14 @@ class Informer:
                     nameless = True
                 else:
                     listed.add(told.key)
-        # What has no name may be any of those that are missing.
+        # An item without a name may be any of the missing objects.
         with self._subscribers:
             for key in self.store.keys() - listed if not nameless else ():
                 self._contents.remove(key, replaced)
         return version
 
     async def _tell(self) -> None:
-        """Tell subscribers what a list has changed."""
+        """Notify subscribers of the changes from a list."""
         self._telling = True
         try:
             started = time.monotonic()
@@ -246,7 +246,8 @@ class Informer:
         except Unreachable as error:
             if isinstance(error, Unreadable) or time.monotonic() - started < IDLE_SECONDS:
                 raise
-            # Silence is no failure: of a kind that has not changed since it started, an API server sends no bookmarks.
+            # Silence is no failure: an API server sends no bookmarks of a kind that has not changed since it started.
+            # The next try follows at once and shows whether the connection is dead.
             # Whether the link is dead shows at the next try, which comes at once.
             self._restarted("silent")
             return

@@ -27,17 +27,19 @@ _FLAGS = {"cluster": ("insecure-skip-tls-verify", "disable-compression")}
 _NAMES_TOLD = 10
 _SHOWN = 63
 _LIMIT = 1024 * 1024
-"""Characters of a kubeconfig: Secrets take no more."""
+"""Maximum characters of a kubeconfig: a Secret holds no more."""
 
 _FILES = {"cluster": ("certificate-authority",), "user": ("client-certificate", "client-key", "tokenFile")}
 """Fields that name files, relative to the kubeconfig's own directory."""
 
 
 def files(kubeconfig: str = "") -> list[Path]:
-    """The given file, else those of $KUBECONFIG, else ~/.kube/config. Raises InvalidConfig when there is none."""
+    """Return the given file, else those of $KUBECONFIG, else ~/.kube/config. Raises InvalidConfig when there is
+    none.
+    """
     named = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     parts = [kubeconfig] if kubeconfig else [part for part in named.split(os.pathsep) if part]
-    # Path.expanduser fails where nobody has a home, as in containers.
+    # Path.expanduser fails for users without a home directory, as in containers.
     paths = [path for path in (Path(os.path.expanduser(part)) for part in parts) if path.is_file()]
     if not paths:
         raise InvalidConfig(f"no kubeconfig at {named}: give one with --kubeconfig or $KUBECONFIG, or run in a cluster")
@@ -45,7 +47,7 @@ def files(kubeconfig: str = "") -> list[Path]:
 
 
 def merged(paths: Sequence[Path]) -> Entry:
-    """One document of several files: what comes first wins. Names of files in it are absolute."""
+    """Merge several files into one document: the first entry wins. File names in it become absolute."""
     found: Entry = {section: [] for section, _ in _SECTIONS}
     for path in paths:
         data = read(path)
@@ -62,9 +64,9 @@ def merged(paths: Sequence[Path]) -> Entry:
 
 
 def document_of(data: bytes | str) -> Entry:
-    """A kubeconfig's bytes (YAML or JSON), which are somebody else's input, as a document.
+    """Parse a kubeconfig's untrusted bytes (YAML or JSON).
 
-    Raises InvalidConfig, which has none of the content, for that is secret.
+    Raises InvalidConfig without any of the content, which is secret.
     """
     try:
         return _checked(documents.read(data if isinstance(data, str) else data.decode("utf-8-sig"), _LIMIT))
@@ -75,7 +77,7 @@ def document_of(data: bytes | str) -> Entry:
 
 
 def _own(data: bytes) -> Entry:
-    """The same of a file of the user's own, in any YAML and of any size."""
+    """Parse a file of the user, in any YAML and of any size."""
     try:
         return _checked(_json(data) or yaml.safe_load(data))
     except yaml.YAMLError as error:
@@ -89,7 +91,7 @@ def _checked(document: Any) -> Entry:
 
 
 def named(document: Entry, section: str, field_name: str, name: str) -> Entry:
-    """The cluster, context or user of a name. Raises InvalidConfig, which says what there is."""
+    """Return the cluster, context or user of a name. Raises InvalidConfig with the names that exist."""
     items = _items(document, section)
     for item in items:
         if item.get("name") == name and isinstance(item.get(field_name), dict):
@@ -102,7 +104,7 @@ def named(document: Entry, section: str, field_name: str, name: str) -> Entry:
 
 
 def shown(name: str) -> str:
-    """The name of a cluster, context or user, as messages have it."""
+    """Return the name of a cluster, context or user for messages."""
     return repr(name[:_SHOWN])
 
 

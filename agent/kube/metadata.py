@@ -1,4 +1,4 @@
-"""What is kept of objects of which API servers are asked for nothing but metadata."""
+"""Stored parts of objects of which only metadata is requested."""
 
 from collections.abc import Callable
 
@@ -34,4 +34,4 @@ def owner_metadata(raw: bytes) -> bytes:
 
 
 METADATA: frozenset[Callable[[bytes], bytes]] = frozenset((metadata_only, owner_metadata))
-"""What looks at nothing else."""
+"""Functions that read only metadata."""

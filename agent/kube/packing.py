@@ -1,4 +1,4 @@
-"""Packs what has not changed for a while: most objects of a cluster hardly ever change."""
+"""Packs objects that have not changed for a while: most objects of a cluster hardly ever change."""
 
 import asyncio
 import ctypes
@@ -18,15 +18,15 @@ _LIKE_MOST = 32 * 1024
 """Bytes of an object: further apart, deflate finds nothing in common (RFC 1951, section 2)."""
 _UNLIKE = 0.2
 _LIKE_LEAST = 64
-"""By so many objects at least one that is not packed itself is held: what it takes does not count then."""
+"""Minimum number of objects that share an unpacked one, so that its size is negligible."""
 TRIM_PAUSE_SECONDS = 30.0
 """Looking for free memory takes some milliseconds, during which nothing else happens."""
 
 
 class Trimmer:
-    """Gives free memory back to the machine, which C's allocator keeps where it lies between things that are in use.
+    """Returns free memory to the machine; C's allocator keeps free blocks that lie between used ones.
 
-    Does nothing where the C library knows no such thing (musl, macOS).
+    Does nothing if the C library has no `malloc_trim` (musl, macOS).
     """
 
     def __init__(self, trim: Callable[[int], int] | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -34,11 +34,11 @@ class Trimmer:
         self._now = now
         self._next = 0.0
         self._due = 0.0
-        """The time for which giving back has been put off last."""
+        """Time until which trimming was last delayed."""
         self._trim: Callable[[int], int] | None = trim or getattr(ctypes.CDLL(None), "malloc_trim", None)
 
     def trim(self) -> None:
-        """Give back what is free, now or as soon as it may be looked for again."""
+        """Return free memory now, or when the pause since the last time has passed."""
         wait = self._next - self._now()
         if wait <= 0:
             self._give_back()
@@ -65,9 +65,9 @@ class Packer:
         """Large objects that are not packed, and when they changed last."""
         self._timer: asyncio.TimerHandle | None = None
         self._like = b""
-        """One of them, of which those that are packed next hold what they have in common with it."""
+        """The object that newly packed objects use as a dictionary."""
         self._packed = 0
-        """How many hold it."""
+        """Number of objects packed with it."""
 
     def note(self, obj: Object) -> None:
         """An object has been put into the store."""

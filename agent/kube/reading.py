@@ -1,4 +1,4 @@
-"""What API servers tell of one kind, read: the events of a watch and the items of a list. Pure."""
+"""Reads objects of one kind from API servers: the events of a watch and the items of a list. Pure."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,8 +12,7 @@ from agent.kube.sketch import is_version, sketch
 from agent.kube.store import Key, Object
 
 Reduce = Callable[[bytes], bytes]
-"""Makes of an object as the API server sent it what is kept: a JSON object whose metadata has name, namespace and
-resourceVersion."""
+"""Reduces an object's JSON to the stored part: an object whose metadata has name, namespace and resourceVersion."""
 
 
 class _Event(msgspec.Struct):
@@ -33,7 +32,7 @@ _bookmark_decoder = msgspec.json.Decoder(_Bookmark)
 
 
 class Told(NamedTuple):
-    """Version of the collection; of which object it is told, None of none; the object, None where it cannot be read."""
+    """Version of the collection; key of the object, None without one; the object, None if it is unreadable."""
 
     version: str
     key: Key | None = None
@@ -63,7 +62,7 @@ class Reader:
         return obj
 
     def item(self, raw: bytes, flaw: str = "") -> Told:
-        """An item of a list, without a key where it has none; `flaw` is why it has come without its content."""
+        """Read an item of a list, without a key if it has none; `flaw` is the reason why its content is missing."""
         try:
             if flaw:
                 raise Unreadable(flaw)
@@ -74,9 +73,9 @@ class Reader:
         return Told(obj.version, obj.key, obj)
 
     def event(self, line: bytes) -> Told:
-        """An event of a watch.
+        """Read an event of a watch.
 
-        Raises a StatusError for one that says that the watch has failed, Unreadable for one that is none.
+        Raises a StatusError for an event that reports a failed watch, Unreadable for an invalid event.
         """
         if isinstance(line, Overlong):
             return _unread(line, TooLarge(f"an event of it is longer than {LINE_LIMIT >> 20} MiB"))

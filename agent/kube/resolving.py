@@ -1,6 +1,6 @@
-"""Addresses of host names, looked up in a thread of one's own: where a name server is silent, nobody else waits for it.
+"""Resolves host names in separate threads, so that a silent name server blocks only its own callers.
 
-asyncio's own threads are few and shared by all; a lookup there can be neither cancelled nor cut short.
+asyncio's own threads are few and shared by all; a lookup in them can be neither cancelled nor shortened.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ class Resolver(AbstractResolver):
         ]
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """The same, as text; of what is an address itself, that."""
+        """Return the addresses of a host as text; an IP address is returned unchanged."""
         try:
             return [str(ipaddress.ip_address(host))]
         except ValueError:
             return [found["host"] for found in await self.resolve(host, port)]
 
     async def close(self) -> None:
-        """Look up nothing more; what is under way is left to itself."""
+        """Start no more lookups; running ones are not awaited."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

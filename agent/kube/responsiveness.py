@@ -1,4 +1,4 @@
-"""How promptly an API server answers, and how long it may take."""
+"""Response times and time limits of an API server."""
 
 import itertools
 import time
@@ -9,11 +9,11 @@ import aiohttp
 from agent.base.cancelling import Interrupted
 
 CONNECT_SECONDS = 3.0
-"""How long a new connection may take; then the request counts as never sent."""
+"""Seconds that a new connection may take; then the request counts as never sent."""
 LONGEST_SECONDS = 600.0
-"""How long an answer may take that keeps coming: a page of a list, over a link of half a megabit per second."""
+"""Seconds for an answer that keeps arriving: a page of a list over half a megabit per second."""
 OPENING_SECONDS = 30.0
-"""How long an API server may take to begin a watch."""
+"""Seconds that an API server may take to begin a watch."""
 CLOSED = "the connection to this cluster has been given up"
 _SHARE = 0.3
 """Of the latest answer in the average."""
@@ -45,7 +45,7 @@ class Pace:
 
     @property
     def quiet(self) -> bool:
-        """Whether no request is under way."""
+        """Return whether no request is in progress."""
         return not self._waiting
 
     @property
@@ -53,7 +53,7 @@ class Pace:
         """The average, or for how long the oldest request has been waiting, if that is more."""
         if not self._waiting:
             return self.average
-        # Dicts keep the order in which requests began.
+        # Dicts keep insertion order: the first request is the oldest.
         return max(self.average, time.monotonic() - next(iter(self._waiting.values())))
 
 
@@ -87,12 +87,12 @@ class Hearing:
             self.failing_since = self.stirred
 
     def turned(self) -> None:
-        """Another try begins, or the same watch goes on."""
+        """Record that another try begins, or that the watch continues."""
         self.stirred = time.monotonic()
 
 
 class Limits(NamedTuple):
-    """How long an exchange may take, in seconds: all of it, or each silence."""
+    """Limits of an exchange in seconds: in total, or for each silence."""
 
     timeout: float
     piecemeal: bool
@@ -110,14 +110,14 @@ class Limits(NamedTuple):
         return aiohttp.ClientTimeout(total=None, sock_connect=self.connecting, sock_read=quiet)
 
     def explain(self, error: BaseException) -> str:
-        """Why there is no answer."""
+        """Return the reason for a missing answer."""
         if self.piecemeal and isinstance(error, TimeoutError) and not isinstance(error, aiohttp.SocketTimeoutError):
             return f"the answer has not ended within {self.total:g} s"
         return explain(error, self.timeout)
 
 
 def explain(error: BaseException, seconds: float) -> str:
-    """What went wrong with an exchange, in words."""
+    """Return the error of an exchange as text."""
     if isinstance(error, TimeoutError):
         return f"no answer within {seconds:g} s"
     if isinstance(error, Interrupted):
@@ -126,7 +126,7 @@ def explain(error: BaseException, seconds: float) -> str:
 
 
 def waited(error: BaseException, connecting: float, idle: float) -> float:
-    """How many seconds had passed when a watch ended for want of a word."""
+    """Return the seconds that had passed when a watch timed out."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return connecting
     return idle if isinstance(error, aiohttp.SocketTimeoutError) else OPENING_SECONDS

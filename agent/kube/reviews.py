@@ -1,4 +1,4 @@
-"""SubjectAccessReviews: whether an API server would let a user, or us, do something. Asking stores nothing there."""
+"""SubjectAccessReviews: check rights of a user or the agent at an API server. Reviews are not stored."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ class _Rule(msgspec.Struct, rename="camel"):
     resource_names: list[str] = []
 
     def allows(self, kind: Kind, verb: str) -> bool:
-        """Whether it allows a verb for all objects of a kind."""
+        """Return whether the rule allows a verb for all objects of a kind."""
         told = ((verb, self.verbs), (kind.group, self.api_groups), (kind.plural, self.resources))
         return not self.resource_names and all(not {"*", one}.isdisjoint(those) for one, those in told)
 
@@ -42,25 +42,25 @@ class _RulesReview(msgspec.Struct):
 
 
 async def is_allowed(client: Client, user: Mapping[str, Any], attributes: Mapping[str, str]) -> bool:
-    """Whether a user (`user`, `groups`, `uid`, `extra`) may do what the resource attributes say. Raises KubeError."""
+    """Return whether a user (`user`, `groups`, `uid`, `extra`) is allowed the resource attributes. Raises KubeError."""
     return await _review(client, {**user, "resourceAttributes": attributes})
 
 
 async def may_get(client: Client, user: Mapping[str, Any], path: str) -> bool:
-    """Whether a user may get a URL that is no resource, such as /metrics. Raises KubeError."""
+    """Return whether a user may get a URL that is no resource, such as /metrics. Raises KubeError."""
     return await _review(client, {**user, "nonResourceAttributes": {"path": path, "verb": "get"}})
 
 
 async def may_we(client: Client, attributes: Mapping[str, str]) -> bool:
-    """Whether we may do what the resource attributes say. Raises KubeError."""
+    """Return whether the agent is allowed the resource attributes. Raises KubeError."""
     return await _review(client, {"resourceAttributes": attributes}, SELF_ACCESS_REVIEWS)
 
 
 async def we_lack(client: Client, namespace: str, asked: Sequence[tuple[Kind, str]]) -> list[tuple[Kind, str]]:
-    """Which verbs for all objects of kinds in a namespace (empty: in all) we are not allowed. Raises KubeError.
+    """Return the verbs for all objects of kinds in a namespace (empty: in all) that the agent lacks. Raises KubeError.
 
-    What we may do in a namespace is asked all at once, unless the API server cannot tell it for certain, as one whose
-    authorizer is a webhook.
+    Several rights in a namespace take one request, unless the API server's answer is incomplete, as with a webhook
+    authorizer.
     """
     rules = None
     if namespace and len(asked) > 1 and all(kind.namespaced for kind, _ in asked):
@@ -80,7 +80,7 @@ def _allow(rules: Iterable[_Rule], kind: Kind, verb: str) -> bool:
 
 
 async def _our_rules(client: Client, namespace: str) -> list[_Rule] | None:
-    """Our rules in a namespace, None where they are not all that counts."""
+    """Return the agent's rules in a namespace; None if they may be incomplete."""
     kind = SELF_RULES_REVIEWS
     review = {"apiVersion": kind.api_version, "kind": kind.name, "spec": {"namespace": namespace}}
     try:

@@ -1,11 +1,12 @@
-"""How far the versions of a collection have come, and whether its API server has gone back: a backup was restored.
+"""Tracks the versions of a collection, and detects that its API server went back: a backup was restored.
 
-Versions grow with every write to etcd, and a restored etcd goes on from those of its backup. A watch from a version
-that an API server has not reached is no error for it: it says nothing, no bookmark either, until it gets there, and
-goes on as if nothing had been. So it is asked before a watch is resumed. A collection that changes seldom may have been
-passed by then, so what one finds counts for all of a cluster. A backup may also be restored with its versions raised
-(`etcdutl snapshot restore --bump-revision`): then lists go forward while their objects go back. So a list that is no
-older than what is known counts, whatever the versions of its objects.
+Versions grow with every write to etcd, and a restored etcd continues from those of its backup. An API server accepts a
+watch from a version that it has not reached. Until it reaches that version, it sends nothing, no bookmark either; then
+it continues as if nothing had happened. So the informer compares versions before it resumes a watch. A collection that
+changes seldom may already have passed its version, so a rollback found by one informer counts for its whole cluster. A
+backup may also be restored with its versions raised (`etcdutl snapshot restore --bump-revision`): then lists move
+forward while their objects go back. So a list that is not older than the cache counts, whatever the versions of its
+objects.
 """
 
 import contextlib
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOST_SECONDS = 60.0
-"""A watch that could not be resumed for so long is begun anew: a restored API server may have caught up by then."""
+"""Seconds after which an interrupted watch is replaced by a list: a restored API server may have caught up by then."""
 _FRESH_SECONDS = 1.0
-"""How long the version of a list counts as the one that its API server is at."""
+"""Seconds for which the version of a list counts as the API server's current one."""
 _ALL = 10**20
 """More than any version."""
 _ONE_OBJECT = "metadata.name="
 
 
 class History:
-    """What the informers of a cluster share: whoever finds that a part of it is lost has all of them list again."""
+    """History shared by the informers of a cluster: if one finds a part of it lost, all list again."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[], None]] = []
@@ -54,14 +55,14 @@ class History:
 
 
 class Progress:
-    """How far one collection has been read. `version` is what a watch is resumed from."""
+    """Progress of reading one collection. `version` is the one to resume a watch from."""
 
     def __init__(self) -> None:
         self.version = ""
         self.lists_next = True
-        """Whether a list comes next, or is being read, whatever a watch that is still open tells."""
+        """Whether a list is next or in progress; events of a still open watch do not change that."""
         self.rolled_back = False
-        """Whether the API server has lost what is known here; until that has been replaced by a list."""
+        """Whether the API server has lost cached versions; until a list has replaced them."""
         self.rollbacks = 0
         self._reached = 0
         self._listed_at = 0.0
@@ -77,14 +78,14 @@ class Progress:
         self.lists_next = True
 
     def roll_back(self) -> None:
-        """What is known is of a history that was lost: a list comes next, and replaces it."""
+        """Record that the cache belongs to a lost history: the next list replaces it."""
         self.starts_over()
         if not self.rolled_back:
             self.rolled_back = True
             self.rollbacks += 1
 
     def lists(self, version: str) -> int:
-        """Up to which version an object that is known is replaced by what a list of this version says of it."""
+        """Return the version up to which a list of this version replaces cached objects."""
         if number(version) < self._reached:
             self.roll_back()
         return _ALL if self.rolled_back else number(version)
@@ -99,14 +100,14 @@ class Progress:
         self._left = None
 
     def ended(self) -> None:
-        """It has ended, or could not be opened."""
+        """Record that the watch has ended, or could not be opened."""
         self._left = self._left or time.monotonic()
 
     async def check(self, client: "Client", kind: Kind, namespace: str | None, fields: str) -> None:
-        """Raises Outdated if a watch must not be resumed, another KubeError if that cannot be found out.
+        """Raise Outdated if a watch must not be resumed, another KubeError if that cannot be found out.
 
-        By labels the question is not narrowed, or all objects would be searched; to one object it is, since a role may
-        allow no more.
+        The request has no label selector, which would search all objects. It selects a single object if the informer
+        does, because a role may allow no more.
         """
         now = time.monotonic()
         if self._left is None and now - self._listed_at < _FRESH_SECONDS:
@@ -122,5 +123,5 @@ class Progress:
 
 
 def number(version: str) -> int:
-    """A resource version as a number, by which it is earlier or later than another of its cluster (KEP-5504)."""
+    """Return a resource version as a number, comparable within its cluster (KEP-5504); 0 if it is invalid."""
     return int(version) if is_version(version) else 0

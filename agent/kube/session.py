@@ -1,4 +1,4 @@
-"""One HTTP session per API server: bytes in, bytes out, errors as exceptions."""
+"""An HTTP session per API server: bytes in, bytes out, errors as exceptions."""
 
 import asyncio
 import contextlib
@@ -34,23 +34,22 @@ _MARK = "X-Kubernetes-Pf-Flowschema-Uid"
 _MARKS = 100
 _CLOSING_SECONDS = 5.0
 _QUEUE_SECONDS = 300.0
-"""How long a request may wait behind others, each of which ends."""
+"""Seconds that a request may wait for other requests, each of which ends."""
 
 _NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-# RuntimeError: event loops raise it for a descriptor that a broken connection has not let go of yet (seen with uvloop).
-# ValueError: what a server says that no client has thought of.
-# Interrupted: somebody has closed the session meanwhile.
+# RuntimeError: event loops raise it for a descriptor that a broken connection has not released yet (seen with uvloop).
+# ValueError: an answer that the HTTP client does not expect.
+# Interrupted: another task has closed the session meanwhile.
 _NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError, ValueError, Interrupted)
 
 
 class Session:
     """Requests to one API server.
 
-    At most `limit` requests are under way at once (watches apart), so that a slow cluster holds back only those who
-    wait for it. 429 is answered by waiting as long as the server asks and trying again, three times; 401 by asking
-    the credentials' source for new ones, once. `date` is the server's time of day at its last answer, as HTTP has it;
-    `marks` are UIDs of the few FlowSchemas that its answers came under (API Priority and Fairness): of another cluster
-    these are others.
+    At most `limit` requests run at once (except watches), so that a slow cluster delays only its own callers. After 429
+    the session waits as long as the server asks and retries, three times; after 401 it asks for new credentials, once.
+    `date` is the server's time of day at its last answer, in HTTP format. `marks` are UIDs of the FlowSchemas of its
+    answers (API Priority and Fairness): another cluster has different ones.
     """
 
     def __init__(
@@ -99,17 +98,17 @@ class Session:
         await self.close()
 
     def as_user(self, user: str) -> Self:
-        """This session, for requests that count as another user's, whom we have to be allowed to impersonate.
+        """Return this session for requests that impersonate a user, which takes the right to do so.
 
-        It has the same connections and bounds, and closes with this one. No groups are sent: to a service account the
-        API server gives its own, and asking for others would take rights in the whole cluster.
+        It shares connections and limits, and closes with this session. No groups are sent: the API server adds those of
+        a service account, and impersonating others would take rights in the whole cluster.
         """
         other = copy.copy(self)
         other.user = user
         return other
 
     async def close(self) -> None:
-        """End all connections. What a server is still owed and does not take is dropped after some seconds."""
+        """End all connections. Pending output is dropped after some seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self._http.close()
@@ -117,7 +116,7 @@ class Session:
 
     @property
     def skew(self) -> float:
-        """By how many seconds the server's clock was ahead of ours at its last answer; 0 where it says no date."""
+        """Return the seconds that the server's clock was ahead at its last answer; 0 if the answer has no date."""
         try:
             return parsedate_to_datetime(self.date).timestamp() - self._dated
         except (ValueError, TypeError, OverflowError):
@@ -141,8 +140,8 @@ class Session:
         """Send one request and return the response's body, in the form that `accept` asks for (default: JSON).
 
         `timeout` is in seconds for the whole exchange; with `piecemeal` for each silence in it, and 600 s for all.
-        `at_once`, or `urgency.urgent`, does not wait behind the `limit` others that are under way. Raises Unreachable
-        or a StatusError; TooLarge for a body of more than `longest` bytes.
+        `at_once`, or `urgency.urgent`, bypasses the queue of `limit` requests. Raises Unreachable or a StatusError;
+        TooLarge for a body of more than `longest` bytes.
         """
         exchange = _Exchange(method, path, params, body, content_type, resource, accept, longest)
         limits = Limits(timeout or self.timeout, piecemeal, self._connecting)
@@ -223,8 +222,8 @@ class Session:
     ) -> AsyncIterator[Lines]:
         """Open a watch: a stream of lines that ends when the server ends it.
 
-        `idle` is how many seconds without a line count as a dead connection; a connection whose other end is gone is
-        noticed within 15 s in any case. Raises Unreachable or a StatusError.
+        `idle` is the number of seconds without a line after which the connection counts as dead; TCP probes detect a
+        lost peer within 15 s in any case. Raises Unreachable or a StatusError.
         """
         if self._http.closed:
             raise Unsent(CLOSED)

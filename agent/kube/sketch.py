@@ -1,4 +1,4 @@
-"""Who an object is that cannot be decoded, told from the beginning of its JSON. Pure.
+"""Identifies an object that cannot be decoded from the beginning of its JSON. Pure.
 
 API servers write an object's metadata before its spec and status.
 """
@@ -16,7 +16,7 @@ _VERSION = re.compile(r"[0-9]{1,20}")
 
 
 class Sketch(NamedTuple):
-    """Type of the event (empty for an object by itself), and which version of which object it tells."""
+    """Type of the event (empty for an object alone), and the key and version of the object."""
 
     event: str
     namespace: str
@@ -30,12 +30,12 @@ class Sketch(NamedTuple):
 
 
 def is_version(text: str) -> bool:
-    """Whether this is a resource version: a number (KEP-5504)."""
+    """Return whether the text is a resource version: a number (KEP-5504)."""
     return _VERSION.fullmatch(text) is not None
 
 
 def sketch(data: bytes, *, event: bool = False) -> Sketch | None:
-    """What a watch event, or an object, that may be cut off says of its identity; None where it does not say it."""
+    """Return the identity of a watch event or an object that may be cut off; None if it is not found."""
     root, place = [b""], [b"", b'"object"', b'"metadata"'] if event else [b"", b'"metadata"']
     found: dict[bytes, str] = {}
     kind, key = "", b""

@@ -1,4 +1,4 @@
-"""Two channels as one: what comes in on either goes out on the other."""
+"""Splices two channels: input of each is output of the other."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ _LOOK_SECONDS = 1.0
 
 
 async def splice(one: Channel, other: Channel, *, idle: float) -> None:
-    """Join two channels until both have ended, or nothing has come for `idle` seconds; both are closed then.
+    """Join two channels until both have ended, or no data has come for `idle` seconds; then close both.
 
-    Where one side ends the other is told so. It may take as long as it likes for what was sent to it, and may still
-    send what is on its way for some seconds after that.
+    When a side ends, the other one is notified. It may take any time to receive pending data, and some seconds after
+    that to send its own.
     """
     one.join(other)
     other.join(one)
@@ -33,7 +33,7 @@ async def splice(one: Channel, other: Channel, *, idle: float) -> None:
 
 
 async def _first_end(ends: Iterable[asyncio.Future[None]], one: Channel, other: Channel, idle: float) -> bool:
-    """Whether one has ended, rather than both having been silent for too long."""
+    """Return True if a channel has ended, False if both were silent for too long."""
     while (left := _left(one, other, idle)) > 0:
         done, _ = await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if done:
@@ -42,9 +42,9 @@ async def _first_end(ends: Iterable[asyncio.Future[None]], one: Channel, other: 
 
 
 async def _last_end(ends: Iterable[asyncio.Future[None]], one: Channel, other: Channel, idle: float) -> None:
-    """Wait until both have ended, for some seconds that begin when both have taken everything.
+    """Wait until both have ended, for some seconds after both have taken all data.
 
-    What waits in the kernel counts, too: it is lost if its reader says a word after the connection was closed.
+    Data in the kernel's buffers counts, too: it is lost if its reader sends anything after the connection was closed.
     """
     patience = _HALF_CLOSED_SECONDS
     while patience > 0 and _left(one, other, idle) > 0:
@@ -55,5 +55,5 @@ async def _last_end(ends: Iterable[asyncio.Future[None]], one: Channel, other: C
 
 
 def _left(one: Channel, other: Channel, idle: float) -> float:
-    """Seconds for which both may still be silent."""
+    """Return the seconds for which both may remain silent."""
     return max(one.active, other.active) + idle - asyncio.get_running_loop().time()

@@ -1,8 +1,8 @@
-"""Objects as bytes with a small typed head, kept by key and by index.
+"""Objects as bytes with a small typed head, stored by key and by index.
 
 2,000 pods kept as bytes take 5 KiB each, as dicts 31 KiB; decoding one on demand costs 60 us. Packed alone they take a
-third of that, packed as what they have in common with one of their like a fiftieth; packing costs 30 us, unpacking at
-each use 5 to 15.
+third of that, packed with a similar object as dictionary a fiftieth. Packing costs 30 us, unpacking at each use 5 to
+15.
 """
 
 import zlib
@@ -21,7 +21,7 @@ Key = tuple[str, str]
 IndexFunction = Callable[["Object"], Iterable[str]]
 
 Failed = Callable[["Object", Exception], None]
-"""Told of an object that something of ours fails at."""
+"""Called with an object that an agent function failed at."""
 
 _NOTHING = msgspec.Raw()
 _APPLY = b'"operation":"Apply"'
@@ -46,10 +46,10 @@ _NO_LABELS: dict[str, str] = {}
 
 
 class Object:
-    """One object as the API server sent it, without managedFields. Raises Unreadable for what is none.
+    """An object from the API server, without managedFields. Raises Unreadable for invalid data.
 
-    `size` is in bytes, before packing. `flaw` says which of the fields that we look at has a type that it cannot have,
-    empty if none has; it counts as absent.
+    `size` is in bytes, before packing. `flaw` names a typed field with a wrong type, which counts as absent; empty if
+    there is none.
     """
 
     __slots__ = ("_like", "_raw", "applied", "flaw", "head", "key", "kind", "size")
@@ -62,10 +62,10 @@ class Object:
         managed = bytes(self.head.metadata.managed_fields)
         self.head.metadata.managed_fields = _NOTHING
         self.applied = _APPLY in managed
-        """Whether somebody owns fields of it by server-side apply."""
+        """Whether a field manager owns fields by server-side apply."""
         self._raw = raw.replace(b'"managedFields":' + managed, b'"managedFields":[]', 1) if managed else raw
         self._like: bytes | None = None
-        """What it is packed with, None while it is not packed."""
+        """Dictionary that it is packed with; None while it is not packed."""
         self.size = len(self._raw) + _OVERHEAD
 
     @property
@@ -75,13 +75,13 @@ class Object:
 
     @property
     def is_large(self) -> bool:
-        """Whether packing saves anything to speak of."""
+        """Return whether packing saves a relevant amount."""
         return self._like is None and len(self._raw) >= _LARGE
 
     def pack(self, like: bytes = b"") -> float:
-        """Keep it in less space from now on; returns which part of it that is.
+        """Pack the object; returns the packed fraction of its size.
 
-        :param like: JSON that it has much in common with, of which a reference is kept
+        :param like: JSON with similar content, to which a reference is kept
         """
         if not self.is_large:
             return 1.0
@@ -147,7 +147,7 @@ class Object:
 
     @property
     def deleting(self) -> bool:
-        """Whether it has a deletion timestamp."""
+        """Return whether it has a deletion timestamp."""
         return self.head.metadata.deletion_timestamp is not None
 
     @property
@@ -167,7 +167,7 @@ class Object:
 
     @property
     def gated(self) -> bool:
-        """Whether scheduling gates are closed."""
+        """Return whether scheduling gates are closed."""
         return bool(self.head.spec and self.head.spec.scheduling_gates)
 
     @property
@@ -185,7 +185,7 @@ class Object:
 
 
 class Identity(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What is kept of the metadata of an object."""
+    """The stored part of an object's metadata."""
 
     name: str
     uid: str = ""
@@ -205,9 +205,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def metadata_only(raw: bytes) -> bytes:
-    """Leave of an object what tells it apart, its labels and finalizers: some 300 bytes, however large it is.
+    """Reduce an object to its identity, labels and finalizers: about 300 bytes of any object.
 
-    Annotations go, too: kubectl keeps a copy of the whole content in one.
+    Annotations are removed, too: kubectl keeps a copy of the whole content in one.
     """
     return _encode(_identity_decoder.decode(raw))
 
@@ -215,8 +215,8 @@ def metadata_only(raw: bytes) -> bytes:
 class Store:
     """Objects of one kind by key, with named indexes.
 
-    `size` is that of all objects together in bytes, before packing; as long as `changes` stays the same nothing was put
-    or removed. `failed` is told of an object that an index cannot take in: by that index it is not found.
+    `size` is that of all objects together in bytes, before packing. `changes` grows with every insertion or removal.
+    `failed` is called with an object that an index function fails at: that index omits it.
     """
 
     def __init__(self, failed: Failed | None = None) -> None:
@@ -255,11 +255,11 @@ class Store:
         return list(self._indexes[name].get(value, {}).values())
 
     def count(self, name: str, value: str) -> int:
-        """How many objects are found under a value of an index."""
+        """Return the number of objects under a value of an index."""
         return len(self._indexes[name].get(value, {}))
 
     def put(self, obj: Object) -> Object | None:
-        """Insert or replace; returns what was there."""
+        """Insert or replace; returns the previous object."""
         old = self.remove(obj.key)
         self._objects[obj.key] = obj
         self.size += obj.size
@@ -269,7 +269,7 @@ class Store:
         return old
 
     def remove(self, key: Key) -> Object | None:
-        """Remove and return what was there."""
+        """Remove and return the previous object."""
         old = self._objects.pop(key, None)
         if old is None:
             return None

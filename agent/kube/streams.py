@@ -1,6 +1,6 @@
-"""Requests whose answer is a stream of bytes: logs, and connections that are upgraded (exec, attach, port-forward).
+"""Requests with a streamed answer: logs, and upgraded connections (exec, attach, port-forward).
 
-What streams is not looked into: the caller splices it with something else. One connection per request.
+The content is not parsed: the caller splices it with another channel. Each request has its own connection.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Answer:
         self.channel = channel
 
     async def error(self) -> StatusError:
-        """What an answer says that is none of the wanted ones; the connection is closed."""
+        """Return the error in an answer with an unexpected status; closes the connection."""
         body = b""
         try:
             async with asyncio.timeout(_ERROR_SECONDS):

@@ -1,4 +1,4 @@
-"""Who is told of the changes of a store: at once, or, of what a list brings, when all of it is in the store."""
+"""Subscribers to the changes of a store: notified at once, or after a list when all of it is in the store."""
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -6,17 +6,19 @@ from types import TracebackType
 from agent.kube.store import Key, Object, Store
 
 Subscriber = Callable[[Object | None, Object | None], None]
-"""Called with the object before and after a change; None where it does not exist."""
+"""Called with the object before and after a change; None if it does not exist."""
 
 Failed = Callable[[Object, Exception, str], None]
-"""Told of an object that a subscriber, of this name, fails at: the others are told all the same."""
+"""Called with an object, the exception and the name of a subscriber that failed; other subscribers are still
+notified.
+"""
 
 
 class Subscribers:
-    """Who is told of changes of one store. In a block `with subscribers:` changes are held back until they are `told`.
+    """Subscribers of a store. In a block `with subscribers:` changes are queued until `told` delivers them.
 
-    Every subscriber sees each object go from state to state without a gap, however late it is told: several changes
-    that were held back are one to it.
+    Every subscriber sees each object go from state to state without a gap, however late: several queued changes arrive
+    as one.
     """
 
     def __init__(self, store: Store, failed: Failed) -> None:
@@ -36,11 +38,13 @@ class Subscribers:
         self._holding = False
 
     def __bool__(self) -> bool:
-        """Whether there is one."""
+        """Return whether there is a subscriber."""
         return bool(self._subscribers)
 
     def add(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Tell it of every object that the others know and of every change from now on; returns the way to stop."""
+        """Add a subscriber; call it for every object that others have received and for later changes. Returns the
+        unsubscribe.
+        """
         self._subscribers.append(subscriber)
         for obj in self._store:
             known = self._held.get(obj.key, obj)
@@ -61,7 +65,7 @@ class Subscribers:
             self._tell(self._held.pop(about.key, old), new)
 
     def told(self) -> Iterator[None]:
-        """Tell what was held back, an object at each step; what changes meanwhile is told with it."""
+        """Deliver the queued changes, one object per step; changes made meanwhile are merged."""
         for key in list(self._held):
             if key in self._held:
                 self._tell(self._held.pop(key), self._store.get(key))

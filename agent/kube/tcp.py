@@ -1,4 +1,4 @@
-"""TCP beneath HTTP: peers that are gone without a word are noticed, and connections that are given up send no more."""
+"""TCP settings for HTTP: detect peers that vanish silently, and send nothing more on abandoned connections."""
 
 import asyncio
 import fcntl
@@ -16,10 +16,10 @@ from agent.kube.errors import Deposed
 
 
 class Patience(NamedTuple):
-    """Seconds of silence before the first probe, seconds between probes, and how many stay without an answer.
+    """Seconds of silence before the first probe, seconds between probes, and number of probes without an answer.
 
-    `unacknowledged` seconds after something was sent that the peer has not taken the connection ends, too; 0: as the
-    system has it (15 minutes). A peer that lives and reads nothing for so long is cut off by that.
+    The connection also ends if the peer leaves data unacknowledged for `unacknowledged` seconds; 0: the system's
+    default (15 minutes). That also disconnects a live peer that reads nothing for so long.
     """
 
     idle: int
@@ -31,7 +31,7 @@ class Patience(NamedTuple):
 REQUESTS = Patience(6, 3, 3, 15)
 """Of requests and watches: noticed within 15 s. API servers always read."""
 STREAMS = Patience(30, 10, 3)
-"""Of logs, exec and port-forward: noticed within a minute. Who pauses a stream may read nothing for hours."""
+"""For logs, exec and port-forward: a loss shows within a minute. A client that pauses may read nothing for hours."""
 
 _IDLE = getattr(socket, "TCP_KEEPIDLE", None)
 _UNACKNOWLEDGED = getattr(socket, "TCP_USER_TIMEOUT", None)
@@ -58,7 +58,7 @@ def keep_alive_stream(transport: asyncio.BaseTransport) -> None:
 
 
 def keep_alive(made: socket.socket, patience: Patience) -> None:
-    """Switch it on for a socket of TCP; others stay as they are."""
+    """Enable keepalive for a TCP socket; leave other sockets unchanged."""
     if made.family not in (socket.AF_INET, socket.AF_INET6):
         return
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -71,14 +71,14 @@ def keep_alive(made: socket.socket, patience: Patience) -> None:
 
 
 class Connector(aiohttp.TCPConnector):
-    """Connections that end with a reset (SO_LINGER), which drops what the server has not received.
+    """Connections that end with a reset (SO_LINGER), which drops data that the server has not received.
 
-    What a request has written to a connection, the kernel goes on sending after the request was given up, and after
-    the process has ended: seen to arrive as soon as a link was back, after the server had been asked what it knows.
+    Otherwise the kernel keeps sending a request's data after the request was aborted, even after the process has ended.
+    Observed: such data arrived once a link recovered, after the server's state had been read.
     """
 
     async def connect(self, req: Any, traces: Any, timeout: aiohttp.ClientTimeout) -> Connection:
-        """As ever, and note which one it is. Raises Deposed where whoever sends may write no more once there is one."""
+        """Connect, and record the connection. Raises Deposed if the sender's leadership has ended by then."""
         connection = await super().connect(req, traces, timeout)
         try:
             fence.check(req.method)

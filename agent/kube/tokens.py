@@ -18,7 +18,7 @@ class User(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> dict[str, Any]:
-        """As a SubjectAccessReview has it."""
+        """Return the user in the form of a SubjectAccessReview."""
         extra = {key: list(values) for key, values in self.extra}
         return {"user": self.name, "groups": list(self.groups), "uid": self.uid, "extra": extra}
 
@@ -40,14 +40,14 @@ class _Review(msgspec.Struct):
 
 
 def bearer(authorization: str) -> str:
-    """The token of a header Authorization, empty where it has none."""
+    """Return the token of an Authorization header; empty if it has none."""
     scheme, _, token = authorization.partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and token.isascii() else ""
 
 
 async def user_of(client: Client, token: str) -> User | None:
-    """Whose token it is, None for nobody's. Raises KubeError when it cannot be reviewed."""
+    """Return the user of a token; None if the token is invalid. Raises KubeError when it cannot be reviewed."""
     review = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.name, "spec": {"token": token}}
     answer = await client.session.request(
         "POST", TOKEN_REVIEWS.path(), body=encode(review), resource=TOKEN_REVIEWS.plural

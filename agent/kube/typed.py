@@ -1,6 +1,6 @@
-"""The typed part of objects: what rooms look at most, without decoding the rest.
+"""The typed part of objects: frequently used fields, read without decoding the rest.
 
-API servers type an object's metadata; the spec and the status of a custom resource may be anything.
+API servers type an object's metadata; the spec and the status of a custom resource may have any form.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _Part = TypeVar("_Part", bound=msgspec.Struct)
 
 
 class Owner(msgspec.Struct, rename="camel", gc=False):
-    """One of an object's owner references."""
+    """An entry of an object's owner references."""
 
     api_version: str = ""
     kind: str = ""
@@ -34,7 +34,7 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
 
 
 class HotAnnotations(msgspec.Struct, gc=False):
-    """Annotations that rooms look up for every object; the others are decoded when they are asked for."""
+    """Annotations that controllers read for every object; others are decoded on demand."""
 
     claim: str = msgspec.field(default="", name=names.ANNOTATION_CLAIM)
     claim_uid: str = msgspec.field(default="", name=names.ANNOTATION_CLAIM_UID)
@@ -64,7 +64,7 @@ class HotAnnotations(msgspec.Struct, gc=False):
 
 
 class Metadata(msgspec.Struct, rename="camel"):
-    """What we look at most."""
+    """The most frequently used metadata."""
 
     name: str = ""
     namespace: str = ""
@@ -113,10 +113,10 @@ _SHARED_LIMIT = 1024
 
 
 def read(raw: bytes) -> tuple[Head, str]:
-    """The head of an object as JSON, and what is wrong with it, empty if nothing is.
+    """Return the head of an object from JSON, and its type error; empty if there is none.
 
-    A field of spec or status that has another type than in Kubernetes counts as absent. What is the same in many
-    objects, as in the pods of a template, is one string. Raises Unreadable where not even the metadata can be read.
+    A field of spec or status with another type than in Kubernetes counts as absent. Strings that many objects share, as
+    the pods of a template do, are stored once. Raises Unreadable if not even the metadata can be read.
     """
     try:
         head, flaw = _decoder.decode(raw), ""
@@ -141,7 +141,7 @@ def _lenient(raw: bytes) -> Head:
 
 
 def _fitting(kind: type[_Part], raw: msgspec.Raw) -> _Part | None:
-    """The fields that have the right type; None for what is not even an object."""
+    """Return the fields that have the right type; None if the JSON is not an object."""
     try:
         given = _fields_decoder.decode(raw)
     except UNDECODABLE:

@@ -9,7 +9,7 @@ _urgent: ContextVar[bool] = ContextVar("urgent", default=False)
 
 @contextlib.contextmanager
 def urgent() -> Iterator[None]:
-    """Send the requests in this context at once. The caller bounds how many there are."""
+    """Send the requests in this context at once. The caller limits their number."""
     token = _urgent.set(True)
     try:
         yield
