@@ -1,6 +1,6 @@
-"""The kubelet API of virtual nodes: logs, exec, attach, port-forward and usage, for whoever a real kubelet would let.
+"""The kubelet API of virtual nodes: logs, exec, attach, port-forward and usage, with a real kubelet's authorization.
 
-`controller` keeps a port for each virtual node and the certificate; `server` answers on it: who asks (`identity`), may
-they (`access`), what is asked (`routes`), which pod is meant (`pods`), and then either bytes are spliced with a
-connection to the target's API server (`streaming`) or a page is made (`pages`, `usage`).
+`controller` keeps a port for each virtual node and the certificate. `server` answers requests: it finds the user
+(`identity`), checks rights (`access`), parses the request (`routes`) and finds the pod (`pods`). Then it splices bytes
+with a connection to the target's API server (`streaming`) or returns a page (`pages`, `usage`).
 """

@@ -1,4 +1,4 @@
-"""Whether a user may: SubjectAccessReviews on subresources of the node, asked of this cluster's API server."""
+"""Authorization of users: SubjectAccessReviews on subresources of the node, at the local API server."""
 
 from agent.api.kinds import NODES
 from agent.kube.client import Client
@@ -9,7 +9,7 @@ from agent.kubelet.routes import Attributes
 
 ALLOWED_SECONDS = 60.0
 DENIED_SECONDS = 10.0
-"""How long a verdict counts; kubelet's own are 5 min and 30 s."""
+"""Seconds for which a verdict is cached; the kubelet uses 5 min and 30 s."""
 
 
 class Authorizer:
@@ -22,7 +22,7 @@ class Authorizer:
         )
 
     async def allows(self, user: User, node: str, wanted: Attributes) -> bool:
-        """Whether one of the rights is granted. Raises KubeError when that cannot be found out."""
+        """Return whether one of the rights is granted. Raises KubeError when that cannot be found out."""
         for subresource in wanted.subresources:
             key = (user, wanted.verb, subresource, node)
             if await self._known.get(key, lambda sub=subresource: self._review(user, wanted.verb, sub, node)):  # type: ignore[misc]

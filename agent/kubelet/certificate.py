@@ -1,7 +1,9 @@
-"""The serving certificate of all virtual nodes of this agent: asked of a signer, renewed in time, kept in memory only.
+"""Serving certificate of all virtual nodes of this agent: requested from a signer, renewed in time, kept only in
+memory.
 
-As a kubelet with serverTLSBootstrap does it, and where nobody signs, as one without: with a certificate that it signed
-itself. An API server that verifies kubelets (`--kubelet-certificate-authority`) does not take that one; most do not.
+The agent acts like a kubelet with serverTLSBootstrap. Until the request is signed it serves a self-signed certificate,
+like a kubelet without it. An API server that verifies kubelets (`--kubelet-certificate-authority`) rejects that one;
+most do not verify.
 """
 
 import asyncio
@@ -32,12 +34,12 @@ Raw = dict[str, Any]
 
 GROUP = "system:nodes"
 USER = "system:node:admiralty"
-"""As Admiralty names it: who has a signer or approver that knows it need not change anything."""
+"""Admiralty's user name: existing signers and approvers that accept it need no change."""
 USAGES = ("digital signature", "server auth")
 """With an elliptic key; the signer of kubelets takes these, or those and `key encipherment` (Kubernetes 1.27)."""
 GENERATE_NAME = "admiralty-"
 SIGN_SECONDS = 30.0
-"""After so long without a signature it is said that there is none."""
+"""Seconds without a signature after which the missing signature is reported."""
 RETRY_SECONDS = 300.0
 """Pause before a new request after one that was denied, has failed or was removed."""
 _RENEW_BETWEEN = (0.7, 0.9)
@@ -45,14 +47,14 @@ _RENEW_BETWEEN = (0.7, 0.9)
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """What came of a request: a certificate, or why there is none."""
+    """Result of a request: a certificate, or the reason for having none."""
 
     certificate: bytes = b""
     problem: str = ""
 
 
 class Certificate:
-    """Keeps `pair` valid while it runs. `changed` is called whenever there is another one."""
+    """Keeps `pair` valid while it runs. Calls `changed` whenever the certificate changes."""
 
     def __init__(self, cluster: Cluster, address: str, signer: str, changed: Callable[[Pair], None]) -> None:
         self._cluster = cluster
@@ -63,7 +65,7 @@ class Certificate:
         self._signed = False
 
     async def run(self, tell: Callable[[Served], None]) -> None:
-        """Ask, wait, use, renew until cancelled; `tell` is told how it goes."""
+        """Request, wait, use and renew until cancelled; calls `tell` with the state."""
         key = certificates.new_key()
         self._changed(self_signed(key, self._address))
         while True:
@@ -91,7 +93,7 @@ class Certificate:
             await asyncio.sleep(pause)
 
     async def _request(self, key: PrivateKey, tell: Callable[[Served], None]) -> _Outcome:
-        """Create a request, approve it where we may, and wait for as long as it is there. Raises KubeError."""
+        """Create a request, approve it if allowed, and wait while it exists. Raises KubeError."""
         manifest = request(key, self._address, self._signer)
         made = await self._client.create(CERTIFICATE_REQUESTS, manifest)
         name = made["metadata"]["name"]
@@ -104,7 +106,7 @@ class Certificate:
             self._cluster.informers.drop(informer)
 
     async def _approve(self, made: Raw) -> str:
-        """Approve a request; returns what to say if nobody signs it."""
+        """Approve a request; returns the message for the case that it is never signed."""
         name = made["metadata"]["name"]
         try:
             await self._decide(made, "Approved", "VirtualNode", "approved by the agent that asked for it")
@@ -169,7 +171,7 @@ async def _wait(informer: Informer, name: str, patience: float, impatient: Calla
 
 
 def outcome_of(found: Object | None) -> _Outcome | None:
-    """What came of a request, None while it is waiting."""
+    """Return the result of a request; None while it is pending."""
     if found is None:
         return _Outcome(problem="the certificate request was removed before it was signed")
     status = found.decode().get("status") or {}
@@ -184,7 +186,7 @@ def outcome_of(found: Object | None) -> _Outcome | None:
 
 
 def is_abandoned(other: Raw, made: Raw) -> bool:
-    """Whether a request is an earlier one of the account that made this one, about which nobody has decided."""
+    """Return whether a request is an earlier, undecided one of the account that made this one."""
     return bool(
         other["metadata"]["uid"] != made["metadata"]["uid"]
         and other["metadata"]["name"].startswith(GENERATE_NAME)
@@ -206,7 +208,7 @@ def request(key: PrivateKey, address: str, signer: str) -> Raw:
 
 
 def self_signed(key: PrivateKey, address: str) -> Pair:
-    """A certificate of one's own."""
+    """Return a self-signed certificate."""
     return certificates.self_signed(key, USER, GROUP, [address])
 
 
@@ -232,7 +234,7 @@ def context(shown: Pair, client_authority: str) -> ssl.SSLContext:
     if client_authority:
         made.load_verify_locations(cadata=client_authority)
         made.verify_mode = ssl.CERT_OPTIONAL
-        # The bundle may hold an intermediate CA alone: to trust it is what was asked for.
+        # The bundle may hold only an intermediate CA: the administrator has chosen to trust it.
         made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return made
 

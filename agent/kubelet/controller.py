@@ -1,9 +1,9 @@
-"""Kubelet API: a port for each virtual node, and what is asked on it.
+"""Kubelet API: a port for each virtual node, and a server for its requests.
 
-Watches  virtual nodes, targets as they come and go, the cluster's client CA, proxy pods, our chaperons.
-Writes   CertificateSigningRequests, TokenReviews, SubjectAccessReviews, an event on nodes without a certificate. What
-         is served where goes to `Endpoints`: virtual nodes announce it.
-Absent target: its node goes on being served, and says that the target does not answer.
+Watches  virtual nodes, added and removed targets, the cluster's client CA, proxy pods, our chaperons.
+Writes   CertificateSigningRequests, TokenReviews, SubjectAccessReviews, an event on nodes without a certificate. Ports
+         and addresses are passed to `Endpoints`: virtual nodes announce them.
+Absent target: its node is still served, and requests fail with a message that the target does not answer.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class KubeletRoom(Controller[str]):
         self._authority = ""
         self._told: Served | None = None
         self._warned: dict[str, str] = {}
-        """UIDs of the nodes that have an Event about what was told, by name."""
+        """UIDs of the nodes that have an Event about the certificate, by name."""
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self.watch(self._nodes, lambda node: [node.name])
         deps.targets.on_change(self._changed)
@@ -137,7 +137,7 @@ class KubeletRoom(Controller[str]):
             self._deps.endpoints.fail(name, Served(NO_PORT, reason))
             return _PORT_RETRY_SECONDS
         loop = asyncio.get_running_loop()
-        # It is ours before anything can cancel us: what nobody knows of would listen for ever.
+        # Store the socket before a cancellation can occur: a forgotten one would listen forever.
         listening = await loop.create_server(self._server.accept(name), sock=made, start_serving=False)
         self._listening[name] = listening
         await listening.start_serving()
@@ -188,7 +188,7 @@ class KubeletRoom(Controller[str]):
         self._renew()
 
     def _renew(self) -> None:
-        """For connections that come from now on; those that are there go on as they are."""
+        """Use the new certificate and CA for new connections; existing ones stay unchanged."""
         if self._pair is None:
             return
         try:
@@ -226,7 +226,7 @@ class KubeletRoom(Controller[str]):
 
 
 def node_address(settings: Settings) -> str:
-    """Where virtual nodes are reached, empty where that is not known or no IP address."""
+    """Return the address of virtual nodes; empty if it is unknown or not an IP address."""
     address = settings.announced_address
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(address))

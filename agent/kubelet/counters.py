@@ -1,8 +1,8 @@
-"""Usage of containers over time: rates, as metrics.k8s.io tells them, become counters, as a kubelet has them. Pure.
+"""Counters of container usage: derived from the rates of metrics.k8s.io, because a kubelet serves counters. Pure.
 
 A rate is an average over a window that ends at a time of the target's clock. The counter grows by the rate times the
-time since the sample before: what was not sampled in between is taken to be like the newer sample. So a counter and
-its time are always a pair of the target's own, the same one until there is a newer sample, and never go backwards.
+time since the previous sample: the newer sample also counts for gaps between windows. So a counter and its time always
+match a sample of the target, and never decrease.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 LONGEST_GAP = 300.0
-"""Seconds that one sample may stand for: while nobody asks, nobody knows."""
+"""Maximum seconds that a sample counts for: without requests the agent reads no samples."""
 
 _FIRST = 1_000_000
 """Nanoseconds of a core that a container has used at least when it is first seen: metrics-server takes a counter of 0
@@ -21,11 +21,11 @@ for one that is missing, and leaves out a whole pod for one container that sleep
 Pod = tuple[str, str]
 """UIDs of a proxy pod and of its chaperon."""
 Key = tuple[str, str, str]
-"""The same, and the name of the container."""
+"""The key of a pod with the name of the container."""
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What a container used: nanocores on average over `window` seconds until `at`, and bytes of its working set."""
+    """Usage of a container: nanocores on average over `window` seconds until `at`, and bytes of its working set."""
 
     at: datetime
     window: float
@@ -52,9 +52,10 @@ class Counters:
     _readings: dict[Key, Reading] = field(default_factory=dict)
 
     def take(self, samples: Iterable[tuple[Key, Sample]], pods: Collection[Pod]) -> Mapping[Key, Reading]:
-        """The readings of these containers. A container that has no sample this time goes on later where it was.
+        """Return the readings of these containers. A container without a sample this time later continues from its last
+        one.
 
-        :param pods: those that are there; what is known of others is forgotten
+        :param pods: existing pods; readings of other pods are dropped
         """
         kept = {key: reading for key, reading in self._readings.items() if key[:2] in pods}
         readings = {}

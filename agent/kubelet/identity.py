@@ -15,7 +15,7 @@ from agent.kube.tokens import User as User
 from agent.kubelet.memory import Memory
 
 TOKEN_SECONDS = 60.0
-"""How long a token that was reviewed counts."""
+"""Seconds for which a reviewed token is cached."""
 _CLIENT_CA_KEY = "client-ca-file"
 
 
@@ -27,14 +27,14 @@ class Authenticator:
         self._known: Memory[bytes, User | None] = Memory(TOKEN_SECONDS)
 
     async def user(self, certificate: Mapping[str, Any], headers: Headers) -> User | None:
-        """The user, None for nobody we know. Raises KubeError when the token cannot be reviewed."""
+        """Return the user; None for an unknown one. Raises KubeError when the token cannot be reviewed."""
         named = of_certificate(certificate)
         if named is not None:
             return named
         token = tokens.bearer(headers.get("Authorization"))
         if not token:
             return None
-        # Tokens themselves are not kept.
+        # Tokens are not stored, only their digests.
         digest = hashlib.sha256(token.encode()).digest()
         return await self._known.get(digest, lambda: tokens.user_of(self._client, token))
 
@@ -48,9 +48,10 @@ def of_certificate(certificate: Mapping[str, Any]) -> User | None:
 
 
 def watch_client_ca(cluster: Cluster, changed: Callable[[str], None]) -> Callable[[], None]:
-    """Watch the CA whose client certificates this cluster's API server takes: kubelet is given it as a file.
+    """Watch the CA of the client certificates that the local API server accepts; a kubelet reads it from a file.
 
-    Calls with the PEM bundle, now and whenever it changes; empty where there is none. Returns the way to stop.
+    Calls `changed` with the PEM bundle, now and after every change; empty if there is none. Returns a function that
+    stops the watch.
     """
 
     def told(old: Object | None, new: Object | None) -> None:

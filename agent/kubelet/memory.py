@@ -12,9 +12,9 @@ _MOST = 1_000
 
 
 class Memory(Generic[K, V]):
-    """What was found out, by key; the oldest of more than a thousand is forgotten.
+    """Cache of results by key; evicts the oldest of more than a thousand.
 
-    Who asks for what is being found out already waits for that answer. A failure is told to all who wait, and not kept.
+    Concurrent callers for a key wait for one computation. A failure is raised to all of them, and not cached.
     """
 
     def __init__(self, seconds: float | Callable[[V], float]) -> None:
@@ -34,7 +34,7 @@ class Memory(Generic[K, V]):
             try:
                 return await asyncio.shield(pending)
             except asyncio.CancelledError:
-                # Who was finding it out has given up, or we are to, or both.
+                # Either the computing task was cancelled, or this task is, or both.
                 task = asyncio.current_task()
                 if not pending.cancelled() or (task is not None and task.cancelling()):
                     raise

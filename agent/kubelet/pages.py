@@ -1,4 +1,4 @@
-"""What a kubelet tells of its pods and their usage: JSON and Prometheus' text format. Pure."""
+"""A kubelet's pages about pods and usage: JSON and Prometheus' text format. Pure."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -19,7 +19,7 @@ def pod_list(pods: Iterable[bytes]) -> bytes:
 
 
 def summary(node: str, usage: NodeUsage, now: datetime) -> Raw:
-    """`/stats/summary` (kubelet's stats/v1alpha1). Only what metrics.k8s.io tells is there."""
+    """Return `/stats/summary` (the kubelet's stats/v1alpha1), with the values that metrics.k8s.io provides."""
     pods = [_pod(pod) for pod in usage.pods]
     found: Raw = {"nodeName": node, "startTime": None}
     if usage.pods:

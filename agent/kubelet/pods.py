@@ -16,7 +16,7 @@ from agent.kubelet.requests import Unacceptable
 
 
 class Delegate(msgspec.Struct, frozen=True):
-    """A pod in a target, as this cluster knows it: which one it has to be is known, whether it is there is not."""
+    """A pod in a target, as recorded in the local cluster: its identity is known, its existence is not."""
 
     target: Target
     namespace: str
@@ -77,7 +77,7 @@ class Pods:
         """The delegate of a pod that this virtual node runs. Raises Unacceptable, or KubeError of this cluster."""
         proxy = self._proxies.store.get(pod)
         if proxy is None or proxy.node_name != node:
-            # Our watch may be behind that of who asks.
+            # The agent's watch may be behind the client's.
             proxy = await self._read(pod)
         if proxy is None or proxy.node_name != node or (uid and proxy.uid != uid):
             raise Unacceptable(404, f'pod "{"/".join(pod)}" does not run on node {node}')
@@ -95,7 +95,7 @@ class Pods:
         raise Unacceptable(400, f"pod {proxy.name} has no delegate in target {target.title} (any more)")
 
     async def check(self, delegate: Delegate, container: str) -> None:
-        """See that the delegate is there, is that chaperon's own, and has the container. Raises Unacceptable."""
+        """Check that the delegate exists, belongs to that chaperon, and has the container. Raises Unacceptable."""
         target, name = delegate.target, delegate.name
         try:
             pod = await _there(delegate)
@@ -131,7 +131,7 @@ class Pods:
 
 
 async def _there(delegate: Delegate) -> _Pod | None:
-    """The delegate as its target has it, None when it is not there. Admiralty lets sources list pods and get none."""
+    """Return the target's delegate; None if it does not exist. Admiralty lets sources list pods, but not get them."""
     port = delegate.target.port
     try:
         return read_pod(await port.get_raw(PODS, delegate.name, delegate.namespace))
@@ -145,9 +145,9 @@ async def _there(delegate: Delegate) -> _Pod | None:
 
 
 def refusal(target: Target, namespace: str, error: KubeError, verb: str, resource: str) -> tuple[int, str]:
-    """Status and message for an error of the target: what an API server passes on to who asked.
+    """Return status and message for an error of the target that API servers pass on to the client.
 
-    Of 404 and 503 API servers keep only the number, so that the message would be lost.
+    API servers pass on only the number of 404 and 503, so the message would be lost.
     """
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     match error:
@@ -167,7 +167,7 @@ def refusal(target: Target, namespace: str, error: KubeError, verb: str, resourc
 
 
 def _role(target: Target) -> str:
-    """The role of sources in a target: Admiralty's agents tell no version."""
+    """Return the role of sources in a target: Admiralty's agents publish no version."""
     summary = target.summaries.store.get(("", names.SUMMARY_NAME))
     if summary is None or names.ANNOTATION_AGENT_VERSION in summary.annotations:
         return f"ClusterRole {SOURCE_ROLE}"
@@ -175,7 +175,7 @@ def _role(target: Target) -> str:
 
 
 def unreachable(target: Target, why: str) -> str:
-    """What is said while a target does not answer."""
+    """Return the message for a target that does not answer."""
     return f"target {target.title} does not answer: {why}"
 
 

@@ -15,7 +15,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class Unacceptable(Exception):
-    """A request that is answered without looking at what it wants: status and reason."""
+    """A request that is rejected before it is routed, with status and reason."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class Unacceptable(Exception):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request without body."""
+    """A request without body."""
 
     method: str
     path: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a request asks for, and which right it takes: kubelet's own table. Pure."""
+"""Routes of requests and the rights they need: the kubelet's own table. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _PAGES: Mapping[tuple[str, ...], Page] = {
     ("stats", "summary"): "summary",
     ("metrics",): "metrics",
     ("metrics", "resource"): "resource",
-    # Prometheus scrapes them of every kubelet: there is nothing to tell, and nothing wrong.
+    # Prometheus scrapes this path of every kubelet: an empty answer avoids a scrape error.
     ("metrics", "cadvisor"): "nothing",
     ("metrics", "probes"): "nothing",
 }
@@ -74,10 +74,10 @@ Route = Logs | Upgrade | Page
 
 
 def attributes(request: Request) -> Attributes:
-    """As kubelet maps them, with one difference: whatever opens a stream takes `create`.
+    """Return the rights like the kubelet, with one difference: every stream needs `create`.
 
-    Kubelet goes by the HTTP method, so that who may `get` nodes/proxy can exec by WebSocket (kubernetes#133515 closed
-    that in the API server alone). Raises Unacceptable for a method that nothing here has.
+    The kubelet uses the HTTP method, so a user who may `get` nodes/proxy can exec by WebSocket (kubernetes#133515 fixed
+    that only in the API server). Raises Unacceptable for a method without a route.
     """
     verb = _VERBS.get(request.method)
     if verb is None:
@@ -90,7 +90,7 @@ def attributes(request: Request) -> Attributes:
 
 
 def route(request: Request) -> Route:
-    """What is asked for. Raises Unacceptable."""
+    """Return the route of a request. Raises Unacceptable."""
     head = request.path[0] if request.path else ""
     if head in _STREAMS:
         return _upgrade(_STREAMS[head], request)
@@ -125,13 +125,13 @@ def _upgrade(kind: Stream, request: Request) -> Upgrade:
 def _options(kind: Stream, request: Request) -> Query:
     """Kubelet's `input=1` is the API server's `stdin=true`."""
     stdin, stdout, stderr, tty = (request.first(name) == "1" for name in ("input", "output", "error", "tty"))
-    # With a terminal there is one stream of output.
+    # With a terminal there is only one output stream.
     stderr = stderr and not tty
     if not (stdin or stdout or stderr):
         raise Unacceptable(400, "you must specify at least 1 of stdin, stdout, stderr")
     query = [("command", part) for part in request.all("command")] if kind == "exec" else []
     chosen = (("stdin", stdin), ("stdout", stdout), ("stderr", stderr), ("tty", tty))
-    # Said also where it is false: the API server's own defaults are stdout and stderr.
+    # False values are sent, too: the API server's own defaults are stdout and stderr.
     return (*query, *((name, "true" if value else "false") for name, value in chosen))
 
 

@@ -1,7 +1,7 @@
-"""Connections to the kubelet API: TLS, requests one after the other, who may, and the answer.
+"""Connections to the kubelet API: TLS, sequential requests, authorization, and answers.
 
-One process must not fall to whoever reaches its port: connections that have not said who they are can only be so many,
-and so slow. The newest is served: of too many the oldest is cut off.
+Clients that reach the port must not exhaust the process: the number and time of unauthenticated connections are
+limited. Above the limit the oldest one is closed.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 HANDSHAKE_SECONDS = 10.0
 HEAD_SECONDS = 10.0
 IDLE_SECONDS = 120.0
-"""How long a connection waits for another request, or for an answer to be taken; API servers wait 90 s."""
+"""Seconds that a connection waits for another request, or for an answer to be taken; API servers wait 90 s."""
 UNKNOWN_LIMIT = 256
 """Connections of whom nothing is known yet."""
 KNOWN_HEAD_BYTES = 1024 * 1024
@@ -58,7 +58,7 @@ Handler = Callable[[str, Channel, Request, Route], Awaitable[Page | None]]
 
 
 class Server:
-    """Serves connections of all virtual nodes; `tls` is used for those that come from then on."""
+    """Serves connections of all virtual nodes; a changed `tls` applies to new connections."""
 
     def __init__(self, authenticator: Authenticator, authorizer: Authorizer, handler: Handler) -> None:
         self.tls: ssl.SSLContext | None = None
@@ -90,7 +90,7 @@ class Server:
                 del self._unknown[oldest]
                 oldest.abort()
             task = self._group.create_task(self._serve(node, channel, self.tls), name=f"kubelet/{node}")
-            # Not at its end: a task that is cancelled before it has begun does not come there.
+            # Use a callback: a task that is cancelled before it has begun never runs its end.
             task.add_done_callback(lambda done: self._served(channel, done))
 
         return lambda: Channel(accepted)
@@ -183,11 +183,11 @@ async def _page(channel: Channel, status: int, page: Page, *, keep: bool) -> Non
 
 
 def bind(address: str, first: int, preferred: int | None, avoid: Collection[int]) -> socket.socket | None:
-    """A port of its own for a virtual node, also with several agents on one host: what others have is passed over.
+    """Bind a separate port for a virtual node. Ports used by other agents on the host are skipped.
 
-    A listening socket on all addresses of this host, of the family of `address`; None when no port is free.
+    Returns a listening socket on all addresses of this host, of the family of `address`; None when no port is free.
 
-    :param preferred: the port that the node has announced; where it cannot be had, the next free one from `first` up
+    :param preferred: the port that the node has announced; if it is taken, the next free one from `first` up
     :param avoid: ports of other virtual nodes
     """
     version = ipaddress.ip_address(address).version
@@ -202,9 +202,9 @@ class _Taken(Exception):
 
 
 def candidates(first: int, preferred: int | None, avoid: Collection[int]) -> Iterator[int]:
-    """Ports in the order in which they are tried."""
+    """Yield ports in the order in which they are tried."""
     end = min(first + TRIES, 65536)
-    # A port below the first is one of another setting.
+    # A port below the first comes from an earlier setting.
     if preferred is not None and first <= preferred < end and preferred not in avoid:
         yield preferred
     for port in range(first, end):

@@ -1,6 +1,6 @@
-"""Logs and upgraded connections: the same request is put to the target's API server, and bytes are spliced.
+"""Logs and upgraded connections: the request is repeated at the target's API server, and bytes are spliced.
 
-Nothing of a streaming protocol is understood here, and nothing is kept but what one side is slow to take.
+This module parses no streaming protocol, and buffers only data that a side is slow to take.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from agent.kubelet.routes import Logs, Upgrade
 T = TypeVar("T")
 
 UPGRADE_SECONDS = 60.0
-"""How long the target may take to upgrade: its own API server waits 30 s for a kubelet."""
+"""Seconds that the target may take to upgrade: its own API server waits 30 s for a kubelet."""
 
 _TO_TARGET = (
     "Connection",
@@ -59,7 +59,7 @@ class Streaming:
         delegate = await self._pods.find(node, (wanted.namespace, wanted.pod), wanted.uid)
         query = (("container", wanted.container), *wanted.query)
         headers = [("Connection", "close"), ("Accept-Encoding", "identity")]
-        # A container that has said nothing yet is not answered for: there is no limit but the client's patience.
+        # A container without output gets no answer yet: only the client's patience limits the wait.
         asked = self._ask(delegate, wanted.container, "GET", "log", query, headers, None)
         answer = await while_there(client, asked)
         if answer.status != 200:
@@ -67,7 +67,7 @@ class Streaming:
         await self._splice(client, answer, "HTTP/1.1 200 OK", Headers([("Connection", "close")]))
 
     async def upgrade(self, client: Channel, node: str, wanted: Upgrade, request: Request) -> None:
-        """Connect the client with what it wants of a pod. Raises as `logs`."""
+        """Connect the client with a stream of a pod. Raises like `logs`."""
         delegate = await self._pods.find(node, (wanted.namespace, wanted.pod), wanted.uid)
         query = ((("container", wanted.container),) if wanted.container else ()) + tuple(wanted.query)
         headers = list(request.headers.only(_TO_TARGET))
@@ -135,7 +135,7 @@ def _refused(delegate: Delegate, error: KubeError, verb: str, resource: str) -> 
 
 
 async def while_there(client: Channel, work: Coroutine[Any, Any, T]) -> T:
-    """Do something for as long as the client is connected. Raises ChannelClosed when it has gone."""
+    """Run a coroutine while the client is connected. Raises ChannelClosed when it disconnects."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(client.gone())
     try:

@@ -1,6 +1,6 @@
-"""What the delegates of a virtual node use, read from metrics.k8s.io of its target when somebody asks.
+"""Usage of a virtual node's delegates, read on demand from metrics.k8s.io of its target.
 
-A target that does not serve it has nothing to tell: the answer is empty, and no error.
+If the target does not serve metrics.k8s.io, the answer is empty and not an error.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ _pod_decoder = msgspec.json.Decoder(_Pod)
 
 
 class PodUsage(msgspec.Struct, frozen=True):
-    """What one proxy pod's delegate uses, by container."""
+    """Usage of a proxy pod's delegate, by container."""
 
     namespace: str
     name: str
@@ -92,11 +92,11 @@ class PodUsage(msgspec.Struct, frozen=True):
 
 
 class NodeUsage(msgspec.Struct, frozen=True):
-    """What all delegates of a virtual node use."""
+    """Usage of all delegates of a virtual node."""
 
     pods: tuple[PodUsage, ...]
     nanoseconds: int
-    """Counter of the node, in nanoseconds of a core; of pods that are gone, too."""
+    """Counter of the node, in nanoseconds of a core; includes deleted pods."""
     failed: str = ""
     """Why nothing could be read, empty when it could, or when the target does not serve it."""
 
@@ -115,7 +115,7 @@ class Usage:
         return await self._known.get(node, lambda: self._read(node))
 
     def forget(self, node: str) -> None:
-        """The node is gone."""
+        """Drop the counters of a deleted node."""
         self._counters.pop(node, None)
 
     async def _read(self, node: str) -> NodeUsage:
@@ -184,7 +184,7 @@ def _time(text: str | None) -> datetime | None:
 
 
 def seconds(text: str) -> float:
-    """A Go duration such as `1m0s` or `15.03s` in seconds; half a minute for what is none."""
+    """Return a Go duration such as `1m0s` or `15.03s` in seconds; 30 for invalid text."""
     found = _DURATION.fullmatch(text)
     if not text or found is None:
         return _DEFAULT_WINDOW
