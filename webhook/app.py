@@ -23,7 +23,7 @@ from webhook.validator import Validator
 
 
 class Webhook:
-    """One replica, wired up."""
+    """A replica with all its parts connected."""
 
     def __init__(self, settings: Settings, client: Client, clock: Clock) -> None:
         """Takes the address to listen on. Raises OSError."""

@@ -1,4 +1,4 @@
-"""What whoever applies one of P2CODE's applications is told at once. No I/O; nothing is refused."""
+"""Immediate warnings for a user who applies a P2CODE application. No I/O; nothing is refused."""
 
 from agent.api import names
 from agent.api.names.p2code import DISTRIBUTION, DISTRIBUTIONS, ELECTED
@@ -8,9 +8,9 @@ from webhook.review import Answer, Malformed, Outcome, Request, allowed
 
 
 def of_application(request: Request) -> Answer:
-    """The first thing that is wrong with its annotations, and with its manifests. Raises Malformed.
+    """Warn of the first error in its annotations and manifests. Raises Malformed.
 
-    Which distribution counts where it names none, only the agent knows: what `elect` does not take is told.
+    Only the agent has the default distribution; without an annotation the application is checked as for `elect`.
     """
     obj = request.get("object")
     if not isinstance(obj, dict):

@@ -1,4 +1,4 @@
-"""The loop that keeps us callable: certificate in the Secret, certificate served, API server told to trust it."""
+"""The loop that maintains trust: keeps the certificate in the Secret, serves it, and makes API servers trust it."""
 
 import asyncio
 import logging
@@ -32,7 +32,9 @@ _log = logging.getLogger(__name__)
 
 
 class Material(Protocol):
-    """What is to be served, and the CAs by which API servers are to trust it (PEM; none: somebody else tells them)."""
+    """The certificate to serve, and the CAs that API servers should trust (PEM; empty: another program
+    registers them).
+    """
 
     @property
     def serving(self) -> Pair: ...
@@ -42,15 +44,15 @@ class Material(Protocol):
 
 
 class Certificates(Protocol):
-    """Where the certificate comes from."""
+    """Source of the certificate."""
 
     async def refresh(self) -> Material:
-        """What to serve now."""
+        """Return the certificate to serve now."""
         ...
 
 
 class CertificateLoop:
-    """Checks everything every `interval` seconds, and at once when somebody changes the Secret or the registration."""
+    """Checks everything every `interval` seconds, and at once after a change of the Secret or the registration."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class CertificateLoop:
         )
 
     async def run(self, pulse: Callable[[], None]) -> None:
-        """Check until cancelled; `pulse` is called each time."""
+        """Check until cancelled; calls `pulse` each time."""
         while True:
             pulse()
             self._changed.clear()

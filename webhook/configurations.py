@@ -1,9 +1,9 @@
-"""What API servers are told about this webhook: which objects to send, where to, and what if there is no answer. Pure.
+"""Webhook configurations for API servers: selected objects, paths and failure policies. Pure.
 
-Pods are mutated at two paths, each by an entry of its own, so that as few pods as possible depend on us: those that ask
-for it themselves, and those of namespaces that elect by default. A third is for changes of proxy pods, and a fourth for
-pods that stay and are spread over nodes: there no answer leaves the pod as it is. Our own kinds are validated at a
-fifth; what makes pods, for nothing but warnings, at two more.
+Separate entries mutate pods at two paths, so that as few pods as possible depend on the webhook: pods that ask for
+election, and pods of namespaces that elect by default. A third path is for updates of proxy pods. A fourth is for local
+pods that are spread over nodes; without an answer these stay unchanged. A fifth validates our own kinds; two more only
+warn about workloads.
 """
 
 import base64
@@ -93,27 +93,27 @@ APPLIED = (
     "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o, has(o.controller) &&"
     " o.controller)"
 )
-"""CEL: the ReplicaSets of a Deployment and the Jobs of a CronJob are nobody's to be warned of once more."""
+"""CEL: skip the ReplicaSets of a Deployment and the Jobs of a CronJob, whose owner has had the warnings."""
 
 NEW_SPEC = f"request.operation == 'CREATE' || object.spec != oldObject.spec || {SAID_ANEW}"
-"""CEL: other labels and annotations of what makes pods change none of them."""
+"""CEL: changed labels and annotations of a workload do not change its pods."""
 
 NOT_PLACED = "!has(object.spec.nodeName) || object.spec.nodeName == ''"
 """CEL: who creates a pod on a node, as `kubectl debug node/NAME` does, means that node."""
 
 
 NOT_A_DELEGATE = not_controlled_by("PodChaperon", GROUP)
-"""CEL: a pod made by a PodChaperon runs here (ruling 3)."""
+"""CEL: a pod created by a PodChaperon runs in this cluster (ruling 3)."""
 
 NOT_OF_A_DAEMONSET = not_controlled_by("DaemonSet", "apps")
-"""CEL: the pods of a DaemonSet belong to the nodes here."""
+"""CEL: the pods of a DaemonSet belong to the nodes of this cluster."""
 
 
 WAS_A_PROXY = f"has(oldObject.spec.schedulerName) && oldObject.spec.schedulerName == '{SCHEDULER_PROXY}'"
 
 
 def _differs(field: str) -> str:
-    """CEL: the pod has another value, or none any more, or one now."""
+    """CEL: the pod's field was changed, removed or added."""
     before, after = f"oldObject.spec.{field}", f"object.spec.{field}"
     return f"(has({before}) != has({after}) || (has({after}) && {before} != {after}))"
 
@@ -197,11 +197,11 @@ def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "
 
 
 def validating(name: str, reach: Reach, ca_bundle: bytes, *, placements: bool = False) -> Raw:
-    """The ValidatingWebhookConfiguration of our own kinds, and of what makes pods, which brings warnings only.
+    """Return the ValidatingWebhookConfiguration of our own kinds, and of workloads, which only get warnings.
 
-    Without an answer they pass: controllers say in conditions what is wrong, and operators must not wait for us.
+    Without an answer they pass: controllers report errors in conditions, and operators must not wait for the webhook.
 
-    :param placements: cluster sets and Placements, too, where no other webhook is asked about them
+    :param placements: include cluster sets and Placements, if no other webhook checks them
     """
     rule = _rule(GROUP, VERSION, tuple(kind.plural for kind in VALIDATED), ("CREATE", "UPDATE"))
     entry = _entry(f"validate.{name}.{GROUP}", reach(PATH_VALIDATE), ca_bundle, rule, VALIDATION_TIMEOUT_SECONDS)
@@ -217,7 +217,7 @@ def validating(name: str, reach: Reach, ca_bundle: bytes, *, placements: bool = 
 
 
 def _about(entries: Sequence[Entry], name: str, reach: Reach, ca_bundle: bytes) -> list[Raw]:
-    """The entries about kinds of others."""
+    """Return the entries for kinds of other projects."""
     found = []
     for each in entries:
         rule = _rule(each.kind.group, each.kind.version, (each.kind.plural,), ("CREATE", "UPDATE"))
@@ -230,7 +230,7 @@ def _about(entries: Sequence[Entry], name: str, reach: Reach, ca_bundle: bytes) 
 
 
 def _warning(name: str, reach: Reach, ca_bundle: bytes) -> list[Raw]:
-    """The entries that warn who applies what makes pods."""
+    """Return the entries that warn users who apply workloads."""
     rules = [_rule(group, "v1", plurals, ("CREATE", "UPDATE")) for group, plurals in KINDS.items()]
 
     def webhook(entry: str, path: str, labels: Mapping[str, str], conditions: Mapping[str, str]) -> Raw:
@@ -289,7 +289,7 @@ def _entry(name: str, client_config: Raw, ca_bundle: bytes, rule: Raw, timeout: 
 
 
 def _which(labels: Mapping[str, str], conditions: Mapping[str, str]) -> Raw:
-    """Objects of which namespaces an entry is for, and which of them."""
+    """Return the namespace selector and match conditions of an entry."""
     return {
         "namespaceSelector": {"matchLabels": {LABEL_ENABLED: ENABLED_VALUE, **labels}},
         "matchConditions": [{"name": key, "expression": expression} for key, expression in conditions.items()],

@@ -1,6 +1,6 @@
-"""A certificate that somebody else keeps in the Secret, as cert-manager does: read and served, never written.
+"""A certificate that another program keeps in the Secret, as cert-manager does: read and served, never written.
 
-Whoever keeps it also tells API servers to trust it (cert-manager's CA injector writes caBundle).
+That program also makes API servers trust it (cert-manager's CA injector writes caBundle).
 """
 
 import base64
@@ -24,13 +24,13 @@ class NoCertificate(Exception):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What there is to serve."""
+    """The certificate to serve."""
 
     serving: Pair
 
     @property
     def trusted(self) -> bytes:
-        """Nothing that we would tell API servers to trust."""
+        """Return no CA: another program writes caBundle."""
         return b""
 
 
@@ -44,7 +44,7 @@ class ExternalCertificate:
         self._name = name
 
     async def refresh(self) -> Given:
-        """The certificate as it is now. Raises NoCertificate, or KubeError."""
+        """Return the current certificate. Raises NoCertificate, or KubeError."""
         where = f"Secret {self._namespace}/{self._secret}"
         try:
             secret = await self._client.get(SECRETS, self._secret, self._namespace)

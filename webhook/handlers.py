@@ -58,7 +58,7 @@ class NotReady(Exception):
 
 
 class Handlers:
-    """What is behind each path."""
+    """Handlers of all paths."""
 
     def __init__(self, targets: Targets, validator: Validator, agent: str) -> None:
         self._targets = targets
@@ -74,7 +74,7 @@ class Handlers:
         return await self._pod(request, by_default=True)
 
     async def changed(self, request: Request) -> Answer:
-        """A proxy pod whose scheduling constraints, or the like, somebody changes."""
+        """Answer an update of a proxy pod's scheduling constraints or similar fields."""
         if not takes_long(request):
             return answer_to_change(request)
         return await off_loop(_tenant(request), answer_to_change, request)
@@ -84,11 +84,11 @@ class Handlers:
         return pods.staying(request)
 
     async def workload(self, request: Request) -> Answer:
-        """What makes pods that may ask for election."""
+        """Answer for a workload whose pods may ask for election."""
         return await self._workload(request, by_default=False)
 
     async def workload_by_default(self, request: Request) -> Answer:
-        """What makes pods in a namespace that elects them."""
+        """Answer for a workload in a namespace that elects pods by default."""
         return await self._workload(request, by_default=True)
 
     async def namespace(self, request: Request) -> Answer:
@@ -108,7 +108,7 @@ class Handlers:
         of_pods = await self._pod(made, by_default=by_default)
         of_itself = target_choices.of_workload(request, self._targets)
         if of_pods.outcome is not Outcome.UNTOUCHED:
-            # Asked here, and not for each of its pods.
+            # Checked once for the workload, and not for each of its pods.
             of_itself += await self._validator.about_placement(made["object"], made["object"]["metadata"]["namespace"])
         return workloads.told(request, of_pods, of_itself)
 
@@ -197,7 +197,9 @@ def _served(
 
 
 def takes_long(request: Request) -> bool:
-    """Whether an answer may take more than a few milliseconds: what is in a manifest, or all of it, may be YAML."""
+    """Return whether an answer may take more than a few milliseconds: the stored manifest may be or contain
+    long YAML.
+    """
     pod = request.get("oldObject")
     metadata = pod.get("metadata") if isinstance(pod, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
@@ -205,11 +207,11 @@ def takes_long(request: Request) -> bool:
 
 
 def answer_to_change(request: Request) -> Answer:
-    """Give a proxy pod whose user applies its manifest again the fields back that are the webhook's.
+    """Restore the webhook's fields of a proxy pod whose user applies its manifest again.
 
-    It is refused where it names targets in a way that cannot be read, and did not before.
+    Refuses the pod if its target annotations are invalid and were valid before.
 
-    A pod whose manifest cannot be read is left to the API server as it comes.
+    A pod with an unreadable stored manifest is not changed.
 
     :raises Malformed: if the objects are not pods
     """

@@ -1,8 +1,7 @@
-"""What API servers send us of cluster sets, Placements, applications that are placed, and namespaces whose pods follow
-a Placement. Pure.
+"""Entries for cluster sets, Placements, placed applications, and namespaces whose pods follow a Placement. Pure.
 
-Whether somebody may bind a set, or change the set of a cluster, must not go unasked: these wait for us, and nothing
-else about ManagedClusters does.
+API servers must always check who binds a set or changes the set of a cluster: these requests wait for the webhook.
+Other changes of ManagedClusters do not.
 """
 
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ _ANNOTATIONS = "object.metadata.annotations"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of the ValidatingWebhookConfiguration, for objects of one kind that are made or changed."""
+    """An entry of the ValidatingWebhookConfiguration, for created or changed objects of one kind."""
 
     name: str
     path: str

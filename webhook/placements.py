@@ -1,8 +1,8 @@
-"""Answers about Placements: who may bind cluster sets and put clusters into them, and annotations that mean nothing.
+"""Answers about Placements: rights to bind cluster sets and to change their clusters, and invalid annotations.
 
-Where Open Cluster Management's own webhook runs, it is asked about sets; here we are, by the same rules: whoever binds
-a set needs the right to create managedclustersets/bind, whoever changes the set of a cluster that to create
-managedclustersets/join, both of the earlier set and of the new one.
+If Open Cluster Management's own webhook runs, API servers ask it about sets; else this one applies its rules. Binding a
+set takes the right to create managedclustersets/bind. Changing the set of a cluster takes the right to create
+managedclustersets/join, for both the old and the new set.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from agent.model import placementref
 from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, forbidden, refused, user_of
 
 REVIEW_SECONDS = 3.0
-"""How long it may take to find out what a user may do before the answer is no."""
+"""Seconds that a review of a user's rights may take before the request is refused."""
 
 _CHOICES = {
     EVALUATE: ("true", "false"),
@@ -41,7 +41,7 @@ _TRIES = ("CREATE", "UPDATE")
 
 
 def of_namespace(request: Request) -> Answer:
-    """The annotations of a namespace by which its pods follow a Placement. Raises Malformed."""
+    """Check the annotations with which the pods of a namespace follow a Placement. Raises Malformed."""
     after = _object(request, NAMESPACES.name)
     annotations = _annotations(after)
     warnings = []
@@ -63,7 +63,7 @@ def of_placement(request: Request) -> Answer:
 
 
 class SetGuard:
-    """Asks with `client` whether users may do with cluster sets what they are about to do."""
+    """Checks with `client` whether users have the rights for their changes to cluster sets."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -123,7 +123,7 @@ def _attributes(name: str, sub: str) -> dict[str, str]:
 def _judged(
     request: Request, found: Iterator[tuple[str, str]], before: Iterator[tuple[str, str]], warnings: list[str]
 ) -> Answer:
-    """Faults that an object had before are no more than a warning: one thing can be mended at a time."""
+    """Answer with faults; earlier faults are only a warning, so that users can repair one at a time."""
     had = set(before)
     faults = [Fault(*each) for each in found]
     new = [fault for fault in faults if (fault.field, fault.reason) not in had]

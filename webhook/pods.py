@@ -1,4 +1,4 @@
-"""What happens to a pod that is being created. No I/O, no side effects."""
+"""Answers about pods that are being created. No I/O, no side effects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
@@ -13,7 +13,7 @@ from agent.model.spread import honoring_taints
 from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, patched, refused
 
 LONG = 4 * 1024
-"""Characters of what is read in less than a few milliseconds, whatever it is written in."""
+"""Number of characters that are parsed within a few milliseconds in any format."""
 _DOCUMENTS = (
     names.ANNOTATION_MANIFEST,
     names.PREFIX + names.PROXY_CONSTRAINTS,
@@ -23,7 +23,7 @@ _NO = frozenset(("false", "no", "off", "0", "never"))
 
 
 class Known(Protocol):
-    """What is known about the targets of a namespace."""
+    """Cached state of the targets of a namespace."""
 
     def finalizers(self, namespace: str) -> Sequence[str]:
         """Finalizers of the targets that its pods may go to."""
@@ -35,14 +35,14 @@ class Known(Protocol):
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """What is known of the targets of one pod's namespace, for another thread."""
+    """Copy of the targets' state for one pod's namespace, for another thread."""
 
     _finalizers: Sequence[str]
     _missing: list[str]
 
     @classmethod
     def of(cls, request: Request, known: Known) -> Self:
-        """What a request needs of it."""
+        """Copy the state that a request needs."""
         pod = request["object"]
         namespace = pod["metadata"].get("namespace") or request.get("namespace") or ""
         return cls(known.finalizers(namespace), known.missing(namespace, pod))
@@ -57,7 +57,7 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 def takes_long(request: Request) -> bool:
-    """Whether an answer may take more than a few milliseconds: YAML that users write takes one for each KiB."""
+    """Return whether an answer may take more than a few milliseconds: YAML from users takes one for each KiB."""
     pod = request.get("object")
     if not isinstance(pod, dict) or pod.get("kind") != "Pod" or not isinstance(pod.get("metadata"), dict):
         return False
@@ -66,10 +66,10 @@ def takes_long(request: Request) -> bool:
 
 
 def answer(request: Request, known: Known, *, by_default: bool = False, agent: str = "") -> Answer:
-    """Turn an elected pod into a proxy pod; allow every other one as it is; refuse what cannot be a proxy pod.
+    """Turn an elected pod into a proxy pod; allow every other pod unchanged; refuse invalid elected pods.
 
     :param by_default: the pod's namespace elects its pods
-    :param agent: name of the agent's user, who may say who has created a pod; empty if it is not known
+    :param agent: name of the agent's user, who may declare the creator of a pod; empty if unknown
     :raises Malformed: if the object is not a pod
     """
     pod = request.get("object")

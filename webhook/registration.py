@@ -41,11 +41,11 @@ class Registration:
         self.done = False  #: whether the API server was seen to trust us with pods
 
     async def ensure(self, ca_bundle: bytes) -> None:
-        """Make the configurations exist (if that is our task) and trust `ca_bundle`; no write when they already do.
+        """Create the configurations (with --register) and make them trust `ca_bundle`; write only changes.
 
-        What exists is made as we want it once, at our start; later only caBundle is kept: replicas with URLs of their
-        own would otherwise take turns for ever. A validating one that is missing, and not ours to make, is not wanted.
-        Without a `ca_bundle` somebody else sees to trust, and nothing is written.
+        An existing configuration is fully updated once, at the start. Later only caBundle is maintained: replicas with
+        different URLs would otherwise overwrite each other forever. Without --register a missing validating one is left
+        out on purpose. Without a `ca_bundle` another program maintains trust, and nothing is written.
         Raises NotRegistered, or KubeError.
         """
         if not ca_bundle:
@@ -63,12 +63,12 @@ class Registration:
         await self._ensure(VALIDATING_WEBHOOKS, validate, ca_bundle)
 
     async def _look(self) -> None:
-        """Whether API servers trust whoever has signed our certificate."""
+        """Check that API servers trust the signer of the certificate. Raises NotRegistered, KubeError."""
         try:
             found = await self._client.get(MUTATING_WEBHOOKS, self._name)
         except NotFound:
             found = {}
-        # An upgrade may add entries that are trusted later: those that nobody depends on wait for that.
+        # An upgrade may add entries that are trusted later; those with failurePolicy Ignore may wait.
         webhooks = [each for each in found.get("webhooks") or [] if each.get("failurePolicy") != "Ignore"]
         self.done = bool(webhooks) and all(webhook["clientConfig"].get("caBundle") for webhook in webhooks)
         if not self.done:
@@ -78,7 +78,7 @@ class Registration:
             )
 
     async def _ensure(self, kind: Kind, want: Raw, ca_bundle: bytes) -> bool:
-        """Whether the configuration is there and says what it should."""
+        """Return whether the configuration exists; create it if allowed, and repair it."""
         try:
             found = await self._client.get(kind, self._name)
         except NotFound:
@@ -119,7 +119,7 @@ class Registration:
 
 
 def _covers(found: Any, want: Any) -> bool:
-    """Whether `found` says all that `want` says; what the API server defaulted does not count."""
+    """Return whether `found` includes all fields of `want`; fields that the API server has defaulted do not matter."""
     if isinstance(want, dict):
         return isinstance(found, dict) and all(_covers(found.get(key), value) for key, value in want.items())
     if isinstance(want, list):

@@ -1,4 +1,4 @@
-"""AdmissionReviews: reading the request, and the answers there are. No I/O."""
+"""AdmissionReviews: parses requests and builds answers. No I/O."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ class Malformed(Exception):
 
 
 class Outcome(StrEnum):
-    """What became of a request, as metrics call it."""
+    """Outcome of a request, as a metric label."""
 
     MUTATED = "mutated"
     UNTOUCHED = "untouched"
@@ -30,14 +30,14 @@ class Outcome(StrEnum):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What is wrong with an object."""
+    """An error in an object."""
 
     field: str
     reason: str  #: why, and what to do about it
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The AdmissionReview to send back, and what it means."""
+    """The AdmissionReview to send back, and its outcome."""
 
     outcome: Outcome
     review: dict[str, Any]
@@ -45,7 +45,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def read(body: bytes) -> dict[str, Any]:
-    """The `request` of an AdmissionReview. Raises Malformed with what is wrong with it."""
+    """Return the `request` of an AdmissionReview. Raises Malformed with the reason."""
     try:
         review = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -61,14 +61,14 @@ def read(body: bytes) -> dict[str, Any]:
 
 
 def user_of(request: Request) -> dict[str, Any]:
-    """Who asks, as SubjectAccessReviews write it. Whoever is not asked by an API server alone must not believe it."""
+    """Return the requesting user for a SubjectAccessReview. Trust it only if all requests come from an API server."""
     info = request.get("userInfo")
     who: Mapping[str, Any] = info if isinstance(info, dict) else {}
     return {"user": who.get("username"), **{field: who[field] for field in ("groups", "uid", "extra") if field in who}}
 
 
 def allowed(request: Request, outcome: Outcome, warnings: Sequence[str] = ()) -> Answer:
-    """The object is fine as it is."""
+    """Allow the object unchanged."""
     return Answer(outcome, _review(request, {"allowed": True, **_warnings(warnings)}))
 
 
@@ -82,7 +82,7 @@ def patched(request: Request, patch: Sequence[Mapping[str, Any]], warnings: Sequ
 
 
 def refused(request: Request, faults: Sequence[Fault]) -> Answer:
-    """The object is refused for these faults, of which there is at least one."""
+    """Refuse the object for these faults, at least one."""
     obj = request["object"]
     message = "; ".join(f"{fault.field}: {fault.reason}" for fault in faults)
     metadata = obj.get("metadata") or {}
@@ -103,7 +103,7 @@ def refused(request: Request, faults: Sequence[Fault]) -> Answer:
 
 
 def forbidden(request: Request, message: str) -> Answer:
-    """Who asks may not, or it is not known whether he may."""
+    """Refuse a user without the right, or if the right cannot be checked."""
     status = {"status": "Failure", "code": 403, "reason": "Forbidden", "message": message}
     return Answer(Outcome.REFUSED, _review(request, {"allowed": False, "status": status}), message)
 

@@ -12,7 +12,7 @@ from agent.runtime.listening import BACKLOG, bind
 KEEPALIVE_SECONDS = 120.0
 """Longer than the 90 s after which API servers drop idle connections, so that we never close one under a request."""
 SHUTDOWN_SECONDS = 4.0
-"""How long requests under way may take to end; a process has 10 s in all."""
+"""Seconds that open requests may take to end; a process has 10 s in all."""
 CONNECTIONS = 512
 """Connections at once. Each costs up to 200 KiB; an API server has one for each request under way."""
 

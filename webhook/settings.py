@@ -31,7 +31,7 @@ from webhook.configurations import Reach, Service, by_service, by_url
 __all__ = ["PREFIXES", "InvalidSetting", "Settings", "own_namespace", "parse"]
 
 PREFIXES = ("FLOTILLA_WEBHOOK_", "FLOTILLA_")
-"""What environment variables begin with; the first wins."""
+"""Prefixes of environment variables; the first has precedence."""
 _LONGEST_DRAIN = "5s"
 _NAMESPACE_FILE = Path(SERVICE_ACCOUNT_MOUNT, "namespace")
 
@@ -80,7 +80,7 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """What API servers ask."""
+    """Settings of the server for API servers."""
 
     bind: str = flag(ADDRESS, ":9443", "where to listen for the API server (HTTPS)")
     client_ca: str | None = optional(
@@ -101,7 +101,7 @@ class Serving:
 
 @dataclass(frozen=True, kw_only=True)
 class Registering:
-    """How API servers know of it."""
+    """Settings of the registration with API servers."""
 
     url: str | None = optional(
         Form("https://HOST:PORT", _url),
@@ -134,7 +134,7 @@ class Registering:
 
     @property
     def reach(self) -> Reach:
-        """How the API server reaches us."""
+        """Return the function that builds the client configuration of a path."""
         return by_service(self.service) if self.service else by_url(self.url or "")
 
     @property
@@ -175,7 +175,7 @@ class Certificates:
 
     @property
     def lifetimes(self) -> Lifetimes:
-        """How long CA and certificate live and overlap."""
+        """Return the lifetimes and the overlap of CA and certificate."""
         return Lifetimes(
             *(timedelta(seconds=each) for each in (self.ca_lifetime, self.certificate_lifetime, self.overlap))
         )
@@ -192,7 +192,7 @@ class Settings(Certificates, Registering, Serving, Process):
 
     @property
     def drain_seconds(self) -> float:
-        """How long to go on serving after SIGTERM: endpoints of a Service take a while to forget us."""
+        """Return seconds to serve after SIGTERM: endpoints of a Service still include the replica for a while."""
         longest = 5.0 if self.service else 0.0
         return longest if self.drain is None else self.drain
 

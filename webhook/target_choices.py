@@ -1,7 +1,6 @@
-"""Answers about the targets that namespaces and workloads name for their pods, by name or by claim, and how these are
-to move. No I/O.
+"""Answers about the targets that namespaces and workloads choose for their pods, and about how pods may move. No I/O.
 
-A namespace that says so in a way that cannot be read is refused; of a workload that is no more than a warning.
+An invalid annotation of a namespace is refused; that of a workload is only a warning.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,7 +22,7 @@ _TERMS = tuple(prefix + suffix for suffix in SUFFIXES for prefix in (PREFIX, SHO
 
 
 def _value(obj: str) -> str:
-    """CEL: what an object says under the key `k`, empty where it says nothing."""
+    """CEL: the value of the annotation `k` of an object; empty without one."""
     annotations = f"{obj}.metadata.annotations"
     return f"(has({annotations}) && k in {annotations} ? {annotations}[k] : '')"
 
@@ -69,13 +68,13 @@ def unknown(annotations: Mapping[str, str] | None, namespace: str, known: Named)
 
 
 def new_faults(old: Any, new: Any) -> list[Fault]:
-    """What cannot be read of an object, but for what could not before."""
+    """Return the invalid annotations of an object that were not invalid before."""
     had = set(_flaws(_annotations(old)))
     return [Fault(*each) for each in _flaws(_annotations(new)) if each not in had]
 
 
 def of_namespace(request: Request, known: Named) -> Answer:
-    """A namespace that says something anew; what was wrong before is only a warning. Raises Malformed."""
+    """Check the annotations of a namespace; earlier faults are only a warning. Raises Malformed."""
     namespace = request.get("object")
     if not isinstance(namespace, dict) or namespace.get("kind") != NAMESPACES.name:
         raise Malformed("request.object is no Namespace: the webhook's rules may name these only")
@@ -88,7 +87,7 @@ def of_namespace(request: Request, known: Named) -> Answer:
 
 
 def of_workload(request: Request, known: Named) -> list[str]:
-    """What is wrong with what a workload itself says, as warnings."""
+    """Return warnings about a workload's own annotations."""
     annotations = _annotations(request.get("object"))
     told = [f"{field}: {reason}" for field, reason in (*targetchoice.flaws(annotations), *moveterms.flaws(annotations))]
     told += [

@@ -1,7 +1,7 @@
-"""The targets known now: the finalizers they put on proxy pods, and what they do not have that a pod needs.
+"""The current targets: the finalizers that they put on proxy pods, and objects they lack that a pod needs.
 
-Live: a Target made, changed or deleted counts from the next pod on. When the API server is out of reach the last
-known ones count. What a target has, its status says (ruling 14): no target is called here.
+A created, changed or deleted Target counts from the next pod on. Without the API server the cached ones count. The
+status of a Target lists its objects (ruling 14): the webhook calls no target.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,12 +20,12 @@ from webhook.target_choices import unknown
 
 _DEFAULT_ACCOUNT = "default"
 _REMEMBERED = 8
-"""Namespaces for which it is remembered what targets say: reading it anew takes long where these are many."""
+"""Number of namespaces with cached inventories of targets: decoding many of them takes long."""
 _FOLLOW = f"annotate pod or namespace {names.SHORT_PREFIX}{names.FOLLOW_ACCOUNT}=true, where Sources allow accounts"
 
 
 class _Inventory(msgspec.Struct, rename="camel"):
-    """What one namespace has in a target; None where that is not known."""
+    """Inventory of a namespace in a target; None for unknown lists."""
 
     name: str
     service_accounts: list[str] | None = None
@@ -34,7 +34,7 @@ class _Inventory(msgspec.Struct, rename="camel"):
 
 class _Status(msgspec.Struct):
     follow: list[str] = []
-    """Kinds that are brought there."""
+    """Kinds that are copied to the target."""
     namespaces: list[_Inventory] = []
     schedulers: list[str] = msgspec.field(default_factory=list, name="missingSchedulers")
 
@@ -47,20 +47,20 @@ _decoder = msgspec.json.Decoder(_Target)
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """What one target says of a namespace, as long as it is this very object."""
+    """A target's status for a namespace, valid for this version of the Target."""
 
     target: Object
     follow: list[str]
     inventory: _Inventory
     schedulers: list[str]
-    """Schedulers that are missing there."""
+    """Schedulers that the target lacks."""
 
     def accounts(self, *, follows: bool) -> list[str] | None:
-        """Service accounts that are there; None where that is of no matter, since the pod's own comes along."""
+        """Return the service accounts of the target; None if any will do, because the pod's own is copied."""
         return None if follows and SERVICE_ACCOUNTS.plural in self.follow else self.inventory.service_accounts
 
     def claims(self) -> list[str] | None:
-        """The same of claims."""
+        """Return the claims of the target; None if any will do, because the pod's own are copied."""
         return None if PERSISTENT_VOLUME_CLAIMS.plural in self.follow else self.inventory.persistent_volume_claims
 
 
@@ -75,7 +75,7 @@ class Targets:
 
     @property
     def synced(self) -> bool:
-        """Whether all targets were listed once."""
+        """Return whether all targets were listed once."""
         return self._objects.synced
 
     def problem(self) -> str | None:
@@ -97,10 +97,10 @@ class Targets:
         return own, of_cluster
 
     def missing(self, namespace: str, pod: Mapping[str, Any]) -> list[str]:
-        """What targets are known not to have of a pod, nor to get: a sentence for its scheduler, its service account
-        and each claim.
+        """Return sentences about objects that targets lack for a pod: its scheduler, its service account and each
+        claim.
 
-        One more is about targets that the pod names, and that there are not.
+        Another sentence is about targets that the pod names and that do not exist.
         """
         account, claims, scheduler = _account(pod), _claims(pod), special(pod.get("spec") or {})
         sentences = unknown((pod.get("metadata") or {}).get("annotations"), namespace, self)
@@ -161,7 +161,7 @@ def _account(pod: Mapping[str, Any]) -> str:
 
 
 def _account_follows(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod says so itself; of namespaces that do, targets say nothing."""
+    """Return whether the pod itself asks for it; targets publish nothing for namespaces that do."""
     return names.annotation((pod.get("metadata") or {}).get("annotations"), names.FOLLOW_ACCOUNT) == "true"
 
 

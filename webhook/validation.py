@@ -1,7 +1,7 @@
-"""What is wrong with a Target, ClusterTarget, Source or ClusterSource that its schema cannot say. Pure.
+"""Errors of a Target, ClusterTarget, Source or ClusterSource that its schema cannot express. Pure.
 
-Objects that exist may have faults from before somebody checked: an update is refused only for faults of its own, so
-that controllers can still write finalizers and users can repair one thing at a time.
+Existing objects may have older faults: an update is refused only for new ones, so that controllers can still write
+finalizers and users can repair one fault at a time.
 """
 
 import re
@@ -34,20 +34,20 @@ Raw = Mapping[str, Any]
 DEFAULT_KEY = "config"
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-"""What a Secret or namespace may be called."""
+"""Valid names of Secrets and namespaces."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,3}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to say about an object: `faults` refuse it, `tolerated` are those that it had before."""
+    """Result for an object: it is refused for `faults`; `tolerated` ones existed before."""
 
     faults: tuple[Fault, ...] = ()
     tolerated: tuple[Fault, ...] = ()
 
 
 class SecretReference(msgspec.Struct, frozen=True):
-    """Where the kubeconfig of a target is, with the defaults filled in."""
+    """Reference to the kubeconfig Secret of a target, with the defaults filled in."""
 
     namespace: str
     name: str
@@ -68,7 +68,7 @@ def judge(request: Request) -> Verdict:
 
 
 def is_going(obj: Raw) -> bool:
-    """Whether an object is being deleted."""
+    """Return whether an object is being deleted."""
     return "deletionTimestamp" in _part(obj, "metadata")
 
 

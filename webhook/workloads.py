@@ -1,7 +1,7 @@
-"""What whoever applies a Deployment, or anything else that makes pods, is told of these pods. No I/O.
+"""Warnings about the pods of an applied Deployment or other workload. No I/O.
 
-The pod that comes of the template is looked at as if it were created, and nothing is refused: what would be wrong with
-the pods is a warning. One for each object that is applied, however much there is to say.
+The template's pod is checked as if it were created. Nothing is refused: errors of the pods become a single warning for
+each applied object.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ KINDS = {
 
 
 def first_pod(request: Request) -> Raw:
-    """The request by which a controller would create the first pod of the object. Raises Malformed."""
+    """Return the request by which a controller would create the first pod of the object. Raises Malformed."""
     obj = request.get("object")
     spec = obj.get("spec") if isinstance(obj, dict) else None
     if not isinstance(obj, dict) or not isinstance(spec, dict):
@@ -47,7 +47,7 @@ def first_pod(request: Request) -> Raw:
 
 
 def told(request: Request, of_pod: Answer, of_itself: Sequence[str] = ()) -> Answer:
-    """The answer about the object: what is wrong with it, and what the answer about its pod says, as a warning."""
+    """Return the answer about the object, with its own errors and those of its pod as one warning."""
     if of_pod.outcome is Outcome.REFUSED:
         of_pods = [f"its pods will be refused: {of_pod.explanation}"]
     else:
