@@ -1,7 +1,7 @@
-"""Answers for our own kinds: faults refuse them, and what may still come right, such as a Secret, is a warning.
+"""Answers for our own kinds: faults refuse an object; problems that may resolve, such as a missing Secret, only warn.
 
-The Secret is read here, and never the target: objects are applied in any order, so what is missing now may be next.
-Only users who may read it hear of it, and nobody hears what it holds.
+The webhook reads the Secret, never the target: objects are applied in any order, so a missing one may follow. Only
+users who may read the Secret get these warnings, and no warning shows its content.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from webhook.review import Answer, Outcome, Request, allowed, refused, user_of
 from webhook.validation import SecretReference, is_going, judge, secret_of
 
 PLACEMENT_SECONDS = 1.0
-"""The same for a Placement that pods are to follow."""
+"""Seconds to read a Placement that pods are to follow; after that there is no warning."""
 SECRET_SECONDS = 2.0
-"""How long a Secret may take to read before there is simply no warning."""
+"""Seconds to read a Secret; after that there is no warning."""
 
 _log = logging.getLogger(__name__)
 
 
 class Validator:
-    """Reads Secrets with `client`; where it may not, nothing is said about them.
+    """Reads Secrets with `client`; if that is forbidden, there are no warnings about them.
 
-    `agent` is the agent's user, which heeds no warnings: for its own writes no Secret is read.
+    `agent` is the agent's user, which ignores warnings: for its own writes no Secret is read.
     """
 
     def __init__(self, client: Client, agent: str = "") -> None:
@@ -56,7 +56,7 @@ class Validator:
         return allowed(request, Outcome.VALID, warnings)
 
     async def about_placement(self, pod: Mapping[str, Any], namespace: str) -> list[str]:
-        """A warning where a pod names a Placement that is not there; nothing where that cannot be found out."""
+        """Return a warning if a pod names a missing Placement; empty also if that cannot be found out."""
         annotations = (pod.get("metadata") or {}).get("annotations") or {}
         name = names.annotation(annotations, PLACEMENT)
         if not name or not namespace or any(placementref.flaws(annotations)):
@@ -98,13 +98,13 @@ def _complaint(data: Mapping[str, str], reference: SecretReference) -> str | Non
     if reference.key not in data:
         return f"has no key {reference.key!r}: put the kubeconfig there, or name its key in spec.kubeconfigSecret.key"
     try:
-        # Whether credential plugins may run is the agent's setting: here none is run in any case.
+        # The agent's settings decide whether credential plugins run; the webhook never runs one.
         connection = config.parse(base64.b64decode(data[reference.key]), reference.context, plugins=True)
     except InvalidConfig:
         return f"key {reference.key!r} is no usable kubeconfig: the condition Ready of the target will say why"
     except binascii.Error:
         return f"key {reference.key!r} cannot be read"
-    # Whoever may read the Secret is told, and nobody else: names of clusters are no secret to such a user.
+    # Only users who may read the Secret get this message, so names of clusters are no secret to them.
     return f"key {reference.key!r}: {connection.insecure}" if connection.insecure else None
 
 
