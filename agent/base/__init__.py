@@ -1,1 +1,1 @@
-"""What every layer above may use: clock, backoff, metrics, log. Nothing here knows Kubernetes."""
+"""Basics for all other packages: clock, backoff, metrics, log. Independent of Kubernetes."""

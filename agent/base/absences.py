@@ -1,7 +1,7 @@
-"""When a cluster knew of no leader: what a leader of it made then was made by one that its etcd has forgotten. Pure.
+"""Intervals without a leader: an object created in one proves that etcd was restored from an older backup. Pure.
 
-A leader renews its lease every few seconds, and writes only while it does. So whatever it makes elsewhere is younger
-than what its own cluster remembers of it only where a backup of that cluster was restored, or a copy of it started.
+A leader renews its lease every few seconds, and writes only while it does. So its own cluster's lease is older than its
+writes in targets only if a backup of that cluster was restored, or a copy of the cluster started.
 """
 
 from collections.abc import Iterable
@@ -17,19 +17,19 @@ _KEPT = 20
 
 
 class Absence(NamedTuple):
-    """From when the last leader that is known could lead no more, to when the next one began."""
+    """Interval from the end of the last known leader's lease to the start of the next leader."""
 
     began: datetime
     ended: datetime
 
     @property
     def token(self) -> str:
-        """How users call it."""
+        """Return the name of the interval for users."""
         return stamp(self.began)
 
 
 def read(text: str) -> tuple[Absence, ...]:
-    """Absences as `write` has written them; none where that cannot be read."""
+    """Return the absences that `write` has encoded; empty for invalid text."""
     try:
         pairs = msgspec.json.decode(text or "[]", type=list[tuple[str, str]])
         return tuple(Absence(parse(began), parse(ended)) for began, ended in pairs)
@@ -43,9 +43,9 @@ def write(absences: Iterable[Absence]) -> str:
 
 
 def noted(absences: tuple[Absence, ...], renewed: str, seconds: float, now: datetime) -> tuple[Absence, ...]:
-    """With what a lease says when it is taken at `now`: last renewed then, for at most so many seconds.
+    """Add the interval before a lease was taken at `now`, after its renewal at `renewed` for at most `seconds`.
 
-    That others led for less than twice that time says nothing: it passes whenever a leader dies.
+    An interval of at most `seconds` is omitted: it occurs whenever a leader dies.
     """
     try:
         began = parse(renewed) + timedelta(seconds=seconds)

@@ -1,4 +1,4 @@
-"""How long to wait before the next try, and how often something may happen."""
+"""Delays before retries, and rate limits."""
 
 import random
 
@@ -18,7 +18,7 @@ class Backoff:
 
     @property
     def attempts(self) -> int:
-        """How many delays were handed out since the last reset."""
+        """Return the number of delays since the last reset."""
         return self._attempt
 
     def next(self) -> float:
@@ -42,7 +42,7 @@ class Allowance:
         self._since = 0.0
 
     def take(self, now: float) -> bool:
-        """Take one, if there is one."""
+        """Take a token if there is one; return whether there was."""
         self._left = min(self._at_once, self._left + max(0.0, now - self._since) * self._per_second)
         self._since = now
         if self._left < 1.0:

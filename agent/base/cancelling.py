@@ -1,7 +1,7 @@
-"""Cancellation of tasks, made sure of: none is lost among other errors, and none is taken that was meant for others.
+"""Reliable cancellation of tasks: none is lost among other errors, and none reaches a task that was not cancelled.
 
-An await may raise CancelledError in a task that nobody has cancelled (a future that others share was cancelled), and
-another error in one that was cancelled (aiohttp's own timeout, at the same moment, takes a cancellation back).
+An await may raise CancelledError in a task that was not cancelled, because a shared future was. It may also raise
+another error in a cancelled task: aiohttp's own timeout, at the same moment, suppresses the cancellation.
 """
 
 import asyncio
@@ -19,27 +19,27 @@ AGAIN_SECONDS = 10.0
 
 
 class Interrupted(Exception):
-    """What the running task was waiting for was cancelled, and the task itself was not."""
+    """The awaited object was cancelled, but not the running task."""
 
 
 def cancel_until_done(task: "asyncio.Task[Any]") -> None:
-    """Cancel a task, and once more after each 10 s until it has ended; where it was then goes to the log."""
+    """Cancel a task, and again every 10 s until it has ended; each repetition logs its stack."""
     if not task.done():
         task.cancel()
         asyncio.get_running_loop().call_later(AGAIN_SECONDS, _look, task)
 
 
 def cancellations() -> int:
-    """How many times the running task has been told to end, those apart that it has answered."""
+    """Return how often the running task was cancelled, without cancellations that it has handled."""
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0
 
 
 @contextlib.contextmanager
 def cancelled_only_if_told() -> Iterator[None]:
-    """Around awaits of a library: CancelledError leaves the block if, and only if, the running task was told to end.
+    """Context for awaits of a library: CancelledError leaves it if, and only if, the running task was cancelled.
 
-    Raises Interrupted for a CancelledError that was meant for somebody else.
+    Raises Interrupted for any other CancelledError.
     """
     before = cancellations()
     try:

@@ -1,4 +1,4 @@
-"""X.509: keys, CAs, certificates that they sign, requests for others to sign, and what there is to read in them."""
+"""X.509: keys, CAs, certificates, signing requests, and their fields."""
 
 import ipaddress
 import os
@@ -74,7 +74,7 @@ def public_pem(key: PrivateKey) -> bytes:
 
 
 def authority(name: str, now: datetime, lifetime: timedelta) -> Pair:
-    """A new CA. Its subject differs from every earlier one's, so that no verifier confuses old and new."""
+    """Return a new CA. Its subject differs from every earlier one's, so that no verifier confuses old and new."""
     key = new_key()
     subject = _subject(f"{name}-ca@{int(now.timestamp())}")
     builder = (
@@ -87,7 +87,7 @@ def authority(name: str, now: datetime, lifetime: timedelta) -> Pair:
 
 
 def issue(ca: Pair, names: Sequence[str], now: datetime, lifetime: timedelta) -> Pair:
-    """A serving certificate for DNS names and IP addresses; it never outlives its CA.
+    """Return a serving certificate for DNS names and IP addresses; it never outlives its CA.
 
     Raises ValueError when there are no names.
     """
@@ -95,7 +95,7 @@ def issue(ca: Pair, names: Sequence[str], now: datetime, lifetime: timedelta) ->
 
 
 def issue_identity(ca: Pair, names: Sequence[str], now: datetime, lifetime: timedelta) -> Pair:
-    """A certificate for both ends of a connection; verifiers look at its URIs (`spiffe://..`), not at its hosts.
+    """Return a certificate for both ends of a connection; verifiers check its URIs (`spiffe://..`), not its hosts.
 
     Raises ValueError when there are no names.
     """
@@ -103,7 +103,7 @@ def issue_identity(ca: Pair, names: Sequence[str], now: datetime, lifetime: time
 
 
 def issue_client(ca: Pair, user: str, group: str, now: datetime, lifetime: timedelta) -> Pair:
-    """A client's certificate: its common name is the user, its organisation the group, if there is one."""
+    """Return a client certificate: its common name is the user, its organisation the group, if there is one."""
     builder, key = _issued(ca, _subject(user, group), _CLIENT, now, lifetime)
     return _signed(builder, ca, key)
 
@@ -120,7 +120,7 @@ def self_signed(key: PrivateKey, name: str, group: str, hosts: Sequence[str]) ->
 
 
 def signing_request(key: PrivateKey, name: str, group: str, hosts: Sequence[str]) -> bytes:
-    """A request (PEM) that somebody else signs a certificate for a server."""
+    """Return a signing request (PEM) for a server certificate."""
     request = x509.CertificateSigningRequestBuilder().subject_name(_subject(name, group))
     signed = request.add_extension(_alternatives(hosts), critical=False).sign(key, hashes.SHA256())
     return signed.public_bytes(serialization.Encoding.PEM)
@@ -156,13 +156,13 @@ def expiry(certificate: bytes) -> datetime:
 
 
 def needs_renewal(certificate: bytes, now: datetime) -> bool:
-    """Whether less than a third of a certificate's life remains."""
+    """Return whether less than a third of a certificate's life remains."""
     until = expiry(certificate)
     return until - now < (until - made_at(certificate)) * RENEW_BELOW
 
 
 def signed_by(certificate: bytes, ca: bytes) -> bool:
-    """Whether a CA's key signed a certificate."""
+    """Return whether a CA's key signed a certificate."""
     try:
         _load(certificate).verify_directly_issued_by(_load(ca))
     except (ValueError, TypeError, InvalidSignature):
@@ -171,18 +171,18 @@ def signed_by(certificate: bytes, ca: bytes) -> bool:
 
 
 def belongs(pair: Pair) -> bool:
-    """Whether a key is the key of its certificate. Raises ValueError when either is not PEM."""
+    """Return whether a key is the key of its certificate. Raises ValueError when either is not PEM."""
     return _load(pair.certificate).public_key() == _load_key(pair.key).public_key()
 
 
 def fits(pair: Pair) -> bool:
-    """Whether a key of any kind is the key of its certificate. Raises ValueError when either is not PEM."""
+    """Return whether a key of any kind is the key of its certificate. Raises ValueError when either is not PEM."""
     key = serialization.load_pem_private_key(pair.key, password=None)
     return key.public_key() == _load(pair.certificate).public_key()
 
 
 def split(bundle: bytes) -> list[bytes]:
-    """The certificates of a PEM bundle, in order, each encoded anew: what else is in it reaches nobody.
+    """Return the certificates of a PEM bundle, in order, each encoded again: other content is dropped.
 
     Raises ValueError when one of them is not a certificate.
     """
@@ -219,7 +219,7 @@ def _issue_for(
 def _issued(
     ca: Pair, subject: x509.Name, usage: Sequence[x509.ObjectIdentifier], now: datetime, lifetime: timedelta
 ) -> tuple[x509.CertificateBuilder, PrivateKey]:
-    """What every certificate of a CA has, and its key; it never outlives its CA."""
+    """Return a builder with the common fields of a CA's certificates, and a new key; it never outlives its CA."""
     issuer, issuer_key = _load(ca.certificate), _load_key(ca.key)
     key = new_key()
     until = min(now + lifetime, issuer.not_valid_after_utc)

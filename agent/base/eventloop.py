@@ -16,7 +16,7 @@ EVENT_LOOPS: tuple[EventLoop, ...] = get_args(EventLoop)
 
 
 def factory(name: EventLoop) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the loop; None for Python's own.
+    """Return the factory of the event loop; None for Python's own.
 
     :raises InvalidSetting: if the package is not installed
     """

@@ -4,7 +4,7 @@ import asyncio
 
 
 async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
-    """Whether it is set before the seconds are over; without any, it is waited for."""
+    """Wait until the event is set or `seconds` have passed (None: no limit); return whether it is set."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

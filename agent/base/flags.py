@@ -16,7 +16,7 @@ from agent.base.forms import SWITCH, Form
 T = TypeVar("T")
 
 PREFIX = "FLOTILLA_"
-"""What variables begin with."""
+"""Prefix of environment variables."""
 DURATIONS = "Durations are written as Kubernetes does (60s, 1m30s, 100ms, 24h), or as numbers of seconds."
 _KEY = "flag"
 
@@ -27,14 +27,14 @@ class InvalidSetting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """How a setting is given."""
+    """Form and help of a setting."""
 
     form: Form[Any]
     default: str
     help: str
     repeated: bool = False
     instead_of: str = ""
-    """A field whose variables count no more where this flag is on the command line."""
+    """A field whose environment variables are ignored if this flag is on the command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class Named:
 
     @property
     def option(self) -> str:
-        """As it is typed, without dashes before it."""
+        """Return the flag without leading dashes."""
         return self.field.replace("_", "-")
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """As it is typed; a switch has two."""
+        """Return the spellings of the flag; a switch has two."""
         return (f"--{self.option}", f"--no-{self.option}") if self.flag.form is SWITCH else (f"--{self.option}",)
 
     def variables(self, prefixes: Sequence[str] = (PREFIX,)) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def _add(group: Any, named: Named, variables: Sequence[str]) -> None:
 
 
 def _value(named: Named, given: Any, variables: Sequence[str], environ: Mapping[str, str]) -> Any:
-    """What a flag or its variable says, None where neither does. Raises InvalidSetting."""
+    """Return the value of a flag or its variable; None if neither is set. Raises InvalidSetting."""
     source, texts = f"--{named.option}", given
     if given is None:
         source = next((each for each in variables if environ.get(each)), "")

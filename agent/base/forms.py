@@ -1,4 +1,4 @@
-"""What the value of a flag may be: how it is read, and what is said of one that cannot be. Pure."""
+"""Forms of flag values: parsers and their errors. Pure."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ S = TypeVar("S", bound=str)
 
 
 class Form(msgspec.Struct, Generic[T], frozen=True):
-    """What a value looks like in the help, and how it is read; `read` raises ValueError that says what it must be."""
+    """Metavar in the help and parser of a value; `read` raises ValueError with the allowed form."""
 
     metavar: str
     read: Callable[[str], T]
@@ -32,12 +32,12 @@ def form(metavar: str, accepts: Callable[[str], bool], complaint: str) -> Form[s
 
 
 def or_empty(inner: Form[str]) -> Form[str]:
-    """The same, or nothing."""
+    """Return the form that also accepts an empty value."""
     return Form(inner.metavar, lambda text: inner.read(text) if text else "")
 
 
 def one_of(*choices: S) -> Form[S]:
-    """One of these words, whether in capitals or not."""
+    """Return a form that accepts one of these words in any case."""
 
     def read(text: str) -> S:
         for choice in choices:
@@ -80,7 +80,7 @@ def number(accepts: Callable[[float], bool], bounds: str) -> Form[float]:
 
 
 def duration(least: str = "", most: str = "", why: str = "") -> Form[float]:
-    """Seconds of a duration between two others, both allowed; `why` says why not beyond them."""
+    """Return a form for seconds of a duration within inclusive bounds; `why` is the reason for the bounds."""
     bounds = ", ".join([f"{least} at least"] * bool(least) + [f"{most} at most"] * bool(most))
     lowest = durations.seconds(least or "0")
     highest = durations.seconds(most) if most else math.inf

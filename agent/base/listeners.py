@@ -1,4 +1,4 @@
-"""Telling several who want to know: what one of them makes of it is no matter of the others."""
+"""Calls several listeners: a failure of one does not affect the others."""
 
 import logging
 from collections.abc import Callable, Iterable

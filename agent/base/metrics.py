@@ -71,9 +71,9 @@ LISTENER_FAILURES = Counter(
 
 @contextlib.contextmanager
 def shown(gauge: Gauge, read: Callable[[], float]) -> Iterator[None]:
-    """Have a gauge show what `read` returns, and 0 afterwards.
+    """Make a gauge show the result of `read`, and 0 afterwards.
 
-    A gauge keeps its function: a replica that does not lead any more would keep all that the function refers to.
+    A gauge keeps a reference to its function: without the reset, a former leader would keep all that it refers to.
     """
     gauge.set_function(read)
     try:

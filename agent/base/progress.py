@@ -1,14 +1,14 @@
-"""Signs that a piece of work gets on: whoever hears from the network says so, whoever watches over it sees them.
+"""Progress of work: network code reports it, and the watchdog checks it.
 
-Work that waits for nothing but requests gets on with each answer, and each request says how long it may wait for one.
-Work that rightly waits for something else says how long (`expect`). All in seconds of the event loop's clock.
+Work that waits only for requests progresses with each answer, and each request declares its maximum wait. Work that
+waits for something else declares how long (`expect`). All times are seconds of the event loop's clock.
 """
 
 import asyncio
 from contextvars import ContextVar
 
 SLACK_SECONDS = 60.0
-"""What work may take beyond what it said."""
+"""Seconds that work may take beyond its declared wait."""
 
 _running: "ContextVar[Progress | None]" = ContextVar("progress", default=None)
 """Of the work that this task belongs to; tasks that it starts belong to it, too."""
@@ -26,7 +26,7 @@ class Progress:
 
 
 def begin(progress: Progress | None) -> Progress | None:
-    """Have what this task does from now on be part of a piece of work; returns what it was part of."""
+    """Make later actions of this task part of a piece of work; returns the previous one."""
     before = _running.get()
     _running.set(progress)
     return before

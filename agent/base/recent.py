@@ -1,4 +1,4 @@
-"""What was noted lately, without growing for ever."""
+"""Sets of recent values with a bounded size."""
 
 _LIMIT = 10_000
 

@@ -58,5 +58,5 @@ class RevertedWrites(Generic[K]):
         return min(self._first * 2.0 ** min(known.times - _AT_ONCE, 32), self._longest)
 
     def forget(self, key: K) -> None:
-        """Drop what is known of an object, such as one that has been deleted."""
+        """Drop the records of an object, such as a deleted one."""
         self._written.pop(key, None)

@@ -1,4 +1,4 @@
-"""Where a task waits, for the log: asyncio itself shows the outermost of its coroutines alone."""
+"""Stack of a waiting task, for the log: asyncio itself shows only the outermost of its coroutines."""
 
 import asyncio
 import gc
@@ -10,7 +10,7 @@ _MOST = 30
 
 
 def stack_of(task: "asyncio.Task[Any]") -> str:
-    """Each coroutine on the way from the task to what it waits for, in lines."""
+    """Return the lines of each coroutine from the task to the object that it awaits."""
     frames: list[tuple[FrameType, int]] = []
     waiting: Any = task.get_coro()
     while waiting is not None and len(frames) < _MOST:

@@ -10,23 +10,23 @@ from weakref import WeakKeyDictionary
 T = TypeVar("T")
 
 SLICE = 0.01
-"""Seconds of work after which others are let in: what one piece of work more may hold up everything else for."""
+"""Seconds of work after which other tasks run; also the longest extra delay from one more task."""
 _MOST = 64
 
 
 class Turns:
-    """Time slices of one event loop. While a slice lasts nobody waits; after it, first come, first served."""
+    """Time slices of an event loop. During a slice no task waits; after it, tasks run first come, first served."""
 
     def __init__(self) -> None:
         self._began = 0.0
-        """When somebody took a turn for the first time in this pass of the loop; 0: nobody has."""
+        """Time of the first turn in this pass of the loop; 0 before it."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._at_once = 1
-        """How many of those who wait are let in together: as many as make a slice."""
+        """Number of waiting tasks that are woken together: as many as fill a slice."""
         self._granted = 0.0
 
     async def take(self) -> None:
-        """Wait for one's turn."""
+        """Wait for the next turn."""
         if not self._waiting and not self._used_up():
             return
         turn = asyncio.get_running_loop().create_future()
@@ -65,7 +65,7 @@ _of_loops: "WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]" = WeakKeyDictio
 
 
 async def take_turn() -> None:
-    """Wait for one's turn on the running event loop; at once, as long as nobody has worked for long."""
+    """Wait for a turn on the running event loop; returns at once until the current slice is used up."""
     loop = asyncio.get_running_loop()
     turns = _of_loops.get(loop)
     if turns is None:
@@ -84,7 +84,7 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 class Share:
-    """Work for somebody else's sake, in turns, and at most a `portion` of the time."""
+    """Work for another cluster, in turns, and at most a `portion` of the time."""
 
     def __init__(self, portion: float = 1.0) -> None:
         self._portion = portion

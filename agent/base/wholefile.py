@@ -1,4 +1,4 @@
-"""Files that others read while they are written."""
+"""Files that are written atomically, so that readers never see a partial one."""
 
 import os
 from pathlib import Path
