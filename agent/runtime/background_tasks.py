@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class BackgroundTasks(Generic[K, T]):
-    """`ready` is called with a key whose result can be taken."""
+    """Computations in the background. Calls `ready` with a key whose result is available."""
 
     def __init__(self, ready: Callable[[K], None]) -> None:
         self._ready = ready

@@ -47,7 +47,7 @@ def decoded_size(body: bytes | bytearray) -> int:
 
 
 class _Body:
-    """One request, from the first byte of its body to its answer."""
+    """A request, from the first byte of its body to its answer."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
@@ -168,7 +168,7 @@ class Bodies:
 
     def _grant_first(self, peer: str) -> bool:
         waiting = self._waiting[peer]
-        # Those whose time is up have been cancelled.
+        # Expired waiters have been cancelled.
         while waiting and waiting[0][0].done():
             waiting.popleft()
         granted = bool(waiting) and self._begin(*waiting[0][1:])

@@ -1,4 +1,4 @@
-"""The loop every room shares: keys come in, `reconcile` brings the world in line, failures come back later."""
+"""The loop of every controller: keys are queued, `reconcile` brings the state in line, failures are retried."""
 
 import asyncio
 import logging
@@ -27,16 +27,16 @@ _OUTCOMES = ("done", "error", "conflict", "overdue")
 
 
 class Controller(ABC, Generic[K]):
-    """A room: subscribes to informers when built, reconciles by key while it runs.
+    """A controller: subscribes to informers when built, reconciles by key while it runs.
 
-    Reconciliation is level-based: it looks at the world, never at what kind of event brought the key.
+    Reconciliation is level-based: it depends on the current state, never on the event that enqueued the key.
     """
 
     name: ClassVar[str]
     workers: ClassVar[int] = 8
     """Keys that are reconciled at the same time, unless the constructor is given another number."""
     lane_width: ClassVar[int] = 8
-    """The same of one lane."""
+    """Maximum number of concurrent keys in one lane."""
 
     def __init__(self, workers: int | None = None, *, longest_retry: float = 60.0) -> None:
         """:param longest_retry: seconds; the longest pause of the backoff"""
@@ -51,26 +51,29 @@ class Controller(ABC, Generic[K]):
 
     @abstractmethod
     async def reconcile(self, key: K) -> float | None:
-        """Bring the world in line for one key; returns after how many seconds to look again, None for not by itself.
+        """Bring the state in line for one key; returns seconds until the next check, None for no check.
 
-        A KubeError is a failure that is tried again: a conflict soon, others with backoff. What waits for something
-        else than a request for more than a minute says so (`expect`), or is ended and tried again.
+        A KubeError is a failure that is retried: a conflict soon, others with backoff. Work that waits for more than a
+        minute for anything but a request declares that (`expect`); otherwise it is ended and retried.
         """
 
     def order(self, key: K) -> Any:
-        """What of a key decides which comes first, the smallest; asked when the key is enqueued."""
+        """Return the sort key of a key, the smallest first; evaluated when the key is enqueued."""
         return 0
 
     def lane(self, key: K) -> Hashable:
-        """What a key waits for, such as a cluster: where that is slow, keys of other lanes go on. None for nothing."""
+        """Return the resource that a key waits for, such as a cluster: if it is slow, keys of other lanes continue.
+        None for none.
+        """
         return None
 
     def watch(
         self, informer: Informer, keys: Callable[[Object], Iterable[K]], *, required: bool = True
     ) -> Callable[[], None]:
-        """Enqueue what `keys` gives for each change of an object, before and after it; returns the way to stop.
+        """Enqueue the result of `keys` for an object before and after each change; returns a function that
+        unsubscribes.
 
-        A required informer holds back this room until it has synced.
+        A required informer delays this controller until it has synced.
         """
         if required:
             self._sources.append(informer)
@@ -115,7 +118,7 @@ class Controller(ABC, Generic[K]):
             key = await self.queue.get()
             started = time.monotonic()
             try:
-                # Those that never wait for an answer would hold up everything else.
+                # Keys that never wait for an answer would block everything else.
                 await take_turn()
                 started = time.monotonic()
                 with context(controller=self.name, key="/".join(map(str, key)) if isinstance(key, tuple) else str(key)):

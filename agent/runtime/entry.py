@@ -11,9 +11,9 @@ from agent.settings import InvalidSetting, Settings
 
 
 def run_process(name: str, parsed: Callable[[], Settings], run: Callable[[Settings], Coroutine[Any, Any, None]]) -> int:
-    """Run a process by its settings; what is wrong with these, or with a kubeconfig, is told in a line each.
+    """Run a process by its settings; print one line for each error in these or a kubeconfig.
 
-    Returns its exit status: 0 after a signal, 1 for what cannot be used.
+    Returns the exit status: 0 after a signal, 1 for invalid settings.
     """
     failed: list[BaseException] = []
     try:

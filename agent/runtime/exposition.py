@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from agent.base.metrics import REGISTRY
 
 FRESH_SECONDS = 2.0
-"""Time for which a rendered text is served again."""
+"""Seconds for which a rendered text is served again."""
 AT_ONCE = 8
 """Requests that are answered at once."""
 PER_PEER = 4
@@ -70,7 +70,7 @@ class Exposition:
             reader.may_abort = True
             return await self._send(request, fresh)
         finally:
-            # Else it has made room for another peer.
+            # Otherwise it was removed in favour of another peer.
             if reader in self._readers:
                 self._readers.remove(reader)
 
@@ -108,7 +108,7 @@ class Exposition:
         if time.monotonic() - self._rendered > FRESH_SECONDS:
             if self._rendering is None:
                 self._rendering = asyncio.get_running_loop().create_task(self._render())
-            # Readers share one rendering, which goes on if one of them leaves.
+            # Readers share one rendering, which continues if one of them disconnects.
             await asyncio.shield(self._rendering)
         return self._text
 

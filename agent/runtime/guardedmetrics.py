@@ -1,6 +1,6 @@
-"""/metrics over HTTPS, for those who may get that path: as Kubernetes' own components serve theirs.
+"""/metrics over HTTPS for users with the right to get that path, as Kubernetes' own components serve it.
 
-The certificate is one that the process signs itself: who asks is known by a token, and who answers by its address.
+The process signs its own certificate: a token identifies the client, and the address identifies the server.
 """
 
 import logging

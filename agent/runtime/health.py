@@ -17,7 +17,7 @@ CONNECTIONS = 64
 _KEEPALIVE_SECONDS = 75.0
 """Prometheus keeps connections between scrapes. Most scrape intervals are a minute or less."""
 CLUSTER_PATH = "/cluster"
-"""Where sources ask whether they reach the pods of the cluster that they mean."""
+"""Path that sources request to check that they reach pods of the intended cluster."""
 
 Check = Callable[[], str | None]
 """Gives the reason why something is not well, None when it is."""
@@ -27,13 +27,13 @@ class Health:
     """Serves nothing but health, metrics and the UID of the process's cluster, so it needs no authentication."""
 
     def __init__(self, address: str, *, metrics: bool = True) -> None:
-        """:param metrics: off where these are served elsewhere"""
+        """:param metrics: False if another server serves them"""
         self._address = address
         self._metrics = metrics
         self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
         self.cluster: str | None = None
-        """UID of the cluster that this process is in, empty until it is known; None where nobody is to ask."""
+        """UID of the cluster of this process; empty until it is known, None if the path is not served."""
 
     def live(self, name: str, check: Check) -> None:
         """Add a check to /healthz: failing means that only a restart helps."""

@@ -1,4 +1,4 @@
-"""One list and watch per kind, namespace and selector, shared by all rooms of a cluster."""
+"""One list and watch per kind, namespace and selector, shared by all controllers of a cluster."""
 
 import asyncio
 import logging
@@ -110,7 +110,7 @@ class Informers:
         return self._running[asked][0]
 
     def drop(self, informer: Informer) -> None:
-        """Stop an informer that nobody needs any more."""
+        """Stop an informer that is no longer needed."""
         for asked, (running, stop) in list(self._running.items()):
             if running is informer:
                 stop()
@@ -134,7 +134,7 @@ class Informers:
         return iter([informer for informer, kept in list(self._running.values()) if not kept.task.done()])
 
     async def _watch_over(self) -> None:
-        """A watch in which nothing happens is ended, and so begins anew."""
+        """Restart watches without progress."""
         while True:
             if await late(_LOOK_SECONDS):
                 continue

@@ -1,6 +1,6 @@
 """Leader election on a Lease (coordination.k8s.io/v1), in the manner of client-go, released on shutdown.
 
-The Lease remembers when nobody led: see `agent.base.absences`.
+The Lease records intervals without a leader: see `agent.base.absences`.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from agent.runtime.lease_record import LeaseRecord
 log = logging.getLogger(__name__)
 
 _YIELDED = 2
-"""Pauses after which one that gave the lease back asks for it again: the others ask within half a pause."""
+"""Pauses after which a candidate that released the lease requests it again: others request it within half a pause."""
 
 LEADER = Gauge("flotilla_leader", "Whether this replica leads (1) or waits for its turn (0).", registry=REGISTRY)
 
@@ -32,7 +32,7 @@ class LeaseTimes(msgspec.Struct, frozen=True):
     """Times of leader election in seconds: client-go's scheme, but a leader that dies is followed within 15 s."""
 
     duration: float = 12.0
-    """How long others wait after the last renewal they saw."""
+    """Seconds that other candidates wait after the last observed renewal."""
     renew: float = 11.0
     """How long the leader tries to renew before it gives up leading; what is left of `duration` is for it to stop."""
     retry: float = 1.4
@@ -56,7 +56,7 @@ class LeaderLease:
         self.namespace = namespace
         self.leading = False
         self.contact = False
-        """Whether the API server has answered about the lease."""
+        """Whether the API server has answered a request about the lease."""
         self._name = name
         self._times = times
         self._complaint = ""
@@ -71,25 +71,27 @@ class LeaderLease:
         """When the API server last answered about it."""
 
     def holds(self) -> bool:
-        """Whether the lease is ours for sure: no longer ago than `renew` seconds by either clock it was renewed.
+        """Return whether the lease is certainly ours: it was renewed at most `renew` seconds ago by both clocks.
 
-        The monotonic clock stands still while a machine is paused, and the time of day may be set back.
+        The monotonic clock stops while a machine is paused, and the time of day may be set back.
         """
         return self._record.is_fresh(self._record.renewals.moment)
 
     @property
     def absences(self) -> tuple[Absence, ...]:
-        """When nobody led, as the lease said it last."""
+        """Return intervals without a leader, from the last read of the lease."""
         return self._record.absences
 
     def renewed_since(self, moment: float) -> bool:
-        """Whether a request that was sent after a moment of the monotonic clock has renewed it: `absences` is newer."""
+        """Return whether a request sent after a moment of the monotonic clock has renewed it: then `absences`
+        is newer.
+        """
         return self._record.renewals.moment.monotonic > moment
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, run `lead` while it is held, cancel it when it is lost, and so on until cancelled.
+        """Wait for the lease, run `lead` while it is held, cancel it when it is lost; repeat until cancelled.
 
-        Where `lead` ends by itself the lease is given back, and left alone for long enough that another may take it.
+        If `lead` returns, release the lease and pause, so that another candidate may take it.
         """
         while True:
             try:
@@ -118,7 +120,7 @@ class LeaderLease:
                 if lost:
                     log.warning("lease %s/%s lost", self.namespace, self._name)
             finally:
-                # A cancelled task may lose that; who waits for it here would never lead again.
+                # A cancelled task may ignore the cancellation; waiting for it would end leader election.
                 cancel_until_done(work)
                 hold.cancel()
         return lost
@@ -128,7 +130,9 @@ class LeaderLease:
         LEADER.set(leading)
 
     async def _work(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Nothing that is begun here writes once the lease may be another's, also after the process stood still."""
+        """Run `lead` with guarded writes: none is sent once the lease may be another's, even after the process was
+        paused.
+        """
         fence(self.holds)
         await lead()
 
@@ -173,7 +177,7 @@ class LeaderLease:
         return not any(each.result() is False for each in done)
 
     def _abandon(self) -> None:
-        """Cancel all requests, and forget what they have done."""
+        """Cancel all requests, and discard their results."""
         for each in self._tries:
             each.cancel()
         self._tries = set()
@@ -183,7 +187,7 @@ class LeaderLease:
         return self._record.renewals.moment.monotonic + self._times.renew - time.monotonic()
 
     async def _try(self) -> bool | None:
-        """Whether the lease is ours now; None when that could not be found out in time."""
+        """Return whether the lease is ours now; None when that could not be found out in time."""
         try:
             # For a read and a write.
             async with asyncio.timeout(2 * self._times.renew):
@@ -192,7 +196,7 @@ class LeaderLease:
             self._complaint = ""
             return taken
         except Exception as error:
-            # Whatever it is: in the end it costs the lease, never the process.
+            # Any error may cost the lease, but never the process.
             self._complain(str(error) or "no answer")
             return None
 

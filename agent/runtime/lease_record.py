@@ -1,6 +1,6 @@
-"""The Lease of leader election as an API object: one renewal, one take-over, its release.
+"""The Lease of leader election as an API object: renewal, take-over, release.
 
-The Lease remembers when nobody led: see `agent.base.absences`.
+The Lease records intervals without a leader: see `agent.base.absences`.
 """
 
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class LeaseRecord:
     """Reads and writes of one Lease by one candidate.
 
-    :param duration: seconds for which other candidates wait after a renewal
+    :param duration: seconds that other candidates wait after a renewal
     :param renew: seconds after a renewal in which the lease is certainly ours
     """
 
@@ -31,7 +31,7 @@ class LeaseRecord:
         self, client: Client, clock: Clock, namespace: str, name: str, identity: str, *, duration: float, renew: float
     ) -> None:
         self.absences: tuple[absences.Absence, ...] = ()
-        """When nobody led, as the lease said it last."""
+        """Intervals without a leader, from the last read of the lease."""
         self.expires = 0.0
         """When another's lease expires unless it is renewed, by the monotonic clock."""
         self._client = client
@@ -148,7 +148,7 @@ class LeaseRecord:
         return Moment(time.monotonic(), self._clock.now())
 
     def _held_now(self) -> dict[str, Any]:
-        """What the lease says when it is ours from this moment on, at which it is sent."""
+        """Return the spec of a lease that is ours from now on, the time of sending."""
         return {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": max(1, round(self._duration)),

@@ -78,7 +78,7 @@ def _bind_one(family: socket.AddressFamily, address: str, port: int, *, alone: b
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6 and not alone:
-            # The socket beside it takes connections of IPv4. Alone, `::` takes them, too.
+            # The other socket takes connections of IPv4. Alone, `::` takes them, too.
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind((address, port))
     except OSError:

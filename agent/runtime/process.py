@@ -23,12 +23,12 @@ TLS_BUFFER = 32 * 1024
 
 
 def run_until_signal(main: Coroutine[Any, Any, None], event_loop: EventLoop = "asyncio") -> None:
-    """Run `main`; SIGTERM or SIGINT cancel it, so that it can release what it holds.
+    """Run `main`; SIGTERM or SIGINT cancel it, so that it can release its resources.
 
-    A `main` that has not ended 10 s after the signal is abandoned. SIGUSR1 has the process log at DEBUG, SIGUSR2 at the
-    configured level again.
+    A `main` that has not ended 10 s after the signal is abandoned. SIGUSR1 sets the log level to DEBUG, SIGUSR2 resets
+    it.
 
-    :param event_loop: whose, Python's own or that of the package uvloop
+    :param event_loop: Python's own, or that of the package uvloop
     :raises InvalidSetting: if that package is not installed
     """
     SSLProtocol.max_size = TLS_BUFFER

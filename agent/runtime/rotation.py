@@ -1,7 +1,7 @@
-"""The bundle's home: a Secret that all replicas share, made by whichever is first and renewed by whichever notices.
+"""Storage of the bundle: a Secret that all replicas share; any replica creates or renews it.
 
-Emptying the Secret asks for a new CA; so does deleting it, if the process may create it. It comes without interruption:
-the earlier one stays trusted while replicas serve under it.
+Emptying the Secret asks for a new CA; so does deleting it, if the process may create it. Service is not interrupted:
+the earlier CA stays trusted while replicas serve under it.
 """
 
 import base64
@@ -27,7 +27,7 @@ class UnusableSecret(Exception):
 
 
 class Rotation:
-    """Reads the Secret, moves it on when something is due, remembers what it holds."""
+    """Reads the Secret, renews its content when due, and caches it."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Rotation:
     ) -> None:
         """Initialise.
 
-        :param keeper: who says on the Secret that it is theirs
-        :param remedy: what to do where it is somebody else's
-        :param told: CA certificates that clients were last told to trust (PEM); a new CA after a start keeps them
+        :param keeper: owner that is recorded on the Secret
+        :param remedy: message if the Secret has another owner
+        :param told: CA certificates that clients currently trust (PEM); a new CA after a start keeps them
         """
         self._client = client
         self._namespace = namespace
@@ -60,15 +60,15 @@ class Rotation:
         self.bundle: Bundle | None = None  #: as last read or written; None before the first refresh
 
     async def refresh(self) -> Bundle:
-        """The bundle to serve now: what the Secret holds, after whatever was due has been written to it.
+        """Return the bundle to serve now: from the Secret, after due changes have been written to it.
 
-        Raises UnusableSecret, or KubeError (Conflict when others kept winning).
+        Raises UnusableSecret, or KubeError (Conflict if other replicas keep writing first).
         """
         for attempt in range(ATTEMPTS):
             try:
                 self.bundle = await self._turn()
             except (AlreadyExists, Conflict):
-                # Another replica wrote first. What it wrote serves just as well: read it.
+                # Another replica wrote first. Its bundle is as good: read it.
                 if attempt == ATTEMPTS - 1:
                     raise
             else:

@@ -34,7 +34,7 @@ class Kept:
     def __init__(self) -> None:
         self.task: asyncio.Task[None]
         self.attempt: Attempt | None = None
-        """What runs of it now, None where it waits to be started again."""
+        """The running attempt; None while it waits for the next start."""
 
     def __call__(self) -> None:
         """Cancel the task until it has ended."""

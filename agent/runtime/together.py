@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 async def together(*works: Coroutine[Any, Any, object]) -> None:
-    """Run all of them until they have ended; if one fails, the others are cancelled.
+    """Run all coroutines until they have ended; if one fails, cancel the others.
 
-    :raises ExceptionGroup: of what they raise
+    :raises ExceptionGroup: of their errors
     """
     async with asyncio.TaskGroup() as group:
         for work in works:

@@ -1,8 +1,9 @@
-"""Whether a replica can do its work, and what follows where it cannot.
+"""Health of a replica, and the reaction to problems.
 
-First it stands down: another may do better, and whoever leads anew begins everything anew. Where the same comes again
-only a restart is left, which liveness brings about. What an API server refuses is the same for every replica and after
-every restart: that is told elsewhere and counts for nothing here, as does everything while the API server is away.
+A replica with a problem first releases leadership: another replica may work, and a new leader starts all work again. If
+the problem recurs, a failing liveness probe restarts the replica. Errors from an API server are the same for every
+replica and after every restart: they are reported in other ways and do not count, nor does anything while the API
+server is unreachable.
 """
 
 import time
@@ -24,14 +25,14 @@ STAND_DOWNS = Counter(
 )
 
 _WELL_SECONDS = 600.0
-"""After so long without trouble what was before counts no more."""
+"""Seconds without trouble after which earlier trouble no longer counts."""
 _MOST_DOUBLINGS = 6
 _DEAF_SECONDS = 3 * SILENT_SECONDS
-"""A watch that has been begun anew and still hears nothing hears nothing at all."""
+"""Seconds of silence after which a watch counts as dead even though it has been restarted."""
 
 
 class Vitals:
-    """Looks at watches of the replica's own API server, at tasks, and at rooms."""
+    """Checks the watches of the replica's own API server, tasks, and controllers."""
 
     def __init__(
         self, watches: Iterable[Informer], supervisors: Collection[Supervisor], rooms: Collection[Watchdog]
@@ -41,7 +42,9 @@ class Vitals:
         self._rooms = rooms
 
     def trouble(self, patience: float) -> str:
-        """What has kept the replica from its work for so many seconds, in words; empty where nothing has."""
+        """Return the problems that have kept the replica from its work for `patience` seconds; empty if there
+        are none.
+        """
         now = time.monotonic()
         found = [words for informer in self._watches if (words := _unheard(informer, now, patience))]
         for supervisor in self._supervisors:
@@ -66,13 +69,13 @@ class Judgement:
 
     def __init__(self, patience: float) -> None:
         self.hopeless = ""
-        """What standing down has not helped against, empty where it was not tried or did."""
+        """Problem that remained after releasing leadership; empty if there is none."""
         self._patience = patience
         self._downs = 0
         self._troubled = 0.0
 
     def stands_down(self, trouble: Callable[[float], str], now: float) -> str:
-        """Why it is to stand down now, empty where it is not. A moment is one of the monotonic clock, in seconds."""
+        """Return the reason to release leadership now; empty if there is none. `now` is monotonic time in seconds."""
         if not trouble(self._patience):
             if self._downs and now - self._troubled > _WELL_SECONDS:
                 self._downs, self.hopeless = 0, ""

@@ -1,6 +1,6 @@
-"""What stands still is seen, told with its stack, and ended so that it can be tried again.
+"""Detects stalled work, logs its stack, and ends it so that it can be retried.
 
-Every await on the network ends by itself. This is for those of which that was believed, and was wrong.
+Every await on the network has a timeout. The watchdog covers awaits whose timeout has failed.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 DEAF_SECONDS = 60.0
-"""What was told to end and goes on for so long will go on for ever."""
+"""Seconds after which work that was ended and still runs counts as stuck."""
 STILL_SECONDS = 300.0
-"""A room in which keys wait, and none is done for so long, stands still; unless one takes long and gets on."""
+"""Seconds without a finished key after which a controller with waiting keys is stalled, unless long work progresses."""
 
 
 class Overdue(Exception):
@@ -29,9 +29,9 @@ class Overdue(Exception):
 
 
 class Attempt(Progress):
-    """Around work of the running task that may be ended without the task; more than once, should it not listen.
+    """Context for work that may be ended without its task; more than once, if the work ignores it.
 
-    Raises Overdue where it was ended, Interrupted where it was cancelled by nobody who may end this task.
+    Raises Overdue if the work was ended, Interrupted if it was cancelled by code that may not end this task.
     """
 
     __slots__ = ("_before", "_belonged", "_ended", "_told", "task")
@@ -53,11 +53,11 @@ class Attempt(Progress):
 
     @property
     def was_ended(self) -> bool:
-        """Whether it has been told to end."""
+        """Return whether the work was ended."""
         return self._told > 0
 
     def deaf_for(self, now: float) -> float:
-        """For how many seconds it has gone on doing nothing since it was told to end; 0: it was not."""
+        """Return the seconds without progress since the work was ended; 0 if it was not."""
         return now - max(self._ended, self.moved) if self._told else 0.0
 
     def __enter__(self) -> Self:
@@ -81,7 +81,7 @@ class Attempt(Progress):
 
 
 class _Watched(Attempt):
-    """One that a watchdog sees."""
+    """An attempt that a watchdog observes."""
 
     __slots__ = ("_key", "_watchdog")
 
@@ -104,7 +104,7 @@ class _Watched(Attempt):
 
 
 class Watchdog:
-    """Over the work of one room. `waiting` says how many keys wait there."""
+    """Watchdog of one controller. `waiting` returns the number of its waiting keys."""
 
     def __init__(self, name: str, waiting: Callable[[], int]) -> None:
         self._name = name
@@ -113,12 +113,13 @@ class Watchdog:
         self._clock = time.monotonic
         """Clock of the event loop, which a thread cannot ask for."""
         self.moved = 0.0
-        """When something was done, or there was nothing to do: seconds of the event loop's clock."""
+        """Time of the last progress, or without waiting keys: seconds of the event loop's clock."""
 
     @property
     def oldest(self) -> float:
-        """Age in seconds of the work that began first, 0 if none is under way. Threads may read it."""
-        # A copy, for metrics are rendered in a thread. Dicts keep the order in which work began.
+        """Age in seconds of the oldest running work, 0 if none is running. Threads may read it."""
+        # Copy the dict, because metrics are rendered in a thread. Dicts keep insertion order: the first work is the
+        # oldest.
         running = list(self.running)
         return self._clock() - running[0].began if running else 0.0
 
@@ -144,7 +145,7 @@ class Watchdog:
                 roster.discard(self)
 
     def look(self) -> None:
-        """End what stands still."""
+        """End stalled work."""
         now = _now()
         if not self._waiting():
             self.moved = now
@@ -155,7 +156,7 @@ class Watchdog:
                 attempt.end()
 
     def trouble(self) -> str:
-        """What of this room does not go on although it was ended, in words; empty while all goes on."""
+        """Return the problem of a controller that is still stuck after its work was ended; empty if there is none."""
         now = _now()
         deaf = [key for attempt, key in self.running.items() if attempt.deaf_for(now) > DEAF_SECONDS]
         if deaf:
@@ -182,7 +183,7 @@ _roster: ContextVar[set[Watchdog] | None] = ContextVar("roster", default=None)
 
 
 def roster() -> set[Watchdog]:
-    """The watchdogs that this task, and those that it starts from now on, will have running."""
+    """Return the set that collects running watchdogs of this task, and of tasks that it starts from now on."""
     found: set[Watchdog] = set()
     _roster.set(found)
     return found

@@ -23,13 +23,13 @@ from agent.base.fairlock import FairLock
 log = logging.getLogger(__name__)
 
 CPU_SECONDS = 1.0
-"""That one request may compute. Not time of day: where the agent is throttled, that says nothing of a request."""
+"""Seconds of CPU time for a request. Wall-clock time would depend on throttling of the agent."""
 _PATIENCE_SECONDS = 15.0
 """Time of day within which a request is answered and a worker starts, on a machine that is busy."""
 _MEMORY_BYTES = 256 << 20
-"""Of address space, of which Python and its libraries take a third."""
+"""Bytes of address space; Python and its libraries take a third."""
 _LENGTH = struct.Struct(">I?")
-"""Bytes that follow, and whether they are an answer (else why there is none)."""
+"""Number of bytes that follow, and whether they are an answer (else an error)."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -48,7 +48,7 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, None where none runs."""
+        """Return the process ID; None if no process runs."""
         return self._process.pid if self._process is not None else None
 
     async def ask(self, request: bytes, share: str = "") -> bytes:
@@ -142,7 +142,7 @@ async def _ended(exchange: asyncio.Task[tuple[bool, bytes]]) -> None:
 
 
 def serve(function: Callable[[bytes], bytes], cpu_seconds: float) -> None:
-    """Answer requests until there are no more; a request that takes too long ends this process."""
+    """Answer requests until the input ends; a request that takes too long ends this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
@@ -161,7 +161,7 @@ def serve(function: Callable[[bytes], bytes], cpu_seconds: float) -> None:
 
 
 def main() -> None:
-    """What the process runs."""
+    """Run the worker process."""
     module, _, function = sys.argv[1].partition(":")
     serve(getattr(importlib.import_module(module), function), float(sys.argv[2]))
 

@@ -13,7 +13,7 @@ K = TypeVar("K")
 
 
 class Statistics(NamedTuple):
-    """What a queue holds."""
+    """Contents of a queue."""
 
     waiting: int  #: keys ready to be taken
     working: int  #: keys taken and not yet done
@@ -22,11 +22,11 @@ class Statistics(NamedTuple):
 
 
 class WorkQueue(Generic[K]):
-    """Keys by `order`, the smallest first, and where that does not differ in the order of their arrival.
+    """Keys by `order`, the smallest first; equal ones in the order of arrival.
 
-    A key added while it is being worked on is handed out again after `done`; a key added while it waits stays where
-    it is. `retry` waits longer each time, until `forget`. Of the keys of one `lane` (None: those without) at most
-    `lane_width` are worked on at a time: the next ones wait, and hold up none of another lane.
+    A key added while it is being worked on is handed out again after `done`; a key added while it waits keeps its
+    position. `retry` waits longer each time, until `forget`. At most `lane_width` keys of one `lane` run at a time
+    (None: no lane): further ones wait without blocking other lanes.
     """
 
     def __init__(
@@ -42,21 +42,21 @@ class WorkQueue(Generic[K]):
         self._lane, self._lane_width = lane, lane_width
         self._busy: Counter[Hashable] = Counter()
         self._behind: defaultdict[Hashable, list[tuple[Any, int, K]]] = defaultdict(list)
-        """By lane that is full: what else is ready in it."""
+        """Further ready keys of full lanes, by lane."""
         self._arrivals = itertools.count()
         self._order = order
         self._waiting: set[K] = set()
         self._working: dict[K, Hashable] = {}
-        """Each with the lane in which it was taken."""
+        """Running keys with the lane they have been taken in."""
         self._dirty: set[K] = set()
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._backoffs: dict[K, Backoff] = {}
         self._delays = (first_delay, longest_delay)
         self._idle: deque[asyncio.Future[None]] = deque()
-        """Those who wait for a key. A semaphore would look through all that it has woken at each key of a burst."""
+        """Tasks that wait for a key. A semaphore would scan all woken tasks at each key of a burst."""
 
     def statistics(self) -> Statistics:
-        """How much there is to do."""
+        """Return the numbers of keys in the queue."""
         return Statistics(len(self._waiting), len(self._working), len(self._timers), len(self._backoffs))
 
     def add(self, key: K) -> None:
@@ -109,7 +109,7 @@ class WorkQueue(Generic[K]):
                 await idle
             except asyncio.CancelledError:
                 if self._ready:
-                    # It may have been woken for a key that another one has to take now.
+                    # It may have been woken for a key that another task has to take now.
                     self._wake()
                 raise
         return key
