@@ -168,7 +168,9 @@ def _at_once(answer: Callable[[Request], Answer]) -> Callable[[Request], Awaitab
 def _served(
     answer: Callable[[Request], Awaitable[Answer]], bodies: Bodies
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """One AdmissionReview. 400 when it is malformed, 503 before the targets are known, and as `Bodies` refuses it."""
+    """Answer an AdmissionReview: 400 if it is malformed, 503 before the targets are listed, else as `Bodies` refuses
+    it.
+    """
 
     async def serve(request: web.Request) -> web.Response:
         started = time.perf_counter()

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotRegistered(Exception):
-    """There is no MutatingWebhookConfiguration, and making one is not our task."""
+    """No MutatingWebhookConfiguration exists, and creating it is not the webhook's task."""
 
 
 class Registration:

@@ -80,7 +80,7 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """Settings of the server for API servers."""
+    """Server for requests of API servers."""
 
     bind: str = flag(ADDRESS, ":9443", "where to listen for the API server (HTTPS)")
     client_ca: str | None = optional(
@@ -101,7 +101,7 @@ class Serving:
 
 @dataclass(frozen=True, kw_only=True)
 class Registering:
-    """Settings of the registration with API servers."""
+    """Registration with API servers."""
 
     url: str | None = optional(
         Form("https://HOST:PORT", _url),

@@ -71,7 +71,7 @@ class Targets:
         self._objects = EitherScope(client, lambda kind: Informer(client, kind), TARGET_KINDS)
         self.informers = self._objects.informers
         self._told: dict[str, dict[str, _Told]] = {}
-        """By namespace, that asked for last at the end, and title of the target."""
+        """By namespace, the last used at the end, and by title of the target."""
 
     @property
     def synced(self) -> bool:

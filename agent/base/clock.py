@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Anything that knows the time of day."""
+    """A source of the time of day."""
 
     def now(self) -> datetime:
         """The current time, with time zone."""

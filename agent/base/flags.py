@@ -80,7 +80,7 @@ def _field(default: Any, declared: Flag) -> Any:
 
 
 def topics(settings: type) -> Iterator[tuple[str, list[Named]]]:
-    """Flags by the dataclasses that declare them, each with what the first line of its docstring says."""
+    """Return flags by the dataclasses that declare them, with the first line of each docstring."""
     for topic in reversed(settings.__mro__):
         named = [
             Named(field.name, field.metadata[_KEY])

@@ -65,7 +65,7 @@ def whole(least: int, most: int | None = None, metavar: str = "NUMBER") -> Form[
 
 
 def number(accepts: Callable[[float], bool], bounds: str) -> Form[float]:
-    """A number that a rule accepts; `bounds` says which."""
+    """Return a form for numbers that a rule accepts; `bounds` describes the rule."""
 
     def read(text: str) -> float:
         try:

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def tell(listeners: Iterable[Callable[P, object]], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call each of them; one that fails is logged and counted, and never keeps the caller or another from going on."""
+    """Call all listeners; a failing one is logged and counted, and does not affect the caller or other listeners."""
     for listener in tuple(listeners):
         try:
             listener(*args, **kwargs)

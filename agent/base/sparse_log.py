@@ -36,7 +36,7 @@ class SparseFilter(logging.Filter):
         self._next: dict[object, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Of `logging`."""
+        """Called by `logging`."""
         kind = record.exc_info[0] if record.exc_info else None
         now = time.monotonic()
         if now < self._next.get(kind, 0.0):

@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """One shared Service in one cluster."""
+    """A shared Service in a cluster."""
 
     node: str
     """Virtual node of the target, empty for this cluster."""
@@ -69,7 +69,7 @@ class Driver(Protocol):
     """True if `offered` and `connected` send requests to the cluster; False if they return at once."""
 
     def detect(self, pair: Pair) -> bool:
-        """Whether both clusters have what the driver needs."""
+        """Return whether both clusters have what the driver needs."""
         ...
 
     async def status(self, target: Target) -> str:

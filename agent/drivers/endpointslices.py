@@ -255,7 +255,7 @@ def _addresses(slices: list[Object]) -> set[str]:
 
 
 class _Source(NamedTuple):
-    """A cluster as the stores know it."""
+    """A cluster as cached in the stores."""
 
     origin: str
     slices: list[Object] | None

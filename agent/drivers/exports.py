@@ -51,7 +51,7 @@ class _Listed:
 
 
 class Exports:
-    """Of all clusters, each in the newest version of the API that it serves."""
+    """Exports of all clusters, each in the newest served version of the API."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps

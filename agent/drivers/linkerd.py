@@ -21,7 +21,7 @@ from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding,
 Raw = dict[str, Any]
 
 BELIEVED_SECONDS = 2.0
-"""So long the Links of a cluster count, for all Services."""
+"""Seconds for which the Links of a cluster are cached, for all Services."""
 _MEMBER, _OURS = "member", "federated"
 
 
@@ -54,7 +54,7 @@ class Linkerd(Nothing):
         return ""
 
     async def export(self, place: Place) -> None:
-        """Have the Service be a member, unless its user has said whether it is."""
+        """Label the Service as a member, unless its user has set the label."""
         original = self._sharing.services.store.get(place.service)
         if place.node or original is None or LABEL_FEDERATED in original.labels or not self._deps.settings.linkerd:
             return

@@ -121,7 +121,9 @@ class EndpointReach:
         return Reach(missing=frozenset((node,)))
 
     def _addresses(self, slice: Object) -> frozenset[str]:
-        """Of the ready endpoints of a slice: asked for every pod that moves, at every step of any."""
+        """Return addresses of the ready endpoints of a slice; cached, since every step of a moving pod asks for
+        them.
+        """
         version, found = self._ready.get(slice.uid, ("", frozenset[str]()))
         if version != slice.version:
             found = frozenset(address for each in routed(slice.decode()).values() for address in each)

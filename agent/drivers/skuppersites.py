@@ -35,7 +35,7 @@ class SkupperSites:
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
         self._found: dict[tuple[str, str], tuple[float, _Found]] = {}
-        """By virtual node and namespace, and until when it is believed."""
+        """By virtual node and namespace: objects, and until when they are cached."""
 
     async def join(self, place: Place) -> None:
         """Create a Site in an annotated cluster and, in a target, a link from the target to the local Site."""

@@ -12,11 +12,11 @@ class Spread:
 
     def __init__(self) -> None:
         self._nodes: dict[Key, dict[str, str]] = {}
-        """By Service: the UID of the copy in each target."""
+        """UID of the copy in each target, by Service."""
         self._services: dict[str, set[Key]] = {}
-        """By namespace."""
+        """Services with copies, by namespace."""
         self._same: dict[tuple[Key, str], list[str]] = {}
-        """By Service and UID of a copy: who shows it, sorted."""
+        """Sorted virtual nodes that show a copy, by Service and UID of the copy."""
         self._stops: dict[str, Callable[[], None]] = {}
 
     def attach(self, node: str, copies: Informer) -> None:
@@ -44,7 +44,7 @@ class Spread:
         return self._services.get(namespace, ()) if namespace else self._nodes.keys()
 
     def has(self, service: Key) -> bool:
-        """Whether a Service has a copy anywhere."""
+        """Return whether a Service has a copy in any target."""
         return service in self._nodes
 
     def first(self, service: Key, uid: str) -> str:

@@ -19,7 +19,7 @@ class Takedown:
 
     def __init__(self) -> None:
         self._had: dict[tuple[str, Key], dict[str, float | None]] = {}
-        """By cluster and Service, then by reason of the driver: None while it is the driver still."""
+        """By cluster and Service, then by reason of the driver: time of removal, None while the driver is in use."""
 
     def has(self, place: Place, reason: str) -> None:
         """Record that a driver is in use for the Service in a cluster."""

@@ -172,7 +172,7 @@ class Channel(asyncio.BufferedProtocol):
             self._resume()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Of the event loop."""
+        """Called by the event loop."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_LIMIT)
         keep_alive_stream(transport)
@@ -180,11 +180,11 @@ class Channel(asyncio.BufferedProtocol):
             self._accepted(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Of the event loop."""
+        """Called by the event loop."""
         return _SHARED
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Of the event loop."""
+        """Called by the event loop."""
         self.active = self._loop.time()
         if self._tls is None:
             self._deliver(bytes(_SHARED[:nbytes]))
@@ -192,23 +192,23 @@ class Channel(asyncio.BufferedProtocol):
             self._pump(_SHARED[:nbytes])
 
     def eof_received(self) -> bool:
-        """Of the event loop."""
+        """Called by the event loop."""
         self._eof = True
         self._changed.set()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Of the event loop."""
+        """Called by the event loop."""
         self._lost = True
         self._error = self._error or exc
         self.resume_writing()
 
     def pause_writing(self) -> None:
-        """Of the event loop."""
+        """Called by the event loop."""
         self._blocked = True
 
     def resume_writing(self) -> None:
-        """Of the event loop."""
+        """Called by the event loop."""
         self._blocked = False
         if self._other is not None:
             self._other._resume()

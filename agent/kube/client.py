@@ -48,7 +48,7 @@ class ItemList(msgspec.Struct):
 
 
 class Page(NamedTuple):
-    """Some items of a list. Of a page with a flaw, which says why, only the items' metadata can be had."""
+    """Some items of a list. A page with a flaw (the reason) has only the metadata of its items."""
 
     version: str
     items: RawItems

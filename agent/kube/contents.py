@@ -103,7 +103,7 @@ class Contents:
             self._drop(old)
 
     def _is_same(self, old: Object, new: Object) -> bool:
-        """Of two histories, a version may be different things."""
+        """Compare versions; after a rollback also contents, because two histories may use the same version."""
         return old.version == new.version and (not self._progress.rolled_back or old.raw == new.raw)
 
     def _drop(self, old: Object) -> None:

@@ -43,7 +43,7 @@ class EitherScope:
         return [*self.in_namespace(namespace), *self.informers[1].store.by_index(_NAMESPACE, "")]
 
     async def patch(self, key: Key, body: dict[str, Any], *, sub: str | None = None) -> Object:
-        """Patch an object, and know at once what came of it. Raises KubeError."""
+        """Patch an object, and update the store from the answer. Raises KubeError."""
         raw = await self._client.patch_raw(self._kinds.of(key[0]), key[1], body, key[0], sub=sub)
         return self._of(key).absorb(raw)
 

@@ -67,7 +67,7 @@ class Unreachable(KubeError):
 
 
 class Unsent(Unreachable):
-    """There was no connection to send the request on: it has had no effect and will have none."""
+    """No connection for the request could be established: it has no effect."""
 
 
 class Unreadable(Unreachable):

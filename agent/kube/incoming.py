@@ -17,7 +17,7 @@ _HOPELESS = 4 * LINE_LIMIT
 ANSWER_LIMIT = LINE_LIMIT
 """Byte limit of an answer: one object, with a margin."""
 PAGE_LIMIT = 2 * LINE_LIMIT
-"""Of a page of a list: 500 objects of 64 KiB, where real pods have 5 to 20; larger ones come in smaller pages."""
+"""Byte limit of a list page: 500 objects of 64 KiB, while real pods have 5 to 20; larger ones come in smaller pages."""
 ERROR_LIMIT = 1024 * 1024
 """Byte limit of an error's body; of a longer one only the status counts."""
 _LARGE = 512 * 1024
@@ -102,7 +102,7 @@ class Lines:
                 await self._keep(chunk[start:])
 
     def release(self) -> None:
-        """No more lines are read."""
+        """Stop reading lines."""
         self._begun, self._dropped = bytearray(), 0
         if self._has_slot:
             self._has_slot, self._until = False, None

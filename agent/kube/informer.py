@@ -248,7 +248,6 @@ class Informer:
                 raise
             # Silence is no failure: an API server sends no bookmarks of a kind that has not changed since it started.
             # The next try follows at once and shows whether the connection is dead.
-            # Whether the link is dead shows at the next try, which comes at once.
             self._restarted("silent")
             return
         self._restarted("ended")

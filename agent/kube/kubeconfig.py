@@ -156,7 +156,7 @@ def with_token(name: str, cluster: Entry, namespace: str, token: str) -> Entry:
 
 
 def embedded(pem: bytes) -> str:
-    """As the `-data` fields hold it."""
+    """Encode a value like the `-data` fields."""
     return base64.b64encode(pem).decode()
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 _THREADS = 2
-"""For one API server and its proxy."""
+"""Maximum threads for one API server and its proxy."""
 
 
 class Resolver(AbstractResolver):

@@ -16,7 +16,7 @@ OPENING_SECONDS = 30.0
 """Seconds that an API server may take to begin a watch."""
 CLOSED = "the connection to this cluster has been given up"
 _SHARE = 0.3
-"""Of the latest answer in the average."""
+"""Weight of the latest answer in the average."""
 
 
 class Pace:
@@ -72,7 +72,7 @@ class Hearing:
         """The first failure after which it has not worked again."""
 
     def word(self) -> None:
-        """The API server has said something."""
+        """Record data from the API server."""
         self.heard = self.stirred = time.monotonic()
 
     def well(self) -> None:
@@ -81,7 +81,7 @@ class Hearing:
         self.failing_since = None
 
     def failed(self) -> None:
-        """It has failed."""
+        """Record a failure."""
         self.stirred = time.monotonic()
         if self.failing_since is None:
             self.failing_since = self.stirred
@@ -100,12 +100,12 @@ class Limits(NamedTuple):
 
     @property
     def total(self) -> float:
-        """For all of it."""
+        """Seconds for the whole exchange."""
         return max(LONGEST_SECONDS, self.timeout) if self.piecemeal else self.timeout
 
     @property
     def of_aiohttp(self) -> aiohttp.ClientTimeout:
-        """As aiohttp takes them, but for the whole."""
+        """Limits for aiohttp, without the total."""
         quiet = self.timeout if self.piecemeal else None
         return aiohttp.ClientTimeout(total=None, sock_connect=self.connecting, sock_read=quiet)
 

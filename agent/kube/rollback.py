@@ -74,7 +74,7 @@ class Progress:
             self.version, self._reached = version, number(version)
 
     def starts_over(self) -> None:
-        """A list comes next."""
+        """Make a list the next step."""
         self.lists_next = True
 
     def roll_back(self) -> None:

@@ -285,7 +285,7 @@ class _Retry(Exception):
 
 
 class _Exchange(NamedTuple):
-    """What is asked; `longest` is how many bytes the answer's body may have."""
+    """A request; `longest` is the maximum number of bytes of the answer's body."""
 
     method: str
     path: str

@@ -109,7 +109,7 @@ class Object:
 
     @property
     def name(self) -> str:
-        """Its name, as the head of the JSON says."""
+        """Name of the object, from the head of the JSON."""
         return self.head.metadata.name
 
     @property

@@ -27,7 +27,7 @@ Query = Sequence[tuple[str, str]]
 
 
 class Answer:
-    """The head of an answer, and the connection on which the rest of it comes."""
+    """The head of an answer, and the connection that delivers the rest."""
 
     def __init__(self, status: int, headers: Headers, channel: Channel) -> None:
         self.status = status

@@ -27,7 +27,7 @@ class Subscribers:
         self._subscribers: list[Subscriber] = []
         self._holding = False
         self._held: dict[Key, Object | None] = {}
-        """Objects that have changed untold, as subscribers know them."""
+        """Changed objects whose changes have not been delivered, in the last delivered state."""
 
     def __enter__(self) -> None:
         self._holding = True
@@ -42,8 +42,8 @@ class Subscribers:
         return bool(self._subscribers)
 
     def add(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Add a subscriber; call it for every object that others have received and for later changes. Returns the
-        unsubscribe.
+        """Add a subscriber; call it for every object that others have received and for later changes. Returns a
+        function that unsubscribes.
         """
         self._subscribers.append(subscriber)
         for obj in self._store:

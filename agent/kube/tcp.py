@@ -29,7 +29,7 @@ class Patience(NamedTuple):
 
 
 REQUESTS = Patience(6, 3, 3, 15)
-"""Of requests and watches: noticed within 15 s. API servers always read."""
+"""For requests and watches: a loss shows within 15 s. API servers always read."""
 STREAMS = Patience(30, 10, 3)
 """For logs, exec and port-forward: a loss shows within a minute. A client that pauses may read nothing for hours."""
 

@@ -134,7 +134,7 @@ class Certificate:
     async def _decide(self, made: Raw, type: str, reason: str, message: str) -> None:
         """Approve or deny a request. Raises KubeError."""
         conditions = set_condition(made.get("status", {}).get("conditions"), type, "True", reason, message, _now())
-        # Of a request's conditions only these two times are known.
+        # Conditions of CertificateSigningRequests also have lastUpdateTime.
         for condition in conditions:
             condition["lastUpdateTime"] = condition["lastTransitionTime"]
         await self._client.update(CERTIFICATE_REQUESTS, {**made, "status": {"conditions": conditions}}, sub="approval")
@@ -220,9 +220,9 @@ def renew_in(certificate: bytes, now: datetime.datetime) -> float:
 
 
 def context(shown: Pair, client_authority: str) -> ssl.SSLContext:
-    """TLS of a server that knows clients whose certificates this CA (PEM bundle, may be empty) has signed.
+    """Return the server's TLS context, which verifies client certificates with this CA (PEM bundle, may be empty).
 
-    A client without one is let in, for it may have a token; one with another's is refused in the handshake.
+    A client without a certificate may connect, since it may have a token; an invalid certificate fails the handshake.
     """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2

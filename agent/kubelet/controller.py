@@ -170,7 +170,7 @@ class KubeletRoom(Controller[str]):
                 self._warn(node)
 
     def _warn(self, node: Object) -> None:
-        """Say in an Event why a node has no certificate that is signed, also if the node came after that was known."""
+        """Report in an Event why a node has no signed certificate, also for a node that was created later."""
         if self._told is None or self._told.well or self._warned.get(node.name) == node.uid:
             return
         self._warned[node.name] = node.uid

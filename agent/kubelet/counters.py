@@ -48,7 +48,7 @@ class Counters:
     """The counters of one virtual node."""
 
     node: int = 0
-    """Of all containers that ever were, in nanoseconds of a core."""
+    """Usage of all containers so far, in nanoseconds of a core."""
     _readings: dict[Key, Reading] = field(default_factory=dict)
 
     def take(self, samples: Iterable[tuple[Key, Sample]], pods: Collection[Pod]) -> Mapping[Key, Reading]:

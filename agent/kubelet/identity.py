@@ -1,4 +1,4 @@
-"""Who asks: client certificates that the cluster's client CA has signed, and bearer tokens, as kubelet takes them."""
+"""Authentication: client certificates signed by the cluster's client CA, and bearer tokens, like the kubelet."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ _CLIENT_CA_KEY = "client-ca-file"
 
 
 class Authenticator:
-    """Tells who asks. A certificate counts before a token, as for kubelet."""
+    """Identifies users. A certificate has precedence over a token, as in the kubelet."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -46,7 +46,7 @@ class Memory(Generic[K, V]):
             value = await find()
         except Exception as error:
             pending.set_exception(error)
-            # Perhaps nobody waits.
+            # Mark the exception as retrieved, because there may be no waiter.
             pending.exception()
             raise
         except BaseException:

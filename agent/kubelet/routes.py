@@ -53,7 +53,7 @@ class Logs(msgspec.Struct, frozen=True):
     pod: str
     container: str
     query: Query
-    """As the target's API server takes it, but for the container."""
+    """Query for the target's API server, without the container."""
     uid: str = ""
 
 
@@ -64,7 +64,7 @@ class Upgrade(msgspec.Struct, frozen=True):
     namespace: str
     pod: str
     uid: str
-    """Of the proxy pod, empty where the client does not say."""
+    """UID of the proxy pod; empty if the client does not send it."""
     container: str
     """Empty for port-forward."""
     query: Query
@@ -149,7 +149,7 @@ def _log_query(request: Request) -> Query:
     if tail:
         query = [pair for pair in query if pair[0] != "tailLines"] + ([("tailLines", tail)] if tail != "all" else [])
     stream = request.first("stream")
-    # `All` is what an API server that does not know the option does.
+    # An API server without the option behaves as with `All`.
     return (*query, *((("stream", stream),) if stream not in ("", "All") else ()))
 
 

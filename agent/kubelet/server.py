@@ -30,7 +30,7 @@ IDLE_SECONDS = 120.0
 UNKNOWN_LIMIT = 256
 """Connections of whom nothing is known yet."""
 KNOWN_HEAD_BYTES = 1024 * 1024
-"""As Go's servers take it: a command of exec is part of the URL."""
+"""Limit of Go's servers: a command of exec is part of the URL."""
 UNKNOWN_HEAD_BYTES = 64 * 1024
 """Without a client certificate."""
 TRIES = 2_000
@@ -114,7 +114,7 @@ class Server:
             log.exception("a connection to node %s failed unexpectedly", node)
 
     async def _next(self, node: str, channel: Channel) -> bool:
-        """Answer one request; says whether another may follow."""
+        """Answer one request; return whether another may follow."""
         known = channel not in self._unknown
         limit = KNOWN_HEAD_BYTES if channel.peer_certificate else UNKNOWN_HEAD_BYTES
         try:

@@ -76,7 +76,7 @@ class Streaming:
         asked = self._ask(delegate, wanted.container, request.method, wanted.kind, query, headers, UPGRADE_SECONDS)
         answer = await while_there(client, asked)
         if answer.status != 101:
-            # By GET, older API servers ask for the verb `get`.
+            # For GET, older API servers check the verb `get`.
             verb = "create" if request.method == "POST" else "get or create"
             raise Unacceptable(*_refused(delegate, await answer.error(), verb, f"pods/{wanted.kind}"))
         await self._splice(client, answer, "HTTP/1.1 101 Switching Protocols", Headers())
@@ -91,7 +91,7 @@ class Streaming:
         headers: list[tuple[str, str]],
         timeout: float | None,
     ) -> Answer:
-        """The target's answer; a token that has just been renewed is tried once more."""
+        """Return the target's answer; retry once with a renewed token."""
         channel = await self._connected(delegate, self._pods.check(delegate, container))
         path = PODS.path(delegate.namespace, delegate.name, sub)
         port = delegate.target.port

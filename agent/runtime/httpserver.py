@@ -103,14 +103,14 @@ class _Connection(asyncio.Protocol):
             self.handshake.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Of the event loop, after the TLS handshake if there is one."""
+        """Called by the event loop, after the TLS handshake if there is one."""
         self._transport = cast("asyncio.Transport", transport)
         self.since = asyncio.get_running_loop().time()
         self._server.established(self)
         self.protocol.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Of the event loop."""
+        """Called by the event loop."""
         if self.head is not None:
             if not self.head:
                 self.since = asyncio.get_running_loop().time()
@@ -124,19 +124,19 @@ class _Connection(asyncio.Protocol):
         self.protocol.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """Of the event loop."""
+        """Called by the event loop."""
         return self.protocol.eof_received()
 
     def pause_writing(self) -> None:
-        """Of the event loop."""
+        """Called by the event loop."""
         self.protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """Of the event loop."""
+        """Called by the event loop."""
         self.protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Of the event loop."""
+        """Called by the event loop."""
         self._server.ended(self)
         self.protocol.connection_lost(exc)
 
@@ -230,7 +230,7 @@ class HttpServer:
                 await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
             self._admit(made, str(address[0]))
-            # Where another connection waits, sock_accept does not let anything else run.
+            # If another connection waits, sock_accept does not yield to other tasks.
             await asyncio.sleep(0)
 
     def _admit(self, made: socket.socket, peer: str) -> None:
@@ -240,14 +240,14 @@ class HttpServer:
         self._connections[connection.protocol] = connection
         self._shares.take(peer, connection)
         connection.handshake = self._spawn(self._establish(made, connection))
-        # Not at its end: a task that is cancelled before it has begun does not come there.
+        # Use a callback: a task that is cancelled before it has begun never runs its end.
         connection.handshake.add_done_callback(lambda _: self._unless_established(made, connection))
         if self._shares.total > self._limit:
             heaviest, held = self._shares.heaviest()
             told = (self._name, self._limit, heaviest, len(held))
             self._refusals.warning("%s: more than %d connections: closing one of %s, which has %d", *told)
             closed = min(held, key=lambda each: each.rank)
-            # It is free for others at once, and not when the event loop has come round to it.
+            # Release it at once, and not when the event loop reports the closing.
             self._shares.release(closed.peer, closed)
             closed.abort()
 

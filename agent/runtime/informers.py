@@ -36,12 +36,12 @@ class Watches(Protocol):
     """The watches of one cluster."""
 
     def alive(self) -> Iterator[Informer]:
-        """Those that go on."""
+        """Yield the running informers."""
         ...
 
 
 class Silence(Collector):
-    """For how long watches have heard nothing, computed when it is asked for; `of` are the clusters that count."""
+    """Longest silence of watches, computed on demand; `of` are the clusters that count."""
 
     _labelnames = ("cluster", "resource")
 

@@ -110,7 +110,7 @@ class LeaderLease:
                 await asyncio.sleep(self._times.retry * _YIELDED)
 
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> bool:
-        """Returns whether the lease was lost, rather than `lead` having ended."""
+        """Return True if the lease was lost, False if `lead` has ended."""
         async with asyncio.TaskGroup() as group:
             work = group.create_task(self._work(lead), name="leader")
             hold = group.create_task(self._hold(), name="lease")
@@ -189,7 +189,7 @@ class LeaderLease:
     async def _try(self) -> bool | None:
         """Return whether the lease is ours now; None when that could not be found out in time."""
         try:
-            # For a read and a write.
+            # Time for a read and a write.
             async with asyncio.timeout(2 * self._times.renew):
                 taken = await self._record.take()
             self.contact, self.heard = True, time.monotonic()

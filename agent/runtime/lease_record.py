@@ -42,7 +42,7 @@ class LeaseRecord:
         self._duration = duration
         self._renew_seconds = renew
         self._seen: tuple[str, float] = ("", 0.0)
-        """Version of another's lease, and since when we know it."""
+        """Version of another candidate's lease, and the time when it was first seen."""
         self.renewals = self._none()
 
     def is_fresh(self, moment: Moment) -> bool:

@@ -65,7 +65,9 @@ def _unheard(informer: Informer, now: float, patience: float) -> str:
 
 
 class Judgement:
-    """When a replica that leads stands down. `patience` is in seconds, and doubles each time it has not helped."""
+    """Decides when a leading replica releases leadership. `patience` is in seconds, and doubles each time without
+    success.
+    """
 
     def __init__(self, patience: float) -> None:
         self.hopeless = ""

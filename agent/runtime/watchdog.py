@@ -128,7 +128,7 @@ class Watchdog:
         return _Watched(self, key)
 
     async def run(self) -> None:
-        """Look from time to time until cancelled."""
+        """Check periodically until cancelled."""
         self._clock = asyncio.get_running_loop().time
         self.moved = _now()
         roster = _roster.get()

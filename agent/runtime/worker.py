@@ -34,7 +34,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class WorkerFailed(Exception):
-    """A request has no answer; the message says why."""
+    """A request has no answer; the message is the reason."""
 
 
 class Worker:
