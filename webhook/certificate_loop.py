@@ -32,9 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Material(Protocol):
-    """The certificate to serve, and the CAs that API servers should trust (PEM; empty: another program
-    registers them).
-    """
+    """The certificate to serve, and the CAs to register with API servers (PEM; empty: another program does)."""
 
     @property
     def serving(self) -> Pair: ...

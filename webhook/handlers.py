@@ -168,9 +168,7 @@ def _at_once(answer: Callable[[Request], Answer]) -> Callable[[Request], Awaitab
 def _served(
     answer: Callable[[Request], Awaitable[Answer]], bodies: Bodies
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Answer an AdmissionReview: 400 if it is malformed, 503 before the targets are listed, else as `Bodies` refuses
-    it.
-    """
+    """Answer an AdmissionReview: 400 if malformed, 503 before the targets are listed, else as `Bodies` refuses."""
 
     async def serve(request: web.Request) -> web.Response:
         started = time.perf_counter()
@@ -199,9 +197,7 @@ def _served(
 
 
 def takes_long(request: Request) -> bool:
-    """Return whether an answer may take more than a few milliseconds: the stored manifest may be or contain
-    long YAML.
-    """
+    """Return whether an answer may take more than a few milliseconds: the stored manifest may have long YAML."""
     pod = request.get("oldObject")
     metadata = pod.get("metadata") if isinstance(pod, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None

@@ -208,9 +208,7 @@ class Clusters:
 
     @staticmethod
     def decisive(obj: Object) -> tuple[str, bool]:
-        """Return the part of a Target that drivers depend on: its driver, and whether other clusters may use its
-        gateways.
-        """
+        """Return the part of a Target that drivers depend on: its driver, and whether others may use its gateways."""
         return Clusters.reason(obj), not no_gateway(obj.decode())
 
     def _now(self) -> _Known:

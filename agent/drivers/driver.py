@@ -81,9 +81,7 @@ class Driver(Protocol):
         ...
 
     async def import_(self, place: Place) -> float | None:
-        """Publish the endpoints of other clusters in a cluster. Returns seconds until the next check; None for no
-        check.
-        """
+        """Publish the endpoints of other clusters in a cluster. Returns seconds until the next check, or None."""
         ...
 
     async def offered(self, place: Place) -> Finding:
@@ -109,9 +107,7 @@ class Driver(Protocol):
         ...
 
     def forget_cluster(self, node: str) -> None:
-        """Drop the cached writes for a target that was removed, or whose virtual node now represents another
-        cluster.
-        """
+        """Drop cached writes for a target that was removed, or whose virtual node represents another cluster."""
         ...
 
 

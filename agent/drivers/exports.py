@@ -60,8 +60,9 @@ class Exports:
         self._kinds: WeakKeyDictionary[Port, dict[str, Kind]] = WeakKeyDictionary()
 
     async def fresh(self, place: Place) -> Export | None:
-        """Return the export of a Service, at most a minute old. Raises NotFound if the kind is not served,
-        KubeError.
+        """Return the export of a Service, at most a minute old.
+
+        Raises NotFound if the kind is not served, KubeError.
         """
         listed = await self._look(place, fresh=True)
         if listed.problem is not None:
@@ -69,9 +70,7 @@ class Exports:
         return listed.exports.get(place.service)
 
     async def known(self, place: Place) -> Export | None:
-        """Return the export of a Service from the last list; None if there is none or access is denied. Raises
-        KubeError.
-        """
+        """Return the export of a Service from the last list; None without one or without access. Raises KubeError."""
         return (await self._look(place)).exports.get(place.service)
 
     async def create(self, place: Place, manifest: Raw) -> None:

@@ -59,9 +59,7 @@ class Gateway(Nothing):
         return flaw(summary.annotations) if summary is not None else ""
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Return whether the gateways of a cluster reach those of the source, from the GatewayPeer in the callers'
-        cluster.
-        """
+        """Return whether a cluster's gateways reach those of the source, from its GatewayPeer."""
         if place.node != HERE and self._sharing.deps.targets.by_node(place.node) is None:
             return Finding("Unknown", "TargetUnreachable", "it is not connected")
         peer = peer_of(self._sharing, Route(place.node, source, place.service))

@@ -124,9 +124,7 @@ def leads_by_gateway(sharing: Sharing, route: Route) -> bool:
 
 
 def may_stay(sharing: Sharing, route: Route) -> bool:
-    """Return whether addresses of pods still belong to these pods. If other pods have them, mirrors are deleted at
-    once.
-    """
+    """Return whether addresses of pods still belong to these pods. Otherwise mirrors are deleted at once."""
     for said in (sharing.said(node) for node in (route.consumer, route.source) if node != HERE):
         if not said or why_unreached(said):
             return False

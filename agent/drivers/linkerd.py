@@ -87,9 +87,7 @@ class Linkerd(Nothing):
         return Finding("False", "Pending", f"it is not labelled {LABEL_FEDERATED}: {_MEMBER} yet")
 
     async def connected(self, place: Place, source: str) -> Finding:
-        """Return the state that the Links to the source report for the Service in the callers' cluster. Raises
-        KubeError.
-        """
+        """Return the state of the Service in the callers' Links to the source. Raises KubeError."""
         links = await self._of(place)
         if isinstance(links, Finding):
             return links

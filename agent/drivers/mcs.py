@@ -41,9 +41,7 @@ class McsExports:
         self._read_at = 0.0
 
     def detect(self, pair: Pair) -> bool:
-        """Return whether both clusters serve the API. False with `--mcs`: our own implementation needs another
-        driver.
-        """
+        """Return whether both clusters serve the API. False with `--mcs`, which needs another driver."""
         return not self._deps.settings.mcs and pair.both_serve(SERVICE_EXPORTS.group)
 
     async def status(self, target: Target) -> str:

@@ -31,9 +31,7 @@ class Meshes:
         return frozenset(found)
 
     async def _reads(self, target: Target) -> bool:
-        """Return whether the local istiod has a remote Secret for a target, under its name or (as istioctl does) its
-        UID.
-        """
+        """Return whether the local istiod has a remote Secret for a target, under its name or (istioctl) its UID."""
         namespace, now = self._deps.settings.istio_namespace, time.monotonic()
         if not namespace:
             return False

@@ -40,9 +40,7 @@ class Reach:
 
 
 class EndpointReach:
-    """Reads the endpoints of shared Services in every cluster. Callers first wait until `services` and `here` are
-    synced.
-    """
+    """Reads the endpoints of shared Services in all clusters. Callers first wait for `services` and `here`."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
@@ -121,9 +119,7 @@ class EndpointReach:
         return Reach(missing=frozenset((node,)))
 
     def _addresses(self, slice: Object) -> frozenset[str]:
-        """Return addresses of the ready endpoints of a slice; cached, since every step of a moving pod asks for
-        them.
-        """
+        """Return addresses of the ready endpoints of a slice; cached, since each step of a moving pod needs them."""
         version, found = self._ready.get(slice.uid, ("", frozenset[str]()))
         if version != slice.version:
             found = frozenset(address for each in routed(slice.decode()).values() for address in each)

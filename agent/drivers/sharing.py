@@ -35,9 +35,7 @@ def _service_of_own(slice: Object) -> list[str]:
 
 
 def slices_in(deps: Deps, target: Target | None) -> Informer:
-    """Return the informer of slices of shared Services. Slices inherit the labels of their Service; mirrors have them,
-    too.
-    """
+    """Return the informer of slices of shared Services. They inherit the Service's labels; mirrors have them, too."""
     if target is None:
         return slices_by_service(deps.local.informer(ENDPOINT_SLICES, labels=f"{names.LABEL_GLOBAL}=true"))
     return slices_by_service(target.informer(ENDPOINT_SLICES, labels=names.children_of(deps.cluster_uid)))
@@ -104,18 +102,14 @@ class Sharing(Clusters):
         return original is not None and is_native(self.deps.unwritten_marks.annotations(original))
 
     def is_at_home(self, service: Key) -> bool:
-        """Return whether all pods of a Service are local: endpoints of its copies in targets are ignored and not
-        trusted.
-        """
+        """Return whether all pods of a Service are local: endpoints of its copies in targets are ignored."""
         original = self.services.store.get(service)
         if original is None:
             return False
         return is_shared_by_namespace(self.deps.unwritten_marks.annotations(original))
 
     def may_be_exported(self, service: Key) -> bool:
-        """Return whether the namespace is enabled, a target still has pods of it, or another cluster has the
-        Service.
-        """
+        """Return whether the namespace is enabled, a target still has pods of it, or another cluster the Service."""
         in_use = self.deps.namespaces.is_in_use(service[0])
         return in_use or self._spread.has(service)
 
@@ -200,9 +194,7 @@ class Sharing(Clusters):
         return self.deps.service_links.rule(original) if original is not None else ANYTHING
 
     def ports(self, place: Place, node: str) -> frozenset[str] | None:
-        """Return the port names whose endpoints in cluster `node` are published to the cluster of `place`; None for
-        all.
-        """
+        """Return names of the ports whose endpoints cluster `node` publishes to that of `place`; None for all."""
         key = self.original(place.service)
         original = self.services.store.get(key)
         elsewhere = place.service[0] if key != place.service else ""
@@ -213,9 +205,7 @@ class Sharing(Clusters):
         return frozenset(str(each.get("name") or "") for each in ports if each["port"] in found)
 
     def driver(self, one: str, other: str, service: Key | None = None) -> str:
-        """Return the reason of the driver between two clusters, for a Service that may name a driver; empty if there is
-        none.
-        """
+        """Return the reason of the driver between two clusters, for a Service that may name one; empty if none."""
         return self.between(one, other, self._named(service) if service is not None else "")
 
     def drivers(self, node: str, service: Key) -> set[str]:

@@ -119,9 +119,7 @@ class Skupper:
         return await self._sites.unmatched(place, found) if found.reason == skupper.NO_CONNECTOR else found
 
     async def joined(self, place: Place) -> Finding | None:
-        """Return the problem that keeps a cluster out of Skupper's network, one for all clusters; None for no
-        problem.
-        """
+        """Return the problem that keeps a cluster out of Skupper's single network; None for no problem."""
         found = await self._sites.joined(place) if self._deps.settings.skupper else None
         if found is None:
             return None

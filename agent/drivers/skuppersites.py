@@ -70,9 +70,7 @@ class SkupperSites:
         return skuppersites.unlinked(found.links, name) if found.links is not None else None
 
     async def unmatched(self, place: Place, finding: Finding) -> Finding:
-        """Add the problems that the cluster's Links report to the finding of unmatched Listeners: they may be the
-        cause.
-        """
+        """Add the problems of the cluster's Links to the finding of unmatched Listeners: they may be the cause."""
         words = [skuppersites.told(each) for each in (await self._look(place)).links or ()]
         return Finding(finding.status, finding.reason, "; ".join(filter(None, [finding.message, *words])))
 

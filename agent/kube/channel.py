@@ -91,8 +91,8 @@ class Channel(asyncio.BufferedProtocol):
         return self._cut(end)
 
     async def read(self, limit: int) -> bytes:
-        """Read available data, at most `limit` bytes; empty at the end. Raises ChannelClosed when the connection is
-        lost.
+        """Read available data, at most `limit` bytes; empty at the end. Raises ChannelClosed if the connection
+        is lost.
         """
         if not self._received:
             self._resume()

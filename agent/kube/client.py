@@ -142,7 +142,7 @@ class Client:
         return _read(_list_decoder, answer)
 
     async def version(self, kind: Kind, namespace: str | None = None, fields: str = "") -> str:
-        """Return the current version of a collection. A read without a version is consistent, so no earlier answer is
+        """Return the current version of a collection. A read without a version is consistent: no earlier answer is
         newer.
         """
         params = selectors("", fields) | {"limit": "1", "resourceVersion": ""}

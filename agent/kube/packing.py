@@ -18,7 +18,7 @@ _LIKE_MOST = 32 * 1024
 """Bytes of an object: further apart, deflate finds nothing in common (RFC 1951, section 2)."""
 _UNLIKE = 0.2
 _LIKE_LEAST = 64
-"""Minimum number of objects that share an unpacked one, so that its size is negligible."""
+"""Objects that must share a dictionary before another one may replace it, so that its size is negligible."""
 TRIM_PAUSE_SECONDS = 30.0
 """Looking for free memory takes some milliseconds, during which nothing else happens."""
 

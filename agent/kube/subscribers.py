@@ -9,9 +9,7 @@ Subscriber = Callable[[Object | None, Object | None], None]
 """Called with the object before and after a change; None if it does not exist."""
 
 Failed = Callable[[Object, Exception, str], None]
-"""Called with an object, the exception and the name of a subscriber that failed; other subscribers are still
-notified.
-"""
+"""Called with an object, the exception and the name of the failed subscriber; others are still notified."""
 
 
 class Subscribers:
@@ -42,8 +40,9 @@ class Subscribers:
         return bool(self._subscribers)
 
     def add(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Add a subscriber; call it for every object that others have received and for later changes. Returns a
-        function that unsubscribes.
+        """Add a subscriber; returns a function that unsubscribes.
+
+        The subscriber first receives every object that others have received.
         """
         self._subscribers.append(subscriber)
         for obj in self._store:

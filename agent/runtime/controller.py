@@ -62,9 +62,7 @@ class Controller(ABC, Generic[K]):
         return 0
 
     def lane(self, key: K) -> Hashable:
-        """Return the resource that a key waits for, such as a cluster: if it is slow, keys of other lanes continue.
-        None for none.
-        """
+        """Return the resource that a key waits for, such as a cluster; None for none. Other lanes are not delayed."""
         return None
 
     def watch(

@@ -83,9 +83,7 @@ class LeaderLease:
         return self._record.absences
 
     def renewed_since(self, moment: float) -> bool:
-        """Return whether a request sent after a moment of the monotonic clock has renewed it: then `absences`
-        is newer.
-        """
+        """Return whether a request sent after a monotonic time has renewed the lease: `absences` is newer."""
         return self._record.renewals.moment.monotonic > moment
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
@@ -130,9 +128,7 @@ class LeaderLease:
         LEADER.set(leading)
 
     async def _work(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Run `lead` with guarded writes: none is sent once the lease may be another's, even after the process was
-        paused.
-        """
+        """Run `lead` with guarded writes: none is sent once the lease may be another's, even after a pause."""
         fence(self.holds)
         await lead()
 

@@ -42,9 +42,7 @@ class Vitals:
         self._rooms = rooms
 
     def trouble(self, patience: float) -> str:
-        """Return the problems that have kept the replica from its work for `patience` seconds; empty if there
-        are none.
-        """
+        """Return the problems that have stopped the replica's work for `patience` seconds; empty for none."""
         now = time.monotonic()
         found = [words for informer in self._watches if (words := _unheard(informer, now, patience))]
         for supervisor in self._supervisors:
@@ -65,9 +63,7 @@ def _unheard(informer: Informer, now: float, patience: float) -> str:
 
 
 class Judgement:
-    """Decides when a leading replica releases leadership. `patience` is in seconds, and doubles each time without
-    success.
-    """
+    """Decides when a leader releases the lease. `patience` is in seconds, and doubles each time without success."""
 
     def __init__(self, patience: float) -> None:
         self.hopeless = ""
