@@ -57,7 +57,7 @@ def noted(absences: tuple[Absence, ...], renewed: str, seconds: float, now: date
 
 
 def last_of(absences: Iterable[Absence], moments: Iterable[datetime]) -> Absence | None:
-    """The latest absence that one of these moments is in."""
+    """Return the latest absence that one of these moments is in."""
     moments = tuple(moments)
     found = [each for each in absences if any(each.began < moment < each.ended for moment in moments)]
     return max(found, default=None)

@@ -22,7 +22,7 @@ class Backoff:
         return self._attempt
 
     def next(self) -> float:
-        """The next delay in seconds."""
+        """Return the next delay in seconds."""
         full: float = min(self._cap, self._first * 2.0 ** min(self._attempt, 32))
         self._attempt += 1
         return full * (0.5 + random.random() / 2)

@@ -56,7 +56,7 @@ class Bundle:
         return b"".join((self.ca.certificate, *self.earlier))
 
     def data(self) -> dict[str, bytes]:
-        """The fields of the Secret."""
+        """Return the fields of the Secret."""
         return {
             CA_CERTIFICATE: self.trusted,
             CA_KEY: self.ca.key,

@@ -56,19 +56,19 @@ class Validity(NamedTuple):
 
 
 def new_key() -> PrivateKey:
-    """A key of our own."""
+    """Return a new private key."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def private_pem(key: PrivateKey) -> bytes:
-    """A key as unencrypted PEM, in the format of Kubernetes' own, which Go and OpenSSL take for every use."""
+    """Return a key as unencrypted PEM, in the format of Kubernetes' own, which Go and OpenSSL take for every use."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
 
 
 def public_pem(key: PrivateKey) -> bytes:
-    """The certificate without its key, as PEM."""
+    """Return the certificate without its key, as PEM."""
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return key.public_key().public_bytes(serialization.Encoding.PEM, form)
 
@@ -109,7 +109,7 @@ def issue_client(ca: Pair, user: str, group: str, now: datetime, lifetime: timed
 
 
 def self_signed(key: PrivateKey, name: str, group: str, hosts: Sequence[str]) -> Pair:
-    """A server's certificate of its own, valid for a year."""
+    """Return a self-signed server certificate, valid for a year."""
     now = datetime.now(UTC)
     builder = (
         _builder(_subject(name, group), _subject(name, group), key.public_key(), now, now + _SELF_SIGNED_LIFE)
@@ -127,7 +127,7 @@ def signing_request(key: PrivateKey, name: str, group: str, hosts: Sequence[str]
 
 
 def names_of(certificate: bytes) -> frozenset[str]:
-    """The DNS names, IP addresses and URIs a certificate is for."""
+    """Return the DNS names, IP addresses and URIs a certificate is for."""
     try:
         found = _load(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -151,7 +151,7 @@ def validity(certificate: bytes) -> Validity:
 
 
 def expiry(certificate: bytes) -> datetime:
-    """The last moment at which a certificate is valid."""
+    """Return the last moment at which a certificate is valid."""
     return _load(certificate).not_valid_after_utc
 
 

@@ -8,7 +8,7 @@ class Clock(Protocol):
     """A source of the time of day."""
 
     def now(self) -> datetime:
-        """The current time, with time zone."""
+        """Return the current time, with time zone."""
         ...
 
 
@@ -16,7 +16,7 @@ class SystemClock:
     """The clock of the machine that we run on."""
 
     def now(self) -> datetime:
-        """The current time in UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
 
@@ -27,7 +27,7 @@ class FixedClock:
         self._now = start
 
     def now(self) -> datetime:
-        """The time it was last set to."""
+        """Return the time it was last set to."""
         return self._now
 
     def advance(self, seconds: float) -> None:

@@ -55,7 +55,7 @@ class Named:
         return (f"--{self.option}", f"--no-{self.option}") if self.flag.form is SWITCH else (f"--{self.option}",)
 
     def variables(self, prefixes: Sequence[str] = (PREFIX,)) -> tuple[str, ...]:
-        """Its environment variables; the first that is set counts."""
+        """Return its environment variables; the first that is set counts."""
         return tuple(prefix + self.field.upper() for prefix in prefixes)
 
 
@@ -92,7 +92,7 @@ def topics(settings: type) -> Iterator[tuple[str, list[Named]]]:
 
 
 def flags(settings: type) -> list[Named]:
-    """All flags."""
+    """Return all flags."""
     return [named for _, found in topics(settings) for named in found]
 
 

@@ -33,14 +33,14 @@ def begin(progress: Progress | None) -> Progress | None:
 
 
 def expect(seconds: float) -> None:
-    """The work that is running may hear nothing for so long."""
+    """Declare that the running work may receive no data for so many seconds."""
     progress = _running.get()
     if progress is not None:
         progress.due = max(progress.due, asyncio.get_running_loop().time() + seconds + SLACK_SECONDS)
 
 
 def progressed() -> None:
-    """The work that is running gets on."""
+    """Record progress of the running work."""
     progress = _running.get()
     if progress is not None:
         progress.moved = now = asyncio.get_running_loop().time()

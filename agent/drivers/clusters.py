@@ -105,7 +105,7 @@ class Clusters:
         self._apart = {pair: known for pair, known in self._apart.items() if target.node_name not in pair}
 
     def target_object(self, node: str) -> Object | None:
-        """The Target or ClusterTarget behind a virtual node."""
+        """Return the Target or ClusterTarget behind a virtual node."""
         return self._now().objects.get(node)
 
     def serving(self, namespace: str) -> list[str]:

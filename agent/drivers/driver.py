@@ -77,7 +77,7 @@ class Driver(Protocol):
         ...
 
     async def export(self, place: Place) -> None:
-        """Have the other clusters learn of the endpoints that a Service has in this one."""
+        """Offer the endpoints that a Service has in this cluster to the other clusters."""
         ...
 
     async def import_(self, place: Place) -> float | None:

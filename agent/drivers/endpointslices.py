@@ -168,7 +168,7 @@ class EndpointSlices:
         return place is not None and self._sharing.stands_for(place)
 
     def _others(self, service: Key) -> list[str]:
-        """All clusters that may have endpoints of a Service."""
+        """Return all clusters that may have endpoints of a Service."""
         return [HERE, *(() if self._sharing.is_at_home(service) else self._sharing.serving(service[0]))]
 
     def _kept(self, place: Place) -> list["_Source"]:

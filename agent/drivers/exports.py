@@ -92,7 +92,7 @@ class Exports:
         self._listed.get(place.port, listed).exports.pop(place.service, None)
 
     async def read(self, place: Place, kind: Kind) -> Raw | None:
-        """The export or import of a Service. Raises NotFound where the kind is not served, KubeError."""
+        """Return the export or import of a Service. Raises NotFound where the kind is not served, KubeError."""
         kinds = self._kinds.setdefault(place.port, {})
         if kind.name not in kinds:
             kinds[kind.name] = await self._newest(place, kind)

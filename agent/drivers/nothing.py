@@ -21,14 +21,14 @@ class Nothing:
         return False
 
     async def status(self, target: Target) -> str:
-        """Nothing can fail."""
+        """Return no problem."""
         return ""
 
     async def export(self, place: Place) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def import_(self, place: Place) -> float | None:
-        """Nothing to do."""
+        """Do nothing."""
         return None
 
     async def offered(self, place: Place) -> Finding:
@@ -40,13 +40,13 @@ class Nothing:
         return Finding("False", "NoPath", "the driver is none: choose another one, or remove the annotation")
 
     async def teardown(self, place: Place) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def forget_service(self, node: str, service: Key) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no state is cached."""
 
     def forget_cluster(self, node: str) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no state is cached."""
 
 
 class External(Nothing):

@@ -20,7 +20,7 @@ _BY_SERVICE, _OWN, _NAMESPACE = "service", "own", "namespace"
 
 
 def key_of(slice: Object) -> Key | None:
-    """The Service that an EndpointSlice belongs to."""
+    """Return the Service that an EndpointSlice belongs to."""
     name = slice.labels.get(names.LABEL_SERVICE_NAME)
     return (slice.namespace, name) if name else None
 

@@ -68,7 +68,7 @@ class Skupper:
         return next(filter(None, lacking), "")
 
     async def export(self, place: Place) -> None:
-        """Have Connectors for the pods that the Service has in a cluster."""
+        """Create Connectors for the pods of the Service in a cluster."""
         if not self._deps.settings.skupper:
             return
         self._used.add((place.node, place.service))

@@ -45,7 +45,7 @@ class Takedown:
         return 0.0
 
     def forget_service(self, node: str, service: Key) -> None:
-        """A Service is no longer in a cluster, or no longer shared."""
+        """Drop the records of a Service that was deleted from a cluster, or is no longer shared."""
         self._had.pop((node, service), None)
 
     def forget_cluster(self, node: str) -> None:

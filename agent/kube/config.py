@@ -37,11 +37,11 @@ class Auth(Protocol):
     """Gives the Authorization header of each request."""
 
     async def header(self) -> str | None:
-        """The header's value, None for none (client certificates)."""
+        """Return the header's value, None for none (client certificates)."""
         ...
 
     def expire(self) -> None:
-        """The server refused the header (401): fetch a new one at the next call."""
+        """Fetch a new header at the next call, because the server refused it (401)."""
         ...
 
 
@@ -52,11 +52,11 @@ class StaticAuth:
     value: str | None = field(default=None, repr=False)
 
     async def header(self) -> str | None:
-        """The header as configured."""
+        """Return the header as configured."""
         return self.value
 
     def expire(self) -> None:
-        """Nothing newer is to be had."""
+        """Do nothing: no newer header is available."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class FileAuth:
     _read_at: float = field(default=-1e9, repr=False)
 
     async def header(self) -> str | None:
-        """The file's token, read again once a minute. Raises InvalidConfig when the file cannot be read."""
+        """Return the file's token, read again once a minute. Raises InvalidConfig when the file cannot be read."""
         if time.monotonic() - self._read_at > TOKEN_REREAD_SECONDS:
             self._value = f"Bearer {_token(documents.read(self.path).decode(errors='replace'), str(self.path))}"
             self._read_at = time.monotonic()
@@ -144,7 +144,7 @@ class Connection:
 
 
 def load(kubeconfig: str | None = None, context: str | None = None) -> Connection:
-    """The connection of a kubeconfig file; without a path the pod's own, then $KUBECONFIG, then ~/.kube/config.
+    """Return the connection of a kubeconfig file; without a path the pod's own, then $KUBECONFIG, then ~/.kube/config.
 
     $KUBECONFIG may name several files, which count as one.
 
@@ -156,7 +156,7 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Connectio
 
 
 def in_cluster() -> Connection:
-    """The connection of the pod's service account."""
+    """Return the connection of the pod's service account."""
     host = os.environ["KUBERNETES_SERVICE_HOST"]
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     host = f"[{host}]" if ":" in host else host

@@ -31,7 +31,7 @@ class EitherScope:
         return (obj for informer in self.informers for obj in informer.store)
 
     def get(self, key: Key) -> Object | None:
-        """The object of a key."""
+        """Return the object of a key."""
         return self._of(key).store.get(key)
 
     def in_namespace(self, namespace: str) -> list[Object]:

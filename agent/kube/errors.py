@@ -159,7 +159,7 @@ class _Status(msgspec.Struct):
 
 
 def from_status(body: bytes, status: int, retry_after: float | None = None) -> StatusError:
-    """The error for a response's HTTP status and body (or for the Status object of a watch's ERROR event)."""
+    """Return the error for a response's HTTP status and body (or for the Status object of a watch's ERROR event)."""
     try:
         detail = msgspec.json.decode(body, type=_Status)
     except UNDECODABLE:
@@ -176,7 +176,7 @@ def from_status(body: bytes, status: int, retry_after: float | None = None) -> S
 
 
 def from_watch_error(body: bytes) -> StatusError:
-    """The error for the object of a watch's ERROR event."""
+    """Return the error for the object of a watch's ERROR event."""
     try:
         code = msgspec.json.decode(body, type=_Status).code
     except UNDECODABLE:

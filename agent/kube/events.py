@@ -103,7 +103,7 @@ class Recorder:
 
 
 def _namespace(regarding: Raw) -> Raw:
-    """The namespace of an object as a reference; events about namespaces are in namespace `default`."""
+    """Return the namespace of an object as a reference; events about namespaces are in namespace `default`."""
     return {"apiVersion": "v1", "kind": NAMESPACES.name, "namespace": None, "name": regarding["namespace"]}
 
 

@@ -51,7 +51,7 @@ class Flaws:
             listener(key, why)
 
     def found(self, key: Key, why: str) -> None:
-        """An object came that cannot be read."""
+        """Record an object that cannot be read."""
         UNREADABLE.labels(self._client.name, self._kind.plural).inc()
         why = one_line(why, _WHY)
         if self._known.get(key) == why or (key not in self._known and len(self._known) >= _KNOWN):

@@ -29,15 +29,15 @@ class Headers:
         return len(self._pairs)
 
     def get(self, name: str, default: str = "") -> str:
-        """The value of the first header of this name."""
+        """Return the value of the first header of this name."""
         return next(iter(self.all(name)), default)
 
     def all(self, name: str) -> list[str]:
-        """The values of all headers of this name."""
+        """Return the values of all headers of this name."""
         return [value for key, value in self._pairs if key.lower() == name.lower()]
 
     def tokens(self, name: str) -> list[str]:
-        """The comma-separated parts of all headers of this name, in lower case."""
+        """Return the comma-separated parts of all headers of this name, in lower case."""
         return [part.strip().lower() for value in self.all(name) for part in value.split(",") if part.strip()]
 
     def only(self, names: Iterable[str]) -> "Headers":
@@ -57,7 +57,7 @@ def split(head: bytes) -> tuple[str, Headers]:
 
 
 def status(start: str) -> int:
-    """The status of a response's first line. Raises BadHead."""
+    """Return the status of a response's first line. Raises BadHead."""
     found = _STATUS.fullmatch(start)
     if found is None:
         raise BadHead("the first line is not that of an HTTP/1.1 response")
@@ -65,14 +65,14 @@ def status(start: str) -> int:
 
 
 def number(text: str) -> int:
-    """The value of a header that is a number, as Content-Length. Raises BadHead."""
+    """Return the value of a header that is a number, as Content-Length. Raises BadHead."""
     if not _NUMBER.fullmatch(text):
         raise BadHead("no number where one belongs")
     return int(text)
 
 
 def chunk_size(line: bytes) -> int:
-    """The size that the line before a chunk gives. Raises BadHead."""
+    """Return the size that the line before a chunk gives. Raises BadHead."""
     found = _CHUNK_SIZE.fullmatch(line)
     if found is None:
         raise BadHead("no size before a chunk")
@@ -80,7 +80,7 @@ def chunk_size(line: bytes) -> int:
 
 
 def render(start: str, headers: Iterable[tuple[str, str]]) -> bytes:
-    """A head as bytes. Raises BadHead for what would break a line."""
+    """Return a head as bytes. Raises BadHead for what would break a line."""
     lines = [start, *(f"{name}: {value}" for name, value in headers)]
     if any("\r" in line or "\n" in line or "\0" in line for line in lines):
         raise BadHead("a line break in a header")

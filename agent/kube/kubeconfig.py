@@ -128,12 +128,12 @@ def context_of(document: Entry, context: str = "") -> tuple[str, Entry]:
 
 
 def cluster_of(document: Entry, context: str = "") -> Entry:
-    """The cluster of a context. Raises InvalidConfig."""
+    """Return the cluster of a context. Raises InvalidConfig."""
     return named(document, "clusters", "cluster", context_of(document, context)[1].get("cluster") or "")
 
 
 def token_of(document: Entry, context: str = "") -> str:
-    """The token of a context's user, empty when it has none. Raises InvalidConfig."""
+    """Return the token of a context's user, empty when it has none. Raises InvalidConfig."""
     user = context_of(document, context)[1].get("user")
     return str(named(document, "users", "user", user).get("token") or "").strip() if user else ""
 
@@ -144,7 +144,7 @@ def set_token(document: Entry, token: str, context: str = "") -> None:
 
 
 def with_token(name: str, cluster: Entry, namespace: str, token: str) -> Entry:
-    """A kubeconfig with one context, all of whose parts have the same name."""
+    """Return a kubeconfig with one context, all of whose parts have the same name."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -161,7 +161,7 @@ def embedded(pem: bytes) -> str:
 
 
 def read(path: Path) -> bytes:
-    """A file's bytes. Raises InvalidConfig."""
+    """Return a file's bytes. Raises InvalidConfig."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -70,7 +70,7 @@ class Packer:
         """Number of objects packed with it."""
 
     def note(self, obj: Object) -> None:
-        """An object has been put into the store."""
+        """Schedule packing of an object that was put into the store."""
         if not obj.is_large:
             return
         if len(obj.raw) > _HUGE:
@@ -83,7 +83,7 @@ class Packer:
             self._timer = loop.call_later(PACK_SECONDS, self._pack)
 
     def forget(self, key: Key) -> None:
-        """An object has been taken from the store."""
+        """Cancel packing of an object that was removed from the store."""
         self._fresh.pop(key, None)
 
     def _pack(self) -> None:

@@ -23,7 +23,7 @@ class Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """All addresses of a host. Raises OSError when it has none."""
+        """Return all addresses of a host. Raises OSError when it has none."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, "lookup")
         found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)

@@ -33,13 +33,13 @@ class Pace:
         self._waiting: dict[int, float] = {}
 
     def begin(self) -> int:
-        """A request has been sent; returns what `end` needs."""
+        """Record the start of a request; returns the ticket for `end`."""
         ticket = next(self._tickets)
         self._waiting[ticket] = time.monotonic()
         return ticket
 
     def end(self, ticket: int) -> None:
-        """A request has been answered, or given up."""
+        """Record that a request was answered or aborted."""
         self.latest = time.monotonic() - self._waiting.pop(ticket)
         self.average += _SHARE * (self.latest - self.average)
 
@@ -76,7 +76,7 @@ class Hearing:
         self.heard = self.stirred = time.monotonic()
 
     def well(self) -> None:
-        """The watch works."""
+        """Record that the watch works."""
         self.word()
         self.failing_since = None
 

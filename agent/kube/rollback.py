@@ -69,7 +69,7 @@ class Progress:
         self._left: float | None = None
 
     def told(self, version: str) -> None:
-        """A watch has come to a version."""
+        """Record the version that a watch has reached."""
         if is_version(version):
             self.version, self._reached = version, number(version)
 
@@ -91,12 +91,12 @@ class Progress:
         return _ALL if self.rolled_back else number(version)
 
     def listed(self, version: str) -> None:
-        """All of a list has been taken."""
+        """Record a complete list."""
         self.version, self.lists_next, self.rolled_back, self._left = version, False, False, None
         self._reached, self._listed_at = number(version), time.monotonic()
 
     def opened(self) -> None:
-        """A watch has been opened."""
+        """Record an opened watch."""
         self._left = None
 
     def ended(self) -> None:

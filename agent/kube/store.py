@@ -92,7 +92,7 @@ class Object:
         return part
 
     def decode(self) -> dict[str, Any]:
-        """A fresh dict of the whole object, with apiVersion and kind. Raises Unreadable."""
+        """Return a fresh dict of the whole object, with apiVersion and kind. Raises Unreadable."""
         try:
             value: dict[str, Any] = _dict_decoder.decode(self.raw)
         except UNDECODABLE as error:
@@ -234,7 +234,7 @@ class Store:
         return iter(list(self._objects.values()))
 
     def get(self, key: Key) -> Object | None:
-        """The object with this key, or None."""
+        """Return the object with this key, or None."""
         return self._objects.get(key)
 
     def keys(self) -> set[Key]:

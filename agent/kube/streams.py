@@ -71,7 +71,7 @@ class Answer:
 
 
 async def connect(session: Session) -> Channel:
-    """A connection to the session's API server. Raises Unsent."""
+    """Return a connection to the session's API server. Raises Unsent."""
     connection = session.connection
     server = urlsplit(connection.server)
     try:
@@ -158,7 +158,7 @@ async def _dial(resolver: Resolver, server: SplitResult) -> Channel:
 
 
 async def _through(resolver: Resolver, proxy: SplitResult, server: SplitResult) -> Channel:
-    """A tunnel through an HTTP proxy (CONNECT)."""
+    """Return a tunnel through an HTTP proxy (CONNECT)."""
     channel = await _dial(resolver, proxy)
     host = f"[{server.hostname}]" if ":" in str(server.hostname) else server.hostname
     where = f"{host}:{server.port or _PORTS[server.scheme]}"

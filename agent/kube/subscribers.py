@@ -55,7 +55,7 @@ class Subscribers:
         return lambda: self._subscribers.remove(subscriber)
 
     def changed(self, old: Object | None, new: Object | None) -> None:
-        """An object in the store has changed."""
+        """Deliver or queue a change of an object in the store."""
         about = new or old
         assert about is not None
         if self._holding:

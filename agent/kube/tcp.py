@@ -43,7 +43,7 @@ _used: ContextVar[asyncio.Transport | None] = ContextVar("used", default=None)
 
 
 def connected_socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket for requests to an address, as `getaddrinfo` gives it."""
+    """Return a socket for requests to an address, as `getaddrinfo` gives it."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     keep_alive(made, REQUESTS)

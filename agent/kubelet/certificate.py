@@ -197,7 +197,7 @@ def is_abandoned(other: Raw, made: Raw) -> bool:
 
 
 def request(key: PrivateKey, address: str, signer: str) -> Raw:
-    """A CertificateSigningRequest for a server at this address."""
+    """Return a CertificateSigningRequest for a server at this address."""
     pem = certificates.signing_request(key, USER, GROUP, [address])
     return {
         "apiVersion": CERTIFICATE_REQUESTS.api_version,

@@ -68,7 +68,7 @@ class Counters:
 
 
 def _advance(before: Reading | None, sample: Sample) -> tuple[Reading, int]:
-    """The reading after a sample, and by how much its counter has grown."""
+    """Return the reading after a sample, and by how much its counter has grown."""
     if before is not None and sample.at <= before.at:
         return before, 0
     seconds = sample.window

@@ -23,7 +23,7 @@ class Memory(Generic[K, V]):
         self._pending: dict[K, asyncio.Future[V]] = {}
 
     async def get(self, key: K, find: Callable[[], Awaitable[V]]) -> V:
-        """The remembered answer, or what `find` gives."""
+        """Return the cached answer, or the result of `find`."""
         while True:
             known = self._known.get(key)
             if known is not None and known[0] > asyncio.get_running_loop().time():

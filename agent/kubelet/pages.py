@@ -14,7 +14,7 @@ Raw = dict[str, Any]
 
 
 def pod_list(pods: Iterable[bytes]) -> bytes:
-    """A PodList of pods as an API server gave them."""
+    """Return a PodList of pods as an API server gave them."""
     return b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[' + b",".join(pods) + b"]}"
 
 

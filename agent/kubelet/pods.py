@@ -60,14 +60,14 @@ class Pods:
         return self._deps.proxies.bound_to(node)
 
     def delegates(self, node: str) -> Iterator[Delegate]:
-        """The delegates of all proxy pods of a virtual node."""
+        """Return the delegates of all proxy pods of a virtual node."""
         target = self._deps.targets.by_node(node)
         if target is not None:
             for proxy in self.on(node):
                 yield from self._placed(proxy, target)
 
     def target(self, node: str) -> Target:
-        """The target behind a virtual node. Raises Unacceptable when it is not connected."""
+        """Return the target behind a virtual node. Raises Unacceptable when it is not connected."""
         target = self._deps.targets.by_node(node)
         if target is None:
             raise Unacceptable(500, f"the target of node {node} is not connected: the conditions of its Target say why")

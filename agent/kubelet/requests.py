@@ -33,11 +33,11 @@ class Request(msgspec.Struct, frozen=True):
     keep_alive: bool
 
     def first(self, name: str) -> str:
-        """The first value of a query parameter, empty when it is absent."""
+        """Return the first value of a query parameter, empty when it is absent."""
         return next((value for key, value in self.query if key == name), "")
 
     def all(self, name: str) -> list[str]:
-        """Every value of a query parameter."""
+        """Return every value of a query parameter."""
         return [value for key, value in self.query if key == name]
 
     @property
@@ -47,7 +47,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def parse(head: bytes) -> Request:
-    """The request of a head. Raises Unacceptable."""
+    """Return the request of a head. Raises Unacceptable."""
     try:
         start, headers = heads.split(head)
     except BadHead as error:

@@ -108,7 +108,7 @@ class Streaming:
         return answer
 
     async def _connected(self, delegate: Delegate, check: Coroutine[Any, Any, None]) -> Channel:
-        """A connection to the target, made while the pod is being checked."""
+        """Return a connection to the target, made while the pod is being checked."""
         connecting = asyncio.ensure_future(delegate.target.port.connect())
         try:
             await check

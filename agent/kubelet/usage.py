@@ -111,7 +111,7 @@ class Usage:
         self._counters: dict[str, Counters] = {}
 
     async def of(self, node: str) -> NodeUsage:
-        """The usage of a virtual node, a few seconds old at most."""
+        """Return the usage of a virtual node, a few seconds old at most."""
         return await self._known.get(node, lambda: self._read(node))
 
     def forget(self, node: str) -> None:

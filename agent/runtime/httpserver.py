@@ -77,7 +77,7 @@ class _Connection(asyncio.Protocol):
         return self.served if self.head is None else not self.head
 
     def begin(self) -> None:
-        """A request has come."""
+        """Record the start of a request."""
         self.busy += 1
         self.since = asyncio.get_running_loop().time()
 
@@ -206,7 +206,7 @@ class HttpServer:
             connection.abort()
 
     def established(self, connection: _Connection) -> None:
-        """The TLS handshake is done, or none is needed."""
+        """Record that the TLS handshake is done, or unnecessary."""
         if self._known:
             self._shares.release(connection.peer, connection)
 

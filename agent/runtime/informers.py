@@ -49,7 +49,7 @@ class Silence(Collector):
         self.of: WeakSet[Watches] = WeakSet()
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The metric's name and labels, for prometheus_client."""
+        """Return the metric's name and labels, for prometheus_client."""
         return [self._empty()]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
@@ -98,7 +98,7 @@ class Informers:
         fields: str = "",
         reduce: Reduce | None = None,
     ) -> Informer:
-        """The informer of a kind, in one namespace or (None) in all, with selectors."""
+        """Return the informer of a kind, in one namespace or (None) in all, with selectors."""
         asked = (kind, namespace or None, labels, fields, reduce)
         if asked not in self._running:
             informer = Informer(self._client, kind, namespace or None, labels, fields, reduce, self._budget)
@@ -118,7 +118,7 @@ class Informers:
                 del self._running[asked]
 
     def interrupt(self) -> None:
-        """Have all of them resume at once on new connections."""
+        """Make all informers resume at once on new connections."""
         for informer, _ in self._running.values():
             informer.interrupt()
 

@@ -44,7 +44,7 @@ class Attempt(Progress):
         self._ended = 0.0
 
     def end(self) -> None:
-        """Have the task end."""
+        """End the work."""
         now = _now()
         self._ended = self._ended or now
         self.due = now + AGAIN_SECONDS

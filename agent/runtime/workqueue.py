@@ -60,7 +60,7 @@ class WorkQueue(Generic[K]):
         return Statistics(len(self._waiting), len(self._working), len(self._timers), len(self._backoffs))
 
     def add(self, key: K) -> None:
-        """Have the key worked on now, or again once the present work on it is done."""
+        """Queue the key now, or again once the current work on it is done."""
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -76,7 +76,7 @@ class WorkQueue(Generic[K]):
                 self._wake()
 
     def add_after(self, key: K, delay: float) -> None:
-        """Have the key worked on in `delay` seconds, or at an earlier time already planned."""
+        """Queue the key in `delay` seconds, or at an earlier time already planned."""
         if delay <= 0:
             self.add(key)
             return
@@ -91,13 +91,13 @@ class WorkQueue(Generic[K]):
         self._timers[key] = loop.call_later(delay, self._due, key)
 
     def retry(self, key: K) -> float:
-        """Have the key worked on after its next backoff delay; returns that delay in seconds."""
+        """Queue the key after its next backoff delay; returns that delay in seconds."""
         delay = self._backoffs.setdefault(key, Backoff(*self._delays)).next()
         self.add_after(key, delay)
         return delay
 
     def forget(self, key: K) -> None:
-        """The key went well: its next retry starts with the shortest delay again."""
+        """Reset the key's backoff after a success."""
         self._backoffs.pop(key, None)
 
     async def get(self) -> K:
@@ -139,7 +139,7 @@ class WorkQueue(Generic[K]):
                 return
 
     def done(self, key: K) -> None:
-        """The work on a key that was taken has ended."""
+        """Record that the work on a key has ended."""
         if (lane := self._working.pop(key, None)) is not None:
             self._leave(lane)
         if key in self._dirty:
