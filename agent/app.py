@@ -15,6 +15,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.registry import Targets
 from agent.clusters.target import Probing
+from agent.controllers import build, build_for_every_replica, optional_rooms
 from agent.extender.server import Extender
 from agent.kube.client import Client
 from agent.kube.config import SERVICE_ACCOUNT, Connection, load
@@ -22,7 +23,6 @@ from agent.kube.errors import KubeError
 from agent.kube.events import Recorder
 from agent.kube.session import Session
 from agent.kubelet.controller import KubeletRoom
-from agent.rooms import build, build_for_every_replica, optional_rooms
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
 from agent.runtime.lease import LeaderLease, LeaseTimes

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from agent.controllers.mover.facts import is_labelled
+from agent.moves.mover.facts import is_labelled
 
 Raw = dict[str, Any]
 Labels = Mapping[str, str]

@@ -11,9 +11,9 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import DEPLOYMENTS, SECRETS, TARGET_KINDS, Kind
 from agent.cli.options import Failed
-from agent.controllers.target import gather
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
+from agent.targets.target import gather
 
 Raw = dict[str, Any]
 

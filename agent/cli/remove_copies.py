@@ -31,7 +31,6 @@ from agent.api.names.links import LABEL_LINK_OF, LABEL_SKUPPER
 from agent.api.names.mcs import LABEL_DERIVED
 from agent.cli.fleet.source_queries import wrong_cluster
 from agent.clusters.target import State
-from agent.controllers.target import gather
 from agent.drivers.exports import OURS
 from agent.kube.client import Client
 from agent.kube.discovery import Discovery
@@ -43,6 +42,7 @@ from agent.model.addresses import NOT_WANTED
 from agent.model.ingress import unmarked
 from agent.model.service import is_copy
 from agent.model.standin import is_stand_in
+from agent.targets.target import gather
 
 Raw = dict[str, Any]
 Say = Callable[[str], None]

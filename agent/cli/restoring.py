@@ -9,7 +9,6 @@ from agent.api.conditions import without_condition
 from agent.api.kinds import SERVICES
 from agent.api.names.links import LABEL_FEDERATED, LABEL_LINKERD
 from agent.clusters.field_owners import keep_owners
-from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Object
@@ -20,6 +19,7 @@ from agent.model.diff import merge_patch
 from agent.model.pattern import InvalidPattern
 from agent.model.service import InvalidService, is_copy
 from agent.model.servicemarks import restored
+from agent.services.copies.controller import CONDITION
 
 MIRRORS = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGER}"
 """EndpointSlices with endpoints of other clusters: no agent would remove endpoints that have ended."""

@@ -23,11 +23,11 @@ from agent.api.kinds import (
 )
 from agent.api.names.ocm import LABEL_CLUSTER_SET
 from agent.base.clock import stamp
-from agent.controllers.placement.cel import CelEvaluator
 from agent.kube.client import Client, encode
 from agent.kube.informer import Informer
 from agent.kube.packing import PACK_SECONDS, TRIM_PAUSE_SECONDS
 from agent.kube.store import Object
+from agent.placement.placements.cel import CelEvaluator
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Sandbox
 from agent.sandbox.progress import Progress

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.api.kinds import SERVICES
-from agent.controllers.virtualnode.controller import FREE_SECONDS
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox.manifests import NAMESPACE
 from agent.sandbox.objects import REPOSITORY
 from agent.sandbox.progress import Progress
+from agent.targets.virtual_node.controller import FREE_SECONDS
 from hack.benchmarks import counters, report, trees
 from hack.benchmarks.budgets import Budget
 from hack.benchmarks.burst import CLUSTERS, NODES_EACH, elects, pods_per_node, takes_pods

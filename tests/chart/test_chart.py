@@ -41,7 +41,6 @@ from agent.api.placementroles import (
     SERVE_PLACEMENTS,
 )
 from agent.api.roles import cluster_roles
-from agent.controllers.gateways.trust import PORT_NAME
 from agent.gateway.settings import parse
 from agent.model import hostport, rulecopies
 from agent.model.envoy import arguments
@@ -50,6 +49,7 @@ from agent.model.envoystart import LIVE_PATH
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 from agent.model.gatewaysize import FILES_LIMIT
 from agent.sandbox.objects import REPOSITORY
+from agent.services.gateways.trust import PORT_NAME
 from agent.settings import parse as parse_agent
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE, Raw, of, pods, template

@@ -3,7 +3,6 @@
 import importlib
 import itertools
 import json
-import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,8 +42,7 @@ _SUFFIXES = ("_bucket", "_count", "_sum", "_total", "")
 
 def measured() -> dict[str, set[str]]:
     """Labels of every metric that agent, gateway or webhook have."""
-    rooms = (found.name for found in pkgutil.walk_packages(controllers.__path__, f"{controllers.__name__}."))
-    for module in ("agent.app", "agent.gateway.loop", "webhook.app", *rooms):
+    for module in ("agent.app", "agent.gateway.loop", "webhook.app", *controllers.module_names()):
         importlib.import_module(module)
     found: dict[str, set[str]] = {}
     for collector in list(REGISTRY._collector_to_names):

@@ -20,17 +20,17 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
     TARGETS,
 )
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
-from agent.controllers.summary import SummaryRoom
-from agent.controllers.target import TargetRoom
-from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
 from agent.model.proxypod import proxy_pod
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
+from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.sandbox import Cluster
 from agent.sandbox.objects import token
 from agent.scheduler.controller import ProxyScheduler
+from agent.targets.summary import SummaryRoom
+from agent.targets.target import TargetRoom
+from agent.targets.virtual_node import VirtualNodeRoom
 from tests.cli.command import allowed, flotilla
 from tests.controllers.proxies import elected, enable, pod_where
 from tests.controllers.rooms import running

@@ -15,11 +15,11 @@ from agent.cli.fleet.target_queries import Answer, Delegate
 from agent.cli.fleet.units import age, cores, size
 from agent.cli.options import Output
 from agent.cli.output import as_json
-from agent.controllers.target.gather import Problem
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.session import Session
 from agent.kube.store import Object
+from agent.targets.target.gather import Problem
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 AGO = "2026-01-01T11:57:00Z"

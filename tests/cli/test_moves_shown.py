@@ -8,9 +8,9 @@ from agent.cli.moving.lines import cause_told, changes, move_lines, move_told, m
 from agent.cli.moving.progress import Pod as Moving
 from agent.cli.moving.progress import progress
 from agent.cli.moving.world import Home, homes_of
-from agent.controllers.mover.plan import CAUSES
 from agent.kube.store import Object
 from agent.model.targetchoice import TargetChoice, combine, level
+from agent.moves.mover.plan import CAUSES
 from tests.cli.moving import EU, MOVED, NOW, SINCE, TITLES, US, pod, target
 
 Raw = dict[str, Any]

@@ -14,10 +14,10 @@ from agent.cli.moving.asking import Move, written
 from agent.cli.moving.fates import Fate, Verdict, fates_table, verdict_of, with_targets
 from agent.cli.moving.objects import InvalidName, Named, named, object_names, said, value_of
 from agent.cli.moving.world import Meant, homes_of
-from agent.controllers.mover.owners import OwnerPods, owner
-from agent.controllers.mover.together import Member, together
-from agent.controllers.mover.view import Pod, Together
 from agent.kube.store import Object
+from agent.moves.mover.owners import OwnerPods, owner
+from agent.moves.mover.together import Member, together
+from agent.moves.mover.view import Pod, Together
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.rejection import Rejection
 from tests.cli.moving import EU, NOW, SINCE, US, made, pod, target

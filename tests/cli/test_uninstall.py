@@ -37,13 +37,13 @@ from agent.api.kinds import (
 )
 from agent.api.ownroles import CONFIGURATION
 from agent.cli.uninstall import Policy, Refused, Uninstaller
-from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.servicelinks import made_for
 from agent.model.servicemarks import native, rerouted
 from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
+from agent.services.copies.controller import CONDITION
 from tests.cli.command import flotilla
 from tests.cli.standin import is_let_go, stand_in
 from tests.docs.pages import DOCS, blocks

@@ -8,8 +8,8 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.api.names import fencing
 from agent.clusters.target import Target
-from agent.controllers.fence.pods import FencedPodController
 from agent.kube.store import Key
+from agent.moves.fence.pods import FencedPodController
 from tests.controllers.offline import Offline, offline
 
 DB: Key = ("shop", "db")

@@ -16,13 +16,13 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CRDS, ENDPOINT_SLICES, PODS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, TARGETS, Kind
 from agent.api.names import mcs
-from agent.controllers.endpoints import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.serviceimports import ServiceImportsRoom
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import NotFound
 from agent.sandbox import golang
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom
+from agent.services.imports import ServiceImportsRoom
 from tests.controllers.installed import uninstalled
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running

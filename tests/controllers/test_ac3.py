@@ -22,13 +22,13 @@ from agent.api.kinds import (
     TARGETS,
 )
 from agent.clusters.deps import Deps
-from agent.controllers.ac3 import NetworksRoom
-from agent.controllers.endpoints.controller import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom
 from agent.kube.errors import NotFound
 from agent.model.ac3 import World, plan
 from agent.sandbox.objects import apply
+from agent.services.ac3 import NetworksRoom
+from agent.services.copies import GlobalServices
+from agent.services.endpoints.controller import EndpointsRoom
+from agent.services.links import ServiceLinksRoom
 from tests.controllers.counting import counting_writes
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
@@ -244,7 +244,7 @@ async def _version(networks: Networks) -> str:
 async def test_what_is_in_the_way_of_a_link_is_told_and_made_once_it_is_gone(
     pair: Pair, networks: Networks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.controllers.ac3.controller._AGAIN_SECONDS", 0.5)
+    monkeypatch.setattr("agent.services.ac3.controller._AGAIN_SECONDS", 0.5)
     made = await networks.create(networks.link(services=[{"name": "backend", "port": 8080}]))
     wanted = plan(made, World(frozenset((pair.namespace,)), {}, {}), "").links
     ((_, name),) = wanted

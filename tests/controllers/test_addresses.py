@@ -7,9 +7,9 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import EVENTS, INGRESSES, SERVICES, TARGETS
-from agent.controllers.addresses import AddressesRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.ingress import IngressRoom
+from agent.services.addresses import AddressesRoom
+from agent.services.copies import GlobalServices
+from agent.services.ingress import IngressRoom
 from tests.controllers.pair import Pair
 from tests.waiting import until
 

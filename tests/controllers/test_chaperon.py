@@ -9,11 +9,11 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, EVENTS, PODS, SERVICE_ACCOUNTS, SOURCES
-from agent.controllers.chaperon import delegate_memory, policies, refusals
-from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import NotFound
+from agent.pods.chaperon import delegate_memory, policies, refusals
+from agent.pods.chaperon.controller import Chaperon
 from agent.sandbox import Cluster
 from tests.controllers import byhand
 from tests.controllers.rooms import running
@@ -120,7 +120,7 @@ async def test_a_foreign_pod_in_the_way_is_left_alone_and_reported(
 async def test_a_pod_that_the_server_refuses_is_told_and_made_once_it_is_let(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.controllers.chaperon.controller._REFUSED_SECONDS", 0.3)
+    monkeypatch.setattr("agent.pods.chaperon.controller._REFUSED_SECONDS", 0.3)
     async with running(cluster, Chaperon):
         await client.create(CHAPERONS, chaperon("web", serviceAccountName="later"), namespace)
 

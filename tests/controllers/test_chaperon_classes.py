@@ -4,9 +4,9 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, EVENTS, PODS
-from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.pods.chaperon.controller import Chaperon
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.controllers.test_chaperon import chaperon, status

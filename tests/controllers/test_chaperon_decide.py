@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.api.names import delegates
 from agent.base.clock import stamp
-from agent.controllers.chaperon.actions import (
+from agent.model.podpolicy import Rule, read
+from agent.model.terminating import MESSAGE, REASON
+from agent.pods.chaperon.actions import (
     CreatePod,
     Foreign,
     LeaveOut,
@@ -22,11 +24,9 @@ from agent.controllers.chaperon.actions import (
     Refuse,
     RefuseChange,
 )
-from agent.controllers.chaperon.decide import ChaperonAndPod, decide
-from agent.controllers.chaperon.refusals import refused
-from agent.controllers.chaperon.telling import is_news
-from agent.model.podpolicy import Rule, read
-from agent.model.terminating import MESSAGE, REASON
+from agent.pods.chaperon.decide import ChaperonAndPod, decide
+from agent.pods.chaperon.refusals import refused
+from agent.pods.chaperon.telling import is_news
 from tests.examples import examples
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

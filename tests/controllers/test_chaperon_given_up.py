@@ -8,11 +8,11 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.api.names import givingup
 from agent.base.clock import stamp
-from agent.controllers.chaperon.actions import DeletePod, LookAgain, PatchChaperon, PutStatus
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.chaperon.decide import ChaperonAndPod, decide
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.pods.chaperon.actions import DeletePod, LookAgain, PatchChaperon, PutStatus
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.chaperon.decide import ChaperonAndPod, decide
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.controllers.test_chaperon import chaperon as manifest

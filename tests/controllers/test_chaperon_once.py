@@ -7,12 +7,12 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS, SERVICE_ACCOUNTS
 from agent.base.metrics import REGISTRY
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.chaperon.once import Once
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound, Unreachable
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.chaperon.once import Once
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.controllers.test_chaperon import chaperon, status

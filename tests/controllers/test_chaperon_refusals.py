@@ -7,10 +7,10 @@ import pytest
 
 from agent.api import names
 from agent.base.clock import stamp
-from agent.controllers.chaperon.decide import ChaperonAndPod, LookAgain, NoScheduler, PutStatus, decide
-from agent.controllers.chaperon.delegate_memory import LASTING_SECONDS, LEAST_SECONDS, MOST_SECONDS, Failures
-from agent.controllers.chaperon.refusals import NO_SCHEDULER, refused, unscheduled
 from agent.model.podstate import taken_up_by
+from agent.pods.chaperon.decide import ChaperonAndPod, LookAgain, NoScheduler, PutStatus, decide
+from agent.pods.chaperon.delegate_memory import LASTING_SECONDS, LEAST_SECONDS, MOST_SECONDS, Failures
+from agent.pods.chaperon.refusals import NO_SCHEDULER, refused, unscheduled
 from agent.scheduler.chaperon_writer import creates_no_pods
 from agent.scheduler.ranked.decide import delegate_outcome
 

@@ -8,8 +8,8 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NODES, PODS
-from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
+from agent.pods.chaperon.controller import Chaperon
 from agent.sandbox import Cluster
 from tests.controllers.proxies import PROVIDER
 from tests.controllers.rooms import running

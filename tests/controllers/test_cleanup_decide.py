@@ -1,7 +1,7 @@
 """Which finalizers of a proxy pod belong to nobody."""
 
 from agent.api.names import FINALIZER_V010
-from agent.controllers.orphan_finalizers.decide import OLD_SECONDS, Known, Removal, decide
+from agent.pods.orphan_finalizers.decide import OLD_SECONDS, Known, Removal, decide
 
 C1 = "multicluster.admiralty.io/default-c1"
 C2 = "multicluster.admiralty.io/default-c2"

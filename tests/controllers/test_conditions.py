@@ -10,10 +10,10 @@ import pytest
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import PODS
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.livechanges.controller import LiveChanges
 from agent.kube.client import Client
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
+from agent.pods.live_changes.controller import LiveChanges
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where

@@ -25,9 +25,9 @@ from agent.api.names.links import OWN_GROUP
 from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
 from agent.clusters.target import PROBE
-from agent.controllers.virtualnode import NodeLeaseRoom
+from agent.controllers import ROOMS
 from agent.kube.config import Connection, parse
-from agent.rooms import ROOMS
+from agent.targets.virtual_node import NodeLeaseRoom
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig

@@ -10,15 +10,15 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, ENDPOINT_SLICES, NETWORK_POLICIES, NODES, PODS, SERVICES
 from agent.api.names import delegates
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.followrules import NetworkPolicyRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.livechanges.controller import LiveChanges
+from agent.dependencies.rules import NetworkPolicyRoom
 from agent.kube.client import Client
 from agent.model import sharedcopies
 from agent.model.delegatepod import chaperon, delegate
 from agent.model.proxypod import proxy_pod
 from agent.model.servicemarks import native
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.live_changes.controller import LiveChanges
+from agent.services.copies import GlobalServices
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.rooms import running

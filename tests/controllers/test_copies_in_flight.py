@@ -7,7 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NODES, PODS, SERVICES, Kind
-from agent.controllers.globalsvc import GlobalServices
+from agent.services.copies import GlobalServices
 from tests.controllers.pair import Pair
 from tests.controllers.test_copied_selectors import EXACT, PORTS, marked, old_chaperon, proxied
 from tests.waiting import gone, until

@@ -11,17 +11,17 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_SUMMARIES, EVENTS, LEASES, NODES, PODS
 from agent.base.clock import SystemClock
 from agent.clusters.deps import Deps
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.summary import SummaryRoom
-from agent.controllers.target import TargetRoom
-from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from agent.targets.summary import SummaryRoom
+from agent.targets.target import TargetRoom
+from agent.targets.virtual_node import VirtualNodeRoom
 from tests.controllers.proxies import create, elected, enable, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away

@@ -24,13 +24,13 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
     SOURCES,
 )
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.source import SourceRoom
-from agent.controllers.source.controller import OCCUPIED_SECONDS
-from agent.controllers.source.decide import Roles, wanted_bindings
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
+from agent.pods.chaperon.controller import Chaperon
 from agent.sandbox import Cluster
+from agent.targets.source import SourceRoom
+from agent.targets.source.controller import OCCUPIED_SECONDS
+from agent.targets.source.decide import Roles, wanted_bindings
 from tests.controllers.rooms import running
 from tests.controllers.test_chaperon import chaperon, status
 from tests.waiting import gone, until

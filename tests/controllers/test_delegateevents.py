@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import EVENTS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.delegateevents.controller import DelegateEvents
-from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.events.controller import DelegateEvents
+from agent.pods.feedback.controller import Feedback
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where

@@ -13,17 +13,17 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS, TARGETS
 from agent.clusters.target import Target
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
-from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
+from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.failed_targets import with_failed_target
+from agent.targets.target import TargetRoom
 from tests.clusters.test_delegates import delegate
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where

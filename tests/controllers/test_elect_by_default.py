@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import EVENTS, NAMESPACES
-from agent.controllers.elect_by_default import ElectByDefaultRoom
 from agent.kube.client import Client
+from agent.pods.elect_by_default import ElectByDefaultRoom
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.waiting import until

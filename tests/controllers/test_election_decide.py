@@ -1,6 +1,6 @@
 import pytest
 
-from agent.controllers.elect_by_default.decide import decide
+from agent.pods.elect_by_default.decide import decide
 
 LABEL = "multicluster/elect-by-default"
 LONG = "multicluster.admiralty.io/elect-by-default"

@@ -10,9 +10,9 @@ from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.kinds import CHAPERONS, ENDPOINT_SLICES, PODS, SERVICES
 from agent.clusters.target import Target
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
 from agent.model.terminating import REASON
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers import byhand
 from tests.controllers.pair import Pair

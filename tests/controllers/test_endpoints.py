@@ -5,8 +5,6 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES, TARGETS
 from agent.clusters.deps import Deps
-from agent.controllers.endpoints.controller import UNREAD_SECONDS, EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
 from agent.drivers.cilium import Cilium
 from agent.drivers.driver import HERE, Place
 from agent.drivers.endpointslices import EndpointSlices
@@ -16,6 +14,8 @@ from agent.kube.config import load
 from agent.kube.errors import Invalid, KubeError, ServerError, Unreadable
 from agent.model.endpoints import Shelf, mirrors
 from agent.sandbox import Cluster
+from agent.services.copies import GlobalServices
+from agent.services.endpoints.controller import UNREAD_SECONDS, EndpointsRoom
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, enable
 from tests.controllers.rooms import running

@@ -7,8 +7,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from agent.clusters.target import Record, State
-from agent.controllers.endpoints.controller import At, EndpointsRoom
 from agent.kube.store import Key
+from agent.services.endpoints.controller import At, EndpointsRoom
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -12,13 +12,13 @@ from agent.api.kinds import CHAPERONS, EVENTS, PODS
 from agent.api.names.moves import TARGETS
 from agent.base.metrics import REGISTRY
 from agent.clusters.target import Target
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.feedback.decide import home_patch
-from agent.controllers.feedback.view import GONE, MAY_HAVE_RUN, TargetChaperon
 from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.errors import Conflict
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
+from agent.pods.feedback.decide import home_patch
+from agent.pods.feedback.view import GONE, MAY_HAVE_RUN, TargetChaperon
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers import byhand

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.names import links
-from agent.controllers.feedback.decide import CONDITION, decide, home_patch
-from agent.controllers.feedback.view import (
+from agent.model.podranges import PodRanges, of
+from agent.model.terminating import REASON
+from agent.pods.feedback.decide import CONDITION, decide, home_patch
+from agent.pods.feedback.view import (
     ENDING,
     GONE,
     MAY_HAVE_RUN,
@@ -27,8 +29,6 @@ from agent.controllers.feedback.view import (
     TargetChaperon,
     Withdraw,
 )
-from agent.model.podranges import PodRanges, of
-from agent.model.terminating import REASON
 
 EU, US, AP = (names.PREFIX + f"default-{name}" for name in ("eu", "us", "ap"))
 RUNNING = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}

@@ -12,17 +12,17 @@ from agent.api.kinds import CHAPERONS, EVENTS, LEASES, PODS
 from agent.api.names import fencing
 from agent.base.clock import SystemClock, micro_stamp
 from agent.clusters.target import Target
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.fence import renewals
-from agent.controllers.fence.pods import FencedPodController
-from agent.controllers.fence.promises import FencePromiseController
-from agent.controllers.fence.renewals import FenceRoom
-from agent.controllers.fence.stopping import StoppingRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.store import Object
 from agent.model import fence
+from agent.moves.fence import renewals
+from agent.moves.fence.pods import FencedPodController
+from agent.moves.fence.promises import FencePromiseController
+from agent.moves.fence.renewals import FenceRoom
+from agent.moves.fence.stopping import StoppingRoom
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
 from agent.runtime.controller import Controller
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor

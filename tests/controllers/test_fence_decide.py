@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent.api.names import fencing
-from agent.controllers.fence.decide import FencedPod, MarkChaperon, Note, decide
+from agent.moves.fence.decide import FencedPod, MarkChaperon, Note, decide
 
 LEASE = f"{fencing.LEASE_PREFIX}U-eu"
 MARKED = {fencing.ANNOTATION_LEASE: LEASE}

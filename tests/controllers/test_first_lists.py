@@ -23,17 +23,17 @@ from agent.api.kinds import (
 )
 from agent.api.names import links
 from agent.clusters.cluster import Cluster
-from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.target import TargetRoom
-from agent.controllers.virtualnode.controller import VirtualNodeRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from agent.model.endpoints import is_mirror
 from agent.model.proxypod import proxy_pod
+from agent.pods.feedback.controller import Feedback
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom
+from agent.targets.target import TargetRoom
+from agent.targets.virtual_node.controller import VirtualNodeRoom
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.rooms import running

@@ -8,7 +8,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, NAMESPACES, SECRETS
-from agent.controllers.follow import FollowRoom
+from agent.dependencies.follow import FollowRoom
 from agent.kube.config import load
 from agent.model.delegatepod import chaperon
 from tests.controllers.pair import Pair

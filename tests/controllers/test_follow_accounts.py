@@ -7,7 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, EVENTS, NAMESPACES, SERVICE_ACCOUNTS
-from agent.controllers.follow import FollowRoom, copier
+from agent.dependencies.follow import FollowRoom, copier
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import namespace_known
 from tests.controllers.test_follow import STILL_SECONDS, told, volume

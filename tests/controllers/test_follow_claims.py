@@ -11,11 +11,11 @@ import pytest
 from agent.api import names
 from agent.api.kinds import EVENTS, LEASES, PERSISTENT_VOLUME_CLAIMS, PODS, TARGETS, Kind
 from agent.base.clock import SystemClock, micro_stamp
-from agent.controllers.follow import FollowRoom
-from agent.controllers.follow.claims import Elsewhere
-from agent.controllers.target import TargetRoom
+from agent.dependencies.follow import FollowRoom
+from agent.dependencies.follow.claims import Elsewhere
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
+from agent.targets.target import TargetRoom
 from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.follow.decide import Compare, Create, OriginalAndCopy, Remove, RemoveOrphan, Rest, Step, decide
+from agent.dependencies.follow.decide import Compare, Create, OriginalAndCopy, Remove, RemoveOrphan, Rest, Step, decide
 
 
 def view(**given: Any) -> OriginalAndCopy:

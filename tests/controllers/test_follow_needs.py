@@ -8,7 +8,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import PODS, SERVICE_ACCOUNTS
-from agent.controllers.follow.needs import Item, Needs
+from agent.dependencies.follow.needs import Item, Needs
 from agent.kube.store import Object, Store
 
 if TYPE_CHECKING:

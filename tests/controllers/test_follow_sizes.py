@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CONFIGMAPS, SECRETS
-from agent.controllers.follow import FollowRoom
+from agent.dependencies.follow import FollowRoom
 from agent.model.annotations import LIMIT
 from tests.controllers.pair import Pair
 

@@ -8,12 +8,12 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, NAMESPACES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.api.roles import EVERYTHING, rules
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
-from agent.controllers.follow.kinds import copies_in
-from agent.controllers.target import TargetRoom
+from agent.dependencies.follow import FollowRoom, PermittedRoom, ReleaseRoom
+from agent.dependencies.follow.kinds import copies_in
 from agent.kube.config import Connection, parse
 from agent.kube.errors import Forbidden
+from agent.pods.feedback.controller import Feedback
+from agent.targets.target import TargetRoom
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig

@@ -8,7 +8,7 @@ from agent.api import names
 from agent.api.kinds import NAMESPACES, NETWORK_POLICIES, ROLE_BINDINGS, ROLES, Kind
 from agent.api.names.links import ADMIT_GATEWAY
 from agent.api.roles import EVERYTHING, SOURCE_RULES, SOURCE_RULES_ROLE, rules
-from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
+from agent.dependencies.rules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
 from agent.kube.config import Connection, parse
 from agent.model.rulecopies import GATEWAYS
 from tests.controllers.pair import Pair

@@ -12,12 +12,12 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, CRDS, ENDPOINT_SLICES, GATEWAY_PEERS, NODES, SERVICES
 from agent.api.names.links import ANNOTATION_GATEWAY, GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
 from agent.clusters.deps import Deps
-from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom
-from agent.controllers.gateways.peerwriter import WRITE_SECONDS
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom
 from agent.kube.client import Client
 from agent.model.gatewaytold import Told, write
+from agent.services.copies import GlobalServices
+from agent.services.gateways import GatewayPeersRoom, GatewaySlicesRoom
+from agent.services.gateways.peerwriter import WRITE_SECONDS
+from agent.services.links import ServiceLinksRoom
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.servicelinks import Links, shared_with_eu

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.controllers.gateways.changes import At, PendingChanges
+from agent.services.gateways.changes import At, PendingChanges
 
 EU: At = ("eu", "shop")
 

@@ -17,9 +17,9 @@ from agent.api.kinds import CRDS, ENDPOINT_SLICES, GATEWAY_PEERS, SERVICE_LINKS,
 from agent.api.names.derived import gateway_host
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_HOST, LABEL_HEADLESS_OF
 from agent.clusters.deps import Deps
-from agent.controllers.links import ServiceLinksRoom
 from agent.drivers import handover
 from agent.kube.client import Client
+from agent.services.links import ServiceLinksRoom
 from tests.controllers import test_gateways
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running

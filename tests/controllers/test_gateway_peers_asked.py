@@ -14,9 +14,6 @@ from agent.base.grace import ABSENT_SECONDS
 from agent.clusters.gatewaystold import GatewaysTold
 from agent.clusters.unmarked_slices import UnmarkedSlices
 from agent.clusters.unwritten_marks import UnwrittenMarks
-from agent.controllers.gateways.headless import HeadlessOffers
-from agent.controllers.gateways.offers import Offers
-from agent.controllers.gateways.peers import GatewayPeersRoom
 from agent.drivers.clusters import Clusters
 from agent.drivers.sharing import Sharing, slices_by_service
 from agent.drivers.spread import Spread
@@ -25,6 +22,9 @@ from agent.kube.eitherscope import EitherScope
 from agent.kube.store import Object, Store
 from agent.model.gatewaytold import Told, write
 from agent.model.servicerule import ANYTHING
+from agent.services.gateways.headless import HeadlessOffers
+from agent.services.gateways.offers import Offers
+from agent.services.gateways.peers import GatewayPeersRoom
 
 Raw = dict[str, Any]
 

@@ -9,11 +9,11 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, GATEWAY_PEERS, NAMESPACES, SECRETS, SERVICES
 from agent.api.names.links import GATEWAY_SECRET
-from agent.controllers.endpoints import NetworkDriverRoom
-from agent.controllers.gateways import GatewayPeersRoom, GatewayTrustRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.summary import SummaryRoom
 from agent.kube.errors import NotFound
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import NetworkDriverRoom
+from agent.services.gateways import GatewayPeersRoom, GatewayTrustRoom
+from agent.targets.summary import SummaryRoom
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
 from tests.controllers.rooms import running

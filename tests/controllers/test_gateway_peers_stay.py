@@ -11,11 +11,11 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, EVENTS, GATEWAY_PEERS, NODES, SERVICES, TARGETS
 from agent.api.names.links import ANNOTATION_GATEWAY
-from agent.controllers.gateways import GatewayPeersRoom
-from agent.controllers.gateways.withdrawn import REASON
-from agent.controllers.globalsvc import GlobalServices
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.services.copies import GlobalServices
+from agent.services.gateways import GatewayPeersRoom
+from agent.services.gateways.withdrawn import REASON
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import SHARED, Links
 from tests.controllers.targets import target

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from agent.api import names
 from agent.api.kinds import GATEWAY_PEERS, SERVICES
-from agent.controllers.gateways import GatewaySlicesRoom
-from agent.controllers.gateways.localports import LocalPorts
 from agent.kube.client import encode
 from agent.kube.store import Object, Store
 from agent.model import peerports
 from agent.model.gatewaypeer import FIRST_PORT, TCP
 from agent.model.localports import Held
+from agent.services.gateways import GatewaySlicesRoom
+from agent.services.gateways.localports import LocalPorts
 from tests.controllers.offline import offline
 
 Raw = dict[str, Any]

@@ -9,13 +9,13 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import EVENTS, GATEWAY_PEERS, NAMESPACES, SERVICES
 from agent.api.names.links import LABEL_HEADLESS_OF, PEER_SERVICES_LIMIT
-from agent.controllers.gateways import GatewaySlicesRoom
-from agent.controllers.gateways.hosts import CREATED_AT_ONCE
 from agent.kube.client import Client
 from agent.kube.errors import Invalid
 from agent.model.gatewayhosts import every_local
 from agent.model.localports import SOURCE_LIMIT
 from agent.sandbox import Cluster
+from agent.services.gateways import GatewaySlicesRoom
+from agent.services.gateways.hosts import CREATED_AT_ONCE
 from tests.controllers.rooms import running
 from tests.namespaces import clear
 from tests.stalls import StallWatch

@@ -11,15 +11,15 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
 from agent.api.names.links import GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
-from agent.controllers.gateways import GatewaySlicesRoom
-from agent.controllers.gateways.localports import LocalPorts
-from agent.controllers.gateways.slicewriter import writes
 from agent.kube.client import encode
 from agent.kube.config import load
 from agent.kube.store import Object, Store
 from agent.model import peerports
 from agent.model.gatewaylink import Shared, manifest
 from agent.model.gatewaytold import Told
+from agent.services.gateways import GatewaySlicesRoom
+from agent.services.gateways.localports import LocalPorts
+from agent.services.gateways.slicewriter import writes
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import kubeconfig

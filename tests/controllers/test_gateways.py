@@ -39,12 +39,6 @@ from agent.base.metrics import RECONCILES
 from agent.cli import links
 from agent.cli.fleet.source_queries import Source
 from agent.clusters.deps import Deps
-from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom
-from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom
-from agent.controllers.serviceimports import ServiceImportsRoom
-from agent.controllers.summary import SummaryRoom
 from agent.drivers import handover
 from agent.kube.client import Client
 from agent.kube.config import load
@@ -53,6 +47,12 @@ from agent.model.gatewaypeer import identity
 from agent.model.gatewaytold import read
 from agent.sandbox.gateways import GatewayPod
 from agent.sandbox.objects import connect
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom
+from agent.services.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
+from agent.services.imports import ServiceImportsRoom
+from agent.services.links import ServiceLinksRoom
+from agent.targets.summary import SummaryRoom
 from tests.controllers.limited import limited
 from tests.controllers.mcsapi import Exported, published, served
 from tests.controllers.pair import Pair

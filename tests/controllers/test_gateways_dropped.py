@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.gateways.dropped import RETRY_SECONDS, DroppedFields
+from agent.services.gateways.dropped import RETRY_SECONDS, DroppedFields
 
 Raw = dict[str, Any]
 DNS = {"uid": "u", "ca": "c", "services": [{"name": "dns"}], "udpServices": [{"name": "dns"}]}

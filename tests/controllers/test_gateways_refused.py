@@ -11,11 +11,11 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, EVENTS, GATEWAY_PEERS, NAMESPACES, TARGETS
 from agent.api.names.links import ANNOTATION_GATEWAY, CA_LIMIT
 from agent.clusters.deps import Deps
-from agent.controllers.endpoints import NetworkDriverRoom
-from agent.controllers.gateways import GatewayPeersRoom, refused
 from agent.kube.errors import NotFound
 from agent.model.gatewaylink import Shared, manifest
 from agent.model.gatewaytold import Told, write
+from agent.services.endpoints import NetworkDriverRoom
+from agent.services.gateways import GatewayPeersRoom, refused
 from tests.controllers.pair import Pair
 from tests.controllers.targets import by_gateway, condition
 from tests.controllers.test_networkdriver import tell

@@ -10,8 +10,8 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CRDS, ENDPOINT_SLICES, GATEWAY_PEERS, SERVICE_LINKS, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER
-from agent.controllers.links import ServiceLinksRoom
 from agent.kube.client import Client
+from agent.services.links import ServiceLinksRoom
 from tests.controllers.pair import Pair
 from tests.controllers.test_gateways import SHARED, ask, joined, own_address, pod_at, rooms, started
 from tests.gateway import datagrams

@@ -10,7 +10,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUMES, PODS
 from agent.cli.explaining import volumes
-from agent.controllers.follow import FollowRoom
+from agent.dependencies.follow import FollowRoom
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from tests.controllers.pair import Pair

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.follow.homevolumes import could_have
+from agent.dependencies.follow.homevolumes import could_have
 
 Raw = dict[str, Any]
 CLASS = "volume.beta.kubernetes.io/storage-class"

@@ -7,9 +7,9 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import EVENTS, INGRESSES, NAMESPACES, SECRETS, SERVICES
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.ingress import IngressRoom, IngressSecretRoom
 from agent.model import ingress, sharedcopies
+from agent.services.copies import GlobalServices
+from agent.services.ingress import IngressRoom, IngressSecretRoom
 from tests.controllers.pair import Pair
 from tests.waiting import until
 

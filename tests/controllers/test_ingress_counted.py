@@ -6,8 +6,8 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import INGRESSES, NAMESPACES, SECRETS, SERVICES
-from agent.controllers.ingress import IngressRoom, IngressSecretRoom
 from agent.kube.store import Object
+from agent.services.ingress import IngressRoom, IngressSecretRoom
 from tests.controllers.offline import Offline, offline, quiet
 
 MANY = 30

@@ -17,10 +17,10 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.roles import EVERYTHING, MISSED, cluster_summary_viewer_role, rules
-from agent.controllers.inventory import InventoryRoom, controller
-from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
+from agent.targets.inventory import InventoryRoom, controller
+from agent.targets.target import TargetRoom
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, secret, target, tear_away
 from tests.e2e.fleet import token_of

@@ -1,6 +1,6 @@
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS
-from agent.controllers.inventory import decide as module
-from agent.controllers.inventory.decide import TargetContents, decide
+from agent.targets.inventory import decide as module
+from agent.targets.inventory.decide import TargetContents, decide
 
 ACCOUNTS = [("b", "two"), ("a", "one"), ("a", "another"), ("elsewhere", "three")]
 CLAIMS = [("a", "data")]

@@ -6,9 +6,9 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import EVENTS, PODS
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.label_collisions import REASON, message

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CONFIGMAPS
-from agent.controllers.endpoints import EndpointsRoom
-from agent.controllers.follow import FollowRoom
-from agent.controllers.follow.needs import Item
-from agent.controllers.followrules import NetworkPolicyRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.ingress import IngressRoom
-from agent.controllers.livechanges.controller import LiveChanges
-from agent.controllers.p2code.controller import P2CodeRoom
+from agent.applications.controller import P2CodeRoom
+from agent.dependencies.follow import FollowRoom
+from agent.dependencies.follow.needs import Item
+from agent.dependencies.rules import NetworkPolicyRoom
+from agent.pods.live_changes.controller import LiveChanges
 from agent.runtime.controller import Controller
 from agent.runtime.workqueue import WorkQueue
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom
+from agent.services.ingress import IngressRoom
 
 POD = ("shop", "web-1")
 KEY = ("node", "shop", "web")

@@ -12,10 +12,10 @@ from agent.api.crds import crds
 from agent.api.kinds import CRDS, ENDPOINT_SLICES, EVENTS, SERVICE_LINKS, SERVICES
 from agent.base.metrics import REQUESTS
 from agent.clusters.deps import Deps
-from agent.controllers.endpoints.controller import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom
 from agent.kube.errors import NotFound
+from agent.services.copies import GlobalServices
+from agent.services.endpoints.controller import EndpointsRoom
+from agent.services.links import ServiceLinksRoom
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu

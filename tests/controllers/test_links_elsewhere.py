@@ -12,11 +12,11 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, SERVICE_LINKS, SERVICES
 from agent.api.names.links import LABEL_LINK_OF
 from agent.clusters.deps import Deps
-from agent.controllers.endpoints import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom
+from agent.services.links import ServiceLinksRoom
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
 from tests.controllers.rooms import running
@@ -145,7 +145,7 @@ async def test_where_a_driver_does_not_lead_to_callers_elsewhere_it_is_said_what
 async def test_one_stays_where_what_it_leads_to_is_not_shared_for_a_moment(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.controllers.links.elsewhere.UNSHARED_SECONDS", 20.0)
+    monkeypatch.setattr("agent.services.links.elsewhere.UNSHARED_SECONDS", 20.0)
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS, "selector": {"app": "web"}})
     async with elsewhere(pair) as found:
         await found.link("home", "web", ("local-cluster", found.namespace))
@@ -156,7 +156,7 @@ async def test_one_stays_where_what_it_leads_to_is_not_shared_for_a_moment(
         await found.links.annotate(**{"global": "true"})
         await asyncio.sleep(1.0)
         assert (await found.service(pair.here))["metadata"]["uid"] == made["metadata"]["uid"]
-        monkeypatch.setattr("agent.controllers.links.elsewhere.UNSHARED_SECONDS", 0.5)
+        monkeypatch.setattr("agent.services.links.elsewhere.UNSHARED_SECONDS", 0.5)
         await found.links.annotate(**{"global": None})
         await found.gone(pair.here)
 

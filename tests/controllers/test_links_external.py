@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import ENDPOINT_SLICES, SERVICE_LINKS
-from agent.controllers.endpoints import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom
 from agent.drivers import handover
 from agent.kube.client import Client
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom
+from agent.services.links import ServiceLinksRoom
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import PORTS, SERVICES, SHARED, Links, rows, shared_with_eu
 from tests.controllers.test_links_elsewhere import elsewhere

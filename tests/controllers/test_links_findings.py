@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agent.controllers.links import findings
-from agent.controllers.links.findings import AWAY, FIRST_SECONDS, FRESH_SECONDS, DriverFindings
 from agent.drivers.driver import BY_ADDRESSES, Place
 from agent.drivers.nothing import Nothing
 from agent.kube.errors import NotFound, Unreachable
 from agent.kube.store import Key
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
+from agent.services.links import findings
+from agent.services.links.findings import AWAY, FIRST_SECONDS, FRESH_SECONDS, DriverFindings
 from tests.background import background
 from tests.waiting import until
 

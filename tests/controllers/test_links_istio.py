@@ -3,11 +3,11 @@
 import pytest
 
 from agent.api.kinds import SECRETS, SERVICES, TARGETS, Kind
-from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom
 from agent.drivers import handover, meshes
 from agent.kube.client import Client
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
+from agent.services.links import ServiceLinksRoom
 from tests.controllers.installed import installed
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, rows, shared_with_eu, summaries

@@ -8,13 +8,13 @@ import pytest
 
 from agent.api.kinds import CHAPERONS, CLUSTER_ROLES, LINKERD_LINKS, SERVICES
 from agent.api.roles import EVERYTHING, rules
-from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom, controller
 from agent.drivers import handover, meshes
 from agent.drivers import linkerd as driver
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
+from agent.services.links import ServiceLinksRoom, controller
 from tests.controllers.counting import counting_writes
 from tests.controllers.installed import served_by_both
 from tests.controllers.limited import limited

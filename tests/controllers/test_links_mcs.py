@@ -8,11 +8,11 @@ import pytest
 
 from agent.api.kinds import CHAPERONS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES
 from agent.api.roles import EVERYTHING, rules
-from agent.controllers.endpoints import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom, controller, findings
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom
+from agent.services.links import ServiceLinksRoom, controller, findings
 from tests.controllers.installed import installed
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair

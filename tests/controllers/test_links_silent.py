@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICE_LINKS, SERVICES
-from agent.controllers.endpoints import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom, findings
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom
+from agent.services.links import ServiceLinksRoom, findings
 from tests.controllers.installed import installed
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu

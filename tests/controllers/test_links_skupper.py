@@ -24,15 +24,15 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.roles import EVERYTHING, rules
-from agent.controllers.endpoints import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom, controller
 from agent.drivers import handover, skuppersites
 from agent.drivers import skupper as driver
 from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.model.skupper import MANAGER, host
 from agent.model.skuppersites import grant, grant_name, token_name
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom
+from agent.services.links import ServiceLinksRoom, controller
 from tests.controllers.counting import counting_writes
 from tests.controllers.installed import served_by_both
 from tests.controllers.limited import limited

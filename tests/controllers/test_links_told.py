@@ -7,13 +7,13 @@ import pytest
 
 from agent.api.kinds import CLUSTER_ROLES, ENDPOINT_SLICES, SERVICE_LINKS, SERVICES, Kind
 from agent.clusters.deps import Deps
-from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom
-from agent.controllers.links.controller import WRITE_SECONDS
 from agent.drivers.driver import HERE
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
+from agent.services.links import ServiceLinksRoom
+from agent.services.links.controller import WRITE_SECONDS
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, condition, shared_with_eu, summaries

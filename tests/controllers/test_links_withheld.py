@@ -8,8 +8,8 @@ import pytest
 
 from agent.api.kinds import CLUSTER_ROLES, SERVICE_LINKS
 from agent.clusters import optional_watch
-from agent.controllers.endpoints import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, shared_with_eu

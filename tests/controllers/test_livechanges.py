@@ -10,11 +10,11 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, EVENTS, NODES, PODS
 from agent.clusters.deps import Deps
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.livechanges.controller import LiveChanges
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, Invalid, NotFound
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
+from agent.pods.live_changes.controller import LiveChanges
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where

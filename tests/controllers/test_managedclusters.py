@@ -21,11 +21,11 @@ from agent.api.kinds import (
 )
 from agent.api.names import SUMMARY_NAME, virtual_node
 from agent.api.names.ocm import CLAIM_ID, LABEL_CLUSTER_NAME, LABEL_CLUSTER_SET, MANAGED_CLUSTER, OURS
-from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
-from agent.controllers.target import TargetRoom
-from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.placement.managed_clusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
+from agent.targets.target import TargetRoom
+from agent.targets.virtual_node import VirtualNodeRoom
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import condition, kubeconfig, rewrite, secret, target, tear_away

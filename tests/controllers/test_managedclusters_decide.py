@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api.conditions import find_condition
-from agent.controllers.managedclusters.decide import Create, Lead, Patch, View, available, decide, settles_in
+from agent.placement.managed_clusters.decide import Create, Lead, Patch, View, available, decide, settles_in
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)

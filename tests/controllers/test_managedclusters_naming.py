@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from agent.api.kinds import TARGETS
-from agent.controllers.managedclusters.gather import lead_of
-from agent.controllers.managedclusters.naming import (
+from agent.kube.store import Object
+from agent.placement.managed_clusters.gather import lead_of
+from agent.placement.managed_clusters.naming import (
     Found,
     Key,
     Known,
@@ -18,7 +19,6 @@ from agent.controllers.managedclusters.naming import (
     serve,
     shortened,
 )
-from agent.kube.store import Object
 
 EU: Key = ("shop", "eu")
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agent.api.names.ocm import KEEP_DECIDED
-from agent.controllers.managedclusters.decide import View
-from agent.controllers.managedclusters.outages import Outages, are_silent
+from agent.placement.managed_clusters.decide import View
+from agent.placement.managed_clusters.outages import Outages, are_silent
 from tests.controllers.test_managedclusters_decide import DEAD, LOST, MISSING, READY, lead, said, taints, view, written
 from tests.scheduling.placing.fleets import addon, evaluated, exact, names, placement, score
 

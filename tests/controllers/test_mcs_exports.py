@@ -10,14 +10,14 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import EVENTS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, TARGETS, Kind
 from agent.cli.remove_copies import withdraw
-from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.links import ServiceLinksRoom, controller
-from agent.controllers.serviceimports import ServiceImportsRoom
 from agent.drivers import exports, handover
 from agent.drivers.exports import OURS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom
+from agent.services.imports import ServiceImportsRoom
+from agent.services.links import ServiceLinksRoom, controller
 from tests.controllers.installed import installed, uninstalled
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu, summaries
@@ -174,7 +174,7 @@ async def test_the_newest_version_that_is_served_is_used_and_where_there_is_none
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "ASK_SECONDS", 0.5)
-    monkeypatch.setattr("agent.controllers.endpoints.networkdriver.RECHECK_SECONDS", 0.3)
+    monkeypatch.setattr("agent.services.endpoints.networkdriver.RECHECK_SECONDS", 0.3)
     both = (pair.here, pair.there)
 
     async def said(status: str, reason: str) -> str:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import PODS, SERVICES
-from agent.controllers.mover import announcements
-from agent.controllers.mover.announcements import FOLLOWS_SECONDS, TOLD_SECONDS, Announcements
 from agent.drivers.reach import BRIEF_SECONDS, Reach
 from agent.kube.client import encode
 from agent.kube.store import Object
+from agent.moves.mover import announcements
+from agent.moves.mover.announcements import FOLLOWS_SECONDS, TOLD_SECONDS, Announcements
 
 PAUSE = 5.0
 SERVICE = Object(SERVICES, encode({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}}}))

@@ -8,10 +8,10 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import NODES, PODS, TARGETS
-from agent.controllers.mover.actions import FIGURES_SECONDS
-from agent.controllers.mover.controller import Mover
-from agent.controllers.mover.room import Packing, room
-from agent.controllers.mover.view import Pod, Tell
+from agent.moves.mover.actions import FIGURES_SECONDS
+from agent.moves.mover.controller import Mover
+from agent.moves.mover.room import Packing, room
+from agent.moves.mover.view import Pod, Tell
 from agent.scheduling.node_fit import NodeFit
 from agent.scheduling.snapshot import Free, PodTemplate, Shape, TargetInfo
 from tests.controllers.offline import Offline, offline

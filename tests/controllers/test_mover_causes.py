@@ -7,10 +7,10 @@ import pytest
 from agent.api import names
 from agent.api.kinds import PLACEMENTS, PODS, TARGETS
 from agent.api.names.ocm import MOVE, PLACEMENT, WHEN_UNPLACED
-from agent.controllers.mover import causes
 from agent.kube.client import Client, encode
 from agent.kube.config import load
 from agent.kube.store import Object
+from agent.moves.mover import causes
 from agent.sandbox import Cluster
 from tests.controllers.proxies import connected
 from tests.controllers.rooms import running

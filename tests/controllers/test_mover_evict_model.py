@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from agent.controllers.mover.decide import decide
-from agent.controllers.mover.view import Action, Evict, Owner, Pod
+from agent.moves.mover.decide import decide
+from agent.moves.mover.view import Action, Evict, Owner, Pod
 from tests.examples import seeds
 
 LONG_ENOUGH = 3

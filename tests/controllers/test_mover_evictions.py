@@ -10,11 +10,11 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import PODS, Kind
-from agent.controllers.mover.view import Create, Evict, Owner, Pod
-from agent.controllers.mover.writer import Refusal, Writer
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.replacement import stand_in
+from agent.moves.mover.view import Create, Evict, Owner, Pod
+from agent.moves.mover.writer import Refusal, Writer
 from agent.sandbox import Cluster
 from tests.controllers.proxies import create, elected
 from tests.controllers.rooms import running

@@ -8,15 +8,15 @@ import pytest
 
 from agent.api.kinds import PODS
 from agent.base.clock import parse
-from agent.controllers.mover.decide import decide
-from agent.controllers.mover.facts import facts_of, owner_of, viewed
-from agent.controllers.mover.gather import Read, agreed
-from agent.controllers.mover.groups import UNCOUNTED_SECONDS, Arrivals
-from agent.controllers.mover.limits import is_waiting
-from agent.controllers.mover.owners import OwnerPods, owner
-from agent.controllers.mover.view import Discard
-from agent.controllers.mover.writer import QUOTA_SECONDS, REFUSED_SECONDS, Refusal
 from agent.kube.store import Object
+from agent.moves.mover.decide import decide
+from agent.moves.mover.facts import facts_of, owner_of, viewed
+from agent.moves.mover.gather import Read, agreed
+from agent.moves.mover.groups import UNCOUNTED_SECONDS, Arrivals
+from agent.moves.mover.limits import is_waiting
+from agent.moves.mover.owners import OwnerPods, owner
+from agent.moves.mover.view import Discard
+from agent.moves.mover.writer import QUOTA_SECONDS, REFUSED_SECONDS, Refusal
 
 CREATED = "2026-11-24T12:00:00Z"
 

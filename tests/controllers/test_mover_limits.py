@@ -9,9 +9,9 @@ import pytest
 
 from agent.api.kinds import PODS
 from agent.base.clock import parse
-from agent.controllers.mover import limits
-from agent.controllers.mover.limits import AGAIN_SECONDS, PLACES_SECONDS, STARTS_SECONDS, Limits, Starting
 from agent.kube.store import Object
+from agent.moves.mover import limits
+from agent.moves.mover.limits import AGAIN_SECONDS, PLACES_SECONDS, STARTS_SECONDS, Limits, Starting
 
 CREATED = "2026-11-24T12:00:00Z"
 BEGAN = parse(CREATED)

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from agent.api.kinds import PODS
-from agent.controllers.mover.controller import Mover
-from agent.controllers.mover.decide import decide
-from agent.controllers.mover.facts import owner_of
-from agent.controllers.mover.view import Create, Evict, Mark, Owner, Pod, Tell
 from agent.kube.client import encode
 from agent.kube.store import Object
+from agent.moves.mover.controller import Mover
+from agent.moves.mover.decide import decide
+from agent.moves.mover.facts import owner_of
+from agent.moves.mover.view import Create, Evict, Mark, Owner, Pod, Tell
 from agent.runtime.workqueue import WorkQueue
 
 WEB = Owner("ReplicaSet", "web", "surge", replicas=6, surge=1)

@@ -5,20 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from agent.controllers.mover.decide import decide
-from agent.controllers.mover.view import (
-    Action,
-    Adopt,
-    Create,
-    Discard,
-    Evict,
-    Mark,
-    Owner,
-    Pod,
-    Restore,
-    Tell,
-    Together,
-)
+from agent.moves.mover.decide import decide
+from agent.moves.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Pod, Restore, Tell, Together
 from tests.examples import seeds
 
 LONG_ENOUGH = 3

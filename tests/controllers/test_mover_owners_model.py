@@ -10,15 +10,15 @@ import pytest
 
 from agent.api.kinds import PODS
 from agent.base.clock import parse
-from agent.controllers.mover import failback, limits
-from agent.controllers.mover.announcements import FOLLOWS_SECONDS, Wait
-from agent.controllers.mover.decide import decide, is_of_interest
-from agent.controllers.mover.failback import FailBack
-from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, Starting
-from agent.controllers.mover.view import Action, Adopt, Create, Discard, Mark, Owner, Pod, Restore
 from agent.drivers.reach import BRIEF_SECONDS, Reach
 from agent.kube.client import encode
 from agent.kube.store import Object
+from agent.moves.mover import failback, limits
+from agent.moves.mover.announcements import FOLLOWS_SECONDS, Wait
+from agent.moves.mover.decide import decide, is_of_interest
+from agent.moves.mover.failback import FailBack
+from agent.moves.mover.limits import AGAIN_SECONDS, Limits, Starting
+from agent.moves.mover.view import Action, Adopt, Create, Discard, Mark, Owner, Pod, Restore
 from tests.examples import seeds
 
 STARTS = 3

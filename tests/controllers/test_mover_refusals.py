@@ -12,17 +12,17 @@ from agent.api.conditions import condition_of
 from agent.api.kinds import EVENTS, PODS
 from agent.api.names import moves
 from agent.clusters.deps import Deps
-from agent.controllers.mover.actions import Actions, _about
-from agent.controllers.mover.controller import Mover
-from agent.controllers.mover.decide import decide
-from agent.controllers.mover.facts import facts_of, viewed
-from agent.controllers.mover.gather import Read
-from agent.controllers.mover.owners import OwnerPods, owner
-from agent.controllers.mover.pauses import LONGEST_SECONDS, Pauses
-from agent.controllers.mover.view import Adopt, Evict, Owner, Pod, Tell
 from agent.kube.config import load
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
+from agent.moves.mover.actions import Actions, _about
+from agent.moves.mover.controller import Mover
+from agent.moves.mover.decide import decide
+from agent.moves.mover.facts import facts_of, viewed
+from agent.moves.mover.gather import Read
+from agent.moves.mover.owners import OwnerPods, owner
+from agent.moves.mover.pauses import LONGEST_SECONDS, Pauses
+from agent.moves.mover.view import Adopt, Evict, Owner, Pod, Tell
 from agent.sandbox import Cluster
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected

@@ -8,8 +8,8 @@ from agent.api.conditions import condition_of
 from agent.api.kinds import PODS, TARGETS
 from agent.api.names import moves
 from agent.clusters.target import Target
-from agent.controllers.mover.controller import Mover
 from agent.model.proxypod import proxy_pod
+from agent.moves.mover.controller import Mover
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, elected
 from tests.controllers.rooms import running

@@ -8,7 +8,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import NAMESPACES, PODS
-from agent.controllers.mover.controller import Mover
+from agent.moves.mover.controller import Mover
 from tests.controllers.offline import Offline, offline, quiet
 from tests.waiting import until
 

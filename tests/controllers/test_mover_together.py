@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from agent.api import names
-from agent.controllers.mover.decide import decide
-from agent.controllers.mover.room import Packing, room, room_for_all
-from agent.controllers.mover.together import Member, together
-from agent.controllers.mover.view import Evict, Owner, Pod, Tell, Together
+from agent.moves.mover.decide import decide
+from agent.moves.mover.room import Packing, room, room_for_all
+from agent.moves.mover.together import Member, together
+from agent.moves.mover.view import Evict, Owner, Pod, Tell, Together
 from agent.scheduling.node_fit import NodeFit
 from agent.scheduling.snapshot import Free, PodTemplate, Shape, TargetInfo
 

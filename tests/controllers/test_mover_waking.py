@@ -11,8 +11,8 @@ from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.kinds import DEPLOYMENTS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICA_SETS, TARGETS, Kind
 from agent.api.names import moves
-from agent.controllers.mover.controller import Mover
 from agent.model.proxypod import proxy_pod
+from agent.moves.mover.controller import Mover
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, elected
 from tests.controllers.rooms import running

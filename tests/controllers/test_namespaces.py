@@ -16,14 +16,14 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from agent.controllers.follow import FollowRoom
-from agent.controllers.followrules import NetworkPolicyRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.sourceapi import SourceApiRoom
-from agent.controllers.svcreroute import ServiceRerouteRoom
+from agent.dependencies.follow import FollowRoom
+from agent.dependencies.rules import NetworkPolicyRoom
+from agent.dependencies.source_api import SourceApiRoom
 from agent.model.delegatepod import chaperon
 from agent.model.proxypod import proxy_pod
 from agent.model.sourceapi import secret_name
+from agent.services.copies import GlobalServices
+from agent.services.reroute import ServiceRerouteRoom
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected, enable
 from tests.controllers.targets import add, kubeconfig

@@ -6,8 +6,8 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICES
-from agent.controllers.svcreroute import ServiceRerouteRoom
 from agent.model.proxypod import proxy_pod
+from agent.services.reroute import ServiceRerouteRoom
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.servicepods import in_eu

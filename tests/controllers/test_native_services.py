@@ -11,14 +11,14 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, EVENTS, NAMESPACES, NODES, PODS, SERVICE_LINKS, SERVICES
 from agent.api.names import PREFIX
-from agent.controllers.endpoints import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.svcreroute import ServiceRerouteRoom, controller
 from agent.drivers import handover
 from agent.model.endpoints import Shelf, is_mirror, mirrors, ready
 from agent.model.proxypod import proxy_pod
 from agent.model.service import is_native
 from agent.model.servicemarks import rerouted
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom
+from agent.services.reroute import ServiceRerouteRoom, controller
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.servicepods import MINE, OURS, in_eu, runs, selects

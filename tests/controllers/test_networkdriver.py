@@ -16,12 +16,12 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_SUMMARIES, NAMESPACES, TARGETS
 from agent.api.names import links
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, EVERYTHING, rules
-from agent.controllers.endpoints import NetworkDriverRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.gatewaytold import Told, write
 from agent.model.podranges import of, published, unreached
 from agent.runtime.health import Health
+from agent.services.endpoints import NetworkDriverRoom
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import summaries
 from tests.controllers.targets import condition, target

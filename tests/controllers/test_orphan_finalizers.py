@@ -4,8 +4,8 @@ from typing import Any
 
 from agent.api.kinds import PODS, TARGETS
 from agent.api.names import FINALIZER_V010, finalizer
-from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
 from agent.kube.client import Client
+from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.waiting import until

@@ -7,11 +7,11 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, EVENTS, NAMESPACES, PODS, TARGETS
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.orphans import OrphansRoom
-from agent.controllers.target import TargetRoom
+from agent.pods.feedback.controller import Feedback
+from agent.pods.orphans import OrphansRoom
 from agent.sandbox import Sandbox
 from agent.sandbox.backup import back_up, restore
+from agent.targets.target import TargetRoom
 from tests.controllers.leading import TIMES, leading
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running

@@ -38,13 +38,13 @@ from agent.api.kinds import (
 )
 from agent.api.names import moves
 from agent.api.names.ocm import LABEL_CLUSTER_SET
+from agent.applications import P2CodeRoom
+from agent.applications import controller as p2code
 from agent.clusters.deps import Deps
-from agent.controllers.p2code import P2CodeRoom
-from agent.controllers.p2code import controller as p2code
-from agent.controllers.placement.controller import PlacementRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import KubeError, NotFound
+from agent.placement.placements.controller import PlacementRoom
 from agent.runtime.controller import Controller
 from agent.sandbox import Cluster
 from tests.cli.command import Told, flotilla

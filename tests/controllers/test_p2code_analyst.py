@@ -7,15 +7,15 @@ import msgspec
 import pytest
 
 from agent.api.kinds import SCHEDULING_MANIFESTS
-from agent.controllers.p2code.analyst import Analyst
-from agent.controllers.p2code.memory import Memory
+from agent.applications.analyst import Analyst
+from agent.applications.memory import Memory
 from agent.kube.store import Object
 from agent.model.p2code.detect import Services
 from tests.model.applications import Raw, container, manifest, spec_of, workload
 from tests.stalls import StallWatch
 
 if TYPE_CHECKING:
-    from agent.controllers.p2code.services import LiveServices
+    from agent.applications.services import LiveServices
 
 HALF_A_MIB = 500_000
 

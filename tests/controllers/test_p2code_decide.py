@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.controllers.p2code.decide import decide
-from agent.controllers.p2code.fit import Room
-from agent.controllers.p2code.plan import Plan, View, calls_of
+from agent.applications.decide import decide
+from agent.applications.fit import Room
+from agent.applications.plan import Plan, View, calls_of
 from agent.model.links import Link
 from agent.model.p2code import linked as linked_model
 from agent.model.p2code import verdicts

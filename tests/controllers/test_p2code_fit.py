@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.p2code.decide import decide
-from agent.controllers.p2code.fit import Room
-from agent.controllers.p2code.plan import Plan, View
+from agent.applications.decide import decide
+from agent.applications.fit import Room
+from agent.applications.plan import Plan, View
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import draft
 from agent.model.p2code.progress import There

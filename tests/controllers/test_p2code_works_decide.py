@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from agent.applications.conditions import objects_left, objects_refused
+from agent.applications.decide import decide
+from agent.applications.plan import Hub, Plan
 from agent.clusters.outcomes import Refusal, Remaining
-from agent.controllers.p2code.conditions import objects_left, objects_refused
-from agent.controllers.p2code.decide import decide
-from agent.controllers.p2code.plan import Hub, Plan
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import draft
 from agent.model.p2code.detect import Call

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.controllers.feedback.pause import Pause, expected_seconds, left, longest, rest_seconds
+from agent.pods.feedback.pause import Pause, expected_seconds, left, longest, rest_seconds
 
 
 @pytest.mark.parametrize(

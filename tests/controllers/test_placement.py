@@ -21,9 +21,9 @@ from agent.api.names.ocm import EVALUATE, SCHEDULING_DISABLED
 from agent.api.ownroles import AGENT
 from agent.api.placementroles import EVALUATE_PLACEMENTS, SERVE_PLACEMENTS
 from agent.api.roles import rules
-from agent.controllers.placement.cel import CelEvaluator
-from agent.controllers.placement.controller import PlacementRoom
 from agent.kube.errors import Invalid
+from agent.placement.placements.cel import CelEvaluator
+from agent.placement.placements.controller import PlacementRoom
 from agent.scheduling.placing.inputs import CelVerdicts
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair

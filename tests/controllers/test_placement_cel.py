@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from agent.controllers.placement.cel import CelEvaluator
+from agent.placement.placements.cel import CelEvaluator
 from agent.runtime.worker import Worker
 from agent.scheduling.placing.inputs import Score
 
@@ -164,7 +164,7 @@ async def test_placements_of_a_namespace_with_one_expression_have_it_asked_once(
 async def test_what_a_namespace_has_too_much_of_is_forgotten_of_that_one(
     cel: CelEvaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.controllers.placement.cel._EXPRESSIONS", 10)
+    monkeypatch.setattr("agent.placement.placements.cel._EXPRESSIONS", 10)
     cel._worker = Worker("tests.runtime.served:cel")
     clusters = {"eu": cluster("eu", "prod")}
     await cel.verdicts(["good"], clusters, {}, NOW, namespace="b")
@@ -176,7 +176,7 @@ async def test_what_a_namespace_has_too_much_of_is_forgotten_of_that_one(
 
 
 async def test_what_was_asked_for_longest_ago_is_forgotten(cel: CelEvaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.controllers.placement.cel._VERDICTS", 3)
+    monkeypatch.setattr("agent.placement.placements.cel._VERDICTS", 3)
     clusters = {"eu": cluster("eu", "prod"), "us": cluster("us", "prod")}
     await cel.verdicts([PROD], clusters, {}, NOW)
     await cel.verdicts(["true"], clusters, {}, NOW)

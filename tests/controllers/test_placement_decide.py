@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.api.names.ocm import LABEL_GROUP_INDEX, LABEL_GROUP_NAME, LABEL_PLACEMENT
-from agent.controllers.placement.decide import Plan, Present, decide
+from agent.placement.placements.decide import Plan, Present, decide
 from agent.scheduling.placing.outcome import Decision, DecisionGroup, Outcome, Satisfied
 
 Raw = dict[str, Any]

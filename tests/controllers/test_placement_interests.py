@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.placement.decisions import Ledger
-from agent.controllers.placement.interests import Interest, Interests, interest
+from agent.placement.placements.decisions import Ledger
+from agent.placement.placements.interests import Interest, Interests, interest
 
 CPU = {"scoreCoordinate": {"type": "AddOn", "addOn": {"resourceName": "usage", "scoreName": "cpu"}}, "weight": 1}
 BALANCE = {"scoreCoordinate": {"type": "BuiltIn", "builtIn": "Balance"}}

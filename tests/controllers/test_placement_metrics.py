@@ -1,8 +1,8 @@
 """What is measured of Placements: their clusters, and the scores of a few."""
 
 from agent.base.metrics import REGISTRY
-from agent.controllers.placement.decide import Present, scored
-from agent.controllers.placement.metrics import MEASURED, SCORED
+from agent.placement.placements.decide import Present, scored
+from agent.placement.placements.metrics import MEASURED, SCORED
 from agent.scheduling.placing.outcome import Decision, DecisionGroup, Outcome, Satisfied
 
 KEY = ("shop", "measured")

@@ -7,8 +7,8 @@ import pytest
 
 from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, PLACEMENT_DECISIONS, PLACEMENTS, TARGETS
 from agent.api.names.ocm import DEFAULT_SET, decision_name
-from agent.controllers.managedclusters import ClusterSetRoom
-from agent.controllers.placement.controller import PlacementRoom
+from agent.placement.managed_clusters import ClusterSetRoom
+from agent.placement.placements.controller import PlacementRoom
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import kubeconfig, rewrite

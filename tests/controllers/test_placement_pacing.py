@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent.controllers.placement.pacing import QUIET_SECONDS, Pacing
+from agent.placement.placements.pacing import QUIET_SECONDS, Pacing
 
 KEY = ("shop", "web")
 

@@ -19,10 +19,10 @@ from aiohttp import web
 from agent.api.conditions import find_condition
 from agent.api.kinds import ADDON_PLACEMENT_SCORES, EVENTS, MANAGED_CLUSTERS, NAMESPACES, SECRETS
 from agent.base.metrics import REGISTRY
-from agent.controllers.promscores import PrometheusScoresRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model import promscore
+from agent.placement.prometheus_scores import PrometheusScoresRoom
 from agent.sandbox import Cluster
 from agent.sandbox.certificates import Authority
 from tests.chart import prometheus

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.promscores.decide import BadAnswer, QueryResult, decide, read_answer
 from agent.model import promscore
 from agent.model.promscore import PrometheusScore
+from agent.placement.prometheus_scores.decide import BadAnswer, QueryResult, decide, read_answer
 
 Raw = dict[str, Any]
 

@@ -6,10 +6,10 @@ import pytest
 
 from agent.api.kinds import ENDPOINT_SLICES, RESOURCE_QUOTAS
 from agent.clusters.deps import Deps
-from agent.controllers.endpoints.controller import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
 from agent.drivers.driver import HERE
 from agent.drivers.reach import EndpointReach, Reach
+from agent.services.copies import GlobalServices
+from agent.services.endpoints.controller import EndpointsRoom
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, shared_with_eu
 from tests.waiting import until

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.targetlife.overlimit import beyond
-from agent.controllers.targetlife.retired import Left, words
 from agent.model.requests import held_by, limits_of
+from agent.moves.lost_targets.overlimit import beyond
+from agent.moves.lost_targets.retired import Left, words
 
 
 def test_one_without_pods_is_empty() -> None:

@@ -11,13 +11,13 @@ from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, NAMESPACES, NODES, PODS, SERVICES
 from agent.base.reverted_writes import RevertedWrites
 from agent.clusters import unmarked_slices
-from agent.controllers.endpoints import EndpointsRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.svcreroute import ServiceRerouteRoom
-from agent.controllers.svcreroute.writer import ServiceWriter
 from agent.kube.errors import Conflict
 from agent.model.endpoints import is_mirror, ready
 from agent.model.service import is_native
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom
+from agent.services.reroute import ServiceRerouteRoom
+from agent.services.reroute.writer import ServiceWriter
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.servicepods import MINE, OURS, in_eu, selects

@@ -7,13 +7,13 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, LEASES, SECRETS
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.orphans import OrphansRoom
-from agent.controllers.signs import SignsPlaceRoom, SignsRoom
-from agent.controllers.target import TargetRoom
 from agent.kube.errors import NotFound
 from agent.model import signs
 from agent.model.signs import Sign
+from agent.pods.feedback.controller import Feedback
+from agent.pods.orphans import OrphansRoom
+from agent.targets.heartbeats import SignsPlaceRoom, SignsRoom
+from agent.targets.target import TargetRoom
 from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running

@@ -21,16 +21,16 @@ from agent.api.kinds import (
     TARGETS,
 )
 from agent.api.signpolicies import LONGEST, OWN_AT_MOST, SHARED_AT_MOST, SIGNS
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.orphans import OrphansRoom
-from agent.controllers.signs import SignsRoom
-from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import parse
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
 from agent.model import signs
 from agent.model.signs import Account, Sign
+from agent.pods.feedback.controller import Feedback
+from agent.pods.orphans import OrphansRoom
+from agent.targets.heartbeats import SignsRoom
+from agent.targets.target import TargetRoom
 from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running

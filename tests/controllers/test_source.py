@@ -14,9 +14,9 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.names import cluster_source_binding, cluster_source_viewer_binding
-from agent.controllers.source import SourceRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
+from agent.targets.source import SourceRoom
 from tests.controllers.rooms import running
 from tests.waiting import empty, gone, until
 

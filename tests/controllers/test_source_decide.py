@@ -4,7 +4,7 @@ from typing import Any
 
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 from agent.api.roles import FEATURES, NAMED_FEATURES
-from agent.controllers.source.decide import (
+from agent.targets.source.decide import (
     Create,
     Delete,
     Patch,

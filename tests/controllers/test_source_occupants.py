@@ -9,8 +9,9 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.base.clock import stamp
-from agent.controllers.source.decide import exclusive
-from agent.controllers.source.occupants import (
+from agent.kube.store import Object
+from agent.targets.source.decide import exclusive
+from agent.targets.source.occupants import (
     Account,
     Occupant,
     Occupation,
@@ -20,7 +21,6 @@ from agent.controllers.source.occupants import (
     pause,
     shared_with,
 )
-from agent.kube.store import Object
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ACCOUNT = ("team", "cd")

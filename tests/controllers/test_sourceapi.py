@@ -8,8 +8,8 @@ import pytest
 from agent.api import names
 from agent.api.kinds import EVENTS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, SOURCES, Kind
 from agent.clusters import source_accounts
-from agent.controllers.follow import FollowRoom
-from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
+from agent.dependencies.follow import FollowRoom
+from agent.dependencies.source_api import NoSourceApi, SourceApiRoom
 from agent.kube.client import Client
 from agent.kube.config import parse
 from agent.kube.session import Session

@@ -9,8 +9,8 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUMES, PODS, Kind
-from agent.controllers.follow import FollowRoom
-from agent.controllers.standins import StandInRoom, controller
+from agent.dependencies.follow import FollowRoom
+from agent.dependencies.placeholder_volumes import StandInRoom, controller
 from agent.kube.errors import NotFound
 from agent.model.standin import claim_uid, name_of
 from tests.controllers.pair import Pair

@@ -2,8 +2,8 @@ import json
 from typing import Any
 
 from agent.api.kinds import PERSISTENT_VOLUMES
-from agent.controllers.standins.controller import claims_of
-from agent.controllers.standins.decide import ClaimAndVolumes, Grow, Make, Remove, Replace, decide
+from agent.dependencies.placeholder_volumes.controller import claims_of
+from agent.dependencies.placeholder_volumes.decide import ClaimAndVolumes, Grow, Make, Remove, Replace, decide
 from agent.kube.store import Object
 from agent.model.standin import name_of, volume_for
 from tests.model.test_standin import EU, claim, there

@@ -10,10 +10,10 @@ import pytest
 
 from agent.api.kinds import CLUSTER_CLAIMS, CLUSTER_PROPERTIES, CLUSTER_SUMMARIES, CRDS, EVENTS, NODES, Kind
 from agent.base.metrics import REGISTRY
-from agent.controllers.summary import SummaryRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
+from agent.targets.summary import SummaryRoom
 from tests.controllers.rooms import running
 from tests.waiting import unserved, until
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from agent.api.names import ANNOTATION_NODE_SHAPES, links
-from agent.controllers.summary.decide import decide, properties, substance
 from agent.model.knownnodes import KnownNodes
 from agent.model.summary import summarise
+from agent.targets.summary.decide import decide, properties, substance
 
 NODE: dict[str, Any] = {
     "metadata": {"name": "n1", "labels": {"zone": "a"}},

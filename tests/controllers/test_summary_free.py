@@ -11,13 +11,13 @@ import pytest
 
 from agent.api.kinds import CLUSTER_ROLES, CLUSTER_SUMMARIES, NODES, PODS
 from agent.clusters.deps import Deps
-from agent.controllers.summary import SummaryRoom
-from agent.controllers.summary.controller import PAUSE_SECONDS
-from agent.controllers.summary.usage import FIELDS
 from agent.kube import informer as module
 from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.sandbox import Cluster
+from agent.targets.summary import SummaryRoom
+from agent.targets.summary.controller import PAUSE_SECONDS
+from agent.targets.summary.usage import FIELDS
 from tests.controllers.limited import limited
 from tests.controllers.rooms import running
 from tests.controllers.test_summary import node, settled, writes

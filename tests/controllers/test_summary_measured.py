@@ -9,11 +9,11 @@ from typing import Any
 from agent.api.kinds import CLUSTER_SUMMARIES, CRDS, NODE_METRICS, NODES
 from agent.api.names.ocm import USED
 from agent.base.metrics import REGISTRY
-from agent.controllers.summary import SummaryRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.quantity import Quantity
 from agent.sandbox import Cluster
+from agent.targets.summary import SummaryRoom
 from tests.controllers.rooms import running
 from tests.controllers.test_summary import node, settled, writes
 from tests.waiting import unserved, until

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from agent.api import names
 from agent.api.kinds import PODS
-from agent.controllers.summary.projection import Held, held, reduce
-from agent.controllers.summary.usage import Totals
 from agent.kube.store import Object
 from agent.model.requests import amounts, requests
+from agent.targets.summary.projection import Held, held, reduce
+from agent.targets.summary.usage import Totals
 from tests.model.pods import pod
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICE_LINKS, SERVICES
-from agent.controllers.svcreroute import ServiceRerouteRoom, controller
 from agent.model.proxypod import proxy_pod
+from agent.services.reroute import ServiceRerouteRoom, controller
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.servicelinks import Links

@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 
 from agent.clusters.field_owners import given_back
-from agent.controllers.svcreroute.decide import ServiceAndPods, Wait, decide
 from agent.model.diff import merge_patch
 from agent.model.service import is_native, is_shared_by_namespace, selector_of_copy
 from agent.model.servicemarks import is_switched, native, rerouted, shared
+from agent.services.reroute.decide import ServiceAndPods, Wait, decide
 from tests.model.pods import P
 
 Raw = dict[str, Any]

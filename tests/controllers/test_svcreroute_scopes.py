@@ -3,8 +3,8 @@
 import json
 
 from agent.api.kinds import CLUSTER_TARGETS, TARGETS
-from agent.controllers.svcreroute.sharing import Scopes
 from agent.kube.store import Object
+from agent.services.reroute.sharing import Scopes
 
 
 def target(namespace: str, name: str) -> Object:

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api.kinds import PODS
-from agent.controllers.svcreroute.selections import Selections
 from agent.kube.client import Client, encode
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.services.reroute.selections import Selections
 
 LABELS = st.sampled_from([{}, {"a": "x"}, {"a": "y"}, {"b": "x"}, {"a": "x", "b": "x"}, {"a": "y", "b": "y"}])
 STEPS = st.lists(

@@ -16,10 +16,10 @@ from agent.api.names import (
     finalizer,
     virtual_node,
 )
-from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
-from agent.controllers.target import TargetRoom, TargetSecretRoom
 from agent.kube.client import Client
+from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.sandbox import Cluster
+from agent.targets.target import TargetRoom, TargetSecretRoom
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, rewrite, secret, target, tear_away
 from tests.waiting import empty, gone, until

@@ -8,7 +8,7 @@ import pytest
 from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.refusal_backoff import Refusal
 from agent.clusters.target import Record, State
-from agent.controllers.target.decide import (
+from agent.targets.target.decide import (
     Conditions,
     DeletePod,
     FreePod,

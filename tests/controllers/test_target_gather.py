@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from agent.api.kinds import SECRETS
-from agent.controllers.target.gather import Problem, Reference, check, connection, fingerprint, kubeconfig, reference
 from agent.kube.store import Object
+from agent.targets.target.gather import Problem, Reference, check, connection, fingerprint, kubeconfig, reference
 
 
 def target(namespace: str = "default", **spec: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from agent.clusters.identity import Expected
 from agent.clusters.target import Target
-from agent.controllers.target.recorded import Recorded
+from agent.targets.target.recorded import Recorded
 
 KEY = ("team", "us")
 

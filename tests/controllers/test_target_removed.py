@@ -9,12 +9,12 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS, SECRETS, TARGETS
 from agent.api.names import virtual_node
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
-from agent.controllers.target import TargetRoom, TargetSecretRoom
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.pods.feedback.controller import Feedback
+from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.sandbox import Cluster
+from agent.targets.target import TargetRoom, TargetSecretRoom
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, secret, target, tear_away
 from tests.controllers.test_target import held, proxy

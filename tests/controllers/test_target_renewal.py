@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api.conditions import find_condition
-from agent.controllers.target.gather import Reference, fingerprint, identity
-from agent.controllers.target.tokens import (
+from agent.model.token import Claims
+from agent.targets.target.gather import Reference, fingerprint, identity
+from agent.targets.target.tokens import (
     CONDITION,
     renewal_problem,
     seconds_until_due,
@@ -16,7 +17,6 @@ from agent.controllers.target.tokens import (
     token_request,
     with_renewed_condition,
 )
-from agent.model.token import Claims
 from tests.model.test_token import token
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,11 +10,11 @@ from agent.api.kinds import EVENTS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOU
 from agent.api.roles import SOURCE_ROLE
 from agent.base.metrics import REGISTRY
 from agent.cli.joining.manifests import Names, renewal
-from agent.controllers.target import TargetRoom, TargetSecretRoom, TargetTokenRoom
 from agent.kube import kubeconfig as documents
 from agent.kube.client import Client
 from agent.model.token import Claims, claims
 from agent.sandbox import Cluster
+from agent.targets.target import TargetRoom, TargetSecretRoom, TargetTokenRoom
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away
 from tests.waiting import until

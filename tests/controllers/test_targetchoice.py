@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from agent.api.kinds import DEPLOYMENTS, REPLICA_SETS, Kind
-from agent.controllers.targetchoice.controller import KEPT, UNSAID, told_of
 from agent.kube.store import Object
+from agent.placement.target_choice.controller import KEPT, UNSAID, told_of
 
 
 def owner(kind: Kind = DEPLOYMENTS, *references: dict[str, Any], **annotations: str) -> Object:

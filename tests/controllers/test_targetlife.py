@@ -11,16 +11,16 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import EVENTS, NODES, PODS, TARGETS
 from agent.api.names import virtual_node
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
-from agent.controllers.summary import SummaryRoom
-from agent.controllers.target import TargetRoom
-from agent.controllers.targetlife.controller import TargetLifeRoom
-from agent.controllers.targetlife.overlimit import OverLimitRoom
-from agent.controllers.targetlife.retired import RetiredRoom
-from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.moves.lost_targets.controller import TargetLifeRoom
+from agent.moves.lost_targets.overlimit import OverLimitRoom
+from agent.moves.lost_targets.retired import RetiredRoom
+from agent.pods.feedback.controller import Feedback
+from agent.pods.orphan_finalizers import OrphanFinalizersRoom
+from agent.targets.summary import SummaryRoom
+from agent.targets.target import TargetRoom
+from agent.targets.virtual_node import VirtualNodeRoom
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig

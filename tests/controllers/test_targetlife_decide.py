@@ -9,16 +9,8 @@ import pytest
 
 from agent.api.conditions import find_condition
 from agent.clusters.silent_clusters import counted_as
-from agent.controllers.targetlife.decide import (
-    HELD_SECONDS,
-    View,
-    annotations,
-    before,
-    conditions,
-    held_due,
-    terms,
-)
 from agent.model.targetlife import LifeState, TargetLife, Terms
+from agent.moves.lost_targets.decide import HELD_SECONDS, View, annotations, before, conditions, held_due, terms
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 AT = 10_000.0

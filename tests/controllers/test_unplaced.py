@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from agent.api.kinds import PODS
-from agent.controllers.virtualnode.unplaced import reduced
 from agent.kube.store import Object
+from agent.targets.virtual_node.unplaced import reduced
 
 
 def waiting(owner: str) -> dict[str, Any]:

@@ -10,15 +10,15 @@ import pytest
 from agent.api.conditions import condition_of
 from agent.api.kinds import PODS, SERVICES
 from agent.clusters.target import State, Target
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.unreadypods import UnreadyPodsRoom
-from agent.controllers.unreadypods.controller import REASON
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.model.servicemarks import native
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from agent.services.unready_pods import UnreadyPodsRoom
+from agent.services.unready_pods.controller import REASON
 from tests.controllers.proxies import connected, create, elected, pod_where
 from tests.controllers.rooms import running
 from tests.kube.relay import Relay, nothing

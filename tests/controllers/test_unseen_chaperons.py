@@ -11,20 +11,20 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, NODES, PODS, TARGETS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
-from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import Conflict, NotFound
 from agent.model.proxypod import proxy_pod
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
+from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.sandbox import Cluster
 from agent.scheduler import chaperon_writer
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.proxy_writer import ProxyWriter
+from agent.targets.target import TargetRoom
 from tests.controllers.proxies import PROVIDER, chaperons, connected, create, elected, enable, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away

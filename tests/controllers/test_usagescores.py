@@ -20,12 +20,12 @@ from agent.api.names.ocm import LABEL_CLUSTER_NAME, OURS
 from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
-from agent.controllers.summary import SummaryRoom
-from agent.controllers.usagescores import UsageScoresRoom
 from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.errors import NotFound
+from agent.placement.usage_scores import UsageScoresRoom
 from agent.sandbox import Cluster
+from agent.targets.summary import SummaryRoom
 from tests.controllers.limited import limited
 from tests.controllers.rooms import running
 from tests.controllers.targets import condition, target, tear_away

@@ -4,8 +4,8 @@ import json
 
 from agent.api.names import ANNOTATION_NODE_SHAPES
 from agent.api.names.ocm import USED
-from agent.controllers.usagescores.decide import NOT_TOLD, Told, decide
 from agent.model.quantity import Quantity
+from agent.placement.usage_scores.decide import NOT_TOLD, Told, decide
 
 MAXIMA = {
     name: Quantity.of(amount).nano for name, amount in (("cpu", 100), ("memory", "1Ti"), ("gpu", 20), ("tpu", 20))

@@ -19,14 +19,14 @@ from agent.api.names import (
 )
 from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
-from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
-from agent.controllers.summary import SummaryRoom
-from agent.controllers.target import TargetRoom
-from agent.controllers.virtualnode import ForeignPodRoom, NodeLeaseRoom, UnplacedPodRoom, VirtualNodeRoom
-from agent.controllers.virtualnode import controller as virtualnode
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.sandbox import Cluster
+from agent.targets.summary import SummaryRoom
+from agent.targets.target import TargetRoom
+from agent.targets.virtual_node import ForeignPodRoom, NodeLeaseRoom, UnplacedPodRoom, VirtualNodeRoom
+from agent.targets.virtual_node import controller as virtualnode
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, kubeconfig, rewrite, tear_away
 from tests.e2e.manifests import DAEMONSETS, workload

@@ -12,7 +12,7 @@ from agent.api.names import links, nodes
 from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.endpoints import Served
 from agent.clusters.target import Record, State
-from agent.controllers.virtualnode.decide import Create, Patch, TargetAndNode, check_pattern, decide, settles_in
+from agent.targets.virtual_node.decide import Create, Patch, TargetAndNode, check_pattern, decide, settles_in
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 READY = Record(State.READY, "connected", NOW)

@@ -12,16 +12,16 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, ENDPOINT_SLICES, PODS, SERVICES
 from agent.api.names.endings import ANNOTATION_GRACE_PERIOD
 from agent.clusters.target import Target
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.chaperon.grace_periods import GracePeriods
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.livechanges.controller import LiveChanges
-from agent.controllers.summary.controller import SummaryRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.model.deletion import is_withdrawn
 from agent.model.endpoints import ready
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.chaperon.grace_periods import GracePeriods
+from agent.pods.feedback.controller import Feedback
+from agent.pods.live_changes.controller import LiveChanges
 from agent.scheduler.controller import ProxyScheduler
+from agent.targets.summary.controller import SummaryRoom
 from tests.controllers import byhand
 from tests.controllers.counting import counting_writes
 from tests.controllers.pair import Pair

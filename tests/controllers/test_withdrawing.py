@@ -7,8 +7,8 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SERVICES, TARGETS
 from agent.base.clock import SystemClock
 from agent.cli.remove_copies import withdraw
-from agent.controllers.follow import FollowRoom
-from agent.controllers.globalsvc import GlobalServices
+from agent.dependencies.follow import FollowRoom
+from agent.services.copies import GlobalServices
 from tests.controllers.pair import Pair
 from tests.controllers.targets import add, kubeconfig
 from tests.controllers.test_follow import volume

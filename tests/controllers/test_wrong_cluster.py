@@ -22,27 +22,27 @@ from agent.api.kinds import (
     TARGETS,
 )
 from agent.clusters.deps import Deps
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.delegateevents.controller import DelegateEvents
-from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
-from agent.controllers.globalsvc import GlobalServices
-from agent.controllers.inventory import InventoryRoom
-from agent.controllers.livechanges.controller import LiveChanges
-from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
-from agent.controllers.summary import SummaryRoom
-from agent.controllers.svcreroute import ServiceRerouteRoom
-from agent.controllers.target import TargetRoom, TargetSecretRoom
-from agent.controllers.virtualnode import VirtualNodeRoom
+from agent.dependencies.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.events.controller import DelegateEvents
+from agent.pods.feedback.controller import Feedback
+from agent.pods.live_changes.controller import LiveChanges
+from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.runtime.supervisor import Supervisor
 from agent.scheduler.controller import ProxyScheduler
+from agent.services.copies import GlobalServices
+from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom
+from agent.services.reroute import ServiceRerouteRoom
+from agent.targets.inventory import InventoryRoom
+from agent.targets.summary import SummaryRoom
+from agent.targets.target import TargetRoom, TargetSecretRoom
+from agent.targets.virtual_node import VirtualNodeRoom
 from tests.cli.command import flotilla
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected, pod_where

@@ -11,10 +11,10 @@ import pytest_asyncio
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NODES, PODS
 from agent.base.metrics import REGISTRY
-from agent.controllers.chaperon.controller import Chaperon
 from agent.extender.decide import ENDED as ROUND_IS_OVER
 from agent.extender.decide import NOT_ALLOWED, STOPPING
 from agent.kube.client import Client
+from agent.pods.chaperon.controller import Chaperon
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.extender.candidates import (

@@ -7,8 +7,8 @@ import signal
 import aiohttp
 import pytest
 
-from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
+from agent.pods.chaperon.controller import Chaperon
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.extender.candidates import (

@@ -8,11 +8,11 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, PODS, SERVICE_ACCOUNTS
 from agent.api.names import virtual_node
 from agent.clusters.deps import Deps
-from agent.controllers.target import TargetRoom
-from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
 from agent.kubelet.controller import KubeletRoom
 from agent.sandbox.objects import token
+from agent.targets.target import TargetRoom
+from agent.targets.virtual_node import VirtualNodeRoom
 from tests.kubelet.places import Kubelet, Placed, directly
 from tests.waiting import allowed, until
 

@@ -12,12 +12,12 @@ from agent.api.kinds import CERTIFICATE_REQUESTS, EVENTS, NODES, PODS
 from agent.api.names import KUBELET_SIGNER, virtual_node
 from agent.base.certificates import new_key
 from agent.clusters.deps import Deps
-from agent.controllers.target import TargetRoom
-from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
 from agent.kubelet import certificate
 from agent.kubelet.controller import KubeletRoom
 from agent.sandbox import Cluster
+from agent.targets.target import TargetRoom
+from agent.targets.virtual_node import VirtualNodeRoom
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, kubeconfig, tear_away
 from tests.kubelet.places import Kubelet, directly, host_facing, place, remove, upgraded

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.controllers.p2code.plan import calls_of, searched_of, unsearched
+from agent.applications.plan import calls_of, searched_of, unsearched
 from agent.model.p2code import index as searching_index
 from agent.model.p2code import search as searching
 from agent.model.p2code.check import Draft, draft

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.controllers.p2code.manifestworks import without_contents
+from agent.applications.manifestworks import without_contents
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.manifests import Identity, read
 from agent.model.p2code.works import Report, holds, manifest_work, once, report, work_name, workloads

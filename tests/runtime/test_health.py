@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from agent.controllers.endpoints.asking import ask
 from agent.runtime.health import Health, heartbeat
+from agent.services.endpoints.asking import ask
 
 
 def free_port(host: str = "127.0.0.1") -> int:

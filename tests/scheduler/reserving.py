@@ -12,9 +12,9 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.pods.feedback.controller import Feedback
 from agent.runtime.controller import Controller
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect

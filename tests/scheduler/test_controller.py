@@ -8,11 +8,11 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES, NODES, PODS, TARGETS
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.model.proxypod import proxy_pod
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
 from agent.sandbox import Cluster
 from agent.scheduler import proxy_writer
 from agent.scheduler.controller import ProxyScheduler

@@ -7,10 +7,10 @@ import pytest
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.live_reads import LiveReads
 from agent.clusters.target import Target
-from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.model.delegatepod import delegate
+from agent.pods.feedback.controller import Feedback
 from agent.sandbox import Cluster
 from agent.scheduler import chaperon_writer
 from agent.scheduler.controller import ProxyScheduler

@@ -10,9 +10,9 @@ from agent.api import names
 from agent.api.kinds import CRON_JOBS, DEPLOYMENTS, EVENTS, JOBS, NAMESPACES, PODS, REPLICA_SETS, STATEFUL_SETS, Kind
 from agent.api.names.moves import ANNOTATION_REPLACES, TARGETS
 from agent.clusters.deps import Deps
-from agent.controllers.targetchoice.controller import TargetChoiceRoom
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
+from agent.placement.target_choice.controller import TargetChoiceRoom
 from tests.controllers.proxies import elected, enable
 from tests.controllers.rooms import running
 from tests.scheduler.reserving import Open, Stage

@@ -11,16 +11,16 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import NODES, PODS, TARGETS
 from agent.base.metrics import REGISTRY
 from agent.clusters.target import Target
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
-from agent.controllers.target.controller import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.store import Key
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
 from agent.sandbox import Cluster
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.limits import PrioritySemaphore
+from agent.targets.target.controller import TargetRoom
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away

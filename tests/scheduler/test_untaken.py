@@ -8,10 +8,10 @@ import pytest
 from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.kinds import EVENTS, PODS
-from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.pods.chaperon.controller import Chaperon
+from agent.pods.feedback.controller import Feedback
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where

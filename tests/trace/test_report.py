@@ -12,7 +12,7 @@ STEP: Calls = {
 }
 ERRAND: Calls = {("agent.scheduler.metrics", "Stopwatch.lap"): 1, ("agent.scheduling.ranking", "rank"): 4}
 FEEDBACK: Calls = {
-    ("agent.controllers.feedback.controller", "Feedback.reconcile"): 1,
+    ("agent.pods.feedback.controller", "Feedback.reconcile"): 1,
     ("agent.scheduler.modes", "x"): 1,
 }
 ROOMS = {"scheduler": STEP, "feedback": FEEDBACK, "candidates": ERRAND}

@@ -13,13 +13,13 @@ from agent.cli.checks.lookup import services_of
 from agent.cli.checks.view import Credentials, TargetView
 from agent.cli.fleet.source_queries import place_of
 from agent.cli.fleet.target_queries import Connections
-from agent.controllers.target import gather
-from agent.controllers.target.gather import Problem
 from agent.kube import kubeconfig as documents
 from agent.kube.client import Client
 from agent.kube.errors import InvalidConfig, KubeError
 from agent.kube.store import Object
 from agent.model.token import claims
+from agent.targets.target import gather
+from agent.targets.target.gather import Problem
 
 
 async def read_target(source: Client, to: Connections, target: Object, node: Object | None, clock: Clock) -> TargetView:

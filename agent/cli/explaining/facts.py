@@ -29,8 +29,6 @@ from agent.clusters.agenthealth import flaw_of
 from agent.clusters.claimfilters import asked_by, filter_of
 from agent.clusters.target_info import target_info_of
 from agent.clusters.unconnected_target import UnconnectedTarget, unconnected_target
-from agent.controllers.target import gather
-from agent.controllers.target.decide import refusal_told
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
@@ -43,6 +41,8 @@ from agent.scheduler.cache.quotas import quotas_of
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Extra, TargetInfo, amounts
 from agent.settings import Settings
+from agent.targets.target import gather
+from agent.targets.target.decide import refusal_told
 
 REQUEST_SECONDS = 5.0
 

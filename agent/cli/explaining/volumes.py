@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS
-from agent.controllers.follow.claims import HAS_VOLUME
-from agent.controllers.follow.homevolumes import HomeVolumes
+from agent.dependencies.follow.claims import HAS_VOLUME
+from agent.dependencies.follow.homevolumes import HomeVolumes
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object

@@ -13,9 +13,9 @@ from agent.base.clock import parse
 from agent.cli.fleet.source_queries import SourceView
 from agent.cli.fleet.target_queries import Answer, Delegate
 from agent.cli.options import Failed
-from agent.controllers.target.gather import reference
 from agent.kube.store import Object
 from agent.model.podstate import ENDED, home_node
+from agent.targets.target.gather import reference
 
 Raw = dict[str, Any]
 

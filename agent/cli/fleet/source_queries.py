@@ -16,12 +16,12 @@ from agent.base.clock import parse
 from agent.cli.options import REQUEST_SECONDS, Failed, connection, opened
 from agent.clusters.agenthealth import Lease
 from agent.clusters.target import State
-from agent.controllers.target import gather
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
 from agent.model.podstate import PROXY_PODS
+from agent.targets.target import gather
 
 SILENT = timedelta(seconds=60)
 """Agents renew their lease every few seconds; the rest allows for clocks of two machines that differ."""

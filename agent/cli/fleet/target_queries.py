@@ -12,10 +12,10 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, PODS
 from agent.cli.fleet.source_queries import connection_of
 from agent.cli.options import opened
-from agent.controllers.target.gather import Problem
 from agent.kube.client import Client
 from agent.kube.errors import KubeError, NotFound
 from agent.kube.store import Key, Object
+from agent.targets.target.gather import Problem
 
 SECONDS = 5.0
 """Timeout of one request to a target."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from agent.cli.fleet.units import NOTHING
 from agent.cli.output import Table
-from agent.controllers.mover.decide import decide
-from agent.controllers.mover.view import Create, Evict, Fail, Owner, Pod, Tell
+from agent.moves.mover.decide import decide
+from agent.moves.mover.view import Create, Evict, Fail, Owner, Pod, Tell
 from agent.scheduling.explain import explain
 from agent.scheduling.ranking import Ranking
 

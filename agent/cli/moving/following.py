@@ -5,9 +5,9 @@ from typing import Any
 
 from agent.api.conditions import is_true
 from agent.api.kinds import JOBS, Kind
-from agent.controllers.mover.facts import is_replacement, owner_of
 from agent.kube.store import Object
 from agent.model.podstate import ENDED
+from agent.moves.mover.facts import is_replacement, owner_of
 
 _JOB_IS_OVER = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 

@@ -10,11 +10,11 @@ from agent.base.clock import stamp
 from agent.cli.fleet.lines import moment
 from agent.cli.fleet.units import NOTHING, since
 from agent.cli.output import Table
-from agent.controllers.mover.facts import Facts, facts_of, is_replacement
-from agent.controllers.mover.plan import CAUSES
 from agent.kube.store import Object
 from agent.model import replacement
 from agent.model.podstate import ENDED
+from agent.moves.mover.facts import Facts, facts_of, is_replacement
+from agent.moves.mover.plan import CAUSES
 
 ENDING, MOVING, DONE = "Ending", "Moving", "Done"
 _MARKS = tuple(f'"{key}"'.encode() for key in (moves.CONDITION, moves.ANNOTATION_REPLACED_BY))

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.cli.moving.lines import MoveLine
-from agent.controllers.mover.facts import facts_of, is_replacement
 from agent.kube.store import Object
 from agent.model.podstate import ENDED
 from agent.model.targetchoice import Target, TargetChoice
+from agent.moves.mover.facts import facts_of, is_replacement
 
 STUCK = ("Held", "NoRoom", "DataElsewhere", "IdentityMayRun")
 """Phases that may last until a user intervenes."""

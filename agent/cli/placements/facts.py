@@ -19,10 +19,10 @@ from agent.api.kinds import (
 from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
 from agent.cli.options import Failed
 from agent.cli.placements.queries import as_far, listed, name_of, read
-from agent.controllers.placement.cel import CelEvaluator
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
+from agent.placement.placements.cel import CelEvaluator
 from agent.scheduling.placing import read as reading
 from agent.scheduling.placing.evaluate import ANY_SCORE, candidates, cel_expressions, scores_used
 from agent.scheduling.placing.inputs import CelVerdicts, PlacementInputs

@@ -15,9 +15,9 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
 )
 from agent.api.names import virtual_node
-from agent.controllers.unreadypods.controller import REASON
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden
+from agent.services.unready_pods.controller import REASON
 from tests.e2e import manifests
 from tests.e2e.faults.takes import takes_pods_again
 from tests.e2e.fleet import Fleet, condition

@@ -8,7 +8,7 @@ from agent.sandbox.objects import REPOSITORY
 from tests.docs.source import modules
 
 HOME = "agent/model/podstate/"
-REFUSALS = "agent/controllers/chaperon/refusals.py"
+REFUSALS = "agent/pods/chaperon/refusals.py"
 KEYS = {"agent/api/names/__init__.py", "agent/kube/typed.py"}
 """Where annotations get their names, and stores decode them."""
 
@@ -58,7 +58,7 @@ def test_it_is_told_in_one_place(pattern: str, elsewhere: set[str]) -> None:
     ("pattern", "writer"),
     [
         (r"\bANNOTATION_CLAIM: (?!None)", "agent/scheduler/proxy_writer.py"),
-        (r"\.bring_home\(", "agent/controllers/feedback/writer.py"),
+        (r"\.bring_home\(", "agent/pods/feedback/writer.py"),
         (r"async def release\(\s*self, key: Key, uid", "agent/clusters/proxies.py"),
     ],
     ids=["claim", "home", "release"],
@@ -77,13 +77,13 @@ def test_no_room_patches_finalizers_of_pods_by_itself() -> None:
         "agent/cli/releasing.py",
         "agent/clusters/heldoriginals.py",
         "agent/clusters/proxies.py",
-        "agent/controllers/ac3/controller.py",
-        "agent/controllers/feedback/decide.py",
-        "agent/controllers/follow/release.py",
-        "agent/controllers/p2code/controller.py",
-        "agent/controllers/standins/controller.py",
-        "agent/controllers/target/controller.py",
-        "agent/controllers/target/secrets.py",
+        "agent/services/ac3/controller.py",
+        "agent/pods/feedback/decide.py",
+        "agent/dependencies/follow/release.py",
+        "agent/applications/controller.py",
+        "agent/dependencies/placeholder_volumes/controller.py",
+        "agent/targets/target/controller.py",
+        "agent/targets/target/secrets.py",
         "agent/model/proxypod.py",
         "agent/scheduler/proxy_writer.py",
     }

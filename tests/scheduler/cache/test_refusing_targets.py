@@ -9,11 +9,11 @@ import pytest
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, PODS, TARGETS
-from agent.controllers.follow.controller import FollowRoom
-from agent.controllers.target.controller import TargetRoom
+from agent.dependencies.follow.controller import FollowRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Cluster, Sandbox
+from agent.targets.target.controller import TargetRoom
 from tests.controllers.proxies import enable
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away

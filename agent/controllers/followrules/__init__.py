@@ -1,5 +1,0 @@
-"""Roles, RoleBindings and NetworkPolicies, copied to the targets of pods if a namespace or a pod asks for it."""
-
-from agent.controllers.followrules.rules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
-
-__all__ = ["NetworkPolicyRoom", "RoleBindingRoom", "RoleRoom"]

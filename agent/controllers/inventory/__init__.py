@@ -1,5 +1,0 @@
-"""Contents of targets, published so that the webhook can warn about missing objects."""
-
-from agent.controllers.inventory.controller import InventoryRoom
-
-__all__ = ["InventoryRoom"]

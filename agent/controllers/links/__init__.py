@@ -1,5 +1,0 @@
-"""ServiceLinks: one for every shared Service, with the reachability of endpoints and its reasons."""
-
-from agent.controllers.links.controller import ServiceLinksRoom
-
-__all__ = ["ServiceLinksRoom"]

@@ -1,5 +1,0 @@
-"""Free proxy pods from finalizers of targets that are no more."""
-
-from agent.controllers.orphan_finalizers.controller import OrphanFinalizersRoom
-
-__all__ = ["OrphanFinalizersRoom"]

@@ -1,5 +1,0 @@
-"""Say on Targets what is held there although it looks like orphans."""
-
-from agent.controllers.orphans.controller import OrphansRoom
-
-__all__ = ["OrphansRoom"]

@@ -1,5 +1,0 @@
-"""Our own implementation of the Multi-Cluster Services API: ServiceExports of all clusters become ServiceImports."""
-
-from agent.controllers.serviceimports.controller import ServiceImportsRoom
-
-__all__ = ["ServiceImportsRoom"]

@@ -1,5 +1,0 @@
-"""Sources leave signs of life in their targets, and learn there of others with their UID."""
-
-from agent.controllers.signs.controller import SignsPlaceRoom, SignsRoom
-
-__all__ = ["SignsPlaceRoom", "SignsRoom"]

@@ -1,5 +1,0 @@
-"""Let source clusters in: a Source becomes a service account and the bindings that its cluster needs here."""
-
-from agent.controllers.source.controller import SourceRoom
-
-__all__ = ["SourceRoom"]

@@ -1,5 +1,0 @@
-"""Tell source clusters what this one has."""
-
-from agent.controllers.summary.controller import SummaryRoom
-
-__all__ = ["SummaryRoom"]

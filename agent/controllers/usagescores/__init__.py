@@ -1,5 +1,0 @@
-"""Give clusters scores of what they have left."""
-
-from agent.controllers.usagescores.controller import UsageScoresRoom
-
-__all__ = ["UsageScoresRoom"]

@@ -1,0 +1,1 @@
+"""Controllers that move pods: moves, failover, fences."""

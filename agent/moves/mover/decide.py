@@ -1,0 +1,242 @@
+"""What is next for the pods of one owner that are in targets where they should not be. Pure.
+
+Everything is read from the pods: `replaces` on a replacement N, `replaced-by` on the pod O that it replaces, and
+whether the owner controls N. So whoever leads goes on wherever another was killed:
+
+    no N                      O is misplaced, and the owner may have one pod more: N is created
+    N, O without mark         N is available and its address is known everywhere: O is marked
+    N, O marked               N gets the label by which its owner adopts it
+    N with the label          the owner adopts it, and deletes the marked pod as the one too many
+    N adopted, O marked and   the owner took another pod: O's marks go, and it is tried again
+      no pod too many
+    O well placed again       O's marks go, and N goes
+    O gone, N not adopted     N goes
+
+Where there can be no replacement first: `evicting`. Services stop routing to O once its owner has deleted it, before
+its delegate ends: that is what `feedback` does for every pod.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import count
+
+from agent.model import replacement
+from agent.moves.mover.evicting import evict
+from agent.moves.mover.plan import UNKNOWN, Plan, cause_of, held_by, stays
+from agent.moves.mover.view import Adopt, Create, Discard, Fail, Mark, Owner, Pod, Restore, Tell
+
+
+def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
+    """What is next for the pods of an owner."""
+    plan = Plan()
+    for pod in pods:
+        if pod.owned and pod.lives and not pod.cause:
+            plan.tell(Tell(pod, ""))
+    begun = _go_on(owner, pods, plan)
+    for pod in pods:
+        if pod.withdrawn and pod.lives and pod.uid not in begun:
+            plan.actions.append(Restore(pod))
+    plan.waits |= any(pod.fence for pod in pods if _is_to_go(pod))
+    waiting = sorted((pod for pod in pods if _is_to_go(pod) and pod.uid not in begun), key=lambda pod: pod.ordinal)
+    failed = [pod for pod in waiting if _is_dead(owner, pod)]
+    plan.waits |= bool(failed and owner.refused)
+    for pod in failed:
+        if owner.refused:
+            plan.tell(Tell(pod, "NoRoom", f"{cause_of(pod)}; {owner.refused}"))
+        else:
+            plan.actions.append(Fail(pod))
+    waiting = [pod for pod in waiting if pod not in failed]
+    if owner.way == "surge":
+        _replace(owner, pods, waiting, plan)
+    else:
+        evict(owner, pods, waiting[::-1], plan)
+    return plan
+
+
+def is_of_interest(pod: Pod) -> bool:
+    """Whether there is something to do about a pod, or left to undo; of nearly all pods there is not."""
+    return bool(pod.cause or pod.replaces or pod.replaced_by or pod.withdrawn or pod.told)
+
+
+def _is_to_go(pod: Pod) -> bool:
+    return pod.owned and pod.lives and bool(pod.cause)
+
+
+def _is_dead(owner: Owner, pod: Pod) -> bool:
+    """Whether a pod is to end as failed: nothing of it runs any more, and its owner makes another for it."""
+    return owner.remakes and pod.cause == "Lost" and pod.dead and not pod.stays
+
+
+# Moves that have begun ----------------------------------------------------------------------------------------------
+
+
+def _go_on(owner: Owner, pods: Sequence[Pod], plan: Plan) -> set[str]:
+    """Take the next step of every replacement; UIDs of the pods that have one."""
+    by_uid = {pod.uid: pod for pod in pods if pod.owned}
+    begun: dict[str, Pod] = {}
+    ready: dict[str, Pod] = {}
+    marked = _marked(pods)
+    for new in sorted(_replacements(pods), key=lambda pod: (not _is_meant(pod, by_uid), pod.created, pod.name)):
+        old = by_uid.get(new.replaces)
+        if old is None or not old.lives or old.uid in begun or new.ended:
+            if old is not None and old.replaced_by == new.uid and old.lives:
+                plan.actions.append(Restore(old))
+            plan.actions.append(Discard(new, "what it was to replace is gone, or replaced already"))
+        else:
+            begun[old.uid] = new
+            if old.replaced_by != new.uid:
+                _prepare(owner, old, new, marked, plan)
+            elif _finish(old, new, marked, plan):
+                ready[old.uid] = new
+    going = set()
+    for old in by_uid.values():
+        if old.replaced_by and old.lives and old.uid not in begun:
+            begun[old.uid] = old
+            plan.waits = True
+            if _is_about_to_go(owner, old, pods):
+                going.add(old.uid)
+            else:
+                plan.actions.append(Restore(old))
+    _adopt(marked, ready, going, plan)
+    return set(begun)
+
+
+def _adopt(marked: Iterable[Pod], ready: Mapping[str, Pod], going: Collection[str], plan: Plan) -> None:
+    """Have the owner adopt as many replacements as it may at once.
+
+    For each it deletes a pod, that of the lowest rank first: so those before it are all about to go, or may go now.
+    Whichever are adopted first, and whoever is killed between two, only such a pod goes.
+
+    :param ready: replacements that may be adopted, by the UIDs of the pods that they replace
+    :param going: UIDs of pods whose replacements are adopted
+    """
+    for old in sorted(marked, key=lambda pod: (pod.rank, pod.uid in ready)):
+        if old.uid in ready:
+            plan.actions.append(Adopt(ready[old.uid], old))
+        elif old.uid not in going:
+            return
+
+
+def _is_about_to_go(owner: Owner, old: Pod, pods: Sequence[Pod]) -> bool:
+    """Whether the owner of a marked pod is about to adopt its replacement, or has done so and is about to delete one.
+
+    Otherwise it has deleted another one in its place, or the replacement is gone.
+    """
+    new = next((pod for pod in pods if pod.uid == old.replaced_by), None)
+    if new is None or not new.lives:
+        return False
+    return not new.owned or sum(pod.owned and pod.lives for pod in pods) > owner.replicas
+
+
+def _is_meant(new: Pod, by_uid: dict[str, Pod]) -> bool:
+    """Whether the pod that it replaces names this very replacement."""
+    old = by_uid.get(new.replaces)
+    return old is not None and old.replaced_by == new.uid
+
+
+def _marked(pods: Iterable[Pod]) -> list[Pod]:
+    """The pods that are replaced."""
+    return [pod for pod in pods if pod.owned and pod.lives and pod.replaced_by]
+
+
+def _replacements(pods: Iterable[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.replaces and not pod.owned and not pod.deleting]
+
+
+def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> None:
+    """A replacement whose pod is not marked yet, or not any more."""
+    if old.frozen:
+        plan.tell(Tell(old, "Held", UNKNOWN))
+    elif not old.cause:
+        plan.actions.append(Discard(new, "the pod that it was to replace is well placed again"))
+        plan.waits = True
+    elif new.outdated or held_by(owner, old) or owner.way != "surge":
+        why = held_by(owner, old) or owner.why or "its template is not that of its owner any more"
+        plan.actions.append(Discard(new, why))
+        plan.tell(Tell(old, "Held", why))
+        plan.waits = True
+    elif new.cause and (new.cause != "FailBack" or old.cause == "FailBack"):
+        plan.actions.append(Discard(new, "it is where it should not be, either", astray=True))
+        plan.waits = True
+    elif new.silent and new.placed:
+        plan.actions.append(Discard(new, "its target does not answer"))
+        plan.waits = True
+    elif new.placed and new.answers and new.available and new.announced:
+        begun = sum(isinstance(action, Mark) for action in plan.actions)
+        rank = max((pod.rank for pod in marked), default=-1) + 1 + begun
+        plan.actions.append(Mark(old, new, rank))
+        plan.waits = True
+    else:
+        plan.waits = True
+        if new.waits or new.lacking or _in_turn(old).news:
+            plan.tell(_moving(old, new))
+
+
+def _in_turn(old: Pod) -> Tell:
+    """Its condition while it waits for its turn; the text stays the same, for each change is a write."""
+    return Tell(old, "Misplaced", f"{cause_of(old)}; it is replaced in its turn, a few of its owner at a time")
+
+
+def _moving(old: Pod, new: Pod) -> Tell:
+    if new.waits:
+        why = new.pending or "see that pod"
+        return Tell(old, "NoRoom", f"{cause_of(old)}; its replacement {new.name} has no node yet: {why}", warns=True)
+    if new.lacking:
+        return Tell(old, "Moving", f"{cause_of(old)}; its replacement {new.name} is ready, {new.lacking}", warns=True)
+    return Tell(old, "Moving", f"{cause_of(old)}; its replacement is {new.name}")
+
+
+def _finish(old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> bool:
+    """Whether a replacement whose pod is marked already may be adopted; or undo that."""
+    plan.waits = True
+    if not old.cause or not new.available or new.cause == "Lost" or (new.silent and not new.selected):
+        plan.actions.append(Restore(old))
+    elif old.frozen and not all(pod.frozen for pod in marked):
+        # Its owner would delete this one first: others do not wait for a target that may be away for long.
+        plan.actions.append(Restore(old))
+    elif old.frozen:
+        plan.tell(Tell(old, "Held", UNKNOWN))
+    else:
+        return new.answers
+    return False
+
+
+# Moves that begin ---------------------------------------------------------------------------------------------------
+
+
+def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
+    """Create replacements. Lost pods get theirs all at once, since they serve no client.
+
+    Of the other replacements, those without a node must not outnumber those with one; the first is always allowed. As
+    long as one has waited too long for a node, no other is created.
+    """
+    lost = {pod.uid for pod in pods if pod.lost}
+    news = [new for new in _replacements(pods) if new.replaces not in lost]
+    lives = sum(pod.lives and not pod.lost for pod in pods)
+    placed = sum(new.placed for new in news)
+    pending = len(news) - placed
+    most_pending = 1 if any(new.waits for new in news) else max(1, placed)
+    under_way = len(news) - sum(isinstance(each, Discard) and each.new in news for each in plan.actions)
+    for old in sorted(waiting, key=lambda old: not old.lost):
+        why = stays(owner, old)
+        most = 1 if old.cause == "FailBack" else owner.surge
+        is_full = pending >= most_pending or under_way >= most or lives >= owner.replicas + most
+        if why is not None:
+            plan.tell(why)
+        elif owner.refused:
+            plan.tell(Tell(old, "NoRoom", owner.refused))
+            plan.waits = True
+        elif is_full and not old.lost:
+            plan.waits = True
+            plan.tell(_in_turn(old))
+        else:
+            plan.actions.append(Create(old, _free_name(owner, old, pods)))
+            begun = int(not old.lost)
+            pending, under_way, lives = pending + begun, under_way + begun, lives + 1
+            plan.waits = True
+
+
+def _free_name(owner: Owner, old: Pod, pods: Iterable[Pod]) -> str:
+    """The first of those that stand for the pod which no pod has, as one would that was adopted for another victim."""
+    taken = {pod.name for pod in pods}
+    names = (replacement.name(owner.name, old.uid, round) for round in count())
+    return next(name for name in names if name not in taken)

@@ -1,0 +1,166 @@
+"""How many moves may begin: so many at the same time, and so many in a second. Lost pods first, then by priority."""
+
+import math
+import time
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from agent.base.clock import parse
+from agent.kube.store import Object
+from agent.model.podstate import ENDED
+from agent.moves.mover.facts import facts_of, is_replacement
+
+AGAIN_SECONDS = 1.0
+"""Pause of an owner whose move may not begin yet."""
+STARTS_SECONDS = 60.0
+"""Seconds for which a replacement that is not ready counts: one that does not start holds up no owner but its own."""
+PLACES_SECONDS = 10.0
+"""Seconds for which a replacement without a node counts."""
+_STUCK_SECONDS = 2 * STARTS_SECONDS
+"""Age at which a replacement that does not start is forgotten."""
+_ASKS_SECONDS = 3 * AGAIN_SECONDS
+"""Seconds for which a refused move is preferred to those of a lower rank: its owner asks again sooner than that."""
+
+Rank = tuple[bool, int]
+"""Whether a pod is lost, and the priority of its class: the higher rank begins first."""
+
+
+def is_waiting(new: Object, now: datetime) -> bool:
+    """Whether a pod has been without a node for longer than it takes where there is room."""
+    age = now - parse(new.head.metadata.creation_timestamp or "")
+    return not new.node_name and age >= timedelta(seconds=PLACES_SECONDS)
+
+
+class _Start(NamedTuple):
+    since: float
+    """Moment of creation."""
+    replaces: str
+    node: str
+    """Virtual node of its target; empty if it has none."""
+
+    def is_stuck(self, moment: float) -> bool:
+        """Return True if a replacement takes longer than one with room and a working image does."""
+        return moment - self.since >= (STARTS_SECONDS if self.node else PLACES_SECONDS)
+
+
+class Starting:
+    """Replacements of all owners that are about to start. Moments are seconds of the monotonic clock."""
+
+    def __init__(self, answers: Callable[[str], bool]) -> None:
+        """:param answers: returns whether the target behind a virtual node answers"""
+        self._answers = answers
+        self._starts: dict[str, _Start] = {}
+        """By UID of the replacement, the oldest first."""
+
+    def note(self, old: Object | None, new: Object | None, moment: float, now: datetime) -> None:
+        """Follow a change of a proxy pod.
+
+        :param now: time of day by the API server's clock
+        """
+        if old is not None and (new is None or new.uid != old.uid):
+            self._starts.pop(old.uid, None)
+        if new is None:
+            return
+        known = self._starts.get(new.uid)
+        if not _starts(new):
+            self._starts.pop(new.uid, None)
+        elif known is not None:
+            self._starts[new.uid] = known._replace(node=new.node_name)
+        else:
+            age = max(0.0, (now - parse(new.head.metadata.creation_timestamp or "")).total_seconds())
+            if age < _STUCK_SECONDS:
+                self._starts[new.uid] = _Start(moment - age, new.hot_annotations.replaces, new.node_name)
+
+    def under_way(self, moment: float) -> list[str]:
+        """Return the UIDs of pods whose replacements are starting: these may get ready without further events."""
+        while self._starts and moment - next(iter(self._starts.values())).since >= _STUCK_SECONDS:
+            del self._starts[next(iter(self._starts))]
+        return [each.replaces for each in self._starts.values() if not each.is_stuck(moment) and self._may_start(each)]
+
+    def stuck(self, moment: float) -> list[str]:
+        """Return the UIDs of pods whose replacements have found no node, or do not get ready."""
+        return [each.replaces for each in self._starts.values() if each.is_stuck(moment)]
+
+    def _may_start(self, start: _Start) -> bool:
+        return not start.node or self._answers(start.node)
+
+
+def _starts(pod: Object) -> bool:
+    if not is_replacement(pod) or pod.deleting or pod.phase in ENDED:
+        return False
+    ready = facts_of(pod).condition("Ready")
+    return ready is None or ready.status != "True"
+
+
+class Limits:
+    """Limits that all owners share. Their own are those of `decide`.
+
+    A rank whose replacements do not start leaves slots to lower ranks: it may have no room in any target.
+    """
+
+    def __init__(self, parallel: int, rate: float, starting: Starting) -> None:
+        self._parallel = parallel
+        self._rate = rate
+        self._starting = starting
+        self._left = max(1.0, rate)
+        self._at = time.monotonic()
+        self._refused: dict[Rank, float] = {}
+        """Moment of the last refusal by rank."""
+        self._begun: dict[str, tuple[Rank, float]] = {}
+        """Rank and moment of the moves that have begun lately, by UID of the pod, the oldest first."""
+        self._last: dict[Rank, float] = {}
+        """Moment of the last beginning by rank."""
+        self._is_others_turn = False
+
+    def may_begin(self, rank: Rank, *, ahead: int = 0) -> bool:
+        """Return whether one more move may begin now. After a refusal lower ranks wait, for this one asks again.
+
+        :param rank: of the pod that is to move; the rate does not apply to lost ones, since they serve no client
+        :param ahead: how many are about to begin that stores do not show yet
+        """
+        now, lost = time.monotonic(), rank[0]
+        self._left = min(max(1.0, self._rate), self._left + (now - self._at) * self._rate)
+        self._at = now
+        self._refused = {each: at for each, at in self._refused.items() if now - at < _ASKS_SECONDS}
+        may = (lost or self._left >= 1.0) and self._has_slot(rank, ahead, now)
+        if not may:
+            self._refused[rank] = now
+        return may
+
+    def begin(self, uid: str, rank: Rank) -> None:
+        """Record that a move begins.
+
+        :param uid: of the pod that moves
+        """
+        now = time.monotonic()
+        self._left -= not rank[0]
+        self._last[rank] = now
+        self._is_others_turn = not self._is_others_turn
+        self._begun.pop(uid, None)
+        self._begun[uid] = (rank, now)
+        while now - next(iter(self._begun.values()))[1] >= _STUCK_SECONDS:
+            del self._begun[next(iter(self._begun))]
+
+    def _has_slot(self, rank: Rank, ahead: int, now: float) -> bool:
+        """Return whether a slot is free for a rank: the highest that asks has all of them while its pods start."""
+        under_way = self._starting.under_way(now)
+        free = self._parallel - len(under_way) - ahead
+        asking = {*self._refused, rank}
+        top = max(asking)
+        below = asking - {top}
+        if not below or not self._is_stuck(top, now):
+            return free > 0 and rank == top
+        reserved = max(1, self._parallel // 8) if self._parallel > 1 else int(self._is_others_turn)
+        left = reserved - sum(uid in self._begun and self._begun[uid][0] < top for uid in under_way)
+        if rank == top:
+            return free > max(0, left)
+        return free > 0 and left > 0 and rank == self._turn(below, now)
+
+    def _turn(self, below: Collection[Rank], now: float) -> Rank:
+        """Return the rank that reserved slots go to: the highest whose pods start, else the least recently served."""
+        starting = [each for each in below if not self._is_stuck(each, now)]
+        return max(starting) if starting else min(below, key=lambda each: self._last.get(each, -math.inf))
+
+    def _is_stuck(self, rank: Rank, now: float) -> bool:
+        return any(uid in self._begun and self._begun[uid][0] == rank for uid in self._starting.stuck(now))

@@ -1,0 +1,1 @@
+"""Controllers of Placements, ManagedClusters and scores."""

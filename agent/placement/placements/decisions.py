@@ -1,0 +1,182 @@
+"""PlacementDecisions as they are, and how many of them name each cluster, of which Balance is made."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from agent.api.kinds import PLACEMENT_DECISIONS
+from agent.api.names.ocm import decision_name
+from agent.clusters.decided import Owner, decisions_of, owner_in, owner_of
+from agent.clusters.placement_mode import PlacementMode
+from agent.kube.store import Object
+from agent.placement.placements.decide import Present
+from agent.placement.placements.interests import Key
+from agent.scheduling.placing import read
+
+_PLACEMENT = "Placement"
+_DELETED = ""
+"""Instead of a version."""
+
+
+class Ledger:
+    """The clusters that each Placement has decided, as far as is known; `changed` is called with those that are decided
+    more often, or less often, than before.
+    """
+
+    def __init__(self, changed: Callable[[Owner, Collection[str]], None]) -> None:
+        self._changed = changed
+        self._decided: dict[Owner, tuple[str, ...]] = {}
+        self._counts: Counter[str] = Counter()
+
+    def put(self, owner: Owner, clusters: Iterable[str]) -> None:
+        """What a Placement decides now."""
+        before, after = self._decided.pop(owner, ()), tuple(clusters)
+        if after:
+            self._decided[owner] = after
+        self._counts.update(after)
+        self._counts.subtract(before)
+        for cluster in before:
+            if not self._counts[cluster]:
+                del self._counts[cluster]
+        others = Counter(after)
+        others.subtract(before)
+        changed = [cluster for cluster, count in others.items() if count]
+        if changed:
+            self._changed(owner, changed)
+
+    def elsewhere(self, owner: Owner) -> dict[str, int]:
+        """How many decisions of all other Placements name each cluster."""
+        counts = dict(self._counts)
+        for cluster in self._decided.get(owner, ()):
+            counts[cluster] -= 1
+        return {cluster: count for cluster, count in counts.items() if count}
+
+
+class Decisions:
+    """`found` is called for each PlacementDecision that others have changed, `balance` as Ledger's `changed`.
+
+    While a Placement is `held`, what it was evaluated to counts, not what is written of that already.
+    """
+
+    def __init__(
+        self,
+        mode: PlacementMode,
+        found: Callable[[Owner], None],
+        balance: Callable[[Owner, Collection[str]], None],
+        turned: Callable[[], None],
+    ) -> None:
+        self._watched = mode.watch(PLACEMENT_DECISIONS)
+        self._found = found
+        self._balance = balance
+        self._turned = turned
+        self._ledger = Ledger(balance)
+        self._held: dict[Owner, set[str]] = {}
+        """With the versions that the watch has told of meanwhile."""
+        self._own = False
+        self._answered: set[str] = set()
+        """Versions that our own writes have made while any are held: the watch may tell of one before its answer."""
+        self._gone: set[str] = set()
+        """UIDs of what we have deleted and still see."""
+        self._watched.subscribe(self._changed, self._turn)
+
+    @property
+    def known(self) -> bool:
+        """Whether all of them have been read."""
+        return self._watched.store is not None
+
+    def present(self, key: Key) -> list[Present]:
+        """Those of a Placement, and others that have the names of its own."""
+        store = self._watched.store
+        if store is None:
+            return []
+        found = {obj.key: obj for obj in decisions_of(self._watched, owner_of(key))}
+        number = 1
+        while (obj := store.get((key[0], decision_name(key[1], number)))) is not None:
+            found[obj.key] = obj
+            number += 1
+        return [_present(obj) for obj in found.values() if obj.uid not in self._gone]
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """One of them."""
+        return self._watched.store.get((namespace, name)) if self._watched.store is not None else None
+
+    def elsewhere(self, key: Key) -> dict[str, int]:
+        """How many decisions of all other Placements name each cluster."""
+        return self._ledger.elsewhere(owner_of(key))
+
+    def hold(self, key: Key, clusters: Iterable[str]) -> None:
+        """This is about to be written."""
+        self._held[owner_of(key)] = set()
+        self._ledger.put(owner_of(key), clusters)
+
+    def release(self, key: Key) -> None:
+        """It has been, or could not be."""
+        told = self._held.pop(owner_of(key), set())
+        self._recount(owner_of(key))
+        if not told <= self._answered:
+            self._found(owner_of(key))
+        if not self._held:
+            self._answered.clear()
+
+    def written(self, raw: bytes) -> None:
+        """Take the answer to our own write."""
+        self._own = True
+        self._answered.add(Object(PLACEMENT_DECISIONS, raw).version)
+        try:
+            self._watched.absorb(raw)
+        finally:
+            self._own = False
+
+    def deleted(self, namespace: str, present: Present) -> None:
+        """We have deleted one."""
+        obj = self.get(namespace, present.name)
+        if obj is not None and obj.uid == present.uid:
+            self._gone.add(obj.uid)
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        if new is None and old is not None and old.uid in self._gone:
+            self._gone.discard(old.uid)
+            return
+        for owner in {owner_in(obj) for obj in (old, new) if obj is not None} - {None}:
+            assert owner is not None
+            self._recount(owner)
+            if owner in self._held and not self._own:
+                self._held[owner].add(new.version if new is not None else _DELETED)
+            elif not self._own:
+                self._found(owner)
+
+    def _recount(self, owner: Owner) -> None:
+        if self._watched.store is None or owner in self._held:
+            return
+        self._ledger.put(
+            owner,
+            (
+                cluster
+                for obj in decisions_of(self._watched, owner)
+                if obj.uid not in self._gone
+                for cluster in read.decided(obj.decode())
+            ),
+        )
+
+    def _turn(self) -> None:
+        """All of them are known now, or none."""
+        self._gone.clear()
+        self._ledger = Ledger(self._balance)
+        for owner in {owner_in(obj) for obj in self._watched.store or ()} - {None}:
+            assert owner is not None
+            self._recount(owner)
+        self._turned()
+
+
+def _present(obj: Object) -> Present:
+    controller = obj.controller
+    status: Any = obj.decode().get("status")
+    decisions = status.get("decisions") if isinstance(status, dict) else None
+    return Present(
+        name=obj.name,
+        uid=obj.uid,
+        labels=obj.labels,
+        owner=controller.uid if controller is not None and controller.kind == _PLACEMENT else "",
+        owned=bool(obj.head.metadata.owner_references),
+        decisions=tuple(decisions) if isinstance(decisions, list) else None,
+    )

@@ -1,0 +1,5 @@
+"""Give clusters scores of what they have left."""
+
+from agent.placement.usage_scores.controller import UsageScoresRoom
+
+__all__ = ["UsageScoresRoom"]

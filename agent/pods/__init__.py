@@ -1,0 +1,1 @@
+"""Controllers of elected pods: delegates, status, live changes, events, orphans."""

@@ -1,0 +1,5 @@
+"""Free proxy pods from finalizers of targets that are no more."""
+
+from agent.pods.orphan_finalizers.controller import OrphanFinalizersRoom
+
+__all__ = ["OrphanFinalizersRoom"]

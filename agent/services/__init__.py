@@ -1,0 +1,1 @@
+"""Controllers of Services: copies, EndpointSlices, Ingresses, links between clusters, gateways."""

@@ -1,0 +1,5 @@
+"""AC3's networks: their links become ServiceLinks, whose status is copied back to the network."""
+
+from agent.services.ac3.controller import NetworksRoom
+
+__all__ = ["NetworksRoom"]

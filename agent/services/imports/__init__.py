@@ -1,0 +1,5 @@
+"""Our own implementation of the Multi-Cluster Services API: ServiceExports of all clusters become ServiceImports."""
+
+from agent.services.imports.controller import ServiceImportsRoom
+
+__all__ = ["ServiceImportsRoom"]

@@ -1,0 +1,5 @@
+"""ServiceLinks: one for every shared Service, with the reachability of endpoints and its reasons."""
+
+from agent.services.links.controller import ServiceLinksRoom
+
+__all__ = ["ServiceLinksRoom"]

@@ -1,0 +1,5 @@
+"""Services that select proxy pods send their traffic to the delegates, wherever these run."""
+
+from agent.services.reroute.controller import ServiceRerouteRoom
+
+__all__ = ["ServiceRerouteRoom"]

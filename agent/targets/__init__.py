@@ -1,0 +1,1 @@
+"""Controllers of a remote cluster: Targets, virtual nodes, ClusterSummaries, Sources, heartbeats."""

@@ -1,0 +1,5 @@
+"""Contents of targets, published so that the webhook can warn about missing objects."""
+
+from agent.targets.inventory.controller import InventoryRoom
+
+__all__ = ["InventoryRoom"]

@@ -1,0 +1,132 @@
+"""Node leases: keep virtual nodes alive in the eyes of the node lifecycle controller.
+
+Watches  virtual nodes.
+Writes   their leases in `kube-node-lease`, each owned by its node, so that it goes with it.
+Whether a target is away makes no difference: its pods would be evicted, with delegates still running.
+Every replica of the agent runs this room, leading or not, and writes a lease only when no other has done so meanwhile.
+"""
+
+import contextlib
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import LEASES, NODES
+from agent.base.clock import Clock, micro_stamp, parse
+from agent.clusters.cluster import Cluster
+from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from agent.kube.store import Key, Object
+from agent.runtime.controller import Controller
+from agent.settings import Settings
+from agent.targets.virtual_node.controller import VIRTUAL, target_of
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = 1.25
+"""A replica that only looks does so at longer intervals, so that the one that renews has surely done so in between."""
+
+_NEW_SECONDS = 5.0
+_RETRY_SECONDS = 2.0
+"""No growing delays: a lease that runs out costs more than a request."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A lease as this replica last saw it."""
+
+    uid: str
+    """Of the node."""
+    version: str
+    """Resource version of the lease."""
+    at: float
+    ours: bool
+    """This replica has renewed it: the next renewal is its own, too, and needs no look at it before."""
+
+
+class NodeLeaseRoom(Controller[Key]):
+    """Keys are those of nodes."""
+
+    name = "node-lease"
+    workers = 2
+
+    def __init__(self, local: Cluster, clock: Clock, settings: Settings) -> None:
+        super().__init__()
+        self._client = local.client
+        self._clock = clock
+        self._renew = settings.node_lease_renew
+        self._duration = settings.node_lease_duration
+        self._seen: dict[Key, _Seen] = {}
+        self._nodes = local.informer(NODES, labels=VIRTUAL)
+        self.watch(self._nodes, lambda node: [node.key])
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Renew the lease when it is time."""
+        node = self._nodes.store.get(key)
+        if node is None or not target_of(node):
+            self._seen.pop(key, None)
+            return None
+        seen = self._seen.get(key)
+        if seen is not None and seen.uid != node.uid:
+            seen = None
+        wait = seen.at + self._pause(seen) - time.monotonic() if seen is not None else 0.0
+        if wait > 0:
+            return wait
+        try:
+            seen = self._seen[key] = await self._keep(node, seen)
+        except KubeError as error:
+            log.warning("lease of virtual node %s not renewed: %s", node.name, error)
+            return min(self._renew, _RETRY_SECONDS)
+        return self._pause(seen)
+
+    def _pause(self, seen: _Seen) -> float:
+        return self._renew if seen.ours else self._renew * _PATIENCE
+
+    async def _keep(self, node: Object, seen: _Seen | None) -> _Seen:
+        """Renew the lease, unless it has changed since it was last seen: then somebody else keeps it."""
+        if seen is None and self._is_new(node):
+            # There is one already where another replica was faster, or an earlier node of this name had one.
+            with contextlib.suppress(AlreadyExists):
+                return _Seen(node.uid, await self._write(node, ""), time.monotonic(), ours=True)
+        version = seen.version if seen is not None and seen.ours else await self._version(node.name)
+        if seen is None or version in ("", seen.version):
+            try:
+                try:
+                    written = await self._write(node, version)
+                except NotFound:
+                    # It went with a node of the same name.
+                    written = await self._write(node, "")
+                return _Seen(node.uid, written, time.monotonic(), ours=True)
+            except Conflict:
+                version = await self._version(node.name)
+        return _Seen(node.uid, version, time.monotonic(), ours=False)
+
+    def _is_new(self, node: Object) -> bool:
+        """Whether it has no lease yet, in all likelihood."""
+        made = parse(node.decode()["metadata"]["creationTimestamp"])
+        return (self._clock.now() - made).total_seconds() < _NEW_SECONDS
+
+    async def _version(self, name: str) -> str:
+        """The lease's resource version, empty when there is none."""
+        try:
+            return Object(LEASES, await self._client.get_raw(LEASES, name, names.NODE_LEASE_NAMESPACE)).version
+        except NotFound:
+            return ""
+
+    async def _write(self, node: Object, version: str) -> str:
+        owner = {"apiVersion": "v1", "kind": NODES.name, "name": node.name, "uid": node.uid}
+        metadata: dict[str, Any] = {"ownerReferences": [owner]}
+        spec = {
+            "holderIdentity": node.name,
+            "leaseDurationSeconds": round(self._duration),
+            "renewTime": micro_stamp(self._clock.now()),
+        }
+        if version:
+            body = {"metadata": {**metadata, "resourceVersion": version}, "spec": spec}
+            raw = await self._client.patch_raw(LEASES, node.name, body, names.NODE_LEASE_NAMESPACE)
+        else:
+            where = {"name": node.name, "namespace": names.NODE_LEASE_NAMESPACE}
+            head = {"apiVersion": LEASES.api_version, "kind": LEASES.name, "metadata": {**where, **metadata}}
+            raw = await self._client.create_raw(LEASES, {**head, "spec": spec})
+        return Object(LEASES, raw).version
