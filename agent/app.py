@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from agent.api import names
 from agent.api.kinds import NAMESPACES
 from agent.base.clock import Clock, SystemClock
-from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
+from agent.clusters.copies.prerequisites import Prerequisites
 from agent.clusters.deps import Deps
-from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.registry import Targets
+from agent.clusters.stores.chaperons import Chaperons
 from agent.clusters.target import Probing
 from agent.controllers import build, build_for_every_replica, optional_rooms
 from agent.extender.server import Extender
@@ -27,7 +27,7 @@ from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 from agent.runtime.vitals import STAND_DOWNS, Judgement, Vitals
 from agent.runtime.watchdog import roster
 from agent.scheduler.controller import ProxyScheduler

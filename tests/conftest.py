@@ -18,7 +18,7 @@ from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.errors import NoNamespacesError
 from agent.sandbox.objects import connect
-from tests.controllers.targets import tear_away
+from tests.controllers.target_links import tear_away
 from tests.examples import EXAMPLES
 from tests.namespaces import clear, end
 from tests.ocm import install, uninstall

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from agent.base import flags
-from agent.scheduling.scores import Weights
+from agent.ranking.scores import Weights
 from agent.settings import InvalidSetting, Settings, parse
 
 

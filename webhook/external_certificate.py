@@ -13,7 +13,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from agent.api.kinds import SECRETS
 from agent.base import certificates
-from agent.base.bundle import CERTIFICATE, KEY
+from agent.base.certificate_bundle import CERTIFICATE, KEY
 from agent.base.certificates import Pair
 from agent.kube.client import Client
 from agent.kube.errors import NotFound

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from agent.api.names import SERVICE_ACCOUNT_MOUNT
 from agent.base import flags
-from agent.base.bundle import Lifetimes
+from agent.base.certificate_bundle import Lifetimes
 from agent.base.eventloop import EVENT_LOOPS, EventLoop
-from agent.base.flags import InvalidSetting, flag, optional
-from agent.base.forms import (
+from agent.base.flag_values import (
     ADDRESS,
     DURATION,
     DURATION_OR_NONE,
@@ -26,6 +25,7 @@ from agent.base.forms import (
     one_of,
     whole,
 )
+from agent.base.flags import InvalidSetting, flag, optional
 from webhook.configurations import Reach, Service, by_service, by_url
 
 __all__ = ["PREFIXES", "InvalidSetting", "Settings", "own_namespace", "parse"]

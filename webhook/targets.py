@@ -11,8 +11,8 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, TARGET_KINDS
+from agent.kube.both_scopes import EitherScope
 from agent.kube.client import Client
-from agent.kube.eitherscope import EitherScope
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.schedulername import REMEDY, special

@@ -25,7 +25,7 @@ from agent.model import podranges
 from agent.model.pattern import InvalidPattern
 from agent.model.quantity import InvalidQuantity, Quantity
 from agent.model.source import flaw, policy_flaws
-from agent.model.standing import flaws
+from agent.model.target_health import flaws
 from agent.model.virtualnode import excluded_labels
 from webhook.review import Fault, Malformed, Request
 

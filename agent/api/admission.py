@@ -8,7 +8,7 @@ those of `webhookpolicies` about the webhook.
 
 from typing import Any
 
-from agent.api import accountpolicies, agentpolicies, cel, names, signpolicies, sourcepolicies, webhookpolicies
+from agent.api import accountpolicies, agentpolicies, cel, heartbeat_policies, names, sourcepolicies, webhookpolicies
 from agent.api.kinds import POLICIES, POLICY_BINDINGS, Kind
 
 Raw = dict[str, Any]
@@ -29,7 +29,7 @@ def policies(agent: str, home: str, webhook: str, own: str = ",".join(accountpol
     :param webhook: name of the webhook's user
     :param own: names of Flotilla's accounts in that namespace, separated by commas
     """
-    by_name = agentpolicies.specs(agent) | webhookpolicies.specs(agent, webhook) | signpolicies.specs(home)
+    by_name = agentpolicies.specs(agent) | webhookpolicies.specs(agent, webhook) | heartbeat_policies.specs(home)
     return [
         *_bound(CREATION, _creation(agent)),
         *_bound(CHANGES, _changes(agent)),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agent.api.kinds import MANIFEST_WORKS
-from agent.clusters.outcomes import Refusal, Remaining
+from agent.clusters.copies.outcomes import Refusal, Remaining
 from agent.model.abridged import abridged
 from agent.model.applied import Place
 from agent.model.p2code.status import LEFT, Told

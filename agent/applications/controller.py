@@ -20,6 +20,7 @@ from agent.api.kinds import PLACEMENTS, SCHEDULING_MANIFESTS
 from agent.api.names.p2code import APPLY_AS, DEFAULT_ACCOUNT, DISTRIBUTION, FINALIZER, WORKS, bundle_placement
 from agent.applications.analyst import Analyst
 from agent.applications.applied import Ancillaries
+from agent.applications.capacity import Rooms
 from agent.applications.conditions import NOTHING_LEFT, is_work, objects_left, objects_refused
 from agent.applications.decide import decide
 from agent.applications.fit import Room
@@ -28,10 +29,9 @@ from agent.applications.manifestworks import ManifestWorks
 from agent.applications.memory import Memory
 from agent.applications.paths import Paths
 from agent.applications.plan import Plan, View
-from agent.applications.rooms import Rooms
 from agent.applications.services import LiveServices
 from agent.applications.workloads import Workloads
-from agent.clusters.applying import Applier
+from agent.clusters.copies.applying import Applier
 from agent.clusters.deps import Deps
 from agent.clusters.optional_watch import Watched
 from agent.kube.discovery import Discovery

@@ -8,12 +8,12 @@ from agent.model.errors import InvalidPod
 from agent.model.p2code.manifests import Manifest, at
 from agent.model.p2code.verdicts import FAILED, Verdict
 from agent.model.proxypod import proxy_pod
-from agent.scheduling.demand import kept_constraints, template_of
-from agent.scheduling.explain import without_figures
-from agent.scheduling.ranking import rank
-from agent.scheduling.scores import Weights
-from agent.scheduling.snapshot import Amounts, PodInfo, PodTemplate, TargetInfo
-from agent.scheduling.usage import Usages
+from agent.ranking.demand import kept_constraints, template_of
+from agent.ranking.explain import without_figures
+from agent.ranking.rank import rank
+from agent.ranking.scores import Weights
+from agent.ranking.snapshot import Amounts, PodInfo, PodTemplate, TargetInfo
+from agent.ranking.usage import Usages
 
 Raw = Mapping[str, Any]
 

@@ -5,17 +5,17 @@ from typing import Any
 
 from agent.api.conditions import condition_of
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS, SCHEDULING_MANIFESTS, TARGET_KINDS
-from agent.clusters.decided import owner_in, owner_of, parts_of
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import managed_cluster
-from agent.clusters.namespaces import turns
+from agent.clusters.stores.namespaces import turns
+from agent.clusters.stores.placement_decisions import owner_in, owner_of, parts_of
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.links import no_gateway
 from agent.model.namespaces import is_enabled
 from agent.model.p2code.check import World
 from agent.model.targetchoice import CLUSTER_TARGET
-from agent.scheduling.placing.inputs import PlacementInputs
+from agent.ranking.placing.inputs import PlacementInputs
 
 _SETS = "clusters of each set"
 _OWNER, _DECIDED = "p2code owner", "p2code decided"

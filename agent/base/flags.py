@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from agent.base.forms import SWITCH, Form
+from agent.base.flag_values import SWITCH, Form
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 Python's threads share one interpreter lock: the loop waits for a few milliseconds at a time, and the work takes as much
 CPU time as it would on the loop. The caller bounds the work itself, because a thread cannot be cancelled.
 
-Work that is one long loop over many small items stays on the event loop and yields: `agent.base.turns.in_turns`.
+Work that is one long loop over many small items stays on the event loop and yields: `agent.base.yielding.in_turns`.
 """
 
 import asyncio

@@ -18,7 +18,7 @@ from agent.cli.moving.world import Meant
 from agent.cli.options import Context, Failed, Kubeconfig, Namespace, duration, finish
 from agent.kube.errors import NotFound
 from agent.kube.store import Key
-from agent.model.standing import is_set
+from agent.model.target_health import is_set
 from agent.settings import Settings
 
 DEFAULT_SECONDS = 600.0

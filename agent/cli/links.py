@@ -19,12 +19,12 @@ from agent.cli.output import Table
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror, ready
-from agent.model.flatness import Networks, read
 from agent.model.gatewayhosts import ready_of
 from agent.model.gatewaylink import writer
 from agent.model.gatewaysaid import answers
 from agent.model.links import Link, peer
 from agent.model.links import links as links_of
+from agent.model.pod_networks import Networks, read
 from agent.model.service import is_shared
 from agent.model.servicerule import service_of
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from agent.base import forms
+from agent.base import flag_values
 from agent.kube import config
 from agent.kube import kubeconfig as kubeconfigs
 from agent.kube.client import Client
@@ -60,7 +60,7 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="Format.")]
 
 def duration(*names: str, help: str, least: str = "0s") -> Any:
     """Return an option whose value is a duration such as 90s or 5m, or a number of seconds."""
-    read = forms.duration(least).read
+    read = flag_values.duration(least).read
 
     def seconds(given: object) -> float:
         try:

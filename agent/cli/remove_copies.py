@@ -40,8 +40,8 @@ from agent.kube.store import Object
 from agent.model import addresses
 from agent.model.addresses import NOT_WANTED
 from agent.model.ingress import unmarked
+from agent.model.placeholder_volume import is_stand_in
 from agent.model.service import is_copy
-from agent.model.standin import is_stand_in
 from agent.targets.target import gather
 
 Raw = dict[str, Any]

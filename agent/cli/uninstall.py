@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from agent.cli.letgo import let_go
 from agent.cli.options import Context, Failed, Kubeconfig, duration, run_interruptible
+from agent.cli.remove_target_finalizers import let_go
 from agent.cli.uninstaller import DEFAULT_SECONDS, Policy, Refused, Uninstaller
 from agent.kube import config
 from agent.kube.client import Client

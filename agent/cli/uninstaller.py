@@ -35,9 +35,9 @@ from agent.api.names import p2code
 from agent.api.names.ac3 import LABEL_NETWORK_UID
 from agent.api.names.links import GATEWAY_SECRET
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
-from agent.cli.releasing import release_all
 from agent.cli.remove_copies import withdraw
-from agent.cli.restoring import MIRRORS, restore_services
+from agent.cli.remove_finalizers import release_all
+from agent.cli.restore_services import MIRRORS, restore_services
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
 from agent.model.abridged import abridged

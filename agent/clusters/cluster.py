@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from agent.api.kinds import Kind, Kinds
 from agent.clusters.push import Push
+from agent.kube.both_scopes import EitherScope
 from agent.kube.budget import Budget
 from agent.kube.client import Client
 from agent.kube.config import Connection
-from agent.kube.eitherscope import EitherScope
 from agent.kube.informer import Informer
 from agent.kube.reading import Reduce
 from agent.kube.session import Session

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, NAMESPACES, Kind
-from agent.clusters.record import State
+from agent.clusters.health.record import State
 from agent.kube.errors import NotFound, ServerError, StatusError, TooManyRequests, Unauthorized, Unreadable
 from agent.kube.session import Session
 from agent.kube.store import Object

@@ -19,7 +19,7 @@ from agent.base.events import set_within
 from agent.base.listeners import tell
 from agent.clusters.cluster import Cluster
 from agent.clusters.optional_watch import Watched
-from agent.clusters.placement_inputs import PlacementInputsCache
+from agent.clusters.stores.placement_inputs import PlacementInputsCache
 from agent.kube.errors import UNDECODABLE, Forbidden, KubeError, NotFound, Unreadable
 from agent.kube.reviews import may_we
 from agent.kube.store import Object

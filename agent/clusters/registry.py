@@ -7,15 +7,15 @@ from agent.base.clock import Clock
 from agent.base.listeners import tell
 from agent.clusters import metrics
 from agent.clusters.cluster import Cluster
+from agent.clusters.health.latency_monitor import LOOK_SECONDS
 from agent.clusters.identity import ANY, Expected
-from agent.clusters.latency_monitor import LOOK_SECONDS
 from agent.clusters.target import Probing, Target
 from agent.kube.budget import Budget
 from agent.kube.config import Connection
 from agent.kube.store import Key
 from agent.model.podranges import ANYWHERE, PodRanges
 from agent.runtime.supervisor import Supervisor
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 
 Listener = Callable[[Target], None]
 

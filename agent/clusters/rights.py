@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from agent.api.kinds import Kind
-from agent.clusters.refusals import remedy
+from agent.clusters.copies.refusals import remedy
 from agent.clusters.target import Target
 
 

@@ -10,15 +10,15 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, Kind
 from agent.base.clock import Clock
 from agent.base.events import set_within
-from agent.clusters.agent_monitor import AgentMonitor
-from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.cluster import Cluster
+from agent.clusters.health.agent_health import AgentRecord, AgentState
+from agent.clusters.health.agent_monitor import AgentMonitor
+from agent.clusters.health.latency_monitor import LatencyMonitor
+from agent.clusters.health.probing import Probing
+from agent.clusters.health.record import Record, State, classify, is_silence, unread
+from agent.clusters.health.refusal_backoff import RefusalBackoff
+from agent.clusters.health.store_freshness import Trust
 from agent.clusters.identity import Identity
-from agent.clusters.latency_monitor import LatencyMonitor
-from agent.clusters.probing import Probing
-from agent.clusters.record import Record, State, classify, is_silence, unread
-from agent.clusters.refusal_backoff import RefusalBackoff
-from agent.clusters.trust import Trust
 from agent.kube.config import Connection
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer

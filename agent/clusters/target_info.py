@@ -8,15 +8,15 @@ import msgspec
 from agent.api import names
 from agent.api.labels import HOSTNAME
 from agent.api.names.ocm import CLAIMS
-from agent.clusters.agenthealth import AgentRecord
+from agent.clusters.health.agent_health import AgentRecord
 from agent.clusters.target import Record
 from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.store import Object
 from agent.model import clusterclaims
 from agent.model.requests import limits_of
-from agent.model.standing import standing
-from agent.scheduling.snapshot import Amounts, Extra, Quota, Shape, TargetInfo, amounts
-from agent.scheduling.told_shapes import told_shapes
+from agent.model.target_health import standing
+from agent.ranking.snapshot import Amounts, Extra, Quota, Shape, TargetInfo, amounts
+from agent.ranking.summary_shapes import told_shapes
 
 
 class Health(Protocol):

@@ -11,7 +11,7 @@ from agent.drivers.gateway import Gateway
 from agent.drivers.istio import Istio
 from agent.drivers.linkerd import Linkerd
 from agent.drivers.mcs import McsExports
-from agent.drivers.nothing import External, Nothing
+from agent.drivers.none_and_external import External, Nothing
 from agent.drivers.sharing import Sharing
 from agent.drivers.skupper import Skupper
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from agent.drivers.driver import Pair, Place
-from agent.drivers.nothing import Nothing
+from agent.drivers.none_and_external import Nothing
 from agent.model.servicelinks import UNVERIFIED, Finding
 
 MESH = "clustermesh-apiserver"

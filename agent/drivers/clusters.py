@@ -14,9 +14,9 @@ from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, HERE
 from agent.kube.store import Object
 from agent.model import podranges
-from agent.model.flatness import ANSWERS, NOTHING_TOLD, Networks, overlap, read
 from agent.model.links import HERE as LOCAL
 from agent.model.links import between_targets, no_gateway, told_by
+from agent.model.pod_networks import ANSWERS, NOTHING_TOLD, Networks, overlap, read
 from agent.model.servicelinks import CONNECTED, UNVERIFIED, Finding
 
 CONDITION = "ServicesShared"

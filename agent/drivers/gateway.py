@@ -9,7 +9,7 @@ from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
 from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.handover import Route, lists_service, peer_of
-from agent.drivers.nothing import Nothing
+from agent.drivers.none_and_external import Nothing
 from agent.drivers.sharing import Sharing
 from agent.model.gatewayhosts import SWITCH_ON
 from agent.model.gatewaylink import NO_PORT, ports_of

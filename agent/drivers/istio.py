@@ -6,7 +6,7 @@ from typing import ClassVar
 from agent.api.kinds import SECRETS
 from agent.clusters.port import Port
 from agent.drivers.driver import Pair, Place
-from agent.drivers.nothing import Nothing
+from agent.drivers.none_and_external import Nothing
 from agent.kube.client import METADATA_LIST
 from agent.kube.errors import Forbidden
 from agent.kube.store import Object

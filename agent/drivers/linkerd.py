@@ -12,7 +12,7 @@ from agent.api.names.links import LABEL_FEDERATED, LABEL_LINKERD
 from agent.clusters.port import Port
 from agent.clusters.target import Target
 from agent.drivers.driver import Pair, Place
-from agent.drivers.nothing import Nothing
+from agent.drivers.none_and_external import Nothing
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key

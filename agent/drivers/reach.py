@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.clusters.deps import Deps
-from agent.clusters.selecting import SelectingServices
+from agent.clusters.stores.selecting_services import SelectingServices
 from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, HERE
 from agent.drivers.sharing import Sharing, key_of

@@ -3,7 +3,7 @@
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.clusters.deps import Deps
-from agent.clusters.record import silent_in
+from agent.clusters.health.record import silent_in
 from agent.clusters.target import Target
 from agent.drivers.clusters import Clusters
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place

@@ -11,7 +11,7 @@ from agent.runtime.entry import run_process
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
 from agent.runtime.supervisor import Supervisor
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 from agent.settings import InvalidSetting, Settings, parse
 
 _PROGRAM = "python -m agent.extender"

@@ -17,7 +17,7 @@ from agent.api.kinds import CHAPERONS, PODS
 from agent.base.clock import Clock
 from agent.base.metrics import REGISTRY
 from agent.clusters.cluster import Cluster
-from agent.clusters.field_owners import untracked
+from agent.clusters.copies.field_owners import untracked
 from agent.extender.decide import Bind, BindAttempt, Chaperon, Refuse, Reserve, Wait, decide
 from agent.extender.gather import Candidates
 from agent.extender.wire import BindingArgs

@@ -14,7 +14,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES
-from agent.base import wholefile
+from agent.base import atomic_files
 from agent.base.events import set_within
 from agent.gateway import metrics
 from agent.gateway.inputs import Contents, Inputs, Watched, are_alike
@@ -26,7 +26,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.gatewaypeer import Gateway
 from agent.model.gatewaysize import Limits, Served, limits, served_by
-from agent.runtime.together import side_by_side
+from agent.runtime.task_group import side_by_side
 
 INTERVAL_SECONDS = 0.25
 _LOOK_SECONDS = 1.0
@@ -125,7 +125,7 @@ class FromCluster:
         metrics.addresses_left_out(inputs.foreign)
         metrics.services_left_out(inputs.left_out)
         if (told := inputs.document()) != self._written:
-            await asyncio.to_thread(wholefile.write, self._path, told)
+            await asyncio.to_thread(atomic_files.write, self._path, told)
             self._written = told
 
     def _contents(self, namespace: str) -> Contents:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from agent.base import wholefile
+from agent.base import atomic_files
 from agent.gateway.admin import Admin
 from agent.model import envoy, envoystart, envoyudp
 from agent.model.envoycounters import INGRESS, PEER, UDP_PEER
@@ -138,7 +138,7 @@ class Files:
 
     def _write(self, name: str, content: bytes) -> None:
         """Envoy looks only at files that are moved into place."""
-        wholefile.write(self._directory / name, content)
+        atomic_files.write(self._directory / name, content)
 
 
 def start(place: Place, wanted: Resources | None = None) -> None:
@@ -146,7 +146,7 @@ def start(place: Place, wanted: Resources | None = None) -> None:
     directory, found = Path(place.directory), wanted or Resources({}, {})
     for name, content in ((envoy.CLUSTERS, found.clusters), (envoy.LISTENERS, found.listeners)):
         if not (directory / name).exists():
-            wholefile.write(directory / name, envoy.file(content)[1])
+            atomic_files.write(directory / name, envoy.file(content)[1])
     own, path = msgspec.json.encode(envoystart.bootstrap(place, os.uname().nodename)), directory / envoy.BOOTSTRAP
     if not path.exists() or path.read_bytes() != own:
-        wholefile.write(path, own)
+        atomic_files.write(path, own)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agent.base import certificates, wholefile
+from agent.base import atomic_files, certificates
 from agent.base.certificates import Pair
 from agent.gateway import metrics
 from agent.gateway.admin import Admin
@@ -232,7 +232,7 @@ class Loop:
         """A file for whoever wants to know without asking for metrics."""
         refuses = self._envoy.refusals.reasons
         status = {"peers": self.health, "refused": self.refused, "problems": self.problems, "envoyRefuses": refuses}
-        wholefile.write(Path(self._place.directory, STATUS), msgspec.json.encode(status), mode=0o644)
+        atomic_files.write(Path(self._place.directory, STATUS), msgspec.json.encode(status), mode=0o644)
 
     def _tell_problems(self, judged: Judged) -> None:
         for peer, problem in judged.problems.items():

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.base import flags
+from agent.base.flag_values import ADDRESS, FILE, LOG_LEVEL, SWITCH, TEXT, or_empty, whole
 from agent.base.flags import flag
-from agent.base.forms import ADDRESS, FILE, LOG_LEVEL, SWITCH, TEXT, or_empty, whole
 from agent.model.envoyparts import CONNECTIONS
 
 PREFIXES = ("FLOTILLA_GATEWAY_", "FLOTILLA_")

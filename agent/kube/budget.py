@@ -2,7 +2,7 @@
 
 import math
 
-from agent.base.turns import Share
+from agent.base.yielding import Share
 
 
 class Budget:

@@ -7,9 +7,9 @@ from agent.api.kinds import Kind
 from agent.base.recent import Recent
 from agent.kube.budget import Budget
 from agent.kube.client import Client
+from agent.kube.compression import Packer
 from agent.kube.errors import NotFound
 from agent.kube.flaws import Flaws
-from agent.kube.packing import Packer
 from agent.kube.reading import Told
 from agent.kube.rollback import Progress, number
 from agent.kube.store import Key, Object, Store

@@ -11,8 +11,8 @@ import msgspec
 from agent.kube.client import METADATA_LIST
 from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.informer import Informer
-from agent.kube.sketch import is_version
 from agent.kube.store import Key
+from agent.kube.undecodable import is_version
 
 
 class _Identity(msgspec.Struct, rename="camel"):

@@ -8,8 +8,8 @@ import msgspec
 from agent.api.kinds import Kind
 from agent.kube.errors import UNDECODABLE, TooLarge, Unreadable, from_watch_error
 from agent.kube.incoming import LINE_LIMIT, Overlong
-from agent.kube.sketch import is_version, sketch
 from agent.kube.store import Key, Object
+from agent.kube.undecodable import is_version, sketch
 
 Reduce = Callable[[bytes], bytes]
 """Reduces an object's JSON to the stored part: an object whose metadata has name, namespace and resourceVersion."""

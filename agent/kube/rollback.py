@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from agent.api.kinds import Kind
 from agent.base.listeners import tell
 from agent.kube.errors import Outdated
-from agent.kube.sketch import is_version
+from agent.kube.undecodable import is_version
 
 if TYPE_CHECKING:
     from agent.kube.client import Client

@@ -15,7 +15,7 @@ import aiohttp
 from agent.base.cancelling import Interrupted, cancelled_only_if_told
 from agent.base.metrics import REQUESTS
 from agent.base.progress import expect, progressed
-from agent.kube import fence, responsiveness
+from agent.kube import responsiveness, write_guard
 from agent.kube.config import Connection
 from agent.kube.errors import Unreachable, Unsent, from_status
 from agent.kube.incoming import ANSWER_LIMIT, LARGE_ANSWERS, LARGE_LINES, Lines, check_encoding, read_answer
@@ -162,7 +162,7 @@ class Session:
         outcome = "unreachable"
         if self._http.closed:
             raise Unsent(CLOSED)
-        fence.check(exchange.method)
+        write_guard.check(exchange.method)
         begin_request()
         ticket = self.pace.begin()
         expect(limits.timeout)

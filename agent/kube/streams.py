@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from agent.base.metrics import REQUESTS
-from agent.kube import heads
+from agent.kube import http_headers
 from agent.kube.channel import Channel, ChannelClosed, TooLong
 from agent.kube.errors import StatusError, Unreachable, Unsent, from_status
-from agent.kube.heads import BadHead, Headers
+from agent.kube.http_headers import BadHead, Headers
 from agent.kube.resolving import Resolver
 from agent.kube.responsiveness import CONNECT_SECONDS
 from agent.kube.session import Session
@@ -50,7 +50,7 @@ class Answer:
         if "chunked" in self.headers.tokens("Transfer-Encoding"):
             return await self._chunks()
         length = self.headers.get("Content-Length")
-        wanted = min(heads.number(length), _ERROR_BYTES) if length else _ERROR_BYTES
+        wanted = min(http_headers.number(length), _ERROR_BYTES) if length else _ERROR_BYTES
         body = b""
         while len(body) < wanted and (data := await self.channel.read(wanted - len(body))):
             body += data
@@ -58,7 +58,7 @@ class Answer:
 
     async def _chunks(self) -> bytes:
         body = b""
-        while size := heads.chunk_size(await self.channel.read_until(b"\r\n", 64)):
+        while size := http_headers.chunk_size(await self.channel.read_until(b"\r\n", 64)):
             if len(body) + size > _ERROR_BYTES:
                 break
             end = len(body) + size
@@ -135,12 +135,12 @@ async def _head(session: Session, method: str, path: str, query: Query, headers:
     own = [("Host", server.netloc.rpartition("@")[2]), ("User-Agent", "flotilla")]
     if authorization is not None:
         own.append(("Authorization", authorization))
-    return heads.render(start, [*own, *headers])
+    return http_headers.render(start, [*own, *headers])
 
 
 async def _answer(channel: Channel) -> Answer:
-    start, headers = heads.split(await channel.read_until(heads.END, _HEAD_BYTES))
-    return Answer(heads.status(start), headers, channel)
+    start, headers = http_headers.split(await channel.read_until(http_headers.END, _HEAD_BYTES))
+    return Answer(http_headers.status(start), headers, channel)
 
 
 async def _dial(resolver: Resolver, server: SplitResult) -> Channel:
@@ -166,7 +166,7 @@ async def _through(resolver: Resolver, proxy: SplitResult, server: SplitResult) 
         async with asyncio.timeout(CONNECT_SECONDS):
             if proxy.scheme == "https":
                 await channel.start_tls(ssl.create_default_context(), hostname=proxy.hostname)
-            await channel.write(heads.render(f"CONNECT {where} HTTP/1.1", [("Host", where)]))
+            await channel.write(http_headers.render(f"CONNECT {where} HTTP/1.1", [("Host", where)]))
             answer = await _answer(channel)
     except BaseException:
         channel.abort()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import aiohttp
 from aiohttp.connector import Connection
 
-from agent.kube import fence
+from agent.kube import write_guard
 from agent.kube.errors import Deposed
 
 
@@ -81,7 +81,7 @@ class Connector(aiohttp.TCPConnector):
         """Connect, and record the connection. Raises Deposed if the sender's leadership has ended by then."""
         connection = await super().connect(req, traces, timeout)
         try:
-            fence.check(req.method)
+            write_guard.check(req.method)
         except Deposed:
             connection.release()
             raise

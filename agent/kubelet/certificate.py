@@ -23,7 +23,7 @@ from agent.base import certificates
 from agent.base.certificates import Pair, PrivateKey
 from agent.base.events import set_within
 from agent.clusters.cluster import Cluster
-from agent.clusters.endpoints import NO_CERTIFICATE, SERVING, Served
+from agent.clusters.stores.endpoints import NO_CERTIFICATE, SERVING, Served
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Object

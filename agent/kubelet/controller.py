@@ -18,7 +18,7 @@ from agent.api import names
 from agent.api.kinds import NODES
 from agent.base.certificates import Pair
 from agent.clusters.deps import Deps
-from agent.clusters.endpoints import NO_ADDRESS, NO_PORT, Served
+from agent.clusters.stores.endpoints import NO_ADDRESS, NO_PORT, Served
 from agent.clusters.target import Target
 from agent.kube.channel import Channel
 from agent.kube.store import Object
@@ -33,7 +33,7 @@ from agent.kubelet.server import Page, Server, bind
 from agent.kubelet.streaming import Streaming
 from agent.kubelet.usage import Usage
 from agent.runtime.controller import Controller
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 from agent.settings import Settings
 
 log = logging.getLogger(__name__)

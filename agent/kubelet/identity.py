@@ -9,7 +9,7 @@ from agent.api.names import CLIENT_CA_CONFIGMAP, CLIENT_CA_NAMESPACE
 from agent.clusters.cluster import Cluster
 from agent.kube import tokens
 from agent.kube.client import Client
-from agent.kube.heads import Headers
+from agent.kube.http_headers import Headers
 from agent.kube.store import Object
 from agent.kube.tokens import User as User
 from agent.kubelet.memory import Memory

@@ -5,8 +5,8 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from agent.kube import heads
-from agent.kube.heads import BadHead, Headers
+from agent.kube import http_headers
+from agent.kube.http_headers import BadHead, Headers
 
 _START = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
 _MOST_FIELDS = 20_000
@@ -49,7 +49,7 @@ class Request(msgspec.Struct, frozen=True):
 def parse(head: bytes) -> Request:
     """Return the request of a head. Raises Unacceptable."""
     try:
-        start, headers = heads.split(head)
+        start, headers = http_headers.split(head)
     except BadHead as error:
         raise Unacceptable(400, str(error)) from error
     found = _START.fullmatch(start)
@@ -71,7 +71,7 @@ def _check_body(headers: Headers) -> None:
     if headers.all("Transfer-Encoding"):
         raise Unacceptable(400, "requests with a body are not served")
     try:
-        lengths = {heads.number(length) for length in headers.all("Content-Length")}
+        lengths = {http_headers.number(length) for length in headers.all("Content-Length")}
     except BadHead as error:
         raise Unacceptable(400, "Content-Length is no number") from error
     if len(lengths) > 1:

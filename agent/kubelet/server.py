@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterator
 
-from agent.kube import heads
+from agent.kube import http_headers
 from agent.kube.channel import Channel, ChannelClosed, TooLong
 from agent.kube.errors import KubeError
 from agent.kubelet.access import Authorizer
@@ -119,7 +119,7 @@ class Server:
         limit = KNOWN_HEAD_BYTES if channel.peer_certificate else UNKNOWN_HEAD_BYTES
         try:
             async with asyncio.timeout(IDLE_SECONDS if known else HEAD_SECONDS):
-                head = await channel.read_until(heads.END, limit)
+                head = await channel.read_until(http_headers.END, limit)
         except TooLong:
             await _error(channel, Unacceptable(431, "the head of the request is too long"), keep=False)
             return False
@@ -179,7 +179,7 @@ async def _page(channel: Channel, status: int, page: Page, *, keep: bool) -> Non
     headers = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
     if not keep:
         headers.append(("Connection", "close"))
-    await channel.write(heads.render(f"HTTP/1.1 {status} {_REASONS[status]}", headers) + body)
+    await channel.write(http_headers.render(f"HTTP/1.1 {status} {_REASONS[status]}", headers) + body)
 
 
 def bind(address: str, first: int, preferred: int | None, avoid: Collection[int]) -> socket.socket | None:

@@ -9,10 +9,10 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from agent.api.kinds import PODS
-from agent.kube import heads
+from agent.kube import http_headers
 from agent.kube.channel import Channel, ChannelClosed
 from agent.kube.errors import KubeError
-from agent.kube.heads import Headers
+from agent.kube.http_headers import Headers
 from agent.kube.splice import splice
 from agent.kube.streams import Answer, Query
 from agent.kubelet.pods import Delegate, Pods, refusal
@@ -123,7 +123,7 @@ class Streaming:
     async def _splice(self, client: Channel, answer: Answer, start: str, own: Headers) -> None:
         headers = [*own, *(pair for pair in answer.headers.only(_TO_CLIENT) if not own.get(pair[0]))]
         try:
-            await client.write(heads.render(start, headers))
+            await client.write(http_headers.render(start, headers))
             await splice(client, answer.channel, idle=self._idle)
         finally:
             answer.channel.close()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.model import flatness, nodefeatures, nodeshapes
+from agent.model import nodefeatures, nodeshapes, pod_networks
 from agent.model.nodeshapes import HOSTNAME, Alike, encode, labels_of
 from agent.model.quantity import Quantity
 from agent.model.requests import amounts
@@ -44,7 +44,7 @@ class KnownNodes:
     def __init__(self) -> None:
         self._equal: dict[str, _Equal] = {}
         self._nodes: dict[str, _Node] = {}
-        self._networks: flatness.Networks | None = None
+        self._networks: pod_networks.Networks | None = None
 
     def put(self, node: Raw, key: str = "") -> None:
         """A node is new, or has changed.
@@ -68,7 +68,7 @@ class KnownNodes:
             allocatable=dict(steady(told, status.get("allocatable") or {})),
         )
         like = encode([found.labels, found.shape, found.capacity, found.allocatable])
-        networks = flatness.named_by(node)
+        networks = pod_networks.named_by(node)
         self._forget(key)
         if before is None or before.networks != networks:
             self._networks = None
@@ -132,10 +132,10 @@ class KnownNodes:
         """Return the features that all nodes declare, sorted."""
         return nodefeatures.common({node.features for node in self._nodes.values()})
 
-    def networks(self) -> flatness.Networks:
+    def networks(self) -> pod_networks.Networks:
         """The pod networks of all nodes together, as few as can be; none where there are too many."""
         if self._networks is None:
-            self._networks = flatness.united({each for node in self._nodes.values() for each in node.networks})
+            self._networks = pod_networks.united({each for node in self._nodes.values() for each in node.networks})
         return self._networks
 
 

@@ -12,7 +12,7 @@ from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.names.links import BY_GATEWAY, GATEWAY_USABLE, external
 from agent.model import podranges
-from agent.model.flatness import ANSWERS, Networks, overlap
+from agent.model.pod_networks import ANSWERS, Networks, overlap
 
 HERE = "local-cluster"
 """This cluster, as Open Cluster Management calls it."""

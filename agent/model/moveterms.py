@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from agent.api import names
 from agent.api.names import fencing, lifecycle, moves
-from agent.model import shutdowndelay, standing
+from agent.model import shutdowndelay, target_health
 
 SUFFIXES = (moves.MOVE, lifecycle.FAILOVER_AFTER, lifecycle.FAIL_BACK, fencing.FENCE, names.SHUTDOWN_DELAY)
 _SHOWN = 60
@@ -36,7 +36,7 @@ def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
                 yield _field(prefix + suffix), reason
         for suffix in _OF_OWNERS:
             text = (annotations or {}).get(prefix + suffix)
-            for field, reason in standing.flaws({prefix + suffix: text} if text is not None else None):
+            for field, reason in target_health.flaws({prefix + suffix: text} if text is not None else None):
                 yield field, f"{reason}: correct it, or remove it"
     yield from shutdowndelay.flaws(annotations)
 

@@ -11,10 +11,10 @@ from agent.api.conditions import find_condition
 from agent.api.names import following, links, moves
 from agent.api.names.lifecycle import POD_LOST
 from agent.model import baseline
+from agent.model.delegate_annotations import USUAL, Homecoming
 from agent.model.diff import merge_patch
 from agent.model.errors import InvalidPod
 from agent.model.followed import followed
-from agent.model.homecoming import USUAL, Homecoming
 from agent.model.livechanges import told
 from agent.model.manifest import source_pod
 from agent.model.podconditions import DISRUPTED, NOTHING, Followed, list_of_target, merged

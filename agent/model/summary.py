@@ -18,7 +18,7 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
 from agent.api.names import givingup, links
 from agent.api.names.ocm import CLAIMS, USED
-from agent.model import flatness, nodefeatures, nodeshapes
+from agent.model import nodefeatures, nodeshapes, pod_networks
 from agent.model.free_capacity import Taken
 from agent.model.knownnodes import KnownNodes
 from agent.model.measured import write_used
@@ -48,7 +48,7 @@ class Survey(msgspec.Struct, frozen=True):
     allocatable: dict[str, str]
     alike: tuple[Alike, ...] | None
     """None where the level of detail says nothing about single nodes."""
-    pods: flatness.Networks = ()
+    pods: pod_networks.Networks = ()
     """Pod networks; none at the lower levels of detail."""
     features: tuple[str, ...] = ()
     """Features that all nodes declare; none at the lower levels of detail."""
@@ -142,7 +142,7 @@ def _of_nodes(
         annotations[names.ANNOTATION_NODE_SHAPES] = shapes
         if taken is not None:
             annotations[names.ANNOTATION_COUNTED] = nodeshapes.write_counted(delegates)
-    if networks := flatness.write(surveyed.pods, *agent):
+    if networks := pod_networks.write(surveyed.pods, *agent):
         annotations[links.ANNOTATION_NETWORKS] = networks
     return annotations
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from agent.base.cancelling import cancel_until_done
 from agent.base.log import context
 from agent.base.metrics import OLDEST_RECONCILE, QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES, shown
-from agent.base.turns import take_turn
+from agent.base.yielding import take_turn
 from agent.kube.errors import Conflict, Invalid, KubeError, Unreachable
 from agent.kube.informer import Informer
 from agent.kube.store import Object

@@ -1,6 +1,6 @@
 """Leader election on a Lease (coordination.k8s.io/v1), in the manner of client-go, released on shutdown.
 
-The Lease records intervals without a leader: see `agent.base.absences`.
+The Lease records intervals without a leader: see `agent.base.leaderless_intervals`.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from prometheus_client import Gauge
 
-from agent.base.absences import Absence
 from agent.base.cancelling import cancel_until_done
 from agent.base.clock import Clock
+from agent.base.leaderless_intervals import Absence
 from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
-from agent.kube.fence import fence
+from agent.kube.write_guard import fence
 from agent.runtime.lease_record import LeaseRecord
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """The Lease of leader election as an API object: renewal, take-over, release.
 
-The Lease records intervals without a leader: see `agent.base.absences`.
+The Lease records intervals without a leader: see `agent.base.leaderless_intervals`.
 """
 
 import logging
@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import LEASES
-from agent.base import absences
+from agent.base import leaderless_intervals
 from agent.base.clock import Clock, micro_stamp
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
@@ -30,7 +30,7 @@ class LeaseRecord:
     def __init__(
         self, client: Client, clock: Clock, namespace: str, name: str, identity: str, *, duration: float, renew: float
     ) -> None:
-        self.absences: tuple[absences.Absence, ...] = ()
+        self.absences: tuple[leaderless_intervals.Absence, ...] = ()
         """Intervals without a leader, from the last read of the lease."""
         self.expires = 0.0
         """When another's lease expires unless it is renewed, by the monotonic clock."""
@@ -158,13 +158,13 @@ class LeaseRecord:
     def _note_absence(self, lease: dict[str, Any], found: dict[str, Any]) -> None:
         """Also one's own: a leader whose lease is older than it left it is forgotten by a restored etcd."""
         metadata = lease["metadata"]
-        known = absences.read((metadata.get("annotations") or {}).get(names.ANNOTATION_ABSENCES, ""))
+        known = leaderless_intervals.read((metadata.get("annotations") or {}).get(names.ANNOTATION_ABSENCES, ""))
         renewed, now = str(found.get("renewTime") or ""), self._clock.now()
-        self.absences = absences.noted(known, renewed, self._duration, now)
+        self.absences = leaderless_intervals.noted(known, renewed, self._duration, now)
         if self.absences != known:
             log.info("nobody has led from %s to now, as lease %s/%s says", renewed, self._namespace, self._name)
             metadata["annotations"] = (metadata.get("annotations") or {}) | {
-                names.ANNOTATION_ABSENCES: absences.write(self.absences)
+                names.ANNOTATION_ABSENCES: leaderless_intervals.write(self.absences)
             }
 
     def _expired(self, version: str, spec: dict[str, Any]) -> bool:

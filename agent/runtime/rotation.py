@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.api.kinds import SECRETS
-from agent.base import bundle as bundles
-from agent.base.bundle import Bundle, Lifetimes
+from agent.base import certificate_bundle as bundles
+from agent.base.certificate_bundle import Bundle, Lifetimes
 from agent.base.clock import Clock
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound

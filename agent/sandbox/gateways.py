@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from agent.base import bundle, certificates, wholefile
+from agent.base import atomic_files, certificate_bundle, certificates
 from agent.base.certificates import Pair
 from agent.gateway.loop import STATUS
 from agent.model import envoy, gatewaypeer, hostport
@@ -28,7 +28,7 @@ PORT = 15443
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
 _TOLD_CHARACTERS = 20_000
-_LIFETIMES = bundle.Lifetimes(issue=certificates.issue_identity)
+_LIFETIMES = certificate_bundle.Lifetimes(issue=certificates.issue_identity)
 
 
 def program() -> str:
@@ -71,7 +71,7 @@ class GatewayPod:
         self._in_cluster = bool(namespace)
         self._entered = ("nsenter", f"--net=/var/run/netns/{namespace}", "--") if namespace else ()
         self._told = Gateway(uid)
-        self.bundle = bundle.new(uid, (gatewaypeer.identity(uid),), datetime.now(UTC), _LIFETIMES)
+        self.bundle = certificate_bundle.new(uid, (gatewaypeer.identity(uid),), datetime.now(UTC), _LIFETIMES)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
 
     @property
@@ -201,4 +201,4 @@ class GatewayPod:
         return "".join((self.directory / f"{name}.log").read_text()[-_TOLD_CHARACTERS:] for name in names)
 
     def _write(self, name: str, content: bytes) -> None:
-        wholefile.write(self.directory / name, content)
+        atomic_files.write(self.directory / name, content)

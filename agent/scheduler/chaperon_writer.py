@@ -10,11 +10,11 @@ from agent.api.conditions import PODS_CREATED, find_condition
 from agent.api.kinds import CHAPERONS
 from agent.api.names import givingup
 from agent.base.clock import parse, stamp
-from agent.clusters import chaperons
-from agent.clusters.agenthealth import GIVE_UP, answers
 from agent.clusters.deps import Deps
-from agent.clusters.refusal_backoff import concerns_all
-from agent.clusters.selecting import SelectingServices
+from agent.clusters.health.agent_health import GIVE_UP, answers
+from agent.clusters.health.refusal_backoff import concerns_all
+from agent.clusters.stores import chaperons
+from agent.clusters.stores.selecting_services import SelectingServices
 from agent.clusters.target import Target
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Unauthorized, Unreachable, Unsent
 from agent.kube.store import Object

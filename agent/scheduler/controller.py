@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from agent.base.metrics import shown
-from agent.clusters.decided import placement_of
 from agent.clusters.deps import Deps
-from agent.clusters.targetchoices import POD, said_by
+from agent.clusters.stores.placement_decisions import placement_of
+from agent.clusters.stores.target_choices import POD, said_by
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 from agent.scheduler.cache.scheduler_cache import NEW_SECONDS, SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.groups.controller import GroupScheduling

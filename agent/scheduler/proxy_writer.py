@@ -9,19 +9,19 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import condition_of, find_condition, set_condition
 from agent.api.kinds import PODS
+from agent.clusters.copies.field_owners import untracked
 from agent.clusters.deps import Deps
-from agent.clusters.field_owners import untracked
 from agent.clusters.target import Target
 from agent.kube.errors import Conflict, NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import podstate
+from agent.ranking.explain import without_figures
+from agent.ranking.rank import Ranking
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.failed_targets import bytes_left, failed_targets_of, with_failed_target
 from agent.scheduler.metrics import ATTEMPTS, REFUSALS, Stopwatch
 from agent.scheduler.modes import Mode
-from agent.scheduling.explain import without_figures
-from agent.scheduling.ranking import Ranking
 
 log = logging.getLogger(__name__)
 

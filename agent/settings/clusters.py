@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from agent.api import labels, names
 from agent.api.accountpolicies import OWN_ACCOUNTS
+from agent.base.flag_values import DURATION, NAME, PORT, SWITCH, TEXT, form, number, one_of, whole
 from agent.base.flags import flag, repeated
-from agent.base.forms import DURATION, NAME, PORT, SWITCH, TEXT, form, number, one_of, whole
 from agent.model.summary import DETAILS, Detail
 
 

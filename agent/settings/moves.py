@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
+from agent.base.flag_values import DURATION, DURATION_OR_NONE, POSITIVE, SWITCH, Form, duration, whole
 from agent.base.flags import flag
-from agent.base.forms import DURATION, DURATION_OR_NONE, POSITIVE, SWITCH, Form, duration, whole
-from agent.model import standing
-from agent.model.standing import InvalidTerm
+from agent.model import target_health
+from agent.model.target_health import InvalidTerm
 
 
 def _failover_after(text: str) -> float:
     try:
-        return standing.failover_after(text)
+        return target_health.failover_after(text)
     except InvalidTerm as error:
         raise ValueError(str(error)) from error
 

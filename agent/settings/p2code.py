@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent.api.names.ac3 import AC3_NAMESPACE
+from agent.base.flag_values import SWITCH, TEXT, one_of
 from agent.base.flags import InvalidSetting, flag
-from agent.base.forms import SWITCH, TEXT, one_of
 from agent.settings.pods import Followers
 
 Precedence = Literal["global", "and"]

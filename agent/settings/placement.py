@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agent.base.flag_values import DURATION, DURATION_OR_NONE, Form, one_of
 from agent.base.flags import InvalidSetting, flag, repeated
-from agent.base.forms import DURATION, DURATION_OR_NONE, Form, one_of
 from agent.model import promscore
 from agent.model.promscore import InvalidPrometheusScores, PrometheusScore
 from agent.model.quantity import InvalidQuantity, Quantity

@@ -5,8 +5,8 @@ from typing import Literal
 
 from agent.api import labels
 from agent.api.names.links import GATEWAY_SERVICE
+from agent.base.flag_values import ADDRESS, DURATION, NAME, POSITIVE, SWITCH, duration, form, one_of, or_empty
 from agent.base.flags import flag, repeated
-from agent.base.forms import ADDRESS, DURATION, NAME, POSITIVE, SWITCH, duration, form, one_of, or_empty
 from agent.model import sourceapi
 
 _ANNOTATION = form("KEY", labels.is_key, "must be the key of an annotation, or a domain")

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 from agent.api import labels
 from agent.base.eventloop import EVENT_LOOPS, EventLoop
+from agent.base.flag_values import ADDRESS, DURATION, FILE, LOG_LEVEL, SWITCH, TEXT, form, one_of, or_empty
 from agent.base.flags import InvalidSetting, flag
-from agent.base.forms import ADDRESS, DURATION, FILE, LOG_LEVEL, SWITCH, TEXT, form, one_of, or_empty
 from agent.model import hostport
 from agent.model.duration import written
 

@@ -4,11 +4,11 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Literal
 
+from agent.base.flag_values import ADDRESS, DURATION, FILE, NOT_NEGATIVE, SWITCH, Form, one_of, or_empty, whole
 from agent.base.flags import InvalidSetting, flag, repeated
-from agent.base.forms import ADDRESS, DURATION, FILE, NOT_NEGATIVE, SWITCH, Form, one_of, or_empty, whole
 from agent.model import hostport, targetchoice
-from agent.scheduling.extrascore import FORM, ExtraScore
-from agent.scheduling.scores import Strategy, Weights
+from agent.ranking.extrascore import FORM, ExtraScore
+from agent.ranking.scores import Strategy, Weights
 
 Mode = Literal["ranked", "reserve"]
 

@@ -22,7 +22,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, PODS, Kind
-from agent.base import bundle, certificates
+from agent.base import certificate_bundle, certificates
 from agent.gateway.admin import Admin
 from agent.gateway.cluster import FromCluster
 from agent.gateway.loop import Loop
@@ -46,7 +46,7 @@ ENVOY_MEMORY = 512 << 20
 """Memory limit of Envoy's container in the chart."""
 _MOST_CPU = 0.1
 _SOURCE, _OWN = "uid-of-the-source", "uid-own"
-_LIFETIMES = bundle.Lifetimes(issue=certificates.issue_identity)
+_LIFETIMES = certificate_bundle.Lifetimes(issue=certificates.issue_identity)
 _MIB = 1 << 20
 _versions = itertools.count(1)
 
@@ -140,7 +140,7 @@ def _lines(found: Sized) -> list[str]:
 @contextlib.asynccontextmanager
 async def _process(directory: Path, memory: int) -> AsyncIterator[tuple[FromCluster, Loop]]:
     """Yield the process next to Envoy, without an API server and without an Envoy."""
-    own = bundle.new(_OWN, (gatewaypeer.identity(_OWN),), datetime.now(UTC), _LIFETIMES)
+    own = certificate_bundle.new(_OWN, (gatewaypeer.identity(_OWN),), datetime.now(UTC), _LIFETIMES)
     (directory / "tls.crt").write_bytes(own.serving.certificate)
     (directory / "tls.key").write_bytes(own.serving.key)
     path, place = directory / "gateway.json", Place(str(directory), 15443)
@@ -198,7 +198,10 @@ async def _longest(cluster: FromCluster, loop: Loop) -> float:
 
 def _fill(size: Size, cluster: FromCluster) -> None:
     now = datetime.now(UTC)
-    cas = [bundle.new(f"uid-{number}", ("x",), now, _LIFETIMES).trusted.decode() for number in range(1, size.clusters)]
+    cas = [
+        certificate_bundle.new(f"uid-{number}", ("x",), now, _LIFETIMES).trusted.decode()
+        for number in range(1, size.clusters)
+    ]
     port = FIRST_PORT
     for space in range(size.namespaces):
         for number, ca in enumerate(cas, 1):

@@ -16,7 +16,7 @@ from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.gatewayhosts import every_local
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 from agent.sandbox.manifests import AGENT_NAMESPACE
 
 _PODS = {"gateway-0": "192.0.2.10", "gateway-1": "192.0.2.11"}

@@ -7,12 +7,12 @@ from typing import Any
 from agent.api.names import SHORT_PREFIX
 from agent.api.names.moves import TARGETS
 from agent.model.targetchoice import combine, level
-from agent.scheduling.demand import template_of
-from agent.scheduling.placed import Decided, Placed, Reference, shares
-from agent.scheduling.ranking import rank
-from agent.scheduling.scores import Weights
-from agent.scheduling.snapshot import Free, PodInfo, PodTemplate, Shape, TargetInfo, amounts
-from agent.scheduling.usage import Usages
+from agent.ranking.demand import template_of
+from agent.ranking.placed import Decided, Placed, Reference, shares
+from agent.ranking.rank import rank
+from agent.ranking.scores import Weights
+from agent.ranking.snapshot import Free, PodInfo, PodTemplate, Shape, TargetInfo, amounts
+from agent.ranking.usage import Usages
 from hack.benchmarks.budgets import Budget
 from hack.benchmarks.stats import Spread
 

@@ -12,7 +12,7 @@ from agent.api.kinds import (
 from agent.api.names import SHORT_PREFIX
 from agent.api.names.ocm import GLOBAL_SET, PLACEMENT, decision_name
 from agent.kube.client import Client
-from agent.scheduling.placing import read
+from agent.ranking.placing import read
 from hack.benchmarks.budgets import Budget, python_cpu
 from hack.benchmarks.lab import Lab, until
 from hack.benchmarks.placement import install

@@ -24,16 +24,16 @@ from agent.api.kinds import (
 from agent.api.names.ocm import LABEL_CLUSTER_SET
 from agent.base.clock import stamp
 from agent.kube.client import Client, encode
+from agent.kube.compression import PACK_SECONDS, TRIM_PAUSE_SECONDS
 from agent.kube.informer import Informer
-from agent.kube.packing import PACK_SECONDS, TRIM_PAUSE_SECONDS
 from agent.kube.store import Object
 from agent.placement.placements.cel import CelEvaluator
+from agent.ranking.placing import read
+from agent.ranking.placing.evaluate import candidates, cel_expressions, evaluate
+from agent.ranking.placing.inputs import CelVerdicts, PlacementInputs
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Sandbox
 from agent.sandbox.progress import Progress
-from agent.scheduling.placing import read
-from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate
-from agent.scheduling.placing.inputs import CelVerdicts, PlacementInputs
 from hack.benchmarks import report
 from hack.benchmarks.budgets import Budget
 from hack.benchmarks.errors import BenchError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agent.api.kinds import CHAPERONS, PODS, Kind
 from agent.api.names import SCHEDULER_PROXY
 from agent.kube.client import Client
-from agent.kube.packing import PACK_SECONDS, TRIM_PAUSE_SECONDS
+from agent.kube.compression import PACK_SECONDS, TRIM_PAUSE_SECONDS
 from agent.kube.store import Object
 from agent.runtime.supervisor import Supervisor
 from hack.benchmarks import stats

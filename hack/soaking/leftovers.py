@@ -21,7 +21,7 @@ from agent.api.kinds import (
     SERVICES,
     Kind,
 )
-from agent.model.standin import claim_uid
+from agent.model.placeholder_volume import claim_uid
 from hack.soaking.audit import moment
 from hack.soaking.manifests import APP
 from hack.soaking.plan import Step

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from agent.base.offloop import THREADS, off_loop
-from agent.base.turns import SLICE, in_turns
+from agent.base.yielding import SLICE, in_turns
 from tests.stalls import STALL_SECONDS, StallWatch
 
 

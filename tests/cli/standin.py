@@ -5,7 +5,7 @@ import contextlib
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.model.standin import volume_for
+from agent.model.placeholder_volume import volume_for
 from tests.waiting import gone
 
 SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": ""}

@@ -48,7 +48,7 @@ from agent.cli.checks.view import (
     View,
     WebhookView,
 )
-from agent.clusters.agenthealth import Lease
+from agent.clusters.health.agent_health import Lease
 from agent.sandbox.objects import REPOSITORY
 from webhook.configurations import Service, by_service, mutating, validating
 

@@ -33,8 +33,8 @@ from agent.targets.target import TargetRoom
 from agent.targets.virtual_node import VirtualNodeRoom
 from tests.cli.command import allowed, flotilla
 from tests.controllers.proxies import elected, enable, pod_where
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, target, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, target, tear_away
 from tests.nodes import takes_pods
 from tests.scheduler.test_untaken import GATE, gating, told
 from tests.waiting import gone, until

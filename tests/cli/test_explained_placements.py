@@ -14,8 +14,8 @@ from agent.cli.placements import rendering
 from agent.cli.placements.documents import placement_in
 from agent.cli.placements.explanation import PlacementExplanation, Verdict, explanation_of
 from agent.cli.placements.facts import Facts
-from agent.scheduling.placing import read
-from agent.scheduling.placing.inputs import CelVerdicts
+from agent.ranking.placing import read
+from agent.ranking.placing.inputs import CelVerdicts
 
 NOW = datetime(2026, 1, 1, 14, 0, tzinfo=UTC)
 SOON = "2026-01-01T14:20:00Z"

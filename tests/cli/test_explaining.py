@@ -26,9 +26,9 @@ from agent.model.claimfilter import level
 from agent.model.electedlater import elected_later
 from agent.model.proxypod import proxy_pod
 from agent.model.targetchoice import Level, combine
-from agent.scheduling.placed import Decided, Placed, Reference, shares
+from agent.ranking.placed import Decided, Placed, Reference, shares
 from agent.settings import Settings
-from tests.scheduling.pods_and_targets import free, target_info, telling
+from tests.ranking.pods_and_targets import free, target_info, telling
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CREATED = "2026-01-01T11:00:00Z"

@@ -16,12 +16,12 @@ from agent.cli.moving.objects import InvalidName, Named, named, object_names, sa
 from agent.cli.moving.world import Meant, homes_of
 from agent.kube.store import Object
 from agent.moves.mover.owners import OwnerPods, owner
-from agent.moves.mover.together import Member, together
 from agent.moves.mover.view import Pod, Together
-from agent.scheduling.ranking import Ranking
-from agent.scheduling.rejection import Rejection
+from agent.moves.mover.whole_groups import Member, together
+from agent.ranking.rank import Ranking
+from agent.ranking.rejection import Rejection
 from tests.cli.moving import EU, NOW, SINCE, US, made, pod, target
-from tests.scheduling.pods_and_targets import target_info
+from tests.ranking.pods_and_targets import target_info
 
 Raw = dict[str, Any]
 

@@ -32,8 +32,8 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
-from agent.base import bundle
-from agent.base.bundle import Lifetimes
+from agent.base import certificate_bundle
+from agent.base.certificate_bundle import Lifetimes
 from agent.base.clock import SystemClock
 from agent.sandbox import Sandbox
 from agent.sandbox.components import AGENT_KUBECONFIG
@@ -213,7 +213,7 @@ async def test_doctor_tells_what_is_wrong_and_what_helps(fleet: Fleet, operator:
     deployment["metadata"]["labels"] = labels
     await source.create(DEPLOYMENTS, deployment, "kube-system")
     await source.create(SERVICES, {"metadata": {"name": "hook"}, "spec": {"ports": [{"port": 443}]}}, "unlabelled")
-    authority = bundle.new("second", ["hook.unlabelled.svc"], SystemClock().now(), Lifetimes()).trusted
+    authority = certificate_bundle.new("second", ["hook.unlabelled.svc"], SystemClock().now(), Lifetimes()).trusted
     second = mutating("second", by_service(Service("unlabelled", "hook")), authority)
     for entry in second["webhooks"]:
         entry["namespaceSelector"] = {"matchLabels": {"no": "namespace"}}

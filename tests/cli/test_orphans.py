@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from agent.api import names
+from agent.api.heartbeat_policies import LONGEST, SHARED_AT_MOST
 from agent.api.kinds import CHAPERONS, CONFIGMAPS, LEASES, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, SECRETS, Kind
 from agent.api.labels import is_key
-from agent.api.signpolicies import LONGEST, SHARED_AT_MOST
 from agent.cli.options import Failed
 from agent.cli.orphaned.lines import Owned, SourceLine, State, source_lines, table
 from agent.cli.orphans import check, chosen
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.model import signs
-from agent.model.signs import Account, Sign
+from agent.model import heartbeats
+from agent.model.heartbeats import Account, Sign
 from agent.sandbox import Cluster
 from tests.cli.command import flotilla
 from tests.waiting import gone
@@ -34,7 +34,7 @@ def owned(source: str, kind: str = "PodChaperon", minutes: float = 10, namespace
 
 
 def account(username: str, uid: Any) -> Account:
-    return signs.account_of({"status": {"userInfo": {"username": username, "uid": uid, "groups": []}}})
+    return heartbeats.account_of({"status": {"userInfo": {"username": username, "uid": uid, "groups": []}}})
 
 
 def sign(minutes: float) -> Sign:
@@ -107,10 +107,10 @@ def test_signs_that_cannot_be_read_are_none() -> None:
         names.sign("other"): "x",
         "unrelated": '{"seen":"2026-11-23T12:00:00Z"}',
     }
-    assert signs.read(annotations) == {"good": Sign(NOW, "h", "cd")}
-    assert signs.read(None) == {}
-    body: Any = signs.patch("good", Sign(NOW, "h", "cd"), "7")
-    assert signs.read(body["metadata"]["annotations"]) == {"good": Sign(NOW, "h", "cd")}
+    assert heartbeats.read(annotations) == {"good": Sign(NOW, "h", "cd")}
+    assert heartbeats.read(None) == {}
+    body: Any = heartbeats.patch("good", Sign(NOW, "h", "cd"), "7")
+    assert heartbeats.read(body["metadata"]["annotations"]) == {"good": Sign(NOW, "h", "cd")}
     assert body["metadata"]["resourceVersion"] == "7"
 
 
@@ -118,13 +118,13 @@ def test_a_sign_under_the_key_of_an_account_counts_before_one_that_any_source_ma
     """Such a key is its account's alone: an API server refuses all others to write it."""
     mine = account("system:serviceaccount:team:cd", "0a1b-2c")
     forged = Sign(NOW + timedelta(hours=1), "evil", "evil", account=mine.name)
-    body: Any = signs.patch("good", Sign(NOW, "h", "cd"), "7", mine)
+    body: Any = heartbeats.patch("good", Sign(NOW, "h", "cd"), "7", mine)
     annotations = body["metadata"]["annotations"] | {names.sign("good"): msgspec.json.encode(forged).decode()}
-    assert signs.read(annotations) == {"good": Sign(NOW, "h", "cd", mine.name)}
-    shared = signs.of_source(annotations, "good")[names.sign("good")]
+    assert heartbeats.read(annotations) == {"good": Sign(NOW, "h", "cd", mine.name)}
+    shared = heartbeats.of_source(annotations, "good")[names.sign("good")]
     assert (shared.holder, shared.account) == ("evil", ""), "what is under a shared key is of no account"
     assert (
-        sorted(signs.keys_of(annotations, "good"))
+        sorted(heartbeats.keys_of(annotations, "good"))
         == sorted(annotations)
         == ["0a1b-2c.multicluster/source-good", SHARED]
     )
@@ -138,9 +138,9 @@ def test_a_shared_key_is_left_out_where_there_are_as_many_as_may_be() -> None:
         (mine, full, {names.sign("good", mine.uid)}),
         (mine, full | {SHARED: "x"}, {names.sign("good", mine.uid), SHARED}),
         (mine, {}, {names.sign("good", mine.uid), SHARED}),
-        (signs.NOBODY, full, {SHARED}),
+        (heartbeats.NOBODY, full, {SHARED}),
     ):
-        body: Any = signs.patch("good", Sign(NOW, "h", "cd" * 200), "7", writer, others)
+        body: Any = heartbeats.patch("good", Sign(NOW, "h", "cd" * 200), "7", writer, others)
         assert body["metadata"]["annotations"].keys() == keys
         assert all(len(text) <= LONGEST for text in body["metadata"]["annotations"].values())
 
@@ -157,19 +157,19 @@ def test_a_shared_key_is_left_out_where_there_are_as_many_as_may_be() -> None:
     ],
 )
 def test_a_user_of_whom_no_key_can_be_made_has_none(user: str, uid: Any) -> None:
-    assert account(user, uid) == signs.NOBODY
+    assert account(user, uid) == heartbeats.NOBODY
 
 
 @pytest.mark.parametrize("review", [{}, {"status": "x"}, {"status": {"userInfo": []}}, [], "x", None])
 def test_an_answer_that_names_no_user_names_no_account(review: object) -> None:
-    assert signs.account_of(review) == signs.NOBODY
+    assert heartbeats.account_of(review) == heartbeats.NOBODY
 
 
 def test_the_longest_sign_is_as_long_as_the_policy_lets_it_be() -> None:
     longest = account(f"system:serviceaccount:{'n' * 63}:{'a' * 253}", "0" * 36)
-    body: Any = signs.patch("u" * 36, Sign(NOW.replace(microsecond=123456), "f" * 16, "c" * 300), "7", longest)
+    body: Any = heartbeats.patch("u" * 36, Sign(NOW.replace(microsecond=123456), "f" * 16, "c" * 300), "7", longest)
     assert max(map(len, body["metadata"]["annotations"].values())) <= LONGEST
-    assert len(signs.read(body["metadata"]["annotations"])) == 1
+    assert len(heartbeats.read(body["metadata"]["annotations"])) == 1
 
 
 async def make(client: Client, namespace: str, kind: Kind, source: str, **more: Any) -> None:
@@ -200,7 +200,7 @@ async def test_what_a_source_that_is_gone_has_left_is_shown_and_deleted(
     texts = {
         key: text
         for uid, each in given.items()
-        for key, text in signs.patch(uid, each, "", writer)["metadata"]["annotations"].items()  # type: ignore[index]
+        for key, text in heartbeats.patch(uid, each, "", writer)["metadata"]["annotations"].items()  # type: ignore[index]
     }
     await client.create(LEASES, {"metadata": {"name": names.LEASE_SOURCES, "annotations": texts}}, namespace)
     options = ("--kubeconfig", str(cluster.kubeconfig))
@@ -237,7 +237,7 @@ async def test_what_a_source_that_is_gone_has_left_is_shown_and_deleted(
         with pytest.raises(NotFound):
             await client.get(kind, name, namespace)
     lease = await client.get(LEASES, names.LEASE_SOURCES, namespace)
-    assert signs.read(lease["metadata"]["annotations"]).keys() == {alive}
+    assert heartbeats.read(lease["metadata"]["annotations"]).keys() == {alive}
     status, _, _ = await flotilla("orphans", dead, "--delete", "--yes", "--volumes", *options)
     assert status == 0
     await gone(lambda: client.get(PERSISTENT_VOLUME_CLAIMS, f"persistentvolumeclaims-{dead[:8]}", namespace))

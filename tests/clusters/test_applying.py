@@ -20,9 +20,9 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.names.p2code import ANNOTATION_APPLIED_KINDS, LABEL_OWNER, LABEL_PSM_UID
-from agent.clusters.applying import Applier
 from agent.clusters.cluster import Cluster as Ours
-from agent.clusters.outcomes import Refusal, Remaining
+from agent.clusters.copies.applying import Applier
+from agent.clusters.copies.outcomes import Refusal, Remaining
 from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.discovery import Discovery

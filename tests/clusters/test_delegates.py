@@ -8,8 +8,8 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS, SERVICE_ACCOUNTS
-from agent.clusters.delegates import Delegates
-from agent.clusters.departures import Departure
+from agent.clusters.stores.delegates import Delegates
+from agent.clusters.stores.deleted_chaperons import Departure
 from agent.clusters.target import Target
 from agent.kube.client import Client, encode
 from agent.kube.config import Connection, StaticAuth, load

@@ -1,6 +1,6 @@
 import pytest
 
-from agent.clusters.endpoint_refusals import EndpointRefusals
+from agent.clusters.stores.endpoint_refusals import EndpointRefusals
 from agent.kube.errors import Conflict, Forbidden, KubeError, ServerError, TooManyRequests, Unreachable
 
 SERVICE = ("shop", "web")

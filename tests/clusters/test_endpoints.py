@@ -1,6 +1,6 @@
 """What is known of the ports of virtual nodes."""
 
-from agent.clusters.endpoints import NO_CERTIFICATE, NO_PORT, SERVING, Endpoints, Served
+from agent.clusters.stores.endpoints import NO_CERTIFICATE, NO_PORT, SERVING, Endpoints, Served
 
 WELL = Served(SERVING, "fine")
 UNSIGNED = Served(NO_CERTIFICATE, "nobody signs")

@@ -9,8 +9,8 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_SUMMARIES, NAMESPACES, SERVICE_ACCOUNTS
+from agent.clusters.health.record import State
 from agent.clusters.identity import ANY, Expected, Identity, Told, judge
-from agent.clusters.record import State
 from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.errors import KubeError, NotFound, Unreachable

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.clusters.latency_monitor import LatencyMonitor
+from agent.clusters.health.latency_monitor import LatencyMonitor
 from agent.kube.responsiveness import Pace
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
-from agent.clusters.chaperons import Chaperons
-from agent.clusters.live_reads import LiveReads
 from agent.clusters.registry import Targets
-from agent.clusters.sending import Sending
+from agent.clusters.stores.chaperons import Chaperons
+from agent.clusters.stores.inflight_chaperons import Sending
+from agent.clusters.stores.live_reads import LiveReads
 from agent.clusters.target import Target
 from agent.kube.client import Client, encode
 from agent.kube.config import Connection, load

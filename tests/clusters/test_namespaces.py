@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.api.kinds import NAMESPACES
 from agent.api.names.p2code import FILTER
-from agent.clusters.namespaces import reduce
+from agent.clusters.stores.namespaces import reduce
 from agent.kube.store import Object
 from agent.model.namespaces import is_enabled, not_enabled
 

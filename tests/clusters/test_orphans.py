@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.base.absences import Absence
-from agent.clusters.orphans import Census, hold
+from agent.base.leaderless_intervals import Absence
+from agent.clusters.stores.orphans import Census, hold
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 ABSENCE = Absence(NOW - timedelta(minutes=30), NOW - timedelta(minutes=1))

@@ -8,7 +8,7 @@ import pytest_asyncio
 from agent.api import names
 from agent.api.kinds import PODS
 from agent.clusters.cluster import Cluster
-from agent.clusters.proxies import ProxyPods
+from agent.clusters.stores.proxies import ProxyPods
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import Conflict

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from agent.clusters.record import Record, State, grace, refuses, silent_in
+from agent.clusters.health.record import Record, State, grace, refuses, silent_in
 from tests.controllers.test_virtualnode_decide import NOW
 
 

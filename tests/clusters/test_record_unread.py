@@ -5,8 +5,8 @@ import time
 import pytest
 
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CONFIGMAPS
-from agent.clusters import chaperons
-from agent.clusters.record import State, unread
+from agent.clusters.health.record import State, unread
+from agent.clusters.stores import chaperons
 from agent.clusters.target import Probing
 from agent.kube.client import Client
 from agent.kube.config import Connection, load

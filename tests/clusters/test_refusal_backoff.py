@@ -1,4 +1,4 @@
-from agent.clusters.refusal_backoff import (
+from agent.clusters.health.refusal_backoff import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     ROW,
@@ -6,7 +6,7 @@ from agent.clusters.refusal_backoff import (
     Refusal,
     RefusalBackoff,
 )
-from agent.clusters.refusal_backoff import concerns_all as concerns_all_pods
+from agent.clusters.health.refusal_backoff import concerns_all as concerns_all_pods
 from agent.kube.errors import StatusError, from_status
 
 

@@ -1,4 +1,4 @@
-from agent.clusters.copier import REVERT_SECONDS, Reverts
+from agent.clusters.copies.copier import REVERT_SECONDS, Reverts
 
 AGREED = ("1", "5")
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.clusters.silent_clusters import Member, SilentClusters
+from agent.clusters.health.silent_clusters import Member, SilentClusters
 from agent.kube.store import Key
 from agent.model.targetlife import is_held
 

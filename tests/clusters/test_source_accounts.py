@@ -7,7 +7,7 @@ import pytest
 
 from agent.api.kinds import CLUSTER_SOURCES, SOURCES, Kind
 from agent.clusters.cluster import Cluster
-from agent.clusters.source_accounts import LINGER_SECONDS, AccountIndex, SourceAccounts
+from agent.clusters.stores.source_accounts import LINGER_SECONDS, AccountIndex, SourceAccounts
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.store import Object

@@ -9,10 +9,10 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS
 from agent.base.clock import SystemClock
-from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
-from agent.clusters.record import classify
+from agent.clusters.health.record import classify
 from agent.clusters.registry import Targets
+from agent.clusters.stores.chaperons import Chaperons
 from agent.clusters.target import PROBE, Probing, State, Target
 from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load

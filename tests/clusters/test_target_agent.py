@@ -9,7 +9,7 @@ import pytest
 from agent.api.kinds import CHAPERONS, CLUSTER_ROLE_BINDINGS, LEASES, SERVICE_ACCOUNTS
 from agent.api.names import LEASE_CONTROLLERS
 from agent.base.clock import SystemClock
-from agent.clusters.agenthealth import AgentState
+from agent.clusters.health.agent_health import AgentState
 from agent.clusters.target import Target
 from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load

@@ -18,7 +18,7 @@ from agent.kube.config import load
 from agent.kube.errors import Conflict, Invalid, NotFound, Unreachable
 from agent.kube.store import Object
 from agent.sandbox import Cluster as SandboxCluster
-from tests.controllers.targets import target
+from tests.controllers.target_links import target
 from tests.waiting import until
 
 Raw = dict[str, Any]

@@ -25,9 +25,9 @@ from agent.services.endpoints import EndpointsRoom
 from agent.services.imports import ServiceImportsRoom
 from tests.controllers.installed import uninstalled
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
 from tests.controllers.servicelinks import Links
-from tests.controllers.targets import target
+from tests.controllers.starting import running
+from tests.controllers.target_links import target
 from tests.waiting import until
 
 Raw = dict[str, Any]

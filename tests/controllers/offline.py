@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from agent.api.kinds import Kind
 from agent.base.clock import SystemClock
-from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
+from agent.clusters.copies.prerequisites import Prerequisites
 from agent.clusters.deps import Deps
-from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.registry import Targets
+from agent.clusters.stores.chaperons import Chaperons
 from agent.clusters.target import Probing
 from agent.kube.config import Connection
 from agent.kube.events import Recorder

@@ -20,7 +20,7 @@ from agent.runtime.controller import Controller
 from agent.runtime.lease import LeaderLease
 from agent.sandbox import Cluster, Sandbox
 from tests.controllers.proxies import elected, enable
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.namespaces import clear
 from tests.waiting import until
 

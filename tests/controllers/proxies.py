@@ -12,7 +12,7 @@ from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
-from tests.controllers.targets import tear_away
+from tests.controllers.target_links import tear_away
 from tests.waiting import PATIENCE_SECONDS, until
 
 Raw = dict[str, Any]

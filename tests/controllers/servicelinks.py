@@ -10,7 +10,7 @@ from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, SERVICE_LINKS, S
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from tests.controllers.pair import Pair
-from tests.controllers.targets import target
+from tests.controllers.target_links import target
 from tests.waiting import until
 
 Raw = dict[str, Any]

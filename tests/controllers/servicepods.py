@@ -12,7 +12,7 @@ from agent.model.proxypod import proxy_pod
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import PROVIDER, elected
 from tests.controllers.servicelinks import Links
-from tests.controllers.targets import target
+from tests.controllers.target_links import target
 from tests.waiting import until
 
 MINE, OURS = {"app": "web"}, {PREFIX + "app": "web"}

@@ -32,7 +32,7 @@ from agent.services.links import ServiceLinksRoom
 from tests.controllers.counting import counting_writes
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
-from tests.controllers.targets import target
+from tests.controllers.target_links import target
 from tests.kube.relay import Relay
 from tests.namespaces import end
 from tests.waiting import gone, until

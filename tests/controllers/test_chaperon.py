@@ -16,8 +16,8 @@ from agent.pods.chaperon import delegate_memory, policies, refusals
 from agent.pods.chaperon.controller import Chaperon
 from agent.sandbox import Cluster
 from tests.controllers import byhand
-from tests.controllers.rooms import running
-from tests.controllers.targets import kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import kubeconfig
 from tests.e2e.faults.refusals import dead_webhook
 from tests.kube.relay import Relay
 from tests.waiting import gone, until

@@ -8,7 +8,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.pods.chaperon.controller import Chaperon
 from agent.sandbox import Cluster
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_chaperon import chaperon, status
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ from agent.pods.chaperon.actions import DeletePod, LookAgain, PatchChaperon, Put
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.chaperon.decide import ChaperonAndPod, decide
 from agent.sandbox import Cluster
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_chaperon import chaperon as manifest
 from tests.controllers.test_chaperon import status
 from tests.controllers.test_chaperon_decide import JUST_BOUND, NOW, chaperon, outcome, pod

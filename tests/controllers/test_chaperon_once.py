@@ -14,7 +14,7 @@ from agent.kube.store import Object
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.chaperon.once import Once
 from agent.sandbox import Cluster
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_chaperon import chaperon, status
 from tests.waiting import until
 

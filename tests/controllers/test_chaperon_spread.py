@@ -12,7 +12,7 @@ from agent.kube.client import Client
 from agent.pods.chaperon.controller import Chaperon
 from agent.sandbox import Cluster
 from tests.controllers.proxies import PROVIDER
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_chaperon import chaperon, status
 from tests.e2e import manifests
 from tests.waiting import until

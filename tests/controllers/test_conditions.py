@@ -17,7 +17,7 @@ from agent.pods.live_changes.controller import LiveChanges
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_livechanges import summary
 from tests.waiting import until
 

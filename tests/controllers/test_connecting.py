@@ -29,8 +29,8 @@ from agent.controllers import ROOMS
 from agent.kube.config import Connection, parse
 from agent.targets.virtual_node import NodeLeaseRoom
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig
 from tests.e2e.fleet import token_of
 from tests.kube.relay import Relay
 from tests.waiting import gone

@@ -21,7 +21,7 @@ from agent.pods.live_changes.controller import LiveChanges
 from agent.services.copies import GlobalServices
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_followrules import asks
 from tests.controllers.test_livechanges import summary
 from tests.waiting import gone, until

@@ -23,8 +23,8 @@ from agent.targets.summary import SummaryRoom
 from agent.targets.target import TargetRoom
 from agent.targets.virtual_node import VirtualNodeRoom
 from tests.controllers.proxies import create, elected, enable, pod_where
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.waiting import until
 
 ROOMS = (TargetRoom, VirtualNodeRoom, ProxyScheduler, Chaperon, Feedback)

@@ -31,7 +31,7 @@ from agent.sandbox import Cluster
 from agent.targets.source import SourceRoom
 from agent.targets.source.controller import OCCUPIED_SECONDS
 from agent.targets.source.decide import Roles, wanted_bindings
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_chaperon import chaperon, status
 from tests.waiting import gone, until
 

@@ -13,7 +13,7 @@ from agent.pods.feedback.controller import Feedback
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.e2e.fleet import token_of
 from tests.kube.relay import trusting
 from tests.peers.contract import grant

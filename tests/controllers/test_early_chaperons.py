@@ -27,8 +27,8 @@ from agent.targets.target import TargetRoom
 from tests.clusters.test_delegates import delegate
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.kube.relay import Relay
 from tests.waiting import gone, until
 

@@ -8,7 +8,7 @@ from agent.api.kinds import EVENTS, NAMESPACES
 from agent.kube.client import Client
 from agent.pods.elect_by_default import ElectByDefaultRoom
 from agent.sandbox import Cluster
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster

@@ -17,7 +17,7 @@ from agent.scheduler.controller import ProxyScheduler
 from tests.controllers import byhand
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, create, elected
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster

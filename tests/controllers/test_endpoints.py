@@ -18,8 +18,8 @@ from agent.services.copies import GlobalServices
 from agent.services.endpoints.controller import UNREAD_SECONDS, EndpointsRoom
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, enable
-from tests.controllers.rooms import running
 from tests.controllers.servicelinks import Links, shared_with_eu
+from tests.controllers.starting import running
 from tests.e2e import manifests
 from tests.kube.relay import Relay
 from tests.waiting import empty, until

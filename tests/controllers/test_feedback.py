@@ -24,7 +24,7 @@ from agent.scheduler.controller import ProxyScheduler
 from tests.controllers import byhand
 from tests.controllers.counting import counting_writes
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.e2e.hostile import Hostile
 from tests.kube.relay import Relay
 from tests.waiting import gone, until

@@ -29,7 +29,7 @@ from agent.runtime.supervisor import Supervisor
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, create, elected
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.kube.relay import Relay
 from tests.waiting import gone, until
 

@@ -16,8 +16,8 @@ from agent.base.clock import SystemClock, micro_stamp
 from agent.clusters.deps import Deps
 from agent.kube.config import load
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import kubeconfig
 from tests.controllers.test_fence import THERE, at_work, is_kept, pod
 from tests.kube.relay import Relay
 from tests.waiting import until

@@ -9,7 +9,7 @@ from agent.api.kinds import CHAPERONS, LEASES, PODS
 from agent.api.names import fencing
 from agent.kube.errors import NotFound
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_fence import FENCE, FENCES, TERM, annotation, at_work, is_kept, lease_name, pod
 from tests.kube.relay import Relay
 from tests.waiting import until

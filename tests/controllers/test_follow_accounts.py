@@ -9,7 +9,7 @@ from agent.api import names
 from agent.api.kinds import CONFIGMAPS, EVENTS, NAMESPACES, SERVICE_ACCOUNTS
 from agent.dependencies.follow import FollowRoom, copier
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import namespace_known
+from tests.controllers.starting import namespace_known
 from tests.controllers.test_follow import STILL_SECONDS, told, volume
 from tests.controllers.test_follow_targets import restricted
 

@@ -18,8 +18,8 @@ from agent.kube.store import Object
 from agent.targets.target import TargetRoom
 from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig
 from tests.controllers.test_follow import STILL_SECONDS, told
 from tests.kube.relay import Relay
 from tests.waiting import gone, until

@@ -15,8 +15,8 @@ from agent.kube.errors import Forbidden
 from agent.pods.feedback.controller import Feedback
 from agent.targets.target import TargetRoom
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig
 from tests.controllers.test_follow import STILL_SECONDS, told, volume
 from tests.e2e.fleet import token_of
 from tests.kube.relay import Relay

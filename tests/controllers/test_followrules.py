@@ -12,7 +12,7 @@ from agent.dependencies.rules import NetworkPolicyRoom, RoleBindingRoom, RoleRoo
 from agent.kube.config import Connection, parse
 from agent.model.rulecopies import GATEWAYS
 from tests.controllers.pair import Pair
-from tests.controllers.targets import kubeconfig
+from tests.controllers.target_links import kubeconfig
 from tests.controllers.test_follow import told
 from tests.e2e.fleet import token_of
 

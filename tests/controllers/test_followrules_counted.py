@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.api.kinds import NAMESPACES, NETWORK_POLICIES, PODS, ROLE_BINDINGS, ROLES
 from agent.dependencies.rules import NetworkPolicyRoom, RoleRoom
-from agent.dependencies.rules.room import OptInRoom
+from agent.dependencies.rules.opt_in import OptInRoom
 from agent.dependencies.rules.selections import Selections
 from agent.kube.store import Object
-from agent.scheduling.pod_terms import Selector, selector
+from agent.ranking.pod_terms import Selector, selector
 from tests.controllers.offline import Offline, offline, quiet
 
 MANY = 60

@@ -19,8 +19,8 @@ from agent.services.gateways import GatewayPeersRoom, GatewaySlicesRoom
 from agent.services.gateways.peerwriter import WRITE_SECONDS
 from agent.services.links import ServiceLinksRoom
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
 from tests.controllers.servicelinks import Links, shared_with_eu
+from tests.controllers.starting import running
 from tests.controllers.test_gateways import HOME, gateway_pod
 from tests.waiting import until
 

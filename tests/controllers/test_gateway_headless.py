@@ -22,7 +22,7 @@ from agent.kube.client import Client
 from agent.services.links import ServiceLinksRoom
 from tests.controllers import test_gateways
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_gateways import EVERYWHERE, SHARED, gateway_pod, gateways_known, own_address, rooms, started
 from tests.gateway.lab import address, ask, saying, serving
 from tests.waiting import until

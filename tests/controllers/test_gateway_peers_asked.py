@@ -11,14 +11,14 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, SERVICES, TARGETS
 from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.base.grace import ABSENT_SECONDS
-from agent.clusters.gatewaystold import GatewaysTold
-from agent.clusters.unmarked_slices import UnmarkedSlices
-from agent.clusters.unwritten_marks import UnwrittenMarks
+from agent.clusters.stores.gateway_reports import GatewaysTold
+from agent.clusters.stores.unmarked_slices import UnmarkedSlices
+from agent.clusters.stores.unwritten_marks import UnwrittenMarks
 from agent.drivers.clusters import Clusters
 from agent.drivers.sharing import Sharing, slices_by_service
 from agent.drivers.spread import Spread
+from agent.kube.both_scopes import EitherScope
 from agent.kube.client import encode
-from agent.kube.eitherscope import EitherScope
 from agent.kube.store import Object, Store
 from agent.model.gatewaytold import Told, write
 from agent.model.servicerule import ANYTHING

@@ -16,8 +16,8 @@ from agent.services.gateways import GatewayPeersRoom, GatewayTrustRoom
 from agent.targets.summary import SummaryRoom
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
-from tests.controllers.rooms import running
-from tests.controllers.targets import by_gateway
+from tests.controllers.starting import running
+from tests.controllers.target_links import by_gateway
 from tests.kube.relay import Relay
 from tests.namespaces import end
 from tests.waiting import until

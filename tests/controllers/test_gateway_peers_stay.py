@@ -18,7 +18,7 @@ from agent.services.gateways import GatewayPeersRoom
 from agent.services.gateways.withdrawn import REASON
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import SHARED, Links
-from tests.controllers.targets import target
+from tests.controllers.target_links import target
 from tests.controllers.test_networkdriver import gateway, tell, uid_of
 from tests.waiting import until
 

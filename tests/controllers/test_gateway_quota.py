@@ -16,7 +16,7 @@ from agent.model.localports import SOURCE_LIMIT
 from agent.sandbox import Cluster
 from agent.services.gateways import GatewaySlicesRoom
 from agent.services.gateways.hosts import CREATED_AT_ONCE
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.namespaces import clear
 from tests.stalls import StallWatch
 from tests.waiting import until

@@ -21,8 +21,8 @@ from agent.services.gateways import GatewaySlicesRoom
 from agent.services.gateways.localports import LocalPorts
 from agent.services.gateways.slicewriter import writes
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import kubeconfig
 from tests.controllers.test_gateway_ports import peer, put
 from tests.controllers.test_gateways import HOME, gateway_pod
 from tests.kube.relay import Relay

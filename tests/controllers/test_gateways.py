@@ -56,8 +56,8 @@ from agent.targets.summary import SummaryRoom
 from tests.controllers.limited import limited
 from tests.controllers.mcsapi import Exported, published, served
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import by_gateway, condition
+from tests.controllers.starting import running
+from tests.controllers.target_links import by_gateway, condition
 from tests.gateway.lab import address, ask, echo, serving
 from tests.waiting import at_rest, until
 

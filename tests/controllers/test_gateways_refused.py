@@ -17,7 +17,7 @@ from agent.model.gatewaytold import Told, write
 from agent.services.endpoints import NetworkDriverRoom
 from agent.services.gateways import GatewayPeersRoom, refused
 from tests.controllers.pair import Pair
-from tests.controllers.targets import by_gateway, condition
+from tests.controllers.target_links import by_gateway, condition
 from tests.controllers.test_networkdriver import tell
 from tests.waiting import until
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import SERVICES
-from agent.clusters.copying import Item
+from agent.clusters.copies.copying import Item
 from agent.services.copies import GlobalServices
 from tests.controllers.pair import Pair
 from tests.kube.relay import Relay

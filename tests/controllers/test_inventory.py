@@ -21,8 +21,8 @@ from agent.kube.client import Client
 from agent.sandbox import Cluster
 from agent.targets.inventory import InventoryRoom, controller
 from agent.targets.target import TargetRoom
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, secret, target, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, secret, target, tear_away
 from tests.e2e.fleet import token_of
 from tests.waiting import gone, until
 

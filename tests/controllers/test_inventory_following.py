@@ -6,8 +6,8 @@ from agent.api.kinds import SELF_ACCESS_REVIEWS, SELF_RULES_REVIEWS, TARGETS
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Cluster
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, kubeconfig
 from tests.controllers.test_inventory import ROOMS, _namespace, account, published
 from tests.kube.relay import Relay
 from tests.waiting import until

@@ -13,7 +13,7 @@ from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.label_collisions import REASON, message
 from tests.controllers.proxies import connected, create, elected, pod_where
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_livechanges import summary
 from tests.waiting import until
 

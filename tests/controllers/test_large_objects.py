@@ -24,7 +24,7 @@ from agent.sandbox.objects import connect
 from agent.settings import Settings
 from tests import large_objects
 from tests.controllers.pair import Pair
-from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.target_links import add, condition, kubeconfig
 from tests.runtime.test_health import free_port
 from tests.stalls import StallWatch
 from tests.waiting import until

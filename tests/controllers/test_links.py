@@ -17,8 +17,8 @@ from agent.services.copies import GlobalServices
 from agent.services.endpoints.controller import EndpointsRoom
 from agent.services.links import ServiceLinksRoom
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu
+from tests.controllers.starting import running
 from tests.kube.relay import Relay
 from tests.waiting import until
 

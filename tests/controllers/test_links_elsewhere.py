@@ -19,8 +19,8 @@ from agent.services.endpoints import EndpointsRoom
 from agent.services.links import ServiceLinksRoom
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
-from tests.controllers.rooms import running
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition
+from tests.controllers.starting import running
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -145,7 +145,7 @@ async def test_where_a_driver_does_not_lead_to_callers_elsewhere_it_is_said_what
 async def test_one_stays_where_what_it_leads_to_is_not_shared_for_a_moment(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.services.links.elsewhere.UNSHARED_SECONDS", 20.0)
+    monkeypatch.setattr("agent.services.links.other_namespaces.UNSHARED_SECONDS", 20.0)
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS, "selector": {"app": "web"}})
     async with elsewhere(pair) as found:
         await found.link("home", "web", ("local-cluster", found.namespace))
@@ -156,7 +156,7 @@ async def test_one_stays_where_what_it_leads_to_is_not_shared_for_a_moment(
         await found.links.annotate(**{"global": "true"})
         await asyncio.sleep(1.0)
         assert (await found.service(pair.here))["metadata"]["uid"] == made["metadata"]["uid"]
-        monkeypatch.setattr("agent.services.links.elsewhere.UNSHARED_SECONDS", 0.5)
+        monkeypatch.setattr("agent.services.links.other_namespaces.UNSHARED_SECONDS", 0.5)
         await found.links.annotate(**{"global": None})
         await found.gone(pair.here)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from agent.drivers.driver import BY_ADDRESSES, Place
-from agent.drivers.nothing import Nothing
+from agent.drivers.none_and_external import Nothing
 from agent.kube.errors import NotFound, Unreachable
 from agent.kube.store import Key
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding

@@ -11,7 +11,7 @@ from agent.services.links import ServiceLinksRoom
 from tests.controllers.installed import installed
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, rows, shared_with_eu, summaries
-from tests.controllers.targets import condition
+from tests.controllers.target_links import condition
 
 pytestmark = pytest.mark.cluster
 

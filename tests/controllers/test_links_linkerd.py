@@ -21,7 +21,7 @@ from tests.controllers.limited import limited
 from tests.controllers.linkerd import KINDS, Linkerd, link
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, condition, rows, shared_with_eu, summaries
-from tests.controllers.targets import condition as target_condition
+from tests.controllers.target_links import condition as target_condition
 from tests.waiting import at_rest, until
 
 pytestmark = pytest.mark.cluster

@@ -27,8 +27,8 @@ from agent.placement.managed_clusters import ClusterSetRoom, ManagedClusterRoom,
 from agent.targets.target import TargetRoom
 from agent.targets.virtual_node import VirtualNodeRoom
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import condition, kubeconfig, rewrite, secret, target, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import condition, kubeconfig, rewrite, secret, target, tear_away
 from tests.ocm import install, object_of
 from tests.waiting import gone, until
 

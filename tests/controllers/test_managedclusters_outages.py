@@ -8,7 +8,7 @@ from agent.api.names.ocm import KEEP_DECIDED
 from agent.placement.managed_clusters.decide import View
 from agent.placement.managed_clusters.outages import Outages, are_silent
 from tests.controllers.test_managedclusters_decide import DEAD, LOST, MISSING, READY, lead, said, taints, view, written
-from tests.scheduling.placing.fleets import addon, evaluated, exact, names, placement, score
+from tests.ranking.placing.fleets import addon, evaluated, exact, names, placement, score
 
 Raw = dict[str, Any]
 

@@ -21,8 +21,8 @@ from agent.services.links import ServiceLinksRoom, controller
 from tests.controllers.installed import installed, uninstalled
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu, summaries
-from tests.controllers.targets import condition as said_of_target
-from tests.controllers.targets import target
+from tests.controllers.target_links import condition as said_of_target
+from tests.controllers.target_links import target
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster

@@ -9,11 +9,11 @@ import msgspec
 from agent.api import names
 from agent.api.kinds import NODES, PODS, TARGETS
 from agent.moves.mover.actions import FIGURES_SECONDS
+from agent.moves.mover.capacity import Packing, room
 from agent.moves.mover.controller import Mover
-from agent.moves.mover.room import Packing, room
 from agent.moves.mover.view import Pod, Tell
-from agent.scheduling.node_fit import NodeFit
-from agent.scheduling.snapshot import Free, PodTemplate, Shape, TargetInfo
+from agent.ranking.node_fit import NodeFit
+from agent.ranking.snapshot import Free, PodTemplate, Shape, TargetInfo
 from tests.controllers.offline import Offline, offline
 
 CORE = 10**9

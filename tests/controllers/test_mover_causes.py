@@ -13,8 +13,8 @@ from agent.kube.store import Object
 from agent.moves.mover import causes
 from agent.sandbox import Cluster
 from tests.controllers.proxies import connected
-from tests.controllers.rooms import running
-from tests.controllers.targets import target as of_itself
+from tests.controllers.starting import running
+from tests.controllers.target_links import target as of_itself
 from tests.kube.relay import Relay
 from tests.scheduler.test_placement import decide, place
 from tests.waiting import until

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from agent.model import replacement
+from agent.moves.mover.capacity import Packing, room
 from agent.moves.mover.decide import decide
 from agent.moves.mover.owners import OwnerPods, owner
-from agent.moves.mover.room import Packing, room
 from agent.moves.mover.view import Action, Adopt, Create, Discard, Evict, Fail, Mark, Owner, Pod, Restore, Tell, reasons
-from agent.scheduling.snapshot import PodTemplate
+from agent.ranking.snapshot import PodTemplate
 
 Raw = dict[str, Any]
 

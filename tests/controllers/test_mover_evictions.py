@@ -17,7 +17,7 @@ from agent.moves.mover.view import Create, Evict, Owner, Pod
 from agent.moves.mover.writer import Refusal, Writer
 from agent.sandbox import Cluster
 from tests.controllers.proxies import create, elected
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster

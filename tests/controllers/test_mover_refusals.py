@@ -26,8 +26,8 @@ from agent.moves.mover.view import Adopt, Evict, Owner, Pod, Tell
 from agent.sandbox import Cluster
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
-from tests.controllers.rooms import running
-from tests.controllers.targets import kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import kubeconfig
 from tests.kube.relay import Relay
 from tests.waiting import until
 

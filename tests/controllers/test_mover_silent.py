@@ -12,8 +12,8 @@ from agent.model.proxypod import proxy_pod
 from agent.moves.mover.controller import Mover
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, elected
-from tests.controllers.rooms import running
-from tests.controllers.targets import target
+from tests.controllers.starting import running
+from tests.controllers.target_links import target
 from tests.kube.relay import Relay
 from tests.waiting import until
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from agent.api import names
+from agent.moves.mover.capacity import Packing, room, room_for_all
 from agent.moves.mover.decide import decide
-from agent.moves.mover.room import Packing, room, room_for_all
-from agent.moves.mover.together import Member, together
 from agent.moves.mover.view import Evict, Owner, Pod, Tell, Together
-from agent.scheduling.node_fit import NodeFit
-from agent.scheduling.snapshot import Free, PodTemplate, Shape, TargetInfo
+from agent.moves.mover.whole_groups import Member, together
+from agent.ranking.node_fit import NodeFit
+from agent.ranking.snapshot import Free, PodTemplate, Shape, TargetInfo
 
 CPU = 10**9
 ROOM = str

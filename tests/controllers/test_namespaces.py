@@ -26,7 +26,7 @@ from agent.services.copies import GlobalServices
 from agent.services.reroute import ServiceRerouteRoom
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected, enable
-from tests.controllers.targets import add, kubeconfig
+from tests.controllers.target_links import add, kubeconfig
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster

@@ -24,7 +24,7 @@ from agent.runtime.health import Health
 from agent.services.endpoints import NetworkDriverRoom
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import summaries
-from tests.controllers.targets import condition, target
+from tests.controllers.target_links import condition, target
 from tests.controllers.test_followrules import source
 from tests.waiting import until
 

@@ -7,7 +7,7 @@ from agent.api.names import FINALIZER_V010, finalizer
 from agent.kube.client import Client
 from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.sandbox import Cluster
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.waiting import until
 
 

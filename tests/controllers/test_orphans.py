@@ -14,8 +14,8 @@ from agent.sandbox.backup import back_up, restore
 from agent.targets.target import TargetRoom
 from tests.controllers.leading import TIMES, leading
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster

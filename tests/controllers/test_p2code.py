@@ -49,8 +49,8 @@ from agent.runtime.controller import Controller
 from agent.sandbox import Cluster
 from tests.cli.command import Told, flotilla
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import kubeconfig
 from tests.docs.pages import DOCS, blocks
 from tests.kube.relay import Relay
 from tests.model.applications import container, manifest, workload

@@ -19,7 +19,7 @@ from agent.model.p2code.detect import Call
 from agent.model.p2code.status import Decision, Told, status
 from agent.model.p2code.verdicts import Verdict
 from tests.model.applications import SET, Raw, container, manifest, spec_of, workload
-from tests.scheduling.pods_and_targets import target_info
+from tests.ranking.pods_and_targets import target_info
 
 NODE = {names.PROVIDER_KEY: names.PROVIDER_VALUE}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

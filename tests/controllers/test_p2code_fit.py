@@ -13,10 +13,10 @@ from agent.model.p2code import verdicts
 from agent.model.p2code.check import draft
 from agent.model.p2code.progress import There
 from agent.model.p2code.status import Decision
-from agent.scheduling.snapshot import amounts
+from agent.ranking.snapshot import amounts
 from tests.controllers.test_p2code_decide import DECIDED, DECISIONS, NODE, NOW, PSM, WORLD, evaluated, roomy, told
 from tests.model.applications import SET, Raw, container, spec_of, workload
-from tests.scheduling.pods_and_targets import free, shape, target_info, telling
+from tests.ranking.pods_and_targets import free, shape, target_info, telling
 
 TWO_CORES = container(resources={"requests": {"cpu": "2"}})
 BEGIN = "No pod of deployment api would run in the managed cluster us, which was selected for workload api: to-us: "

@@ -7,7 +7,7 @@ import pytest
 from agent.applications.conditions import objects_left, objects_refused
 from agent.applications.decide import decide
 from agent.applications.plan import Hub, Plan
-from agent.clusters.outcomes import Refusal, Remaining
+from agent.clusters.copies.outcomes import Refusal, Remaining
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import draft
 from agent.model.p2code.detect import Call

@@ -24,10 +24,10 @@ from agent.api.roles import rules
 from agent.kube.errors import Invalid
 from agent.placement.placements.cel import CelEvaluator
 from agent.placement.placements.controller import PlacementRoom
-from agent.scheduling.placing.inputs import CelVerdicts
+from agent.ranking.placing.inputs import CelVerdicts
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.ocm import Hub, hub_of
 from tests.waiting import until
 

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from agent.placement.placements.cel import CelEvaluator
+from agent.ranking.placing.inputs import Score
 from agent.runtime.worker import Worker
-from agent.scheduling.placing.inputs import Score
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 PROD = 'managedCluster.metadata.labels.env == "prod"'

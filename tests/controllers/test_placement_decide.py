@@ -8,7 +8,7 @@ import pytest
 
 from agent.api.names.ocm import LABEL_GROUP_INDEX, LABEL_GROUP_NAME, LABEL_PLACEMENT
 from agent.placement.placements.decide import Plan, Present, decide
-from agent.scheduling.placing.outcome import Decision, DecisionGroup, Outcome, Satisfied
+from agent.ranking.placing.outcome import Decision, DecisionGroup, Outcome, Satisfied
 
 Raw = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from agent.base.metrics import REGISTRY
 from agent.placement.placements.decide import Present, scored
 from agent.placement.placements.metrics import MEASURED, SCORED
-from agent.scheduling.placing.outcome import Decision, DecisionGroup, Outcome, Satisfied
+from agent.ranking.placing.outcome import Decision, DecisionGroup, Outcome, Satisfied
 
 KEY = ("shop", "measured")
 

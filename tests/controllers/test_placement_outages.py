@@ -10,8 +10,8 @@ from agent.api.names.ocm import DEFAULT_SET, decision_name
 from agent.placement.managed_clusters import ClusterSetRoom
 from agent.placement.placements.controller import PlacementRoom
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import kubeconfig, rewrite
+from tests.controllers.starting import running
+from tests.controllers.target_links import kubeconfig, rewrite
 from tests.controllers.test_managedclusters import CLOSED, ROOMS, UNREACHABLE, _placements, available, cluster, join
 from tests.ocm import object_of
 from tests.waiting import until

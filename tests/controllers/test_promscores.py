@@ -27,7 +27,7 @@ from agent.sandbox import Cluster
 from agent.sandbox.certificates import Authority
 from tests.chart import prometheus
 from tests.chart.prometheus import Prometheus
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.namespaces import end
 from tests.ocm import object_of
 from tests.waiting import until

@@ -10,7 +10,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, NAMESPACES, NODES, PODS, SERVICES
 from agent.base.reverted_writes import RevertedWrites
-from agent.clusters import unmarked_slices
+from agent.clusters.stores import unmarked_slices
 from agent.kube.errors import Conflict
 from agent.model.endpoints import is_mirror, ready
 from agent.model.service import is_native

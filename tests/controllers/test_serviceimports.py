@@ -27,8 +27,8 @@ from tests.controllers.counting import counting_writes
 from tests.controllers.limited import limited
 from tests.controllers.mcsapi import NAME, PORTS, ROOMS, SETTINGS, Exported, implemented, published, served
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import target
+from tests.controllers.starting import running
+from tests.controllers.target_links import target
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster

@@ -8,16 +8,16 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, LEASES, SECRETS
 from agent.kube.errors import NotFound
-from agent.model import signs
-from agent.model.signs import Sign
+from agent.model import heartbeats
+from agent.model.heartbeats import Sign
 from agent.pods.feedback.controller import Feedback
 from agent.pods.orphans import OrphansRoom
 from agent.targets.heartbeats import SignsPlaceRoom, SignsRoom
 from agent.targets.target import TargetRoom
 from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig
 from tests.controllers.test_orphans import chaperon
 from tests.waiting import gone, until
 
@@ -37,7 +37,7 @@ async def an_agent(pair: Pair) -> None:
 async def given(pair: Pair) -> dict[str, Sign]:
     """Signs in the target, by UID."""
     lease = await pair.there.get(LEASES, names.LEASE_SOURCES, pair.namespace)
-    return signs.read(lease["metadata"].get("annotations"))
+    return heartbeats.read(lease["metadata"].get("annotations"))
 
 
 async def test_a_source_says_again_and_again_that_it_lives(pair: Pair) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from agent.api import admission, names
 from agent.api.conditions import find_condition
+from agent.api.heartbeat_policies import LONGEST, OWN_AT_MOST, SHARED_AT_MOST, SIGNS
 from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_ROLE_BINDINGS,
@@ -20,21 +21,20 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
     TARGETS,
 )
-from agent.api.signpolicies import LONGEST, OWN_AT_MOST, SHARED_AT_MOST, SIGNS
 from agent.kube.client import Client
 from agent.kube.config import parse
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
-from agent.model import signs
-from agent.model.signs import Account, Sign
+from agent.model import heartbeats
+from agent.model.heartbeats import Account, Sign
 from agent.pods.feedback.controller import Feedback
 from agent.pods.orphans import OrphansRoom
 from agent.targets.heartbeats import SignsRoom
 from agent.targets.target import TargetRoom
 from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, rewrite
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, rewrite
 from tests.controllers.test_orphans import chaperon
 from tests.controllers.test_signs import OFTEN, an_agent
 from tests.e2e.fleet import token_of
@@ -77,7 +77,7 @@ async def accounts(pair: Pair, *keys: tuple[str, str]) -> AsyncIterator[list[str
 
 
 async def account_of(client: Client) -> Account:
-    return signs.account_of(await client.create(SELF_SUBJECT_REVIEWS, {"metadata": {}}))
+    return heartbeats.account_of(await client.create(SELF_SUBJECT_REVIEWS, {"metadata": {}}))
 
 
 @contextlib.asynccontextmanager
@@ -114,7 +114,7 @@ async def annotate(client: Client, namespace: str, **annotations: str | None) ->
 
 
 def text_of(sign: Sign, account: Account) -> str:
-    found: Any = signs.patch("x", sign, "", account)
+    found: Any = heartbeats.patch("x", sign, "", account)
     return str(found["metadata"]["annotations"][names.sign("x", account.uid)])
 
 
@@ -148,7 +148,7 @@ async def test_the_policy_lets_each_account_give_its_own_signs_and_few_of_them(p
 
         async def give(client: Client, account: Account) -> None:
             lease = await pair.there.get(LEASES, names.LEASE_SOURCES, home)
-            body = signs.patch("victim", sign, await version(), account, lease["metadata"].get("annotations"))
+            body = heartbeats.patch("victim", sign, await version(), account, lease["metadata"].get("annotations"))
             await client.patch(LEASES, names.LEASE_SOURCES, body, home)
 
         await give(victim, mine)
@@ -179,7 +179,7 @@ async def test_the_policy_lets_each_account_give_its_own_signs_and_few_of_them(p
         sign = Sign(sign.seen + timedelta(seconds=60), "h", "cd")
         await give(victim, mine)
         lease = await pair.there.get(LEASES, names.LEASE_SOURCES, home)
-        assert signs.read(lease["metadata"]["annotations"])["victim"].seen == sign.seen
+        assert heartbeats.read(lease["metadata"]["annotations"])["victim"].seen == sign.seen
         # An administrator may do anything.
         await annotate(pair.there, home, **dict.fromkeys(lease["metadata"]["annotations"]))
 
@@ -202,7 +202,7 @@ async def test_a_forged_sign_holds_no_orphans_and_one_of_the_same_namespace_does
 
         async def given() -> bool:
             found = await pair.there.get(LEASES, names.LEASE_SOURCES, pair.namespace)
-            signed = signs.of_source(found["metadata"].get("annotations"), uid)
+            signed = heartbeats.of_source(found["metadata"].get("annotations"), uid)
             return sorted(each.account for each in signed.values()) == [
                 "",
                 f"system:serviceaccount:{pair.namespace}:cd",
@@ -240,7 +240,7 @@ async def _seen_again(pair: Pair, uid: str) -> bool:
 
     async def newer() -> bool:
         lease = await pair.there.get(LEASES, names.LEASE_SOURCES, pair.namespace)
-        return signs.read(lease["metadata"]["annotations"])[uid].seen > now
+        return heartbeats.read(lease["metadata"]["annotations"])[uid].seen > now
 
     return bool(await until(newer))
 

@@ -17,7 +17,7 @@ from agent.api.names import cluster_source_binding, cluster_source_viewer_bindin
 from agent.kube.client import Client
 from agent.sandbox import Cluster
 from agent.targets.source import SourceRoom
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.waiting import empty, gone, until
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import EVENTS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, SOURCES, Kind
-from agent.clusters import source_accounts
+from agent.clusters.stores import source_accounts
 from agent.dependencies.follow import FollowRoom
 from agent.dependencies.source_api import NoSourceApi, SourceApiRoom
 from agent.kube.client import Client
@@ -15,7 +15,7 @@ from agent.kube.config import parse
 from agent.kube.session import Session
 from agent.model.sourceapi import secret_name
 from tests.controllers.pair import Pair
-from tests.controllers.targets import kubeconfig
+from tests.controllers.target_links import kubeconfig
 from tests.kube.relay import Relay
 from tests.waiting import until
 

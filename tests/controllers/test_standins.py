@@ -12,7 +12,7 @@ from agent.api.kinds import PERSISTENT_VOLUMES, PODS, Kind
 from agent.dependencies.follow import FollowRoom
 from agent.dependencies.placeholder_volumes import StandInRoom, controller
 from agent.kube.errors import NotFound
-from agent.model.standin import claim_uid, name_of
+from agent.model.placeholder_volume import claim_uid, name_of
 from tests.controllers.pair import Pair
 from tests.controllers.test_follow import STILL_SECONDS
 from tests.controllers.test_follow_claims import CLAIMS, DATA, SPEC, bind, made_again

@@ -5,8 +5,8 @@ from agent.api.kinds import PERSISTENT_VOLUMES
 from agent.dependencies.placeholder_volumes.controller import claims_of
 from agent.dependencies.placeholder_volumes.decide import ClaimAndVolumes, Grow, Make, Remove, Replace, decide
 from agent.kube.store import Object
-from agent.model.standin import name_of, volume_for
-from tests.model.test_standin import EU, claim, there
+from agent.model.placeholder_volume import name_of, volume_for
+from tests.model.test_placeholder_volume import EU, claim, there
 
 Raw = dict[str, Any]
 

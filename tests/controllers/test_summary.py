@@ -14,7 +14,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
 from agent.targets.summary import SummaryRoom
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.waiting import unserved, until
 
 

@@ -19,7 +19,7 @@ from agent.targets.summary import SummaryRoom
 from agent.targets.summary.controller import PAUSE_SECONDS
 from agent.targets.summary.usage import FIELDS
 from tests.controllers.limited import limited
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_summary import node, settled, writes
 from tests.kube.watching import running as following
 from tests.waiting import until

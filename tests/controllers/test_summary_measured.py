@@ -14,7 +14,7 @@ from agent.kube.errors import NotFound
 from agent.model.quantity import Quantity
 from agent.sandbox import Cluster
 from agent.targets.summary import SummaryRoom
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.controllers.test_summary import node, settled, writes
 from tests.waiting import unserved, until
 

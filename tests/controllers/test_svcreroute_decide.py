@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from agent.clusters.field_owners import given_back
+from agent.clusters.copies.field_owners import given_back
 from agent.model.diff import merge_patch
 from agent.model.service import is_native, is_shared_by_namespace, selector_of_copy
 from agent.model.servicemarks import is_switched, native, rerouted, shared

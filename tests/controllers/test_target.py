@@ -20,8 +20,8 @@ from agent.kube.client import Client
 from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.sandbox import Cluster
 from agent.targets.target import TargetRoom, TargetSecretRoom
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, rewrite, secret, target, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, rewrite, secret, target, tear_away
 from tests.waiting import empty, gone, until
 
 ROOMS = (TargetRoom, TargetSecretRoom)

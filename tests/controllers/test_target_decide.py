@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.clusters.agenthealth import AgentRecord, AgentState
-from agent.clusters.refusal_backoff import Refusal
+from agent.clusters.health.agent_health import AgentRecord, AgentState
+from agent.clusters.health.refusal_backoff import Refusal
 from agent.clusters.target import Record, State
 from agent.targets.target.decide import (
     Conditions,

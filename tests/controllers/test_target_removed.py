@@ -15,8 +15,8 @@ from agent.pods.feedback.controller import Feedback
 from agent.pods.orphan_finalizers import OrphanFinalizersRoom
 from agent.sandbox import Cluster
 from agent.targets.target import TargetRoom, TargetSecretRoom
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, secret, target, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, secret, target, tear_away
 from tests.controllers.test_target import held, proxy
 from tests.kube.relay import Relay
 from tests.waiting import PATIENCE_SECONDS, gone, until

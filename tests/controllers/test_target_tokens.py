@@ -15,8 +15,8 @@ from agent.kube.client import Client
 from agent.model.token import Claims, claims
 from agent.sandbox import Cluster
 from agent.targets.target import TargetRoom, TargetSecretRoom, TargetTokenRoom
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.waiting import until
 
 ROOMS = (TargetRoom, TargetSecretRoom, TargetTokenRoom)

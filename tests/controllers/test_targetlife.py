@@ -22,8 +22,8 @@ from agent.targets.summary import SummaryRoom
 from agent.targets.target import TargetRoom
 from agent.targets.virtual_node import VirtualNodeRoom
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig
 from tests.controllers.test_target import proxy
 from tests.kube.relay import Relay
 from tests.waiting import gone, until

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.api.conditions import find_condition
-from agent.clusters.silent_clusters import counted_as
+from agent.clusters.health.silent_clusters import counted_as
 from agent.model.targetlife import LifeState, TargetLife, Terms
 from agent.moves.lost_targets.decide import HELD_SECONDS, View, annotations, before, conditions, held_due, terms
 

@@ -20,7 +20,7 @@ from agent.scheduler.controller import ProxyScheduler
 from agent.services.unready_pods import UnreadyPodsRoom
 from agent.services.unready_pods.controller import REASON
 from tests.controllers.proxies import connected, create, elected, pod_where
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.kube.relay import Relay, nothing
 from tests.waiting import gone, until
 

@@ -26,8 +26,8 @@ from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.proxy_writer import ProxyWriter
 from agent.targets.target import TargetRoom
 from tests.controllers.proxies import PROVIDER, chaperons, connected, create, elected, enable, pod_where
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.kube.relay import Relay
 from tests.waiting import gone, until
 

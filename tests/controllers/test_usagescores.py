@@ -27,8 +27,8 @@ from agent.placement.usage_scores import UsageScoresRoom
 from agent.sandbox import Cluster
 from agent.targets.summary import SummaryRoom
 from tests.controllers.limited import limited
-from tests.controllers.rooms import running
-from tests.controllers.targets import condition, target, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import condition, target, tear_away
 from tests.controllers.test_summary import node
 from tests.namespaces import end
 from tests.ocm import object_of

@@ -27,8 +27,8 @@ from agent.targets.summary import SummaryRoom
 from agent.targets.target import TargetRoom
 from agent.targets.virtual_node import ForeignPodRoom, NodeLeaseRoom, UnplacedPodRoom, VirtualNodeRoom
 from agent.targets.virtual_node import controller as virtualnode
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, kubeconfig, rewrite, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, kubeconfig, rewrite, tear_away
 from tests.e2e.manifests import DAEMONSETS, workload
 from tests.waiting import gone, until
 

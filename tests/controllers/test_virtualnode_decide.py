@@ -9,8 +9,8 @@ import pytest
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.names import links, nodes
-from agent.clusters.agenthealth import AgentRecord, AgentState
-from agent.clusters.endpoints import Served
+from agent.clusters.health.agent_health import AgentRecord, AgentState
+from agent.clusters.stores.endpoints import Served
 from agent.clusters.target import Record, State
 from agent.targets.virtual_node.decide import Create, Patch, TargetAndNode, check_pattern, decide, settles_in
 

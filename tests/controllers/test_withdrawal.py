@@ -26,7 +26,7 @@ from tests.controllers import byhand
 from tests.controllers.counting import counting_writes
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, create, elected
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.kube.relay import Relay
 from tests.waiting import gone, until
 

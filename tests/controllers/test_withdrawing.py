@@ -10,7 +10,7 @@ from agent.cli.remove_copies import withdraw
 from agent.dependencies.follow import FollowRoom
 from agent.services.copies import GlobalServices
 from tests.controllers.pair import Pair
-from tests.controllers.targets import add, kubeconfig
+from tests.controllers.target_links import add, kubeconfig
 from tests.controllers.test_follow import volume
 from tests.controllers.test_follow_claims import DATA, SPEC
 

@@ -46,8 +46,8 @@ from agent.targets.virtual_node import VirtualNodeRoom
 from tests.cli.command import flotilla
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected, pod_where
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, rewrite, target
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, rewrite, target
 from tests.controllers.test_follow import volume
 from tests.kube.relay import Relay
 from tests.waiting import gone, until

@@ -5,9 +5,9 @@ import yaml
 from agent.api.crds.placement import placement
 from agent.api.names import lifecycle, ocm
 from agent.model import promscore
-from agent.scheduling.placing.celexpr import scores_named
-from agent.scheduling.placing.spec import BUILT_IN
-from agent.scheduling.placing.usage_scores import RESOURCES
+from agent.ranking.placing.celexpr import scores_named
+from agent.ranking.placing.spec import BUILT_IN
+from agent.ranking.placing.usage_scores import RESOURCES
 from tests.docs.pages import DOCS, blocks, quoted, section, tables
 
 PAGE = DOCS / "placement.md"

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 import yaml
 
-from agent.scheduling.placing.celexpr import compile_expression
-from agent.scheduling.placing.celfunctions import FUNCTIONS, LACKING
+from agent.ranking.placing.celexpr import compile_expression
+from agent.ranking.placing.celfunctions import FUNCTIONS, LACKING
 from tests.docs.pages import DOCS, blocks
 
 FILE = DOCS / "placement-cel.md"

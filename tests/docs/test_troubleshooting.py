@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.clusters.agenthealth import AgentState
+from agent.clusters.health.agent_health import AgentState
 from agent.clusters.target import State
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import SERVICES
-from agent.clusters.unwritten_marks import UnwrittenMarks
+from agent.clusters.stores.unwritten_marks import UnwrittenMarks
 from agent.drivers.clusters import _Known
 from agent.drivers.driver import HERE, Place
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import Sharing
 from agent.kube.client import encode
 from agent.kube.store import Object, Store
-from agent.model.flatness import ANSWERS, Networks
+from agent.model.pod_networks import ANSWERS, Networks
 from agent.model.servicemarks import rerouted, shared
 from agent.model.servicerule import ANYTHING, Rule, Wish
 

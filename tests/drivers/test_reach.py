@@ -10,8 +10,8 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.api.names.links import ANNOTATION_POD_IPS
-from agent.clusters.endpoint_refusals import EndpointRefusals
-from agent.clusters.unwritten_marks import UnwrittenMarks
+from agent.clusters.stores.endpoint_refusals import EndpointRefusals
+from agent.clusters.stores.unwritten_marks import UnwrittenMarks
 from agent.drivers.driver import HERE
 from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
 from agent.kube.client import encode

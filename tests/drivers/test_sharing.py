@@ -16,10 +16,10 @@ from agent.drivers import clusters
 from agent.drivers.clusters import Clusters
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
+from agent.kube.both_scopes import EitherScope
 from agent.kube.client import encode
-from agent.kube.eitherscope import EitherScope
 from agent.kube.store import Object, Store
-from agent.model.flatness import ANSWERS
+from agent.model.pod_networks import ANSWERS
 from agent.model.podranges import unreached
 from agent.model.servicerule import Rule
 

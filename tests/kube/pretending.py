@@ -12,7 +12,7 @@ from agent.api.kinds import CHAPERONS
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.session import Session
-from agent.kube.sketch import sketch
+from agent.kube.undecodable import sketch
 from tests.kube.objects import raw
 
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.api.kinds import CONFIGMAPS
-from agent.kube import heads
+from agent.kube import http_headers
 from agent.kube.budget import Budget
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import KubeError, ServerError, StatusError, TooLarge, Unreachable, Unreadable
-from agent.kube.heads import BadHead
+from agent.kube.http_headers import BadHead
 from agent.kube.informer import Informer
 from agent.kube.session import Session
 from tests.examples import examples
@@ -173,7 +173,7 @@ async def test_of_a_cluster_that_lists_without_end_only_so_much_is_kept() -> Non
 @given(st.text(max_size=30) | st.just("9" * 5000))
 def test_a_header_that_is_no_number_is_refused(text: str) -> None:
     try:
-        assert heads.number(text) >= 0
+        assert http_headers.number(text) >= 0
     except BadHead:
         assert not (text.isascii() and text.isdigit() and len(text) < 19)
 
@@ -181,10 +181,10 @@ def test_a_header_that_is_no_number_is_refused(text: str) -> None:
 @given(st.binary(max_size=30) | st.just(b"f" * 5000 + b"\r\n"))
 def test_a_chunk_has_a_size_or_is_refused(line: bytes) -> None:
     try:
-        assert heads.chunk_size(line) >= 0
+        assert http_headers.chunk_size(line) >= 0
     except BadHead:
         return
-    assert heads.chunk_size(b"1f;name=value\r\n") == 31
+    assert http_headers.chunk_size(b"1f;name=value\r\n") == 31
 
 
 async def test_of_large_answers_only_so_many_are_received_at_once() -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.kube import heads
+from agent.kube import http_headers
 from agent.kube.channel import Channel, ChannelClosed
 from agent.kube.config import Connection, StaticAuth
 from agent.kube.errors import Forbidden, Unreachable, Unsent
@@ -28,7 +28,7 @@ class Double:
 
     async def serve(self, channel: Channel) -> None:
         with contextlib.suppress(ChannelClosed):
-            self.heads.append(await channel.read_until(heads.END, 1 << 20))
+            self.heads.append(await channel.read_until(http_headers.END, 1 << 20))
             await channel.write(self.answer)
             await channel.gone()
 
@@ -55,7 +55,7 @@ async def test_a_request_carries_credentials_query_and_headers_and_its_answer_is
         assert answer.status == 200
         assert await answer.channel.read_until(b"hello", 100) == b"5\r\nhello"
         answer.channel.close()
-        start, headers = heads.split(double.heads[0])
+        start, headers = http_headers.split(double.heads[0])
         path = "/k8s/clusters/c1/api/v1/namespaces/ns/pods/web/exec"
         assert start == f"POST {path}?command=a+b&command=c%26d HTTP/1.1"
         assert headers.get("Authorization") == "Bearer secret"
@@ -100,7 +100,7 @@ async def test_an_error_is_read_from_the_status_object(answer: bytes) -> None:
 )
 async def test_an_error_that_is_cut_off_or_makes_no_sense_is_its_status(answer: bytes) -> None:
     async def serve(channel: Channel) -> None:
-        await channel.read_until(heads.END, 1 << 20)
+        await channel.read_until(http_headers.END, 1 << 20)
         await channel.write(b"HTTP/1.1 403 Forbidden\r\n" + answer)
         channel.close()
 
@@ -137,7 +137,7 @@ async def test_a_proxy_is_gone_through_and_one_that_refuses_is_named() -> None:
     targets: list[str] = []
 
     async def tunnel(channel: Channel) -> None:
-        start, _ = heads.split(await channel.read_until(heads.END, 10_000))
+        start, _ = http_headers.split(await channel.read_until(http_headers.END, 10_000))
         targets.append(start)
         if refuse:
             await channel.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
@@ -163,7 +163,7 @@ async def test_a_proxy_is_gone_through_and_one_that_refuses_is_named() -> None:
 
 async def test_the_rest_of_an_answer_comes_until_it_ends() -> None:
     async def once(channel: Channel) -> None:
-        await channel.read_until(heads.END, 10_000)
+        await channel.read_until(http_headers.END, 10_000)
         await channel.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall of it")
 
     async with listening(once, server_tls()) as port, session(port) as made:

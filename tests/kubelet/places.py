@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NODES, PODS
 from agent.clusters.deps import Deps
-from agent.kube import heads
+from agent.kube import http_headers
 from agent.kube.channel import Channel, ChannelClosed
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
@@ -52,7 +52,7 @@ class Kubelet:
     async def serve(self, channel: Channel) -> None:
         with contextlib.suppress(OSError):
             await channel.start_tls(server_tls(), server_side=True)
-            start, headers = heads.split(await channel.read_until(heads.END, 1 << 20))
+            start, headers = http_headers.split(await channel.read_until(http_headers.END, 1 << 20))
             url = urlsplit(start.split(" ")[1])
             self.asked.append((url.path, parse_qsl(url.query)))
             if headers.get("Upgrade"):
@@ -71,9 +71,9 @@ class Kubelet:
         finally:
             self.open -= 1
 
-    async def _echo(self, channel: Channel, headers: heads.Headers) -> None:
+    async def _echo(self, channel: Channel, headers: http_headers.Headers) -> None:
         answer = [("Connection", "Upgrade"), ("Upgrade", headers.get("Upgrade"))]
-        await channel.write(heads.render("HTTP/1.1 101 Switching Protocols", answer))
+        await channel.write(http_headers.render("HTTP/1.1 101 Switching Protocols", answer))
         self.open += 1
         try:
             while data := await channel.read(1 << 16):
@@ -191,7 +191,7 @@ async def directly(address: str, port: int, path: str, token: str = "", method: 
         await channel.start_tls(anybody())
         extra = [("Authorization", f"Bearer {token}")] if token else []
         extra += [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
-        return await say(channel, heads.render(f"{method} {path} HTTP/1.1", [("Host", "node"), *extra]))
+        return await say(channel, http_headers.render(f"{method} {path} HTTP/1.1", [("Host", "node"), *extra]))
     finally:
         channel.close()
 

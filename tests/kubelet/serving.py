@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from agent.kube import heads
+from agent.kube import http_headers
 from agent.kube.channel import Channel
-from agent.kube.heads import Headers
+from agent.kube.http_headers import Headers
 from agent.kube.tokens import User
 from agent.kubelet.certificate import context, self_signed
 from agent.kubelet.identity import of_certificate
@@ -60,7 +60,7 @@ class Serving:
         channel = await self.connect(certificate)
         try:
             extra = [("Authorization", f"Bearer {token}")] if token else []
-            return await say(channel, heads.render(f"GET {path} HTTP/1.1", [("Host", "node"), *extra]))
+            return await say(channel, http_headers.render(f"GET {path} HTTP/1.1", [("Host", "node"), *extra]))
         finally:
             channel.close()
 
@@ -74,13 +74,13 @@ def anybody() -> ssl.SSLContext:
 async def say(channel: Channel, data: bytes) -> tuple[int, bytes]:
     """Status and body of the answer, in chunks where it has no length."""
     await channel.write(data)
-    start, headers = heads.split(await channel.read_until(heads.END, 100_000))
+    start, headers = http_headers.split(await channel.read_until(http_headers.END, 100_000))
     if not headers.get("Content-Length"):
-        return heads.status(start), await everything(channel)
+        return http_headers.status(start), await everything(channel)
     body = b""
     while len(body) < int(headers.get("Content-Length")):
         body += await channel.read(100_000)
-    return heads.status(start), body
+    return http_headers.status(start), body
 
 
 @contextlib.asynccontextmanager

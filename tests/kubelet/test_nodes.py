@@ -18,8 +18,8 @@ from agent.kubelet.controller import KubeletRoom
 from agent.sandbox import Cluster
 from agent.targets.target import TargetRoom
 from agent.targets.virtual_node import VirtualNodeRoom
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, kubeconfig, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, kubeconfig, tear_away
 from tests.kubelet.places import Kubelet, directly, host_facing, place, remove, upgraded
 from tests.kubelet.scenes import ROOMS, Scene, condition, ready, served
 from tests.runtime.test_health import free_port

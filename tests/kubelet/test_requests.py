@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.kube.heads import END
+from agent.kube.http_headers import END
 from agent.kubelet.requests import Request, Unacceptable, parse
 from agent.kubelet.routes import attributes, route
 

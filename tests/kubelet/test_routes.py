@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.kube.heads import END
+from agent.kube.http_headers import END
 from agent.kubelet.requests import Unacceptable, parse
 from agent.kubelet.routes import Attributes, Logs, Upgrade, attributes, route
 

@@ -10,7 +10,7 @@ import socket
 
 import pytest
 
-from agent.kube import heads
+from agent.kube import http_headers
 from agent.kube.channel import Channel, ChannelClosed
 from agent.kubelet import server as module
 from agent.sandbox.certificates import Authority
@@ -94,7 +94,7 @@ async def test_a_head_may_be_a_mebibyte_long_for_who_has_a_certificate_and_not_f
     async with serving() as served:
         for certificate, status in ((True, 200), (False, 431)):
             channel = await served.connect(certificate)
-            assert (await say(channel, heads.render("GET /healthz HTTP/1.1", long)))[0] == status
+            assert (await say(channel, http_headers.render("GET /healthz HTTP/1.1", long)))[0] == status
             channel.close()
         channel = await served.connect(certificate=True)
         assert (await say(channel, b"GET /healthz HTTP/1.1\r\nX-Long: " + b"x" * 1_100_000))[0] == 431
@@ -120,7 +120,7 @@ JUNK = (
 async def test_malformed_requests_are_refused_and_leave_it_serving() -> None:
     chance = random.Random(7)
     async with serving() as served:
-        for junk in (*JUNK, *(bytes(chance.randrange(256) for _ in range(200)) + heads.END for _ in range(20))):
+        for junk in (*JUNK, *(bytes(chance.randrange(256) for _ in range(200)) + http_headers.END for _ in range(20))):
             channel = await served.connect()
             status, _ = await say(channel, junk)
             assert 400 <= status < 500

@@ -21,7 +21,7 @@ from agent.kube.errors import BadRequest, Forbidden, NotFound, ServerError
 from agent.kube.streams import ask, connect
 from agent.sandbox import Cluster
 from agent.sandbox.objects import token
-from tests.controllers.targets import kubeconfig, rewrite
+from tests.controllers.target_links import kubeconfig, rewrite
 from tests.kubelet.places import make_delegate, refusal, upgraded
 from tests.kubelet.scenes import Scene
 from tests.peers.contract import SOURCE_RULES, VIEWER_RULES

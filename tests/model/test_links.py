@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.model.flatness import ANSWERS, Networks
 from agent.model.links import HERE, NO_GATEWAY, Link, Peer, links, peer
+from agent.model.pod_networks import ANSWERS, Networks
 from agent.model.podranges import network
 
 

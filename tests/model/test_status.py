@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from agent.api import names
+from agent.model.delegate_annotations import USUAL, Homecoming
 from agent.model.diff import merge_patch
-from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podconditions import Followed
 from agent.model.podranges import ANYWHERE, of
 from agent.model.proxypod import proxy_pod

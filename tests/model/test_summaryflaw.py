@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
-from agent.clusters.agenthealth import flaw_of
+from agent.clusters.health.agent_health import flaw_of
 from agent.clusters.target_info import common_labels, shapes
 from agent.kube.store import Object
 from agent.model import virtualnode
 from agent.model.nodeshapes import read_counted
 from agent.model.summary import summarise
 from agent.model.summaryflaw import summary_flaw
-from agent.scheduling.snapshot import amounts
+from agent.ranking.snapshot import amounts
 from tests.examples import examples
 
 SHAPES = f"metadata.annotations[{names.ANNOTATION_NODE_SHAPES}]"

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from agent.scheduling.placing import celexpr
+from agent.ranking.placing import celexpr
 
 
 def obey(request: bytes) -> bytes:

@@ -15,7 +15,7 @@ from agent.sandbox.objects import REPOSITORY
 from tests.sandbox.ownbase import shared
 
 EXPRESSION = """
-from agent.scheduling.placing.celexpr import compile_expression
+from agent.ranking.placing.celexpr import compile_expression
 print("It is", compile_expression('quantity("1").isLessThan(quantity("2"))').matches(b"{}", {}))
 """
 

@@ -20,7 +20,7 @@ from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import connected, create, elected
-from tests.controllers.rooms import namespace_known, running
+from tests.controllers.starting import namespace_known, running
 from tests.kube.relay import Relay
 from tests.namespaces import end
 from tests.scheduler.test_controller import waiting

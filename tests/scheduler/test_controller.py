@@ -13,6 +13,7 @@ from agent.kube.config import load
 from agent.model.proxypod import proxy_pod
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
+from agent.ranking.rank import Ranking
 from agent.sandbox import Cluster
 from agent.scheduler import proxy_writer
 from agent.scheduler.controller import ProxyScheduler
@@ -20,10 +21,9 @@ from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.reserve import controller as reserve
 from agent.scheduler.reserve.decide import NO_SCHEDULER
 from agent.scheduler.reserve.view import Timeouts
-from agent.scheduling.ranking import Ranking
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
-from tests.controllers.rooms import running
-from tests.controllers.targets import target as of_itself
+from tests.controllers.starting import running
+from tests.controllers.target_links import target as of_itself
 from tests.e2e.manifests import only_on
 from tests.kube.relay import Relay
 from tests.waiting import until

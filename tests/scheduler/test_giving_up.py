@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CHAPERONS, PODS
-from agent.clusters.live_reads import LiveReads
+from agent.clusters.stores.live_reads import LiveReads
 from agent.clusters.target import Target
 from agent.kube.client import Client
 from agent.kube.config import load
@@ -15,7 +15,7 @@ from agent.sandbox import Cluster
 from agent.scheduler import chaperon_writer
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster

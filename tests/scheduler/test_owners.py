@@ -14,7 +14,7 @@ from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
 from agent.placement.target_choice.controller import TargetChoiceRoom
 from tests.controllers.proxies import elected, enable
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.scheduler.reserving import Open, Stage
 from tests.scheduler.test_placement import stand
 from tests.waiting import until

@@ -27,7 +27,7 @@ from agent.api.names.ocm import (
 from agent.kube.client import Client
 from agent.kube.errors import Conflict
 from agent.scheduler.failed_targets import failed_targets_of
-from tests.controllers.targets import target as of_itself
+from tests.controllers.target_links import target as of_itself
 from tests.e2e.manifests import only_on
 from tests.ocm import Hub, object_of
 from tests.scheduler.reserving import Open, Stage

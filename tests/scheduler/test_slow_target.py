@@ -22,8 +22,8 @@ from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.limits import PrioritySemaphore
 from agent.targets.target.controller import TargetRoom
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.kube.relay import Relay
 from tests.waiting import until
 

@@ -15,7 +15,7 @@ from agent.pods.feedback.controller import Feedback
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
-from tests.controllers.rooms import running
+from tests.controllers.starting import running
 from tests.queues import GATE, gating, is_gated
 from tests.waiting import until
 

@@ -7,10 +7,10 @@ from hack.tracing.report import by_module, lines, of_scheduler, purpose
 
 STEP: Calls = {
     ("agent.scheduler.controller", "ProxyScheduler.reconcile"): 2,
-    ("agent.scheduling.ranking", "rank"): 1,
+    ("agent.ranking.rank", "rank"): 1,
     ("agent.scheduler.controller", "ProxyScheduler.order"): 3,
 }
-ERRAND: Calls = {("agent.scheduler.metrics", "Stopwatch.lap"): 1, ("agent.scheduling.ranking", "rank"): 4}
+ERRAND: Calls = {("agent.scheduler.metrics", "Stopwatch.lap"): 1, ("agent.ranking.rank", "rank"): 4}
 FEEDBACK: Calls = {
     ("agent.pods.feedback.controller", "Feedback.reconcile"): 1,
     ("agent.scheduler.modes", "x"): 1,
@@ -21,7 +21,7 @@ ROOMS = {"scheduler": STEP, "feedback": FEEDBACK, "candidates": ERRAND}
 def test_only_rooms_of_the_scheduler_count_and_all_of_them() -> None:
     assert of_scheduler(ROOMS) == {
         ("agent.scheduler.controller", "ProxyScheduler.reconcile"): 2,
-        ("agent.scheduling.ranking", "rank"): 5,
+        ("agent.ranking.rank", "rank"): 5,
         ("agent.scheduler.controller", "ProxyScheduler.order"): 3,
         ("agent.scheduler.metrics", "Stopwatch.lap"): 1,
     }
@@ -30,7 +30,7 @@ def test_only_rooms_of_the_scheduler_count_and_all_of_them() -> None:
 def test_functions_stand_with_their_module_where_it_was_first_called() -> None:
     assert by_module(STEP) == {
         "agent.scheduler.controller": {"ProxyScheduler.reconcile": 2, "ProxyScheduler.order": 3},
-        "agent.scheduling.ranking": {"rank": 1},
+        "agent.ranking.rank": {"rank": 1},
     }
 
 
@@ -43,7 +43,7 @@ def test_the_last_line_counts_modules_beside_the_limit_of_the_mode() -> None:
 
 def test_modules_are_counted_by_package_too() -> None:
     found = lines(Traced("ranked", "admiralty-default-us", {"cd/agent": ROOMS}), REPOSITORY)
-    assert found[-2] == "modules by package: agent.scheduler 2, agent.scheduling 1"
+    assert found[-2] == "modules by package: agent.scheduler 2, agent.ranking 1"
 
 
 def test_every_function_is_told_with_its_count_and_every_module_with_its_purpose() -> None:
@@ -66,4 +66,4 @@ def test_all_rooms_and_processes_are_told_only_as_a_whole() -> None:
 
 
 def test_the_purpose_of_a_package_is_that_of_its_first_file() -> None:
-    assert purpose(REPOSITORY, "agent.scheduling") != ""
+    assert purpose(REPOSITORY, "agent.ranking") != ""

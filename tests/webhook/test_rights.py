@@ -25,7 +25,7 @@ from agent.kube.errors import NotFound
 from agent.model.proxypod import is_proxy
 from agent.sandbox.manifests import empty_secret
 from agent.sandbox.objects import connect
-from tests.controllers.targets import kubeconfig
+from tests.controllers.target_links import kubeconfig
 from tests.e2e.fleet import token_of
 from tests.waiting import until
 from tests.webhook.replica import Place, elected

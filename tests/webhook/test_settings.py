@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from agent.base import flags
-from agent.base.bundle import Lifetimes
+from agent.base.certificate_bundle import Lifetimes
 from webhook.configurations import Service
 from webhook.settings import PREFIXES, InvalidSetting, Settings, own_namespace, parse
 

@@ -10,7 +10,7 @@ from agent.api.conditions import is_true
 from agent.api.kinds import CLUSTER_SUMMARIES, NAMESPACES, SECRETS
 from agent.api.names import SUMMARY_NAME
 from agent.api.names.links import GATEWAY_SECRET
-from agent.base.bundle import CERTIFICATE, KEY
+from agent.base.certificate_bundle import CERTIFICATE, KEY
 from agent.base.certificates import Pair
 from agent.base.clock import Clock
 from agent.cli.checks.dialing import Dialer

@@ -10,7 +10,7 @@ from agent.cli.checks.view import TargetView, View
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.store import Key, Object
 from agent.model.abridged import abridged
-from agent.model.mentions import mentioned
+from agent.model.mentioned_services import mentioned
 from agent.model.service import API_SERVER
 
 _SHOWN = 3

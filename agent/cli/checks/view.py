@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.api.conditions import condition_of
 from agent.api.roles import Grant
-from agent.clusters.agenthealth import Lease
+from agent.clusters.health.agent_health import Lease
 from agent.kube.store import Key
 from agent.model.virtualnode import KUBELET_SERVING
 

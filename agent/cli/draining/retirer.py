@@ -11,7 +11,7 @@ from agent.api.names import lifecycle
 from agent.cli.options import Failed
 from agent.kube.client import Client
 from agent.kube.store import Key
-from agent.model.standing import is_set
+from agent.model.target_health import is_set
 
 Raw = dict[str, Any]
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from agent.api.kinds import DEPLOYMENTS, Kind
 from agent.cli.fleet.source_queries import moves_pods
-from agent.clusters.owners import KINDS, owner_of
-from agent.clusters.targetchoices import POD, said_by, said_by_settings
+from agent.clusters.stores.owners import KINDS, owner_of
+from agent.clusters.stores.target_choices import POD, said_by, said_by_settings
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object

@@ -13,14 +13,14 @@ from agent.cli.moving.lines import move_told, replaces_told
 from agent.kube.store import Object
 from agent.model import podstate
 from agent.model.podstate import ENDED, CandidateStatus, observe
+from agent.ranking.explain import Row, explain, table
+from agent.ranking.placed import misplaced
+from agent.ranking.rank import Ranking
+from agent.ranking.snapshot import TargetInfo
 from agent.scheduler.failed_targets import failed_targets_of
 from agent.scheduler.modes import group_name, group_of, mode_of
 from agent.scheduler.ranked import decide as ranked
 from agent.scheduler.ranked.neglected_chaperons import reason_by_age
-from agent.scheduling.explain import Row, explain, table
-from agent.scheduling.placed import misplaced
-from agent.scheduling.ranking import Ranking
-from agent.scheduling.snapshot import TargetInfo
 from agent.settings import Settings
 
 

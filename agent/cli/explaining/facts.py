@@ -25,8 +25,8 @@ from agent.cli.explaining.choosing import choosing
 from agent.cli.explaining.following import Following, following
 from agent.cli.fleet.source_queries import agent_notes, connection_of, read_nodes, read_proxies, read_targets
 from agent.cli.options import Failed, opened
-from agent.clusters.agenthealth import flaw_of
-from agent.clusters.claimfilters import asked_by, filter_of
+from agent.clusters.health.agent_health import flaw_of
+from agent.clusters.stores.claim_filters import asked_by, filter_of
 from agent.clusters.target_info import target_info_of
 from agent.clusters.unconnected_target import UnconnectedTarget, unconnected_target
 from agent.kube.client import Client
@@ -36,10 +36,10 @@ from agent.model.claimfilter import ClaimFilter
 from agent.model.electedlater import elected_later
 from agent.model.namespaces import is_enabled, not_enabled
 from agent.model.targetchoice import TargetChoice
+from agent.ranking.extrascore import ExtraScore
+from agent.ranking.snapshot import Extra, TargetInfo, amounts
 from agent.scheduler.cache.extra_scores import kind_of, read_score
 from agent.scheduler.cache.quotas import quotas_of
-from agent.scheduling.extrascore import ExtraScore
-from agent.scheduling.snapshot import Extra, TargetInfo, amounts
 from agent.settings import Settings
 from agent.targets.target import gather
 from agent.targets.target.decide import refusal_told

@@ -8,14 +8,14 @@ from agent.api.kinds import CRDS, PLACEMENT_DECISIONS, PLACEMENTS
 from agent.api.names.ocm import LABEL_PLACEMENT, MOVE, OURS, STAY, WHEN_UNPLACED, decision_label
 from agent.cli.options import Failed
 from agent.cli.placements.facts import read_facts
-from agent.clusters.decided import part_of, placed_by, reference_of
+from agent.clusters.stores.placement_decisions import part_of, placed_by, reference_of
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
+from agent.ranking.placed import Placed, Reference, misplaced
+from agent.ranking.placing.evaluate import evaluate
+from agent.ranking.snapshot import TargetInfo
 from agent.scheduler.cache.decisions import NOT_USED
-from agent.scheduling.placed import Placed, Reference, misplaced
-from agent.scheduling.placing.evaluate import evaluate
-from agent.scheduling.snapshot import TargetInfo
 
 
 @dataclass(frozen=True)

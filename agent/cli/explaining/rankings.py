@@ -10,12 +10,12 @@ from agent.cli.explaining.facts import Facts, Seen, Unexplained, is_of
 from agent.kube.store import Object
 from agent.model import podstate
 from agent.model.errors import InvalidPod
+from agent.ranking.placed import reasoned
+from agent.ranking.rank import Ranking, rank
+from agent.ranking.snapshot import PodInfo
+from agent.ranking.usage import Usages
 from agent.scheduler.cache.assumed_pods import ASSUMED_SECONDS
 from agent.scheduler.cache.pod_info import PodInfos
-from agent.scheduling.placed import reasoned
-from agent.scheduling.ranking import Ranking, rank
-from agent.scheduling.snapshot import PodInfo
-from agent.scheduling.usage import Usages
 from agent.settings import Settings
 
 

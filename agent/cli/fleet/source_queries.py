@@ -14,7 +14,7 @@ from agent.api.kinds import CLUSTER_TARGETS, LEASES, NODES, PODS, SECRETS, TARGE
 from agent.api.names import lifecycle
 from agent.base.clock import parse
 from agent.cli.options import REQUEST_SECONDS, Failed, connection, opened
-from agent.clusters.agenthealth import Lease
+from agent.clusters.health.agent_health import Lease
 from agent.clusters.target import State
 from agent.kube.client import Client
 from agent.kube.config import Connection

@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 from agent.api.roles import OPTIONAL_FEATURES
 from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
-from agent.base import forms
+from agent.base import flag_values
 from agent.cli.options import Failed
 
 _LIMIT = 63
-_TOKEN_LIFE = forms.duration(
+_TOKEN_LIFE = flag_values.duration(
     "10m",
     f"{LONGEST_TOKEN_SECONDS // 86400}d",
     "API servers give no token for less, and agents renew them before they end",

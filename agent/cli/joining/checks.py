@@ -18,7 +18,7 @@ from agent.cli.joining.arguments import missing_rights
 from agent.cli.joining.contexts import Side
 from agent.cli.joining.manifests import Names
 from agent.cli.options import Failed
-from agent.clusters.agenthealth import Lease
+from agent.clusters.health.agent_health import Lease
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.reviews import may_we
 from agent.model.namespaces import is_enabled

@@ -16,7 +16,7 @@ from agent.cli.moving.preview import Preview
 from agent.cli.moving.waiting import Waiting
 from agent.cli.moving.world import Meant, World, read_world
 from agent.cli.options import Failed
-from agent.clusters.owners import KINDS
+from agent.clusters.stores.owners import KINDS
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Object

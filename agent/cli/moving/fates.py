@@ -7,8 +7,8 @@ from agent.cli.fleet.units import NOTHING
 from agent.cli.output import Table
 from agent.moves.mover.decide import decide
 from agent.moves.mover.view import Create, Evict, Fail, Owner, Pod, Tell
-from agent.scheduling.explain import explain
-from agent.scheduling.ranking import Ranking
+from agent.ranking.explain import explain
+from agent.ranking.rank import Ranking
 
 PLACED, UNKNOWN, NO_ROOM, HELD = "Placed", "Unknown", "NoRoom", "Held"
 _CAUSE = "so"

@@ -14,22 +14,22 @@ from agent.cli.moving.fates import HELD, PLACED, UNKNOWN, Fate, Verdict, rehears
 from agent.cli.moving.objects import said
 from agent.cli.moving.rehearsal import Rehearsal
 from agent.cli.moving.world import Home, Meant, World
-from agent.clusters.targetchoices import POD, said_by_settings
+from agent.clusters.stores.target_choices import POD, said_by_settings
 from agent.kube.client import Client
 from agent.kube.store import Key, Object
 from agent.model.moveterms import move_of
 from agent.model.namespaces import is_enabled
 from agent.model.podstate import ENDED
-from agent.model.standing import first_term
+from agent.model.target_health import first_term
 from agent.model.targetchoice import TargetChoice, combine, level
 from agent.moves.mover import owners
 from agent.moves.mover.facts import Facts, facts_of, is_labelled, is_replacement, owner_of, viewed
 from agent.moves.mover.gather import Read, agreed, unable, what_keeps
 from agent.moves.mover.groups import NOT_ENABLED, bound_claim, group_of, member
 from agent.moves.mover.owners import OwnerPods
-from agent.moves.mover.together import Member, together
 from agent.moves.mover.view import Cause, Owner, Pod, Together
-from agent.scheduling.ranking import Ranking
+from agent.moves.mover.whole_groups import Member, together
+from agent.ranking.rank import Ranking
 from agent.settings import Settings
 
 Raw = dict[str, Any]

@@ -6,11 +6,11 @@ from datetime import datetime
 from agent.cli.explaining.facts import Facts
 from agent.cli.explaining.rankings import demand_of, holdings, ranked_among
 from agent.kube.store import Object
+from agent.moves.mover.capacity import Packing
 from agent.moves.mover.groups import wanted_by
-from agent.moves.mover.room import Packing
+from agent.ranking.explain import explain
+from agent.ranking.snapshot import PodTemplate
 from agent.scheduler.cache.pod_info import PodInfos
-from agent.scheduling.explain import explain
-from agent.scheduling.snapshot import PodTemplate
 from agent.settings import Settings
 
 

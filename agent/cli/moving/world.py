@@ -12,12 +12,12 @@ from agent.api.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS
 from agent.api.names import fencing
 from agent.base.clock import parse
 from agent.cli.explaining import facts as explaining
-from agent.clusters.silent_clusters import Member, SilentClusters, counted_as
+from agent.clusters.health.silent_clusters import Member, SilentClusters, counted_as
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden
 from agent.kube.store import Key, Object
 from agent.model import fence
-from agent.model.standing import Standing, standing
+from agent.model.target_health import Standing, standing
 from agent.moves.mover.facts import is_replacement
 
 

@@ -11,7 +11,7 @@ from agent.cli.options import Failed
 from agent.cli.orphaned.queries import labels, read_leases
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
-from agent.model import signs
+from agent.model import heartbeats
 
 _DELETIONS = 16
 """Concurrent deletions."""
@@ -43,7 +43,7 @@ async def clean(client: Client, uid: str, say: Callable[[str], None], *, volumes
             await _gone(client, f"{label}={uid}", seconds)
     for lease in await read_leases(client):
         metadata = lease["metadata"]
-        keys = signs.keys_of(metadata.get("annotations"), uid)
+        keys = heartbeats.keys_of(metadata.get("annotations"), uid)
         if keys:
             patch = {"metadata": {"annotations": dict.fromkeys(keys)}}
             await client.patch_raw(LEASES, metadata["name"], patch, metadata["namespace"])

@@ -8,7 +8,7 @@ import msgspec
 
 from agent.cli.fleet.units import NOTHING, since
 from agent.cli.output import Table
-from agent.model.signs import Sign
+from agent.model.heartbeats import Sign
 
 SILENT = timedelta(minutes=15)
 """Sources send a heartbeat each minute; the rest allows for clock skew and an agent's restart."""

@@ -12,8 +12,8 @@ from agent.cli.orphaned.lines import Owned
 from agent.cli.remove_copies import COPIED, SECRET_LABELS
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.errors import NotFound
-from agent.model import signs
-from agent.model.signs import Sign
+from agent.model import heartbeats
+from agent.model.heartbeats import Sign
 
 Raw = dict[str, Any]
 
@@ -43,7 +43,7 @@ async def read_signs(client: Client) -> dict[str, Sign]:
     """Read the latest heartbeat of each source, by UID. Raises KubeError."""
     latest: dict[str, Sign] = {}
     for lease in await read_leases(client):
-        for uid, sign in signs.read(lease["metadata"].get("annotations")).items():
+        for uid, sign in heartbeats.read(lease["metadata"].get("annotations")).items():
             if uid not in latest or sign.seen > latest[uid].seen:
                 latest[uid] = sign
     return latest

@@ -11,9 +11,9 @@ from agent.api.conditions import find_condition
 from agent.api.names.ocm import LABEL_GROUP_NAME
 from agent.base.clock import stamp
 from agent.cli.placements.facts import Facts
-from agent.scheduling.placing.evaluate import evaluate_settled
-from agent.scheduling.placing.inputs import PlacementInputs
-from agent.scheduling.placing.outcome import Outcome
+from agent.ranking.placing.evaluate import evaluate_settled
+from agent.ranking.placing.inputs import PlacementInputs
+from agent.ranking.placing.outcome import Outcome
 
 Raw = Mapping[str, Any]
 

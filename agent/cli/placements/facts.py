@@ -23,9 +23,9 @@ from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.placement.placements.cel import CelEvaluator
-from agent.scheduling.placing import read as reading
-from agent.scheduling.placing.evaluate import ANY_SCORE, candidates, cel_expressions, scores_used
-from agent.scheduling.placing.inputs import CelVerdicts, PlacementInputs
+from agent.ranking.placing import read as reading
+from agent.ranking.placing.evaluate import ANY_SCORE, candidates, cel_expressions, scores_used
+from agent.ranking.placing.inputs import CelVerdicts, PlacementInputs
 
 Raw = dict[str, Any]
 

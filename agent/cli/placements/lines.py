@@ -9,8 +9,8 @@ from agent.api.conditions import find_condition
 from agent.api.names import ocm
 from agent.cli.fleet.units import NOTHING, cores, size
 from agent.cli.output import Table
-from agent.scheduling.placing import read as reading
-from agent.scheduling.placing.inputs import PlacementInputs
+from agent.ranking.placing import read as reading
+from agent.ranking.placing.inputs import PlacementInputs
 
 Raw = Mapping[str, Any]
 

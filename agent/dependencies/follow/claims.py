@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 
 from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, TARGET_KINDS
+from agent.clusters.copies.refusals import HELD, Blocked
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import HELD, Blocked
 from agent.dependencies.follow.copier import FollowCopier, Outcome, Place
 from agent.dependencies.follow.homevolumes import HomeVolumes
 from agent.dependencies.follow.needs import Item, Needs

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, Kind
-from agent.clusters.blocked import UNTOLD, BlockedCopies
+from agent.clusters.copies.copy_failures import UNTOLD, BlockedCopies
+from agent.clusters.copies.refusals import Blocked
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import Blocked
 from agent.clusters.target import Target
 from agent.dependencies.follow import decide as steps
 from agent.dependencies.follow.claims import HAS_VOLUME, ClaimCopier

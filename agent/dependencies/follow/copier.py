@@ -5,11 +5,11 @@ from enum import Enum, auto
 
 from agent.api import names
 from agent.api.kinds import SERVICE_ACCOUNTS, Kind
-from agent.clusters import copier
-from agent.clusters.blocked import UNTOLD
-from agent.clusters.copier import Vanished
+from agent.clusters.copies import copier
+from agent.clusters.copies.copier import Vanished
+from agent.clusters.copies.copy_failures import UNTOLD
+from agent.clusters.copies.refusals import PASSING, Blocked
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import PASSING, Blocked
 from agent.dependencies.follow.needs import Item, Needs
 from agent.kube.errors import Forbidden, NotFound, StatusError
 from agent.kube.informer import Informer

@@ -12,9 +12,9 @@ from agent.kube.errors import Forbidden
 from agent.kube.store import Object
 from agent.model.claims import storage_class
 from agent.model.copies import Raw
+from agent.model.placeholder_volume import name_of
 from agent.model.quantity import InvalidQuantity, Quantity
-from agent.model.standin import name_of
-from agent.scheduling.pod_terms import selector
+from agent.ranking.pod_terms import selector
 
 log = logging.getLogger(__name__)
 

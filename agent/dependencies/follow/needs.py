@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import SERVICE_ACCOUNTS, Kind
-from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
-from agent.clusters.namespaces import turns
+from agent.clusters.stores.chaperons import Placed
+from agent.clusters.stores.namespaces import turns
 from agent.clusters.target import Target
 from agent.kube.errors import UNDECODABLE
 from agent.kube.informer import Informer

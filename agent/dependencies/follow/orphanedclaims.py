@@ -12,8 +12,8 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import TARGET_KINDS
-from agent.base.absences import last_of
 from agent.base.clock import parse, stamp
+from agent.base.leaderless_intervals import last_of
 from agent.base.recent import Recent
 from agent.clusters.deps import Deps
 from agent.dependencies.follow.copier import Place

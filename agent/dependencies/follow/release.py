@@ -11,8 +11,8 @@ import contextlib
 
 from agent.api import names
 from agent.api.kinds import TARGET_KINDS, Kind
+from agent.clusters.copies.admiralty_finalizers import delete_child_of
 from agent.clusters.deps import Deps
-from agent.clusters.heldoriginals import delete_child_of
 from agent.clusters.target import Target
 from agent.dependencies.follow.kinds import ADMIRALTYS, originals
 from agent.kube.errors import NotFound

@@ -20,9 +20,9 @@ from agent.dependencies.placeholder_volumes.decide import ClaimAndVolumes, Grow,
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, NotFound
 from agent.kube.store import Key, Object
+from agent.model.placeholder_volume import claim_key, claim_uid, is_stand_in
 from agent.model.podstate import OTHER_PODS
 from agent.model.references import references
-from agent.model.standin import claim_key, claim_uid, is_stand_in
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from agent.model.placeholder_volume import claim_uid, has_volume, is_for, is_needed, volume_for
 from agent.model.quantity import InvalidQuantity, Quantity
-from agent.model.standin import claim_uid, has_volume, is_for, is_needed, volume_for
 
 Raw = dict[str, Any]
 

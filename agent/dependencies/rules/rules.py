@@ -16,14 +16,14 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import NETWORK_POLICIES, ROLE_BINDINGS, ROLES
-from agent.clusters.copying import Item
+from agent.clusters.copies.copying import Item
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.dependencies.rules.room import OptInRoom
+from agent.dependencies.rules.opt_in import OptInRoom
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import rulecopies
-from agent.scheduling.pod_terms import Labels, Requirement, Selector, selector
+from agent.ranking.pod_terms import Labels, Requirement, Selector, selector
 
 Raw = dict[str, Any]
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from agent.kube.store import Object
-from agent.scheduling.pod_terms import Labels, Selector
+from agent.ranking.pod_terms import Labels, Selector
 
 Facts = frozenset[tuple[str, str]]
 """Labels of a pod as a value."""

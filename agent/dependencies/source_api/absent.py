@@ -17,7 +17,7 @@ _MESSAGE = (
 
 
 class NoSourceApi:
-    """A provider of nothing (see `agent.clusters.prerequisites.Provider`)."""
+    """A provider of nothing (see `agent.clusters.copies.prerequisites.Provider`)."""
 
     def __init__(self, deps: Deps) -> None:
         self._recorder = deps.recorder

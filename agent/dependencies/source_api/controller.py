@@ -16,10 +16,10 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS
-from agent.clusters import source_accounts
+from agent.clusters.copies.refusals import NOT_OURS, PASSING, Blocked, not_copied, reporting_refusals
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import NOT_OURS, PASSING, Blocked, not_copied, reporting_refusals
-from agent.clusters.source_accounts import SourceAccounts
+from agent.clusters.stores import source_accounts
+from agent.clusters.stores.source_accounts import SourceAccounts
 from agent.clusters.target import Target
 from agent.dependencies.source_api.absent import REASON
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError

@@ -8,7 +8,7 @@ from agent.api.kinds import CHAPERONS, LEASES, PODS
 from agent.api.names import fencing
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
-from agent.clusters.fences import lease_of
+from agent.clusters.stores.fences import lease_of
 from agent.kube.store import Key, Object
 from agent.model import fence
 

@@ -14,9 +14,9 @@ import time
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.api.names import fencing
-from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
-from agent.clusters.fences import is_noted, lease_of
+from agent.clusters.stores.chaperons import Placed
+from agent.clusters.stores.fences import is_noted, lease_of
 from agent.clusters.target import Target
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Key, Object

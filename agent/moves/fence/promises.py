@@ -10,7 +10,7 @@ from agent.api.kinds import CHAPERONS
 from agent.api.names import fencing
 from agent.base.clock import stamp
 from agent.clusters.deps import Deps
-from agent.clusters.fences import lease_of
+from agent.clusters.stores.fences import lease_of
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
 from agent.model import fence

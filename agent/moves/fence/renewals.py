@@ -16,7 +16,7 @@ from agent.api.kinds import CHAPERONS, LEASES
 from agent.api.names import fencing
 from agent.base.clock import micro_stamp
 from agent.clusters.deps import Deps
-from agent.clusters.fences import is_noted, lease_of
+from agent.clusters.stores.fences import is_noted, lease_of
 from agent.clusters.target import Target
 from agent.kube.errors import BadRequest, Forbidden, Invalid, NotFound, Unreachable
 from agent.kube.store import Key

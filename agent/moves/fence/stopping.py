@@ -12,14 +12,14 @@ import asyncio
 from agent.api.kinds import PODS
 from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
-from agent.clusters.fences import lease_of
+from agent.clusters.stores.fences import lease_of
 from agent.kube.errors import Conflict, KubeError, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.kube.urgency import urgent
 from agent.model import fence
 from agent.moves.fence.fenced import FencedChaperons, lease_keys
 from agent.runtime.controller import Controller
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 
 AT_ONCE = 32
 """Deletions at a time: 150 delegates take a second where the API server answers in 200 ms."""

@@ -17,18 +17,18 @@ from agent.api.conditions import find_condition, is_true
 from agent.api.kinds import TARGET_KINDS
 from agent.api.names import lifecycle
 from agent.base.metrics import REGISTRY
-from agent.base.turns import in_turns
+from agent.base.yielding import in_turns
 from agent.clusters.deps import Deps
-from agent.clusters.lives import sight
-from agent.clusters.silent_clusters import Member, SilentClusters, counted_as
+from agent.clusters.health.silent_clusters import Member, SilentClusters, counted_as
+from agent.clusters.health.target_outages import sight
 from agent.kube.store import Key, Object
 from agent.model.diff import same
-from agent.model.standing import standing
+from agent.model.target_health import standing
 from agent.model.targetlife import Sight, TargetLife, Terms
 from agent.moves.lost_targets import decide
 from agent.moves.lost_targets.decide import View
 from agent.runtime.controller import Controller
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 
 _FAILOVERS = Counter(
     "flotilla_failovers",

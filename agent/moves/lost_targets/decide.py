@@ -12,7 +12,7 @@ from agent.api.conditions import Status, find_condition, set_condition
 from agent.api.names import lifecycle
 from agent.base.clock import parse, stamp
 from agent.model import duration
-from agent.model.standing import InvalidTerm, failover_after, is_set
+from agent.model.target_health import InvalidTerm, failover_after, is_set
 from agent.model.targetlife import LifeState, TargetLife, Terms, resumed
 
 Raw = dict[str, Any]

@@ -18,7 +18,7 @@ from agent.clusters.target_condition import TargetCondition, Words
 from agent.kube.store import Key, Object
 from agent.model.abridged import abridged
 from agent.model.podstate import ENDED
-from agent.model.standing import standing
+from agent.model.target_health import standing
 from agent.runtime.controller import Controller
 
 PAUSE_SECONDS = 1.0

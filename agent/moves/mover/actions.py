@@ -17,7 +17,7 @@ from agent.moves.mover.pauses import Pauses
 from agent.moves.mover.plan import cause_of
 from agent.moves.mover.view import Action, Adopt, Create, Discard, Evict, Fail, Mark, Owner, Restore, Tell
 from agent.moves.mover.writer import Writer
-from agent.runtime.together import side_by_side
+from agent.runtime.task_group import side_by_side
 
 log = logging.getLogger(__name__)
 

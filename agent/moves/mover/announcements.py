@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from agent.clusters.deps import Deps
-from agent.clusters.selecting import SelectingServices
+from agent.clusters.stores.selecting_services import SelectingServices
 from agent.drivers.driver import HERE
 from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
 from agent.kube.store import Object

@@ -9,11 +9,11 @@ from agent.api import names
 from agent.api.conditions import is_true
 from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
+from agent.clusters.health.record import grace
 from agent.clusters.managed_cluster import managed_cluster
-from agent.clusters.record import grace
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
-from agent.model.standing import Standing, first_term, standing
+from agent.model.target_health import Standing, first_term, standing
 from agent.model.targetchoice import TargetChoice
 from agent.moves.mover.failback import FailBack
 from agent.moves.mover.placements import PlacementMoves

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 
 from agent.api.names.lifecycle import AUTO
-from agent.base.turns import in_turns
+from agent.base.yielding import in_turns
 from agent.clusters.deps import Deps
 from agent.kube.store import Key, Object, Store
 

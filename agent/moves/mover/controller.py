@@ -32,7 +32,7 @@ from agent.moves.mover.metrics import IN_PROGRESS, REASONS, WAITING
 from agent.moves.mover.view import Create, reasons
 from agent.moves.mover.writer import Writer
 from agent.runtime.controller import Controller
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 
 LOOK_SECONDS, RARELY_SECONDS = 2.0, 15.0
 """Pause while something is waited for of which no watch tells, what owners are about, and that time goes by; and where

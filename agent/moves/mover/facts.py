@@ -10,7 +10,7 @@ from agent.api.names import moves
 from agent.kube.store import Object
 from agent.model import replacement
 from agent.moves.mover.view import Cause, Pod
-from agent.scheduling.explain import without_live_figures
+from agent.ranking.explain import without_live_figures
 
 OwnerKey = tuple[str, str, str, str]
 """Kind, namespace, name and UID of what makes pods; of a pod that nothing makes, its own, with no kind.

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from agent.api import names
 from agent.api.kinds import DEPLOYMENTS, JOBS, NODES, PERSISTENT_VOLUME_CLAIMS, REPLICA_SETS, STATEFUL_SETS
 from agent.api.names import moves
-from agent.clusters.decided import reference_of
 from agent.clusters.deps import Deps
-from agent.clusters.record import silent_in
+from agent.clusters.health.record import silent_in
+from agent.clusters.stores.placement_decisions import reference_of
 from agent.clusters.target import Target
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
@@ -20,12 +20,12 @@ from agent.model.owner_labels import controller_of
 from agent.model.targetchoice import TargetChoice
 from agent.moves.mover import owners
 from agent.moves.mover.announcements import Announcements
+from agent.moves.mover.capacity import room
 from agent.moves.mover.causes import Causes, Levels
 from agent.moves.mover.facts import Facts, OwnerKey, facts_of, is_labelled, is_replacement, viewed
 from agent.moves.mover.groups import Groups, bound_claim, group_of, wanted_by
 from agent.moves.mover.limits import is_waiting
 from agent.moves.mover.owners import OwnerPods
-from agent.moves.mover.room import room
 from agent.moves.mover.view import Owner, Pod
 from agent.moves.mover.writer import Refusal
 

@@ -18,14 +18,14 @@ from agent.model.moveterms import move_of
 from agent.model.podstate import claimed_node
 from agent.model.quantity import InvalidQuantity
 from agent.model.requests import host_ports, requests
+from agent.moves.mover.capacity import Packing, room_for_all
 from agent.moves.mover.causes import Causes, Levels
 from agent.moves.mover.facts import Facts, facts_of, is_replacement
-from agent.moves.mover.room import Packing, room_for_all
-from agent.moves.mover.together import Member, together
 from agent.moves.mover.view import Cause, Together
-from agent.scheduling.node_fit import NodeFit
-from agent.scheduling.snapshot import PodTemplate, TargetInfo
-from agent.scheduling.told_shapes import told_shapes
+from agent.moves.mover.whole_groups import Member, together
+from agent.ranking.node_fit import NodeFit
+from agent.ranking.snapshot import PodTemplate, TargetInfo
+from agent.ranking.summary_shapes import told_shapes
 
 NOT_ENABLED = Together("Held", "its namespace is not enabled any more, so that its group would not start again")
 _GROUP = "mover group"

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
 from agent.api.names.ocm import MOVE, WHEN_UNPLACED
-from agent.clusters.decided import owner_in, owner_of, parts_of, placed_by, reference_of
 from agent.clusters.deps import Deps
+from agent.clusters.stores.placement_decisions import owner_in, owner_of, parts_of, placed_by, reference_of
 from agent.kube.store import Object
-from agent.scheduling.placed import Placed, Reference
+from agent.ranking.placed import Placed, Reference
 
 SETTLE_SECONDS = 2.0
 """The decisions of a Placement are several objects, and may change again at once: no move begins before that."""

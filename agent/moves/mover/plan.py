@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from agent.moves.mover.owners import plain
-from agent.moves.mover.together import ONE_OF_A_KIND
 from agent.moves.mover.view import Action, Owner, Pod, Tell, until
+from agent.moves.mover.whole_groups import ONE_OF_A_KIND
 
 CAUSES = {
     "Lost": "the target that it is in is lost",

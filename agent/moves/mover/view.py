@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from agent.scheduling.explain import without_figures
+from agent.ranking.explain import without_figures
 
 Cause = Literal["", "Lost", "Retire", "Targets", "Placement", "FailBack"]
 """Why a pod should not be where it is; empty for one that is well placed."""

@@ -22,7 +22,7 @@ from agent.clusters.managed_cluster import is_for_its_cluster
 from agent.clusters.target import SUMMARY_FIELDS, Target
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from agent.kube.store import Key, Object
-from agent.model.standing import first_term, is_set, standing
+from agent.model.target_health import first_term, is_set, standing
 from agent.placement.managed_clusters.decide import Create, Lead, View, decide, namespace, settles_in
 from agent.placement.managed_clusters.gather import QUIET_SECONDS, ClusterNaming
 from agent.placement.managed_clusters.naming import candidates

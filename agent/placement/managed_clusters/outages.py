@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.api.conditions import find_condition
-from agent.clusters.silent_clusters import Member, SilentClusters, counted_as
+from agent.clusters.health.silent_clusters import Member, SilentClusters, counted_as
 from agent.clusters.target import State
 from agent.kube.store import Key
 

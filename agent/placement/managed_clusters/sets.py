@@ -18,9 +18,9 @@ from agent.clusters.target_condition import Words
 from agent.kube.errors import AlreadyExists, NotFound
 from agent.kube.store import Key, Object
 from agent.model.diff import same
+from agent.ranking.placing import read
+from agent.ranking.placing.inputs import ManagedCluster
 from agent.runtime.controller import Controller
-from agent.scheduling.placing import read
-from agent.scheduling.placing.inputs import ManagedCluster
 
 Raw = dict[str, Any]
 

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import msgspec
 
+from agent.ranking.placing import celexpr
+from agent.ranking.placing.inputs import CelVerdicts, Score
 from agent.runtime.worker import Worker, WorkerFailed
-from agent.scheduling.placing import celexpr
-from agent.scheduling.placing.inputs import CelVerdicts, Score
 
 _SERVES = f"{celexpr.__name__}:{celexpr.answer.__name__}"
 _EXPRESSIONS = 512

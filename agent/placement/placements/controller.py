@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
 from agent.api.names.ocm import EVALUATE, SCHEDULING_DISABLED
-from agent.clusters.decided import Owner, owner_of
 from agent.clusters.deps import Deps
+from agent.clusters.stores.placement_decisions import Owner, owner_of
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.placement.placements.decide import Plan, Present, clusters, decide, scored
@@ -28,10 +28,10 @@ from agent.placement.placements.metrics import MEASURED
 from agent.placement.placements.pacing import QUIET_SECONDS, Pacing
 from agent.placement.placements.surroundings import Surroundings
 from agent.placement.placements.telling import Event
+from agent.ranking.placing.evaluate import evaluate_settled
+from agent.ranking.placing.inputs import CelVerdicts
+from agent.ranking.placing.outcome import Outcome
 from agent.runtime.controller import Controller
-from agent.scheduling.placing.evaluate import evaluate_settled
-from agent.scheduling.placing.inputs import CelVerdicts
-from agent.scheduling.placing.outcome import Outcome
 
 _LONGEST = timedelta(hours=1)
 _EARLY = timedelta(milliseconds=1)

@@ -11,8 +11,8 @@ from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
 from agent.api.names.ocm import LABEL_GROUP_INDEX, LABEL_GROUP_NAME, LABEL_PLACEMENT, decision_label, decision_name
 from agent.model.diff import merge_patch, same
 from agent.placement.placements.telling import MISCONFIGURED, Changes, Event, conditions, events, kept
-from agent.scheduling.placing.outcome import Decision, DecisionGroup, Outcome
-from agent.scheduling.placing.spec import parse
+from agent.ranking.placing.outcome import Decision, DecisionGroup, Outcome
+from agent.ranking.placing.spec import parse
 
 Raw = dict[str, Any]
 

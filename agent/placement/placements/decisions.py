@@ -6,12 +6,12 @@ from typing import Any
 
 from agent.api.kinds import PLACEMENT_DECISIONS
 from agent.api.names.ocm import decision_name
-from agent.clusters.decided import Owner, decisions_of, owner_in, owner_of
 from agent.clusters.placement_mode import PlacementMode
+from agent.clusters.stores.placement_decisions import Owner, decisions_of, owner_in, owner_of
 from agent.kube.store import Object
 from agent.placement.placements.decide import Present
 from agent.placement.placements.interests import Key
-from agent.scheduling.placing import read
+from agent.ranking.placing import read
 
 _PLACEMENT = "Placement"
 _DELETED = ""

@@ -9,9 +9,9 @@ from agent.base.clock import Clock
 from agent.placement.placements.cel import CelEvaluator
 from agent.placement.placements.interests import Key
 from agent.placement.placements.surroundings import Surroundings
+from agent.ranking.placing.evaluate import candidates, cel_expressions
+from agent.ranking.placing.inputs import CelVerdicts, PlacementInputs
 from agent.runtime.background_tasks import BackgroundTasks
-from agent.scheduling.placing.evaluate import candidates, cel_expressions
-from agent.scheduling.placing.inputs import CelVerdicts, PlacementInputs
 
 _TURNS = 3
 """How often in a row verdicts are asked for again because clusters have changed meanwhile."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from agent.scheduling.placing.evaluate import ANY_SCORE, cel_expressions, scores_used
-from agent.scheduling.placing.spec import BALANCE, parse
+from agent.ranking.placing.evaluate import ANY_SCORE, cel_expressions, scores_used
+from agent.ranking.placing.spec import BALANCE, parse
 
 Key = tuple[str, str]
 """Namespace and name of a Placement."""

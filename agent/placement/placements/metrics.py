@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from agent.base.metrics import REGISTRY
 from agent.kube.store import Key
-from agent.scheduling.placing.outcome import Outcome
+from agent.ranking.placing.outcome import Outcome
 
 SCORED = 20
 """Scores are told of Placements with at most so many clusters: each is a series of its own."""

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTER_SETS, MANAGED_CLUSTERS
-from agent.clusters.placement_inputs import Change, PlacementInputsCache
+from agent.clusters.stores.placement_inputs import Change, PlacementInputsCache
 from agent.kube.store import Object
 from agent.placement.placements.interests import Interests, Key
-from agent.scheduling.placing.inputs import PlacementInputs
+from agent.ranking.placing.inputs import PlacementInputs
 
 
 class Surroundings:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from agent.api.conditions import condition_of, find_condition, set_condition
-from agent.scheduling.placing.outcome import Outcome
+from agent.ranking.placing.outcome import Outcome
 
 SATISFIED = "PlacementSatisfied"
 MISCONFIGURED = "PlacementMisconfigured"

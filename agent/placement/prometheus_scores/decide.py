@@ -11,7 +11,7 @@ import msgspec
 from agent.kube.errors import UNDECODABLE, one_line
 from agent.model.addonscore import Statement
 from agent.model.promscore import PrometheusScore
-from agent.scheduling.placing.usage_scores import within
+from agent.ranking.placing.usage_scores import within
 
 INTERVALS = 3
 """For how many intervals an answer counts."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agent.api.kinds import DEPLOYMENTS, REPLICA_SETS, Kind
 from agent.clusters.deps import Deps
-from agent.clusters.owners import Owners
+from agent.clusters.stores.owners import Owners
 from agent.kube.store import Key, Object
 from agent.model import moveterms, targetchoice
 from agent.runtime.controller import Controller

@@ -6,8 +6,8 @@ from typing import Literal
 
 from agent.model.addonscore import Statement
 from agent.model.measured import read_used
-from agent.scheduling.placing.usage_scores import usage_scores
-from agent.scheduling.told_shapes import told_shapes
+from agent.ranking.placing.usage_scores import usage_scores
+from agent.ranking.summary_shapes import told_shapes
 
 NOT_TOLD = Statement(
     {},

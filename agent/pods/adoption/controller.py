@@ -12,8 +12,8 @@ from weakref import WeakSet
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
-from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
+from agent.clusters.stores.chaperons import Placed
 from agent.clusters.target import Target
 from agent.kube.errors import Conflict, Forbidden, NotFound, Unreachable
 from agent.kube.store import Key, Object

@@ -13,7 +13,7 @@ from typing import Any
 from agent.api.conditions import condition_of
 from agent.api.kinds import SOURCE_KINDS
 from agent.clusters.deps import Deps
-from agent.clusters.source_accounts import LINGER_SECONDS, SourceAccounts
+from agent.clusters.stores.source_accounts import LINGER_SECONDS, SourceAccounts
 from agent.kube.store import Key, Object
 from agent.model import podpolicy
 from agent.model.podpolicy import InvalidPolicy, Policy, Rule

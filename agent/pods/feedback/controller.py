@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from agent.clusters.chaperons import Placed
-from agent.clusters.declared_lost import DeclaredLost
 from agent.clusters.deps import Deps
+from agent.clusters.health.declared_lost import DeclaredLost
+from agent.clusters.stores.chaperons import Placed
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model import podstate
-from agent.model.homecoming import Homecoming
+from agent.model.delegate_annotations import Homecoming
 from agent.model.podstate import ENDED
 from agent.pods.feedback.decide import decide
 from agent.pods.feedback.pacing import Pacing, Seen
@@ -26,7 +26,7 @@ from agent.pods.feedback.view import DeleteChaperon, Ending, PatchProxy, ProxyAn
 from agent.pods.feedback.withdrawal import Withdrawal
 from agent.pods.feedback.writer import Writer
 from agent.runtime.controller import Controller
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 
 if TYPE_CHECKING:
     from agent.model.podranges import PodRanges

@@ -8,8 +8,8 @@ from agent.api import names
 from agent.api.conditions import find_condition, without_condition
 from agent.model import podstate
 from agent.model.annotations import fitting, message
+from agent.model.delegate_annotations import USUAL, Homecoming
 from agent.model.diff import merge_patch
-from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podranges import ANYWHERE
 from agent.model.podstate import has_ended
 from agent.model.status import (

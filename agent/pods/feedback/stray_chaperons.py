@@ -5,7 +5,7 @@ They are deleted separately, since a target may have many of them and be slow, w
 Watches  nothing: `Feedback` names them.
 Writes   deletes chaperons.
 Strays in an absent target are named again when it returns. Many whose pods this cluster may have forgotten wait for a
-user (`agent.clusters.orphans`).
+user (`agent.clusters.stores.orphans`).
 """
 
 from collections.abc import Awaitable, Callable

@@ -7,7 +7,7 @@ import msgspec
 
 from agent.api import names
 from agent.model import deletion, podstate, terminating
-from agent.model.homecoming import USUAL, Homecoming
+from agent.model.delegate_annotations import USUAL, Homecoming
 from agent.model.podranges import ANYWHERE, PodRanges
 
 

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from agent.api import names
-from agent.clusters.agenthealth import GRACE_PERIOD, answers
 from agent.clusters.deps import Deps
+from agent.clusters.health.agent_health import GRACE_PERIOD, answers
 from agent.clusters.target import Target
 from agent.drivers.reach import EndpointReach
 from agent.kube.store import Key, Object

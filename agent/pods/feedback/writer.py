@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agent.api.kinds import CHAPERONS, PODS
-from agent.clusters import chaperons
 from agent.clusters.deps import Deps
+from agent.clusters.stores import chaperons
 from agent.clusters.target import Target
 from agent.kube.errors import Conflict, Forbidden, Invalid, NotFound, Unreachable
 from agent.kube.store import Key, Object

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from agent.api import names
 from agent.api.kinds import TARGET_KINDS
 from agent.base.clock import parse
-from agent.clusters.declared_lost import DeclaredLost
 from agent.clusters.deps import Deps
+from agent.clusters.health.declared_lost import DeclaredLost
 from agent.clusters.target import Target
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object

@@ -1,14 +1,14 @@
 """Orphans: say on a Target that chaperons there are held whose pods this cluster seems to have forgotten.
 
-Watches  Targets and ClusterTargets; what is held (`agent.clusters.brake`).
+Watches  Targets and ClusterTargets; what is held (`agent.clusters.stores.orphan_deletion_guard`).
 Writes   the condition OrphansDeleted, where something is held and afterwards; one Warning event when that begins.
 Absent target: what was said last stays.
 """
 
 from agent.api import names
-from agent.clusters.brake import LOOK_SECONDS
 from agent.clusters.deps import Deps
-from agent.clusters.orphans import Hold
+from agent.clusters.stores.orphan_deletion_guard import LOOK_SECONDS
+from agent.clusters.stores.orphans import Hold
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.kube.store import Key
 from agent.runtime.controller import Controller

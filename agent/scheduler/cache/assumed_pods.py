@@ -14,15 +14,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agent.clusters.chaperons import Chaperons
 from agent.clusters.registry import Targets
+from agent.clusters.stores.chaperons import Chaperons
 from agent.clusters.target import Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import podstate
 from agent.model.nodeshapes import read_counted
+from agent.ranking.usage import Usages
 from agent.scheduler.cache.pod_info import PodInfos
-from agent.scheduling.usage import Usages
 
 SETTLED_SECONDS = 2.0
 """A summary that arrives this long after a delegate got its node includes it: agents write at most one per second."""

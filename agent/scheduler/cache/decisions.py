@@ -9,12 +9,21 @@ from collections.abc import Callable, Iterable, Iterator
 
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
 from agent.base.clock import Clock
-from agent.clusters.decided import Owner, Part, owner_in, owner_of, part_of, parts_of, placed_by, reference_of
 from agent.clusters.placement_mode import PlacementMode
+from agent.clusters.stores.placement_decisions import (
+    Owner,
+    Part,
+    owner_in,
+    owner_of,
+    part_of,
+    parts_of,
+    placed_by,
+    reference_of,
+)
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.ranking.placed import Placed, Reference
 from agent.scheduler.cache.undecided import Reasons, Undecided, Written
-from agent.scheduling.placed import Placed, Reference
 
 SETTLE_SECONDS = 0.05
 _LONGEST_SECONDS = 1.0

@@ -16,8 +16,8 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.optional_watch import OptionalWatch
 from agent.kube.errors import UNDECODABLE
 from agent.kube.store import Object
-from agent.scheduling.extrascore import ExtraScore
-from agent.scheduling.snapshot import Extra
+from agent.ranking.extrascore import ExtraScore
+from agent.ranking.snapshot import Extra
 
 _LONGEST_TIMER_SECONDS = 3600.0
 

@@ -16,7 +16,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.errors import KubeError
 from agent.model.schedulername import special, why_missing
-from agent.scheduling.snapshot import TargetInfo
+from agent.ranking.snapshot import TargetInfo
 
 _FIRST, _LONGEST = 300.0, 3600.0
 """First and longest time in seconds for which a target gets no more pods of a scheduler."""

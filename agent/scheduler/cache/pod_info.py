@@ -7,16 +7,16 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from agent.api import names
-from agent.clusters.claimfilters import asked_by
+from agent.clusters.stores.claim_filters import asked_by
 from agent.kube.store import Object
 from agent.model import additions
 from agent.model.claimfilter import Level
 from agent.model.delegatepod import check as check_delegate
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
+from agent.ranking.demand import Demand, demand_of, kept_constraints, template_of
+from agent.ranking.snapshot import PodInfo, PodTemplate
 from agent.scheduler.failed_targets import failed_targets_of, read_failed_targets
-from agent.scheduling.demand import Demand, demand_of, kept_constraints, template_of
-from agent.scheduling.snapshot import PodInfo, PodTemplate
 
 _ATTEMPTS = names.ANNOTATION_ATTEMPTS.encode()
 _CHECKED = (names.NO_PREFIX_REGEXP.encode(), b"metadata.annotations[")

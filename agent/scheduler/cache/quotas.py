@@ -11,7 +11,7 @@ from agent.clusters.optional_watch import OptionalWatch
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model.summaryflaw import amounts_flaw
-from agent.scheduling.snapshot import Amounts, Quota, Scope, amounts
+from agent.ranking.snapshot import Amounts, Quota, Scope, amounts
 
 Quotas = Mapping[str, tuple[Quota, ...]]
 

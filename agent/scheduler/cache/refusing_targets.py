@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
-from agent.clusters.chaperons import Chaperons
-from agent.clusters.refusal_backoff import LONGEST_PAUSE_SECONDS
+from agent.clusters.health.refusal_backoff import LONGEST_PAUSE_SECONDS
 from agent.clusters.registry import Targets
+from agent.clusters.stores.chaperons import Chaperons
 from agent.clusters.target import Target
 from agent.kube.store import Object
-from agent.scheduling.snapshot import TargetInfo
+from agent.ranking.snapshot import TargetInfo
 
 _LEAST_SECONDS = 0.5
 

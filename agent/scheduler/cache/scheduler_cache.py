@@ -8,17 +8,20 @@ from dataclasses import replace
 from agent.api import names
 from agent.api.kinds import NODES
 from agent.base.clock import parse
-from agent.clusters.claimfilters import asked_by, filter_of
-from agent.clusters.decided import placement_of
 from agent.clusters.deps import Deps
-from agent.clusters.namespaces import turns
-from agent.clusters.record import grace
+from agent.clusters.health.record import grace
+from agent.clusters.stores.claim_filters import asked_by, filter_of
+from agent.clusters.stores.namespaces import turns
+from agent.clusters.stores.placement_decisions import placement_of
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model.claimfilter import ClaimFilter
 from agent.model.namespaces import not_enabled
 from agent.model.podstate import claimed_node
 from agent.model.targetchoice import TargetChoice
+from agent.ranking.placed import Placed, misplaced, reasoned
+from agent.ranking.rank import Ranking, rank
+from agent.ranking.snapshot import PodInfo, TargetInfo
 from agent.scheduler.cache.assumed_pods import AssumedPods
 from agent.scheduler.cache.decisions import Decisions
 from agent.scheduler.cache.missing_schedulers import MissingSchedulers
@@ -26,9 +29,6 @@ from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduler.cache.refusing_targets import RefusingTargets
 from agent.scheduler.cache.target_cache import TargetCache
 from agent.scheduler.metrics import PHASE
-from agent.scheduling.placed import Placed, misplaced, reasoned
-from agent.scheduling.ranking import Ranking, rank
-from agent.scheduling.snapshot import PodInfo, TargetInfo
 
 NEW_SECONDS = 2.0
 """Age in seconds below which a pod's namespace may not be cached yet: both may have been created together."""

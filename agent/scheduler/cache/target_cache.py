@@ -12,10 +12,10 @@ from agent.clusters.target_info import target_info_of
 from agent.clusters.unconnected_target import not_ready, unconnected_target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.ranking.extrascore import ExtraScore
+from agent.ranking.snapshot import Quota, TargetInfo
 from agent.scheduler.cache.extra_scores import ExtraScores
 from agent.scheduler.cache.quotas import QuotaCache, Quotas
-from agent.scheduling.extrascore import ExtraScore
-from agent.scheduling.snapshot import Quota, TargetInfo
 
 log = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from agent.base.clock import Clock
-from agent.clusters.placement_inputs import Change
 from agent.clusters.placement_mode import PlacementMode
+from agent.clusters.stores.placement_inputs import Change
 from agent.kube.store import Key, Object
-from agent.scheduling.explain import without_figures
-from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate
-from agent.scheduling.placing.inputs import CelVerdicts, PlacementInputs
+from agent.ranking.explain import without_figures
+from agent.ranking.placing.evaluate import candidates, cel_expressions, evaluate
+from agent.ranking.placing.inputs import CelVerdicts, PlacementInputs
 
 LOOK_SECONDS = 2.0
 """Interval between re-evaluations of two Placements, which limits CPU use and the number of woken pods."""

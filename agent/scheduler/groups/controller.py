@@ -17,7 +17,7 @@ from agent.model.status import restarts_always
 from agent.scheduler.cache.scheduler_cache import NEW_SECONDS, SchedulerCache
 from agent.scheduler.groups import decide
 from agent.scheduler.groups.members import Group, Member
-from agent.scheduler.groups.turns import Contender, GroupMemory, Timeouts
+from agent.scheduler.groups.order import Contender, GroupMemory, Timeouts
 from agent.scheduler.limits import RequestLimits
 from agent.scheduler.modes import group_name, group_of, is_open
 from agent.scheduler.proxy_writer import ProxyWriter

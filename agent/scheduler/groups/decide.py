@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from agent.model.podstate import NEGATIVE
 from agent.scheduler.groups import restarts as restarts
 from agent.scheduler.groups.members import Group, Member, ill_formed
-from agent.scheduler.groups.turns import Contender, GroupMemory, Timeouts, pause
+from agent.scheduler.groups.order import Contender, GroupMemory, Timeouts, pause
 from agent.scheduler.reserve.decide import feasible, home, reasons, reserved
 from agent.scheduler.reserve.view import Permit, denied
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from agent.api import names
 from agent.api.names.ocm import PLACEMENT
-from agent.scheduler.groups.turns import GroupMemory, Key
+from agent.scheduler.groups.order import GroupMemory, Key
 from agent.scheduler.reserve.view import ReservePod
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from agent.scheduler.groups.members import Group, Member
-from agent.scheduler.groups.turns import Timeouts
+from agent.scheduler.groups.order import Timeouts
 
 
 def lost(group: Group) -> tuple[str, str]:

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from agent.api import names
-from agent.clusters import chaperons
 from agent.clusters.deps import Deps
+from agent.clusters.stores import chaperons
 from agent.clusters.target import Target
 from agent.kube.errors import KubeError, Unreachable, Unsent
 from agent.kube.store import Key, Object
@@ -15,6 +15,7 @@ from agent.model import podstate
 from agent.model.errors import InvalidPod
 from agent.model.podstate import taken_up_by
 from agent.model.schedulername import special
+from agent.ranking.explain import explain
 from agent.scheduler.cache.missing_schedulers import PublishedSchedulers
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import NO_ANSWER, ChaperonRefused, ChaperonWriter, Foreign, note_refusal
@@ -24,7 +25,6 @@ from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.ranked import decide as steps
 from agent.scheduler.ranked.neglected_chaperons import NeglectedChaperons
 from agent.scheduler.results import AT_ONCE, Done, Queued, RequeueAfter, Result, WaitForChange, soonest_after
-from agent.scheduling.explain import explain
 
 _SILENCES = 2
 """Unanswered chaperon requests in a row before the pod moves on: the link may have lost the first answer."""

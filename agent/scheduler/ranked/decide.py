@@ -8,9 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from agent.model.podstate import claim_stands, scheduling_of, taken_up_by
+from agent.ranking.rank import Ranking
+from agent.ranking.snapshot import TargetInfo
 from agent.scheduler.failed_targets import LONGEST_RETRY, FailedTarget
-from agent.scheduling.ranking import Ranking
-from agent.scheduling.snapshot import TargetInfo
 
 Outcome = Literal["bind", "refused", "wait", "gated"]
 

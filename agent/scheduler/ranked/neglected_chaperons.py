@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.base.clock import parse
-from agent.clusters.agenthealth import AgentRecord
+from agent.clusters.health.agent_health import AgentRecord
 from agent.kube.store import Key, Object
 from agent.model.podstate import taken_up_by
 from agent.model.schedulername import DEFAULT, special, why_missing

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from agent.api import names
 from agent.base.recent import Recent
-from agent.clusters import chaperons
 from agent.clusters.deps import Deps
+from agent.clusters.stores import chaperons
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model import podstate

@@ -12,6 +12,8 @@ from agent.kube.store import Object
 from agent.model import podstate
 from agent.model.errors import InvalidPod
 from agent.model.podstate import NEGATIVE, CandidateStatus, observe
+from agent.ranking.explain import explain
+from agent.ranking.rank import Ranking
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.limits import RequestLimits
@@ -21,8 +23,6 @@ from agent.scheduler.reserve import decide, steps
 from agent.scheduler.reserve.candidate_writer import CandidateWriter, CreateCandidate, DeleteChaperon, parent_uid
 from agent.scheduler.reserve.view import PERMITTED, Permit, ReservePod, Timeouts, denied
 from agent.scheduler.results import AT_ONCE, Done, Queued, RequeueAfter, Result, WaitForChange, soonest, soonest_after
-from agent.scheduling.explain import explain
-from agent.scheduling.ranking import Ranking
 
 _UNASKED = Ranking((), 0, ())
 _AGAIN_SECONDS = 0.05

@@ -19,7 +19,7 @@ from agent.kube.store import Object
 from agent.model import addresses
 from agent.model.addresses import InvalidRequest
 from agent.model.service import is_copy
-from agent.model.standing import standing
+from agent.model.target_health import standing
 from agent.runtime.controller import Controller
 
 Item = tuple[str, str, str]

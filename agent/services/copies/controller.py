@@ -12,11 +12,11 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import find_condition, set_condition, without_condition
 from agent.api.kinds import SERVICES
-from agent.clusters.copying import CopyRoom, Item
+from agent.clusters.copies.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.store import Object
-from agent.model import flatness, podranges, serviceimports, sharedcopies
+from agent.model import pod_networks, podranges, serviceimports, sharedcopies
 from agent.model.diff import same
 from agent.model.service import is_shared
 
@@ -65,7 +65,7 @@ class GlobalServices(CopyRoom):
         """Return the copy that a target should have. A selector by exact labels stays."""
         switched = copy is not None and _SERVING in copy.raw
         exact = switched or not self.deps.unlabelled.any(target, original["metadata"]["namespace"])
-        networks = flatness.read(target.told.annotations).pods if target.told is not None else ()
+        networks = pod_networks.read(target.told.annotations).pods if target.told is not None else ()
         return self._copy(original, exact=exact, families=podranges.families(networks))
 
     def _copy(self, original: Raw, *, exact: bool = True, families: Collection[str] = ()) -> Raw:

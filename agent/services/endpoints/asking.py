@@ -17,7 +17,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.store import Key
 from agent.model import hostport
-from agent.model.flatness import AgentAnswer, read
+from agent.model.pod_networks import AgentAnswer, read
 from agent.runtime.controller import Controller
 from agent.runtime.health import CLUSTER_PATH
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from agent.api import names
 from agent.api.kinds import SERVICES
 from agent.api.names.links import LOCAL_FIRST
-from agent.clusters.copying import UNSHARED_SECONDS
+from agent.clusters.copies.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.choice import all_drivers

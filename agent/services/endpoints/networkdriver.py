@@ -16,10 +16,10 @@ from agent.api.conditions import condition_of
 from agent.api.kinds import CLUSTER_SUMMARIES, SERVICES
 from agent.api.names.links import ANNOTATION_GATEWAY, BY_GATEWAY, GATEWAY_USABLE, UNTOLD
 from agent.base.grace import ABSENT_SECONDS, GracePeriods
-from agent.clusters.agenthealth import is_readable
 from agent.clusters.deps import Deps
-from agent.clusters.gatewaystold import GatewaysTold, had_gateways
+from agent.clusters.health.agent_health import is_readable
 from agent.clusters.port import Port
+from agent.clusters.stores.gateway_reports import GatewaysTold, had_gateways
 from agent.clusters.target import Target
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.drivers.choice import all_drivers, choose
@@ -33,11 +33,11 @@ from agent.drivers.sharing import Sharing
 from agent.kube.errors import Forbidden
 from agent.kube.store import Key, Object
 from agent.model import gatewaytold, podranges
-from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, Told, judge, not_granted, read, waits
 from agent.model.links import NO_GATEWAY
+from agent.model.pod_networks import NOT_TOLD, NOTHING_TOLD, Flatness, Told, judge, not_granted, read, waits
 from agent.model.summary import told_uid
 from agent.runtime.controller import Controller
-from agent.runtime.together import together
+from agent.runtime.task_group import together
 from agent.services.endpoints.asking import AgentAsks, can_be_asked
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, TARGET_KINDS
 from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.base.grace import ABSENT_SECONDS
-from agent.clusters.agenthealth import is_readable
 from agent.clusters.deps import Deps
-from agent.clusters.gatewaystold import GatewaysTold
+from agent.clusters.health.agent_health import is_readable
 from agent.clusters.identity import uid_of
+from agent.clusters.stores.gateway_reports import GatewaysTold
 from agent.clusters.target import Target
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing, key_of

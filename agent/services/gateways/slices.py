@@ -19,7 +19,7 @@ from agent.api import names
 from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NODES, SERVICES
 from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
-from agent.base.turns import in_turns
+from agent.base.yielding import in_turns
 from agent.clusters.deps import Deps
 from agent.drivers.sharing import own_slices, slices_by_service, slices_in
 from agent.kube.errors import NotFound

@@ -11,7 +11,7 @@ from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.diff import merge_patch
-from agent.runtime.together import side_by_side
+from agent.runtime.task_group import side_by_side
 
 Raw = dict[str, Any]
 Write = tuple[Object | None, Raw | None]

@@ -14,9 +14,9 @@ from agent.api.kinds import CLUSTER_SUMMARIES, NODES, SECRETS, SERVICES
 from agent.api.names import PROVIDER_KEY, PROVIDER_VALUE, SUMMARY_NAME
 from agent.api.names.links import ANNOTATION_GATEWAY, GATEWAY_SECRET
 from agent.base import certificates
-from agent.base.bundle import Bundle, Lifetimes
-from agent.clusters.agenthealth import is_readable
+from agent.base.certificate_bundle import Bundle, Lifetimes
 from agent.clusters.deps import Deps
+from agent.clusters.health.agent_health import is_readable
 from agent.kube.store import Object
 from agent.model.gatewaypeer import identity
 from agent.model.gatewaytold import Told, exposed, read, write

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import INGRESSES, SERVICES
-from agent.clusters.copying import CopyRoom, Item
+from agent.clusters.copies.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
 from agent.model import ingress, sharedcopies

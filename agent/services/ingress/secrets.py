@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import INGRESSES, SECRETS, SERVICES
-from agent.clusters.copying import BLOCKED, CopyRoom, Item
+from agent.clusters.copies.copying import BLOCKED, CopyRoom, Item
 from agent.clusters.deps import Deps
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object, metadata_only

@@ -18,8 +18,8 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS, TARGET_KINDS
 from agent.api.names.links import GATEWAY_USABLE
-from agent.base.turns import in_turns
-from agent.clusters.copying import UNSHARED_SECONDS
+from agent.base.yielding import in_turns
+from agent.clusters.copies.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.clusters import CONDITION
@@ -35,9 +35,9 @@ from agent.model.servicelinks import READY, UNVERIFIED, Pair, accepted, is_untou
 from agent.model.servicerule import firsts, rule, wish
 from agent.model.sharedcopies import linked_service
 from agent.runtime.controller import Controller
-from agent.runtime.together import together
-from agent.services.links.elsewhere import LinkedServicesRoom
+from agent.runtime.task_group import together
 from agent.services.links.gather import Gather
+from agent.services.links.other_namespaces import LinkedServicesRoom
 from agent.services.links.topology import Cluster, NotYet, Offer, ServiceTopology
 
 Raw = dict[str, Any]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agent.clusters.record import is_silence
+from agent.clusters.health.record import is_silence
 from agent.drivers.driver import BY_ADDRESSES, Driver, Joining, Place
 from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key

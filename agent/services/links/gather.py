@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from agent.api.conditions import find_condition
 from agent.api.names.links import external
-from agent.base.turns import take_turn
+from agent.base.yielding import take_turn
+from agent.clusters.copies.refusals import NOT_OURS
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import NOT_OURS
 from agent.clusters.target import State
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
@@ -17,8 +17,8 @@ from agent.kube.store import Key
 from agent.model.links import REASONS, Link, Peer, link, peer
 from agent.model.servicelinks import AWAY, CONNECTED, PROGRAMMED, Finding, Pair, said_by
 from agent.model.servicerule import Rule
-from agent.services.links.elsewhere import LinkedServicesRoom
 from agent.services.links.findings import DriverFindings, ServiceFindings
+from agent.services.links.other_namespaces import LinkedServicesRoom
 from agent.services.links.topology import Callers, Cluster, NotYet, Offer, ServiceTopology
 
 _OFF = REASONS["none"]

@@ -5,8 +5,8 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import SERVICES
 from agent.base.reverted_writes import RevertedWrites
+from agent.clusters.copies.field_owners import keep_owners
 from agent.clusters.deps import Deps
-from agent.clusters.field_owners import keep_owners
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object

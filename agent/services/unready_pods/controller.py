@@ -21,10 +21,10 @@ from agent.api import names
 from agent.api.conditions import find_condition, is_true, timestamp
 from agent.api.kinds import PODS
 from agent.api.names import lifecycle
-from agent.base.turns import in_turns
+from agent.base.yielding import in_turns
 from agent.clusters.deps import Deps
-from agent.clusters.record import refuses
-from agent.clusters.selecting import SelectingServices
+from agent.clusters.health.record import refuses
+from agent.clusters.stores.selecting_services import SelectingServices
 from agent.clusters.target import Target
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import Conflict, NotFound

@@ -16,14 +16,14 @@ from weakref import WeakKeyDictionary
 from agent.api import names
 from agent.api.kinds import LEASES, SELF_SUBJECT_REVIEWS
 from agent.api.names import LEASE_SOURCES
-from agent.base.absences import last_of
+from agent.base.leaderless_intervals import last_of
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.store import Key
-from agent.model import signs
-from agent.model.signs import Account, Sign
+from agent.model import heartbeats
+from agent.model.heartbeats import Account, Sign
 from agent.runtime.controller import Controller
 
 CONDITION = "SourceUnique"
@@ -95,12 +95,12 @@ class SignsRoom(Controller[Key]):
         account = await self._account(target)
         now, uid = self._deps.clock.now(), self._deps.cluster_uid
         annotations = lease["metadata"].get("annotations") or {}
-        found, own = signs.of_source(annotations, uid), names.sign(uid, account.uid)
+        found, own = heartbeats.of_source(annotations, uid), names.sign(uid, account.uid)
         last = found.get(own)
         self._learn(target, home, found, own, account)
         if last is None or last.holder != self._holder or (now - last.seen).total_seconds() > self._interval / 2:
             sign = Sign(now, self._holder, self._deps.settings.cluster_name)
-            patch = signs.patch(uid, sign, lease["metadata"]["resourceVersion"], account, annotations)
+            patch = heartbeats.patch(uid, sign, lease["metadata"]["resourceVersion"], account, annotations)
             await port.patch_raw(LEASES, LEASE_SOURCES, patch, home)
             self._seen[target][home, own] = sign
         return True
@@ -114,7 +114,7 @@ class SignsRoom(Controller[Key]):
             except (Forbidden, NotFound):
                 # Served from Kubernetes 1.28 on.
                 told = {}
-            found = self._accounts[target] = signs.account_of(told)
+            found = self._accounts[target] = heartbeats.account_of(told)
         return found
 
     def _learn(self, target: Target, home: str, found: Mapping[str, Sign], own: str, account: Account) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from agent import __version__
 from agent.api.kinds import CLUSTER_SUMMARIES, NODES
 from agent.api.names import PROVIDER_KEY, PROVIDER_VALUE, SUMMARY_NAME
-from agent.clusters.agenthealth import GIVE_UP, GRACE_PERIOD
 from agent.clusters.deps import Deps
+from agent.clusters.health.agent_health import GIVE_UP, GRACE_PERIOD
 from agent.kube.store import Object
 from agent.model.clusterclaims import LIMIT
 from agent.model.knownnodes import KnownNodes

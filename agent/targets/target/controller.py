@@ -27,7 +27,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import podranges, podstate
 from agent.model.diff import same
-from agent.model.standing import is_set
+from agent.model.target_health import is_set
 from agent.runtime.controller import Controller
 from agent.targets.target import decide, gather
 from agent.targets.target.gather import Problem, Raw, Reference

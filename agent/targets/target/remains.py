@@ -3,8 +3,8 @@
 from collections.abc import Container, Iterable
 
 from agent.api import names
-from agent.clusters.chaperons import Chaperons
 from agent.clusters.deps import Deps
+from agent.clusters.stores.chaperons import Chaperons
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model import podstate

@@ -24,7 +24,7 @@ from agent.clusters.target import Target
 from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, one_line
 from agent.kube.store import Key, Object
 from agent.model.daemonpod import comes_again
-from agent.model.standing import standing
+from agent.model.target_health import standing
 from agent.model.virtualnode import free, has_several_huge_pages
 from agent.runtime.controller import Controller
 from agent.targets.virtual_node.decide import Create, TargetAndNode, check_pattern, decide, settles_in

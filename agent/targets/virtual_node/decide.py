@@ -9,12 +9,12 @@ import msgspec
 
 from agent.api import names
 from agent.api.names import lifecycle, links
-from agent.clusters.agenthealth import AgentRecord
-from agent.clusters.endpoints import Served
+from agent.clusters.health.agent_health import AgentRecord
+from agent.clusters.stores.endpoints import Served
 from agent.clusters.target import Record, State
-from agent.model import flatness, nodefeatures
+from agent.model import nodefeatures, pod_networks
 from agent.model.diff import merge_patch
-from agent.model.standing import NOTHING_SAID, Standing
+from agent.model.target_health import NOTHING_SAID, Standing
 from agent.model.virtualnode import TAINT, InvalidPattern, amounts, desired_labels, node_status, virtual_node
 
 if TYPE_CHECKING:
@@ -146,9 +146,9 @@ def wanted(view: TargetAndNode, node: Raw) -> Raw:
 def _networks(view: TargetAndNode, annotations: Raw) -> dict[str, str]:
     """Return those of the target, for pairs of targets; while its summary names none, those that it named last."""
     told = view.told if view.told is not None and links.ANNOTATION_NETWORKS in view.told else None
-    found = flatness.read(told)
+    found = pod_networks.read(told)
     stands = told is None or found.flaw
-    text = annotations.get(links.ANNOTATION_NETWORKS, "") if stands else flatness.write(found.pods)
+    text = annotations.get(links.ANNOTATION_NETWORKS, "") if stands else pod_networks.write(found.pods)
     return {links.ANNOTATION_NETWORKS: text} if text else {}
 
 

@@ -8,8 +8,8 @@ import pytest_asyncio
 
 from agent.api.kinds import LEASES, NAMESPACES, PODS, TARGETS
 from agent.api.names import DELETE_ORPHANS, LABEL_PARENT_UID, LEASE_SOURCES, SHORT_PREFIX
-from agent.model import signs
-from agent.model.signs import Sign
+from agent.model import heartbeats
+from agent.model.heartbeats import Sign
 from agent.sandbox.backup import back_up, restore
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
@@ -79,7 +79,7 @@ async def test_a_source_gives_signs_of_life_with_the_rights_that_it_has(fleet: F
 
     async def sign() -> Sign | None:
         lease = await fleet.clients["us"].get(LEASES, LEASE_SOURCES, fleet.home)
-        return signs.read(lease["metadata"].get("annotations")).get(uid)
+        return heartbeats.read(lease["metadata"].get("annotations")).get(uid)
 
     found = await fleet.until("there is a sign", sign, about=namespace)
     assert found is not None

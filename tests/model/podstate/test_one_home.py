@@ -59,7 +59,7 @@ def test_it_is_told_in_one_place(pattern: str, elsewhere: set[str]) -> None:
     [
         (r"\bANNOTATION_CLAIM: (?!None)", "agent/scheduler/proxy_writer.py"),
         (r"\.bring_home\(", "agent/pods/feedback/writer.py"),
-        (r"async def release\(\s*self, key: Key, uid", "agent/clusters/proxies.py"),
+        (r"async def release\(\s*self, key: Key, uid", "agent/clusters/stores/proxies.py"),
     ],
     ids=["claim", "home", "release"],
 )
@@ -73,10 +73,10 @@ def test_no_room_patches_finalizers_of_pods_by_itself() -> None:
     patch = re.compile(r"\"finalizers\":|\[\"finalizers\"\] =")
     found = {name for name, text in sources().items() if patch.search(text)}
     assert found == {
-        "agent/cli/letgo.py",
-        "agent/cli/releasing.py",
-        "agent/clusters/heldoriginals.py",
-        "agent/clusters/proxies.py",
+        "agent/cli/remove_target_finalizers.py",
+        "agent/cli/remove_finalizers.py",
+        "agent/clusters/copies/admiralty_finalizers.py",
+        "agent/clusters/stores/proxies.py",
         "agent/services/ac3/controller.py",
         "agent/pods/feedback/decide.py",
         "agent/dependencies/follow/release.py",

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, PODS
 from agent.base.clock import SystemClock
-from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.registry import Targets
+from agent.clusters.stores.chaperons import Chaperons
 from agent.clusters.target import Probing, Target
 from agent.kube.config import Connection
 from agent.kube.informer import Informer

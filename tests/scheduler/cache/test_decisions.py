@@ -22,13 +22,13 @@ from agent.api.kinds import (
 from agent.api.names.ocm import LABEL_GROUP_NAME, LABEL_PLACEMENT
 from agent.base.clock import SystemClock
 from agent.clusters.cluster import Cluster
-from agent.clusters.decided import part_of, placed_by, reference_of
 from agent.clusters.placement_mode import PlacementMode
+from agent.clusters.stores.placement_decisions import part_of, placed_by, reference_of
 from agent.kube.config import Connection
 from agent.kube.store import Key, Object
+from agent.ranking.placed import Decided, Placed, Reference
 from agent.scheduler.cache import undecided
 from agent.scheduler.cache.decisions import NOT_USED, SETTLE_SECONDS, Decisions
-from agent.scheduling.placed import Decided, Placed, Reference
 from agent.settings import PlacementSetting
 from tests.clusters.test_placement_mode import GROUP, Server
 from tests.kube.test_session import serving

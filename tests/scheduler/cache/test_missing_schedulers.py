@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agent.scheduler.cache.missing_schedulers import MissingSchedulers
-from tests.scheduling.pods_and_targets import target_info
+from tests.ranking.pods_and_targets import target_info
 
 EU, US = target_info("eu"), target_info("us")
 VOLCANO = {"schedulerName": "volcano"}

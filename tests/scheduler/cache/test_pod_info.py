@@ -8,8 +8,8 @@ from agent.api.kinds import PODS
 from agent.kube.store import Object
 from agent.model.errors import InvalidPod
 from agent.model.proxypod import proxy_pod
+from agent.ranking.snapshot import amounts
 from agent.scheduler.cache.pod_info import PodInfos, pod_info_of
-from agent.scheduling.snapshot import amounts
 from tests.model.pods import pod
 
 

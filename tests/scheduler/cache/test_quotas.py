@@ -15,8 +15,8 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.target import Probing, Target
 from agent.kube.config import Connection
 from agent.kube.store import Object
+from agent.ranking.snapshot import Quota, amounts
 from agent.scheduler.cache.quotas import InvalidQuota, QuotaCache, quota, quotas_of
-from agent.scheduling.snapshot import Quota, amounts
 from tests.examples import examples
 from tests.kube.test_session import serving
 from tests.model.test_summaryflaw import AMOUNTS, VALUES

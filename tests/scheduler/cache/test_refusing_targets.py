@@ -15,8 +15,8 @@ from agent.kube.config import load
 from agent.sandbox import Cluster, Sandbox
 from agent.targets.target.controller import TargetRoom
 from tests.controllers.proxies import enable
-from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, tear_away
+from tests.controllers.starting import running
+from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.e2e.faults.byhand import scheduler_by_hand
 from tests.e2e.faults.refusals import dead_webhook
 from tests.kube.relay import Relay

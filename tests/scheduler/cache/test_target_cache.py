@@ -11,13 +11,13 @@ from agent.api.kinds import CRDS, NAMESPACES, NODES, RESOURCE_QUOTAS, TARGETS, K
 from agent.cli.explaining.facts import scored
 from agent.clusters.deps import Deps
 from agent.kube.client import Client
+from agent.ranking.extrascore import ExtraScore
+from agent.ranking.snapshot import Extra, TargetInfo, amounts
 from agent.sandbox import Cluster
 from agent.scheduler.cache.target_cache import TargetCache
-from agent.scheduling.extrascore import ExtraScore
-from agent.scheduling.snapshot import Extra, TargetInfo, amounts
 from tests.controllers.proxies import connected
-from tests.controllers.rooms import running
-from tests.controllers.targets import target
+from tests.controllers.starting import running
+from tests.controllers.target_links import target
 from tests.waiting import unserved, until
 
 pytestmark = pytest.mark.cluster

@@ -8,23 +8,23 @@ import pytest
 
 from agent.api.kinds import CLUSTER_SUMMARIES, NODES
 from agent.base.clock import SystemClock
-from agent.clusters.agenthealth import AgentRecord, AgentState
-from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
+from agent.clusters.copies.prerequisites import Prerequisites
 from agent.clusters.deps import Deps
-from agent.clusters.prerequisites import Prerequisites
+from agent.clusters.health.agent_health import AgentRecord, AgentState
 from agent.clusters.registry import Targets
+from agent.clusters.stores.chaperons import Chaperons
 from agent.clusters.target import Probing, Record, State, Target
 from agent.clusters.target_info import target_info_of
 from agent.kube.config import Connection
 from agent.kube.events import Recorder
 from agent.kube.store import Object
 from agent.model.summary import summarise
+from agent.ranking.snapshot import Quota, amounts
 from agent.runtime.supervisor import Supervisor
 from agent.scheduler.cache.target_cache import NOT_UNDERSTOOD, TargetCache, matters
-from agent.scheduling.snapshot import Quota, amounts
 from agent.settings import Settings
-from tests.scheduling.pods_and_targets import target_info
+from tests.ranking.pods_and_targets import target_info
 
 NODE = Object(NODES, b'{"metadata":{"name":"admiralty-default-eu"}}')
 

@@ -5,7 +5,7 @@ import pytest
 
 from agent.scheduler.groups.decide import Contender, GroupDecision, contender, decide
 from agent.scheduler.groups.members import Group, Member
-from agent.scheduler.groups.turns import GroupMemory, Timeouts, pause
+from agent.scheduler.groups.order import GroupMemory, Timeouts, pause
 from agent.scheduler.reserve.view import Permit, ReservePod
 from tests.scheduler.reserve.candidates import AP, EU, FULL, SCHEDULED, US, candidate, view
 

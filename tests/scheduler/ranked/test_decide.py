@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from agent.base.clock import stamp
 from agent.model.podstate import taken_up_by
+from agent.ranking.rank import Ranking
+from agent.ranking.snapshot import Free, Shape, TargetInfo
 from agent.scheduler.failed_targets import FailedTarget
 from agent.scheduler.ranked.decide import (
     GATED,
@@ -22,9 +24,7 @@ from agent.scheduler.ranked.decide import (
     delegate_outcome,
     fast_path,
 )
-from agent.scheduling.ranking import Ranking
-from agent.scheduling.snapshot import Free, Shape, TargetInfo
-from tests.scheduling.pods_and_targets import target_info
+from tests.ranking.pods_and_targets import target_info
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 DWELL = timedelta(seconds=30)

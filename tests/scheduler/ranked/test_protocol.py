@@ -14,11 +14,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from agent.ranking.rank import Ranking
 from agent.scheduler.failed_targets import FailedTarget
 from agent.scheduler.ranked.decide import Claim, GiveUp, RankedPod, decide
-from agent.scheduling.ranking import Ranking
 from tests.examples import examples
-from tests.scheduling.pods_and_targets import target_info
+from tests.ranking.pods_and_targets import target_info
 
 PLACES = [target_info("eu"), target_info("us")]
 NODES = [each.node_name for each in PLACES]

@@ -6,7 +6,7 @@ from agent.api import names
 from agent.model.podstate import CandidateStatus, observe
 from agent.scheduler.groups import decide as groups
 from agent.scheduler.groups.members import Group, Member
-from agent.scheduler.groups.turns import GroupMemory, Timeouts
+from agent.scheduler.groups.order import GroupMemory, Timeouts
 from agent.scheduler.reserve import decide as reserve
 from agent.scheduler.reserve import steps
 from agent.scheduler.reserve.view import PERMITTED, Permit, ReservePod

@@ -1,0 +1,1 @@
+"""Health of targets: probes, latency, outages, agents, refusals."""

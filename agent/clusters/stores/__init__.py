@@ -1,0 +1,1 @@
+"""Caches of objects that several controllers read: chaperons, proxy pods, owners, Services, fences."""

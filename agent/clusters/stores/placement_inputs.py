@@ -1,0 +1,114 @@
+"""What Placements are evaluated over, as it is watched: each object is read once, for everybody who evaluates here."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent.api.kinds import (
+    ADDON_PLACEMENT_SCORES,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTER_SETS,
+    MANAGED_CLUSTERS,
+    Kind,
+)
+from agent.base.listeners import tell
+from agent.kube.store import Key, Object
+from agent.ranking.placing import read
+from agent.ranking.placing.inputs import ManagedCluster, PlacementInputs
+
+if TYPE_CHECKING:
+    from agent.clusters.optional_watch import Watched
+
+_READ: Mapping[Kind, Callable[[Mapping[str, Any]], Any]] = {
+    MANAGED_CLUSTERS: read.managed_cluster,
+    MANAGED_CLUSTER_SETS: read.cluster_set,
+    MANAGED_CLUSTER_SET_BINDINGS: read.key,
+    ADDON_PLACEMENT_SCORES: read.scores,
+}
+
+
+class Change(NamedTuple):
+    """One object was written, also where it reads as before."""
+
+    kind: Kind
+    key: Key
+    before: Any
+    """As it was read, None where it was not there."""
+    after: Any
+
+
+class PlacementInputsCache:
+    """ManagedClusters, their sets, bindings and scores, read whenever one of them changes."""
+
+    def __init__(self, watch: Callable[[Kind], "Watched"]) -> None:
+        self._found: dict[Kind, dict[Key, Any]] = {kind: {} for kind in _READ}
+        self._listeners: list[Callable[[Change | None], None]] = []
+        self._fleet: PlacementInputs | None = None
+        self._bindings: dict[str, frozenset[str]] | None = None
+        self._watched = {kind: watch(kind) for kind in _READ}
+        for kind, watched in self._watched.items():
+            watched.subscribe(functools.partial(self._changed, kind), functools.partial(self._turned, kind))
+
+    def subscribe(self, listener: Callable[[Change | None], None]) -> None:
+        """Call `listener` with every change from now on, and with None when all of a kind came or went."""
+        self._listeners.append(listener)
+
+    @property
+    def known(self) -> bool:
+        """Whether all of these have been read."""
+        return all(watched.store is not None for watched in self._watched.values())
+
+    @property
+    def fleet(self) -> PlacementInputs:
+        """All that has been read; the same object as long as nothing reads otherwise."""
+        if self._fleet is None:
+            self._fleet = PlacementInputs(
+                clusters={name: each for (_, name), each in self._found[MANAGED_CLUSTERS].items()},
+                sets={name: each for (_, name), each in self._found[MANAGED_CLUSTER_SETS].items()},
+                bindings=self.bindings,
+                scores=dict(self._found[ADDON_PLACEMENT_SCORES]),
+            )
+        return self._fleet
+
+    @property
+    def bindings(self) -> Mapping[str, frozenset[str]]:
+        """Namespace to the sets that are bound to it."""
+        if self._bindings is None:
+            self._bindings = read.bound_sets(self._found[MANAGED_CLUSTER_SET_BINDINGS])
+        return self._bindings
+
+    def cluster(self, name: str) -> ManagedCluster | None:
+        """One ManagedCluster, as it is read."""
+        found: ManagedCluster | None = self._found[MANAGED_CLUSTERS].get(("", name))
+        return found
+
+    def manifest(self, name: str) -> Object | None:
+        """One ManagedCluster, whole."""
+        store = self._watched[MANAGED_CLUSTERS].store
+        return store.get(("", name)) if store is not None else None
+
+    def sets_of(self, *clusters: ManagedCluster | None) -> frozenset[str]:
+        """The sets that any of these clusters is in."""
+        sets = self._found[MANAGED_CLUSTER_SETS].values()
+        return frozenset(each.name for each in sets if any(one is not None and each.has(one) for one in clusters))
+
+    def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
+        about = new or old
+        assert about is not None
+        before = self._found[kind].pop(about.key, None)
+        after = _READ[kind](new.decode()) if new is not None else None
+        if after is not None:
+            self._found[kind][about.key] = after
+        if before != after:
+            self._forget(kind)
+        tell(self._listeners, Change(kind, about.key, before, after))
+
+    def _turned(self, kind: Kind) -> None:
+        self._found[kind] = {obj.key: _READ[kind](obj.decode()) for obj in self._watched[kind].store or ()}
+        self._forget(kind)
+        tell(self._listeners, None)
+
+    def _forget(self, kind: Kind) -> None:
+        self._fleet = None
+        if kind is MANAGED_CLUSTER_SET_BINDINGS:
+            self._bindings = None

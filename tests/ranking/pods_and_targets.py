@@ -1,0 +1,93 @@
+"""Targets and demands to schedule with."""
+
+from typing import Any
+
+from agent.ranking.demand import template_of
+from agent.ranking.rank import Ranking, rank
+from agent.ranking.scores import Weights
+from agent.ranking.snapshot import Free, PodInfo, Shape, TargetInfo, amounts
+from agent.ranking.usage import Usages
+
+WEIGHTS = Weights()
+
+
+def target_info(title: str, **changes: Any) -> TargetInfo:
+    """A target that is ready and tells nothing about its nodes."""
+    usual: dict[str, Any] = {
+        "title": title,
+        "node_name": f"admiralty-default-{title}",
+        "namespace": "default",
+        "ready": True,
+        "state": "",
+        "labels": {"topology.kubernetes.io/region": title},
+        "taints": ({"key": "virtual-kubelet.io/provider", "value": "admiralty", "effect": "NoSchedule"},),
+        "unschedulable": False,
+        "allocatable": {},
+        "shapes": (),
+        "common_labels": {},
+    }
+    return TargetInfo(**usual | changes)
+
+
+def shape(
+    labels: dict[str, str] | None = None, taints: tuple[dict[str, str], ...] = (), cordoned: bool = False, **room: str
+) -> Shape:
+    """Nodes of one kind; resources are given as quantities, a dash in a name as an underscore."""
+    found = {"cpu": "4", "memory": "8Gi", "pods": "110"} | {name.replace("_", "-"): v for name, v in room.items()}
+    return Shape(labels or {}, taints, cordoned, amounts(found))
+
+
+def free(cpu: str, count: int = 1, ports: tuple[str, ...] = (), **room: str) -> Free:
+    """What nodes have left."""
+    return Free(amounts({"cpu": cpu, "memory": "8Gi", "pods": "110"} | room), count, frozenset(ports))
+
+
+def telling(*left: Free, labels: dict[str, str] | None = None, **room: str) -> Shape:
+    """Nodes of one kind of which all is known."""
+    usual = shape(labels, **room)
+    return Shape(usual.labels, (), False, usual.allocatable, sum(one.count for one in left), left)
+
+
+def pod_info(
+    proxy: dict[str, Any] | None = None,
+    source: dict[str, Any] | None = None,
+    attempts: dict[str, str] | None = None,
+    *,
+    uid: str = "",
+    namespace: str = "default",
+    labels: dict[str, str] | None = None,
+    spec: dict[str, Any] | None = None,
+    **wanted: str,
+) -> PodInfo:
+    """What a proxy pod with one container asks for. `source` are constraints in the target, `proxy` those over virtual
+    nodes, `spec` anything else.
+    """
+    tolerations = [{"key": "virtual-kubelet.io/provider", "value": "admiralty"}]
+    whole = {
+        "containers": [{"name": "main", "image": "busybox", "resources": {"requests": wanted}}],
+        "tolerations": tolerations,
+        **(proxy or {}),
+        **(spec or {}),
+    }
+    return PodInfo(
+        template=template_of(namespace, whole, source or {}),
+        uid=uid,
+        labels=labels or {},
+        attempts=attempts or {},
+    )
+
+
+def usages(**counts: int) -> Usages:
+    """So many pods that ask for nothing in each target, by its title; all of them settled."""
+    found = Usages()
+    for title, count in counts.items():
+        for number in range(count):
+            found.put(pod_info(uid=f"{title}-{number}"), f"admiralty-default-{title}")
+    return found
+
+
+def ranked(
+    wanted: PodInfo, *targets: TargetInfo, held: Usages | None = None, weights: Weights = WEIGHTS, turn: int = 0
+) -> Ranking:
+    """The ranking for a pod."""
+    return rank(wanted, targets, held or Usages(), weights, turn=turn)
