@@ -1,4 +1,4 @@
-"""Composition root: settings -> clusters -> rooms, most of them run while this replica leads."""
+"""Composition root: settings -> clusters -> controllers, most of them run while this replica leads."""
 
 import asyncio
 import contextlib
@@ -15,14 +15,14 @@ from agent.clusters.deps import Deps
 from agent.clusters.registry import Targets
 from agent.clusters.stores.chaperons import Chaperons
 from agent.clusters.target import Probing
-from agent.controllers import build, build_for_every_replica, optional_rooms
+from agent.controllers import build, build_for_every_replica, optional_controllers
 from agent.extender.server import Extender
 from agent.kube.client import Client
 from agent.kube.config import SERVICE_ACCOUNT, Connection, load
 from agent.kube.errors import KubeError
 from agent.kube.events import Recorder
 from agent.kube.session import Session
-from agent.kubelet.controller import KubeletRoom
+from agent.kubelet.controller import KubeletController
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
 from agent.runtime.lease import LeaderLease, LeaseTimes
@@ -51,8 +51,9 @@ async def run(settings: Settings) -> None:
 
     Raises InvalidConfig for a kubeconfig that cannot be used, OSError for a port that is taken.
     """
-    # Imports them now: a room that cannot be imported is not to show once this replica leads, which may be days later.
-    optional_rooms(settings)
+    # Imports them now: a controller that cannot be imported is not to show once this replica leads, which may be days
+    # later.
+    optional_controllers(settings)
     connection = load(settings.kubeconfig or None, settings.context or None)
     clock = SystemClock()
     health = Health(settings.health_address, metrics=not settings.metrics_address)
@@ -111,12 +112,12 @@ class App:
     async def stand_by(self) -> None:
         """Run what every replica runs until cancelled; an own cluster, for the leader's ends with its leadership."""
         local = Cluster(self._connection, "local", timeout=self._settings.request_timeout)
-        rooms = roster()
+        controllers = roster()
         async with contextlib.AsyncExitStack() as stack, Supervisor("replica") as supervisor:
             stack.push_async_callback(local.close)
-            self._standing_by = Vitals(local.informers, (supervisor, local.supervisor), rooms)
-            for room in build_for_every_replica(local, self._clock, self._settings):
-                supervisor.spawn(room.name, room.run)
+            self._standing_by = Vitals(local.informers, (supervisor, local.supervisor), controllers)
+            for controller in build_for_every_replica(local, self._clock, self._settings):
+                supervisor.spawn(controller.name, controller.run)
             if self._settings.extender_address:
                 extender = Extender(local, self._clock, self._settings)
                 await extender.start()
@@ -124,7 +125,7 @@ class App:
             await asyncio.Event().wait()
 
     async def lead(self) -> None:
-        """Run every room until cancelled, or until another replica had better do it."""
+        """Run every controller until cancelled, or until another replica had better do it."""
         self._not_ready = lambda: "starting"
         local = Cluster(self._connection, "local", timeout=self._settings.request_timeout)
         watched = roster()
@@ -132,11 +133,11 @@ class App:
             stack.push_async_callback(local.close)
             deps = await self._deps(local, supervisor)
             stack.push_async_callback(deps.targets.close)
-            rooms = [*build(deps), ProxyScheduler(deps), KubeletRoom(deps)]
+            controllers = [*build(deps), ProxyScheduler(deps), KubeletController(deps)]
             self._not_ready = lambda: _unsynced(local)
             supervisor.spawn("events", deps.recorder.run)
-            for room in rooms:
-                supervisor.spawn(room.name, room.run)
+            for controller in controllers:
+                supervisor.spawn(controller.name, controller.run)
             await self._be_well(Vitals(local.informers, (supervisor, local.supervisor), watched))
 
     async def _be_well(self, vitals: Vitals) -> None:

@@ -1,4 +1,4 @@
-"""All rooms of the agent, in one list."""
+"""All controllers of the agent, in one list."""
 
 import pkgutil
 from collections.abc import Callable, Iterator
@@ -11,99 +11,99 @@ import agent.moves.mover.metrics
 from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
-from agent.dependencies.follow import FollowRoom, PermittedRoom, ReleaseRoom
-from agent.dependencies.placeholder_volumes import StandInRoom
-from agent.dependencies.rules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
-from agent.dependencies.source_api import NoSourceApi, SourceApiRoom
+from agent.dependencies.follow import FollowController, PermittedController, ReleaseController
+from agent.dependencies.placeholder_volumes import PlaceholderVolumeController
+from agent.dependencies.rules import NetworkPolicyController, RoleBindingController, RoleController
+from agent.dependencies.source_api import NoSourceApi, SourceApiController
 from agent.moves.fence.promises import FencePromiseController
-from agent.moves.fence.stopping import StoppingRoom
-from agent.placement.managed_clusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
-from agent.placement.placements.controller import PlacementRoom
-from agent.placement.target_choice.controller import TargetChoiceRoom
-from agent.placement.usage_scores import UsageScoresRoom
-from agent.pods.adoption.controller import AdoptionRoom
+from agent.moves.fence.stopping import FenceStoppingController
+from agent.placement.managed_clusters import ClusterSetController, ManagedClusterController, TargetClusterController
+from agent.placement.placements.controller import PlacementController
+from agent.placement.target_choice.controller import TargetChoiceController
+from agent.placement.usage_scores import UsageScoresController
+from agent.pods.adoption.controller import AdoptionController
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.chaperon.grace_periods import GracePeriods
-from agent.pods.elect_by_default.controller import ElectByDefaultRoom
+from agent.pods.elect_by_default.controller import ElectByDefaultController
 from agent.pods.events.controller import DelegateEvents
 from agent.pods.feedback.controller import Feedback
 from agent.pods.live_changes.controller import LiveChanges
-from agent.pods.orphan_finalizers.controller import OrphanFinalizersRoom
-from agent.pods.orphans import OrphansRoom
+from agent.pods.orphan_finalizers.controller import OrphanFinalizersController
+from agent.pods.orphans import OrphansController
 from agent.runtime.controller import Controller
-from agent.services.addresses import AddressesRoom
+from agent.services.addresses import AddressesController
 from agent.services.copies.controller import GlobalServices
-from agent.services.endpoints.controller import EndpointsRoom
-from agent.services.endpoints.networkdriver import NetworkDriverRoom
-from agent.services.ingress.controller import IngressRoom
-from agent.services.ingress.secrets import IngressSecretRoom
-from agent.services.reroute.controller import ServiceRerouteRoom
-from agent.services.unready_pods import UnreadyPodsRoom
+from agent.services.endpoints.controller import EndpointsController
+from agent.services.endpoints.networkdriver import NetworkDriverController
+from agent.services.ingress.controller import IngressController
+from agent.services.ingress.secrets import IngressSecretController
+from agent.services.reroute.controller import ServiceRerouteController
+from agent.services.unready_pods import UnreadyPodsController
 from agent.settings import Settings
-from agent.targets.heartbeats import SignsPlaceRoom, SignsRoom
-from agent.targets.inventory.controller import InventoryRoom
-from agent.targets.source.controller import SourceRoom
-from agent.targets.summary.controller import SummaryRoom
-from agent.targets.target.controller import TargetRoom
-from agent.targets.target.secrets import TargetSecretRoom
-from agent.targets.target.tokens import TargetTokenRoom
-from agent.targets.virtual_node.controller import VirtualNodeRoom
-from agent.targets.virtual_node.foreign_pods import ForeignPodRoom
-from agent.targets.virtual_node.lease import NodeLeaseRoom
-from agent.targets.virtual_node.unplaced import UnplacedPodRoom
+from agent.targets.heartbeats import HeartbeatController, HeartbeatPlaceController
+from agent.targets.inventory.controller import InventoryController
+from agent.targets.source.controller import SourceController
+from agent.targets.summary.controller import SummaryController
+from agent.targets.target.controller import TargetController
+from agent.targets.target.secrets import TargetSecretController
+from agent.targets.target.tokens import TargetTokenController
+from agent.targets.virtual_node.controller import VirtualNodeController
+from agent.targets.virtual_node.foreign_pods import ForeignPodController
+from agent.targets.virtual_node.lease import NodeLeaseController
+from agent.targets.virtual_node.unplaced import UnplacedPodController
 
-Room = Callable[[Deps], Controller[Any]]
+Factory = Callable[[Deps], Controller[Any]]
 
 PARTS = ("applications", "dependencies", "moves", "placement", "pods", "services", "targets")
 """Packages of `agent` that hold controllers. They do not import each other: they meet on API objects."""
 
-ROOMS: tuple[Room, ...] = (
-    # Where others' pods run: what a target offers and makes.
-    SummaryRoom,
+ALWAYS: tuple[Factory, ...] = (
+    # In targets: offers, delegates, fences.
+    SummaryController,
     Chaperon,
     GracePeriods,
-    StoppingRoom,
+    FenceStoppingController,
     FencePromiseController,
-    SignsPlaceRoom,
-    # Where pods come from: which of them, the clusters they may go to, and what comes home.
-    ElectByDefaultRoom,
-    TargetRoom,
-    TargetSecretRoom,
-    TargetTokenRoom,
-    InventoryRoom,
-    ManagedClusterRoom,
-    ClusterSetRoom,
-    TargetClusterRoom,
-    VirtualNodeRoom,
-    ForeignPodRoom,
+    HeartbeatPlaceController,
+    # In sources: election, Targets, virtual nodes, status, what follows pods.
+    ElectByDefaultController,
+    TargetController,
+    TargetSecretController,
+    TargetTokenController,
+    InventoryController,
+    ManagedClusterController,
+    ClusterSetController,
+    TargetClusterController,
+    VirtualNodeController,
+    ForeignPodController,
     Feedback,
-    OrphansRoom,
-    AdoptionRoom,
-    SignsRoom,
+    OrphansController,
+    AdoptionController,
+    HeartbeatController,
     LiveChanges,
     DelegateEvents,
-    FollowRoom,
-    ReleaseRoom,
-    StandInRoom,
-    PermittedRoom,
-    RoleRoom,
-    RoleBindingRoom,
-    NetworkPolicyRoom,
-    OrphanFinalizersRoom,
-    # Where pods may go, where Placements of Open Cluster Management are evaluated here.
-    PlacementRoom,
-    UsageScoresRoom,
-    # What leads to pods, in every cluster that they may run in.
-    NetworkDriverRoom,
-    ServiceRerouteRoom,
+    FollowController,
+    ReleaseController,
+    PlaceholderVolumeController,
+    PermittedController,
+    RoleController,
+    RoleBindingController,
+    NetworkPolicyController,
+    OrphanFinalizersController,
+    # Placements, if this cluster evaluates them.
+    PlacementController,
+    UsageScoresController,
+    # Services, in sources and targets.
+    NetworkDriverController,
+    ServiceRerouteController,
     GlobalServices,
-    EndpointsRoom,
-    UnreadyPodsRoom,
-    IngressRoom,
-    IngressSecretRoom,
-    AddressesRoom,
+    EndpointsController,
+    UnreadyPodsController,
+    IngressController,
+    IngressSecretController,
+    AddressesController,
 )
-"""Those of the leader, whatever its settings."""
+"""Controllers of the leader, whatever its settings."""
 
 
 def module_names() -> Iterator[str]:
@@ -114,67 +114,67 @@ def module_names() -> Iterator[str]:
 
 
 def build_for_every_replica(local: Cluster, clock: Clock, settings: Settings) -> list[Controller[Any]]:
-    """Rooms that also replicas run that do not lead."""
-    return [NodeLeaseRoom(local, clock, settings)]
+    """Return the controllers of every replica, leading or not."""
+    return [NodeLeaseController(local, clock, settings)]
 
 
 def build(deps: Deps) -> list[Controller[Any]]:
-    """Every room of the leader that these settings ask for."""
-    rooms = [room(deps) for room in ROOMS]
-    rooms.append(UnplacedPodRoom(deps))
+    """Return every controller of the leader that these settings ask for."""
+    controllers = [build_one(deps) for build_one in ALWAYS]
+    controllers.append(UnplacedPodController(deps))
     if deps.settings.source_api:
-        rooms.append(SourceApiRoom(deps))
+        controllers.append(SourceApiController(deps))
     else:
         NoSourceApi(deps)
     if deps.owners is not None:
-        rooms.append(TargetChoiceRoom(deps, deps.owners))
-    rooms += [room(deps) for room in optional_rooms(deps.settings)]
+        controllers.append(TargetChoiceController(deps, deps.owners))
+    controllers += [build_one(deps) for build_one in optional_controllers(deps.settings)]
     if deps.settings.source_controller:
-        rooms.append(SourceRoom(deps))
-    return rooms
+        controllers.append(SourceController(deps))
+    return controllers
 
 
-def optional_rooms(settings: Settings) -> list[Room]:
-    """Rooms that are off by default; they are imported only where their setting asks for them."""
-    rooms: list[Room] = []
+def optional_controllers(settings: Settings) -> list[Factory]:
+    """Return controllers that are off by default; each is imported only if its setting asks for it."""
+    controllers: list[Factory] = []
     if settings.moves:
         from agent.moves.mover.controller import Mover
 
-        rooms.append(Mover)
+        controllers.append(Mover)
     if settings.service_links:
-        from agent.services.links import ServiceLinksRoom
+        from agent.services.links import ServiceLinksController
 
-        rooms.append(ServiceLinksRoom)
+        controllers.append(ServiceLinksController)
     if settings.mcs:
-        from agent.services.imports import ServiceImportsRoom
+        from agent.services.imports import ServiceImportsController
 
-        rooms.append(ServiceImportsRoom)
+        controllers.append(ServiceImportsController)
     if settings.p2code:
-        from agent.applications import P2CodeRoom
+        from agent.applications import P2CodeController
 
-        rooms.append(P2CodeRoom)
+        controllers.append(P2CodeController)
     if settings.ac3_networks:
-        from agent.services.ac3 import NetworksRoom
+        from agent.services.ac3 import AC3NetworkController
 
-        rooms.append(NetworksRoom)
+        controllers.append(AC3NetworkController)
     if settings.gateway:
-        from agent.services.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
+        from agent.services.gateways import GatewayPeersController, GatewaySlicesController, GatewayTrustController
 
-        rooms += [GatewayTrustRoom, GatewaySlicesRoom, GatewayPeersRoom]
+        controllers += [GatewayTrustController, GatewaySlicesController, GatewayPeersController]
     if settings.prometheus_scores:
-        from agent.placement.prometheus_scores import PrometheusScoresRoom
+        from agent.placement.prometheus_scores import PrometheusScoresController
 
-        rooms.append(PrometheusScoresRoom)
+        controllers.append(PrometheusScoresController)
     if settings.moves:
-        rooms += _fences_and_lost_targets()
-    return rooms
+        controllers += _fences_and_lost_targets()
+    return controllers
 
 
-def _fences_and_lost_targets() -> list[Room]:
+def _fences_and_lost_targets() -> list[Factory]:
     from agent.moves.fence.pods import FencedPodController
-    from agent.moves.fence.renewals import FenceRoom
-    from agent.moves.lost_targets.controller import TargetLifeRoom
-    from agent.moves.lost_targets.overlimit import OverLimitRoom
-    from agent.moves.lost_targets.retired import RetiredRoom
+    from agent.moves.fence.renewals import FenceController
+    from agent.moves.lost_targets.controller import TargetLifeController
+    from agent.moves.lost_targets.overlimit import OverLimitController
+    from agent.moves.lost_targets.retired import RetiredController
 
-    return [TargetLifeRoom, RetiredRoom, OverLimitRoom, FenceRoom, FencedPodController]
+    return [TargetLifeController, RetiredController, OverLimitController, FenceController, FencedPodController]

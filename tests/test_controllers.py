@@ -1,9 +1,9 @@
-"""Which rooms an agent has, and which it imports."""
+"""Which controllers an agent has, and which it imports."""
 
 import subprocess
 import sys
 
-from agent.controllers import optional_rooms
+from agent.controllers import optional_controllers
 from agent.model.promscore import PrometheusScore
 from agent.settings import Settings
 
@@ -19,7 +19,7 @@ OFF = (
 )
 
 
-def test_a_room_that_is_off_by_default_is_not_imported() -> None:
+def test_a_controller_that_is_off_by_default_is_not_imported() -> None:
     said = "import sys, agent.app; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, timeout=60, check=True)
     imported = run.stdout.split()
@@ -28,11 +28,11 @@ def test_a_room_that_is_off_by_default_is_not_imported() -> None:
 
 
 def test_settings_ask_for_rooms() -> None:
-    assert optional_rooms(Settings()) == []
+    assert optional_controllers(Settings()) == []
     scores = (PrometheusScore("scores[0]", "cost", "costs", "http://prometheus", "up", "cluster", 0, 1, 60, None, ""),)
     on = dict.fromkeys(("moves", "service_links", "mcs", "p2code", "ac3_networks", "gateway"), True)
     asked = Settings(prometheus_scores=scores, **on)
-    packages = {".".join(room.__module__.split(".")[1:3]) for room in optional_rooms(asked)}
+    packages = {".".join(each.__module__.split(".")[1:3]) for each in optional_controllers(asked)}
     assert packages == {
         "moves.mover",
         "services.links",

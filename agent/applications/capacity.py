@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from agent.api import names
 from agent.api.kinds import NODES, TARGET_KINDS
-from agent.applications.fit import Room
+from agent.applications.fit import Capacity
 from agent.clusters.deps import Deps
 from agent.clusters.target import State, Target
 from agent.clusters.target_info import target_info_of
@@ -14,7 +14,7 @@ from agent.model.podstate import ENDED
 from agent.model.requests import held_by
 
 
-class Rooms:
+class Capacities:
     """`changed` is called when anything of a target changes: one that was too small may have room by now."""
 
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
@@ -27,17 +27,17 @@ class Rooms:
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(lambda target: changed())
 
-    def of(self, obj: Object) -> Room | None:
+    def of(self, obj: Object) -> Capacity | None:
         """What is known of the target of a Target or ClusterTarget, None while it is being found out."""
         target = self._deps.targets.get(obj.key)
         if target is None:
             told = unconnected_target(obj)
-            return Room(target_info_of(told, None, None, obj)) if told.known and not told.ready else None
+            return Capacity(target_info_of(told, None, None, obj)) if told.known and not told.ready else None
         if target.record.state is State.CONNECTING or (target.ready and not _is_read(target)):
             return None
         node = self.nodes.store.get(("", target.node_name))
         info = target_info_of(target, node, target.summary, obj)
-        return Room(info, self._held(target) if info.limits else {})
+        return Capacity(info, self._held(target) if info.limits else {})
 
     def _held(self, target: Target) -> dict[str, int]:
         bound = self._deps.proxies.bound_to(target.node_name)

@@ -20,10 +20,10 @@ from agent.api.kinds import PLACEMENTS, SCHEDULING_MANIFESTS
 from agent.api.names.p2code import APPLY_AS, DEFAULT_ACCOUNT, DISTRIBUTION, FINALIZER, WORKS, bundle_placement
 from agent.applications.analyst import Analyst
 from agent.applications.applied import Ancillaries
-from agent.applications.capacity import Rooms
+from agent.applications.capacity import Capacities
 from agent.applications.conditions import NOTHING_LEFT, is_work, objects_left, objects_refused
 from agent.applications.decide import decide
-from agent.applications.fit import Room
+from agent.applications.fit import Capacity
 from agent.applications.gather import Surroundings
 from agent.applications.manifestworks import ManifestWorks
 from agent.applications.memory import Memory
@@ -59,7 +59,7 @@ _PROGRESS_SECONDS = 0.5
 """What becomes of workloads is told at most so often: each change is a write."""
 
 
-class P2CodeRoom(Controller[Key]):
+class P2CodeController(Controller[Key]):
     """Keys are those of P2CodeSchedulingManifests."""
 
     name = "p2code"
@@ -77,13 +77,13 @@ class P2CodeRoom(Controller[Key]):
         self._unfit: set[Key] = set()
         """Those that wait for a target to change."""
         self._paths = Paths(deps, self._around.leading)
-        self._rooms = Rooms(deps, self._targets_changed)
+        self._capacities = Capacities(deps, self._targets_changed)
         self._workloads = Workloads(deps, self._object_changed)
         self._works = ManifestWorks(deps, self._object_changed, self._all)
         self._ancillaries = Ancillaries(deps, self._object_changed)
         self._services = LiveServices(deps, self._service_changed)
         self._analyst = Analyst(self._services, deps.settings.p2code_precedence)
-        watched = (self._rooms.nodes, self._services.informer, *self._workloads.informers, *self._around.informers)
+        watched = (self._capacities.nodes, self._services.informer, *self._workloads.informers, *self._around.informers)
         for informer in watched:
             self.watch(informer, lambda obj: ())
         self._watched.subscribe(self._changed, self._all)
@@ -127,7 +127,7 @@ class P2CodeRoom(Controller[Key]):
             decisions=self._around.decisions(psm.namespace, placements),
             target=functools.cache(self._around.target),
             now=self._deps.clock.now(),
-            rooms=functools.cache(self._room),
+            capacities=functools.cache(self._capacity),
             workloads=self._workloads.of(psm.uid),
             calls=memory.calls.of,
             unknown_calls=memory.calls.unknown,
@@ -139,9 +139,9 @@ class P2CodeRoom(Controller[Key]):
             hub=self._works.hub(psm.uid),
         )
 
-    def _room(self, namespace: str, cluster: str) -> Room | None:
+    def _capacity(self, namespace: str, cluster: str) -> Capacity | None:
         obj = self._around.leading(namespace, cluster)
-        return self._rooms.of(obj) if obj is not None else None
+        return self._capacities.of(obj) if obj is not None else None
 
     def _rows(self, service: Key) -> list[Mapping[str, Any]]:
         """What ServiceLinks tell of a Service, by the cluster of its callers."""

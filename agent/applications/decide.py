@@ -102,7 +102,7 @@ def _applied(
         return Plan(tell=unreachable, decisions=[], beside=beside)
     objects = rendered(bundles, clusters, view.target, lambda identity: view.workloads(identity).raw or {})
     try:
-        lacking = unfit(_newcomers(view, bundles, clusters, objects), view.rooms)
+        lacking = unfit(_newcomers(view, bundles, clusters, objects), view.capacities)
     except LookupError:
         return Plan(tell=waiting(view.psm), beside=beside, unfit=True, again=_UNKNOWN_SECONDS)
     if lacking is not None:

@@ -22,7 +22,7 @@ _WEIGHTS = Weights()
 
 
 @dataclass(frozen=True)
-class Room:
+class Capacity:
     """What a target has room for."""
 
     info: TargetInfo
@@ -30,7 +30,7 @@ class Room:
     """What our pods there request, where its Target limits that."""
 
 
-Rooms = Callable[[str, str], Room | None]
+Capacities = Callable[[str, str], Capacity | None]
 """What leads from a namespace to a ManagedCluster; None while too little is known of it."""
 
 
@@ -62,15 +62,15 @@ class Unfit(NamedTuple):
         return last if last and is_old and without_figures(last.message) == without_figures(message) else found
 
 
-def unfit(newcomers: Iterable[Newcomer], rooms: Rooms) -> Unfit | None:
+def unfit(newcomers: Iterable[Newcomer], capacities: Capacities) -> Unfit | None:
     """The first for which there is no room beside those before it.
 
     :raises LookupError: while too little is known of a target
     """
     usages = Usages()
     for number, each in enumerate(newcomers):
-        room = rooms(each.manifest.namespace, each.cluster)
-        if room is None:
+        capacity = capacities(each.manifest.namespace, each.cluster)
+        if capacity is None:
             raise LookupError(each.cluster)
         try:
             template = _template(each)
@@ -79,9 +79,9 @@ def unfit(newcomers: Iterable[Newcomer], rooms: Rooms) -> Unfit | None:
         except (AttributeError, KeyError, TypeError, ValueError):
             # Authors may write anything: what is wrong with it, the API server says in its own words.
             continue
-        info = room.info
-        if room.held and usages.get(info.node_name) is None:
-            usages.put(PodInfo(PodTemplate("", {}, {}, room.held), uid=info.node_name), info.node_name)
+        info = capacity.info
+        if capacity.held and usages.get(info.node_name) is None:
+            usages.put(PodInfo(PodTemplate("", {}, {}, capacity.held), uid=info.node_name), info.node_name)
         pod = PodInfo(template, name=each.manifest.name, uid=f"{number}", labels=each.manifest.pod_labels)
         rejected = rank(pod, (info,), usages, _WEIGHTS).rejected
         if rejected:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from agent.api.names.p2code import ELECTED
-from agent.applications.fit import Rooms
+from agent.applications.fit import Capacities
 from agent.model.abridged import abridged
 from agent.model.links import Link
 from agent.model.p2code.bundles import Bundle
@@ -53,7 +53,7 @@ class View:
     target: Callable[[str, str], str]
     """What leads from a namespace to a ManagedCluster, empty for nothing."""
     now: datetime
-    rooms: Rooms
+    capacities: Capacities
     """What is known of the target that leads from a namespace to a ManagedCluster."""
     calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
     """What the workload of each bundle calls."""

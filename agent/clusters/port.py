@@ -1,4 +1,5 @@
-"""What rooms, the scheduler and the kubelet API ask of a target, however it is reached: no more, and nothing else.
+"""What controllers, the scheduler and the kubelet API ask of a target, however it is reached: no more, and nothing
+else.
 
 Each verb raises KubeError as `Client` does: Unreachable where no answer came, StatusError for what the target says.
 Behind it is a connection to the target's API server (`push`). Objects are raw, and the few kinds are those of

@@ -55,7 +55,8 @@ class Target:
         self.is_self = is_self
         self.identity = Identity(cluster.client.session, probing.timeout, certain=is_self)
         self.identified = is_self
-        """Whether it is known to be the right cluster, as far as that can be known: before that no room looks there."""
+        """Whether it is known to be the right cluster, as far as that can be known: before that no controller looks
+        there."""
         self.ranges = ANYWHERE
         """Where addresses of its pods may be."""
         self.finalizer = names.finalizer(*key)
@@ -151,7 +152,7 @@ class Target:
             self.changed(self)
 
     def identify(self) -> None:
-        """It is the right cluster: rooms begin to look there."""
+        """It is the right cluster: controllers begin to look there."""
         self.identified = True
         self.changed(self)
 

@@ -1,4 +1,4 @@
-"""Conditions of Targets that one room keeps beside those of the others."""
+"""Conditions of Targets that one controller keeps in addition to those of the others."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -22,10 +22,10 @@ _REFUSED = (BadRequest, Forbidden, Invalid)
 
 @dataclass(eq=False)
 class _StatusWrite:
-    """What one room wants to write."""
+    """Write that one controller wants."""
 
     obj: Object
-    """The Target that the room has looked at."""
+    """Target that the controller has read."""
     status: Raw
     """As it was then."""
     fields: Mapping[str, Any]

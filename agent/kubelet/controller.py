@@ -64,7 +64,7 @@ class _Node(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Node)
 
 
-class KubeletRoom(Controller[str]):
+class KubeletController(Controller[str]):
     """Keys are names of virtual nodes."""
 
     name = "kubelet"

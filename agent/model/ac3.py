@@ -233,7 +233,7 @@ def _behind(namespace: str, application: str, world: World) -> list[str] | Findi
             if selects(each, labels):
                 found.append(each["metadata"]["name"])
         except ValueError:
-            # Its own room tells of a Service that cannot be understood.
+            # The controller of ServiceLinks reports a Service that cannot be understood.
             continue
     if not found:
         message = f"applications: no Service selects the pods of Deployment {application}: create one"

@@ -35,11 +35,11 @@ class Vitals:
     """Checks the watches of the replica's own API server, tasks, and controllers."""
 
     def __init__(
-        self, watches: Iterable[Informer], supervisors: Collection[Supervisor], rooms: Collection[Watchdog]
+        self, watches: Iterable[Informer], supervisors: Collection[Supervisor], controllers: Collection[Watchdog]
     ) -> None:
         self._watches = watches
         self._supervisors = supervisors
-        self._rooms = rooms
+        self._controllers = controllers
 
     def trouble(self, patience: float) -> str:
         """Return the problems that have stopped the replica's work for `patience` seconds; empty for none."""
@@ -47,7 +47,7 @@ class Vitals:
         found = [words for informer in self._watches if (words := _unheard(informer, now, patience))]
         for supervisor in self._supervisors:
             found += [f"{name} fails again and again: {why}" for name, why in supervisor.failing_for(patience).items()]
-        found += [words for room in self._rooms if (words := room.trouble())]
+        found += [words for each in self._controllers if (words := each.trouble())]
         return "; ".join(found)
 
 

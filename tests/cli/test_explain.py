@@ -24,13 +24,13 @@ from agent.kube.client import Client
 from agent.model.proxypod import proxy_pod
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
-from agent.pods.orphan_finalizers import OrphanFinalizersRoom
+from agent.pods.orphan_finalizers import OrphanFinalizersController
 from agent.sandbox import Cluster
 from agent.sandbox.objects import token
 from agent.scheduler.controller import ProxyScheduler
-from agent.targets.summary import SummaryRoom
-from agent.targets.target import TargetRoom
-from agent.targets.virtual_node import VirtualNodeRoom
+from agent.targets.summary import SummaryController
+from agent.targets.target import TargetController
+from agent.targets.virtual_node import VirtualNodeController
 from tests.cli.command import allowed, flotilla
 from tests.controllers.proxies import elected, enable, pod_where
 from tests.controllers.starting import running
@@ -43,7 +43,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 Raw = dict[str, Any]
 
-ROOMS = (TargetRoom, VirtualNodeRoom, SummaryRoom, Chaperon, Feedback, OrphanFinalizersRoom, ProxyScheduler)
+ROOMS = (
+    TargetController,
+    VirtualNodeController,
+    SummaryController,
+    Chaperon,
+    Feedback,
+    OrphanFinalizersController,
+    ProxyScheduler,
+)
 READER = [
     {"apiGroups": [""], "resources": ["pods", "nodes", "namespaces"], "verbs": ["get", "list"]},
     {"apiGroups": [names.GROUP], "resources": ["targets", "clustertargets"], "verbs": ["get", "list"]},

@@ -21,8 +21,8 @@ from agent.kube.config import Connection
 from agent.kube.errors import NotFound
 from agent.sandbox import golang
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom
-from agent.services.imports import ServiceImportsRoom
+from agent.services.endpoints import EndpointsController
+from agent.services.imports import ServiceImportsController
 from tests.controllers.installed import uninstalled
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links
@@ -33,7 +33,7 @@ from tests.waiting import until
 Raw = dict[str, Any]
 
 MODULE, SUM = "sigs.k8s.io/mcs-api@v0.5.2", "h1:N+vrRiCIb0WJ0dxbBo7VfNv2WJigOHEo4gsLXpffVs8="
-ROOMS = (ServiceImportsRoom, EndpointsRoom, GlobalServices)
+ROOMS = (ServiceImportsController, EndpointsController, GlobalServices)
 SETTINGS: Raw = {"mcs": True, "discovery_interval": 1.0}
 NAME = "hello"
 PORTS = [{"name": "tcp", "port": 42, "protocol": "TCP"}, {"name": "udp", "port": 42, "protocol": "UDP"}]

@@ -25,10 +25,10 @@ from agent.clusters.deps import Deps
 from agent.kube.errors import NotFound
 from agent.model.ac3 import World, plan
 from agent.sandbox.objects import apply
-from agent.services.ac3 import NetworksRoom
+from agent.services.ac3 import AC3NetworkController
 from agent.services.copies import GlobalServices
-from agent.services.endpoints.controller import EndpointsRoom
-from agent.services.links import ServiceLinksRoom
+from agent.services.endpoints.controller import EndpointsController
+from agent.services.links import ServiceLinksController
 from tests.controllers.counting import counting_writes
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
@@ -169,10 +169,10 @@ async def one_is_ready(pair: Pair) -> None:
 
 
 async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair, networks: Networks) -> None:
-    rooms = list[NetworksRoom]()
+    rooms = list[AC3NetworkController]()
 
-    def networks_room(deps: Deps) -> NetworksRoom:
-        rooms.append(NetworksRoom(deps))
+    def networks_room(deps: Deps) -> AC3NetworkController:
+        rooms.append(AC3NetworkController(deps))
         return rooms[-1]
 
     made = await networks.create(
@@ -182,7 +182,7 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
         networks.link(targetCluster="mars", services=[{"name": "backend", "port": 8080}]),
         networks.link(sourceNamespace="default", services=[{"name": "kubernetes", "port": 443}]),
     )
-    async with pair.at_work(networks_room, ServiceLinksRoom, EndpointsRoom, GlobalServices, **ON):
+    async with pair.at_work(networks_room, ServiceLinksController, EndpointsController, GlobalServices, **ON):
         found = await networks.linked(
             wish("backend", 8080), wish("later", 80), wish("backend", 8080, to=[{"cluster": "mars"}])
         )
@@ -249,7 +249,7 @@ async def test_what_is_in_the_way_of_a_link_is_told_and_made_once_it_is_gone(
     wanted = plan(made, World(frozenset((pair.namespace,)), {}, {}), "").links
     ((_, name),) = wanted
     await pair.create(SERVICE_LINKS, name, spec={"service": "other"})
-    async with pair.at_work(NetworksRoom, ServiceLinksRoom, **ON):
+    async with pair.at_work(AC3NetworkController, ServiceLinksController, **ON):
         await networks.says("False", "Conflict", f"ServiceLink {pair.namespace}/{name}", "delete it")
         found = await pair.here.get(SERVICE_LINKS, name, pair.namespace)
         assert found["spec"] == {"service": "other"}
@@ -258,14 +258,14 @@ async def test_what_is_in_the_way_of_a_link_is_told_and_made_once_it_is_gone(
 
 
 async def test_services_of_links_that_are_read_before_their_networks_are_shared(pair: Pair, networks: Networks) -> None:
-    rooms = list[NetworksRoom]()
+    rooms = list[AC3NetworkController]()
 
-    def networks_room(deps: Deps) -> NetworksRoom:
-        rooms.append(NetworksRoom(deps))
+    def networks_room(deps: Deps) -> AC3NetworkController:
+        rooms.append(AC3NetworkController(deps))
         return rooms[-1]
 
     await networks.create(networks.link(services=[{"name": "backend", "port": 8080}]))
-    async with pair.at_work(networks_room, ServiceLinksRoom, **ON):
+    async with pair.at_work(networks_room, ServiceLinksController, **ON):
         await networks.linked(wish("backend", 8080))
         await networks.shared("backend", shared=True)
         rooms[0]._networks.wanted(False)
@@ -279,7 +279,7 @@ async def test_services_of_links_that_are_read_before_their_networks_are_shared(
 
 async def test_applications_mean_the_services_that_select_their_pods(pair: Pair, networks: Networks) -> None:
     await networks.create(networks.link(applications=["hello-backend"]))
-    async with pair.at_work(NetworksRoom, ServiceLinksRoom, GlobalServices, **ON):
+    async with pair.at_work(AC3NetworkController, ServiceLinksController, GlobalServices, **ON):
         await networks.says("False", "NoApplication")
         template = {"metadata": {"labels": {"app": "hello"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         spec = {"replicas": 0, "selector": {"matchLabels": {"app": "hello"}}, "template": template}
@@ -300,14 +300,14 @@ async def test_applications_mean_the_services_that_select_their_pods(pair: Pair,
 
 async def test_what_was_left_while_nobody_looked_is_taken_away(pair: Pair, networks: Networks) -> None:
     await networks.create(networks.link(services=[{"name": "backend", "port": 8080}]))
-    async with pair.at_work(NetworksRoom, ServiceLinksRoom, GlobalServices, **ON):
+    async with pair.at_work(AC3NetworkController, ServiceLinksController, GlobalServices, **ON):
         await networks.linked(wish("backend", 8080))
         await networks.shared("backend", shared=True)
     # Somebody lets the network go without us, and writes a link of his own.
     await pair.here.patch(MULTI_CLUSTER_NETWORKS, "hello", {"metadata": {"finalizers": None}}, pair.namespace)
     await pair.here.delete(MULTI_CLUSTER_NETWORKS, "hello", pair.namespace)
     await pair.create(SERVICE_LINKS, "mine", spec={"service": "backend"})
-    async with pair.at_work(NetworksRoom, GlobalServices, **ON):
+    async with pair.at_work(AC3NetworkController, GlobalServices, **ON):
         await networks.unlinked()
         await networks.shared("backend", shared=False)
         assert (await pair.here.get(SERVICE_LINKS, "mine", pair.namespace))["spec"] == {"service": "backend"}
@@ -324,9 +324,9 @@ async def test_a_cluster_that_is_cut_off_delays_no_network_of_others(pair: Pair,
         async with (
             Relay.started(pair.connection) as relay,
             pair.at_work(
-                NetworksRoom,
-                ServiceLinksRoom,
-                EndpointsRoom,
+                AC3NetworkController,
+                ServiceLinksController,
+                EndpointsController,
                 GlobalServices,
                 connection=relay.connection,
                 link_namespaces=True,
@@ -358,10 +358,10 @@ async def test_with_ac3s_own_crd_events_tell_what_there_is_no_room_for(
     pair: Pair, networks: Networks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = counting_writes(monkeypatch)
-    rooms = list[NetworksRoom]()
+    rooms = list[AC3NetworkController]()
 
-    def networks_room(deps: Deps) -> NetworksRoom:
-        rooms.append(NetworksRoom(deps))
+    def networks_room(deps: Deps) -> AC3NetworkController:
+        rooms.append(AC3NetworkController(deps))
         return rooms[-1]
 
     (crd,) = ac3_crds()
@@ -375,13 +375,13 @@ async def test_with_ac3s_own_crd_events_tell_what_there_is_no_room_for(
             found = await pair.here.list(EVENTS, pair.namespace, fields="involvedObject.kind=MultiClusterNetwork")
             return "NoService" in {each["reason"] for each in found}
 
-        async with pair.at_work(NetworksRoom, ServiceLinksRoom, **ON):
+        async with pair.at_work(AC3NetworkController, ServiceLinksController, **ON):
             await until(told)
             found = await networks.once(lambda found: bool(found.get("status")))
             assert found["status"] == {"previousLinks": made["spec"]["links"]}
         # One that has just been started finds out that there is no room without writing that again.
         writes.clear()
-        async with pair.at_work(networks_room, ServiceLinksRoom, **ON):
+        async with pair.at_work(networks_room, ServiceLinksController, **ON):
             await until(lambda: rooms[0]._said)
             assert rooms[0]._has_room is False
             assert MULTI_CLUSTER_NETWORKS.name not in {kind for _, kind in writes}

@@ -7,9 +7,9 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import EVENTS, INGRESSES, SERVICES, TARGETS
-from agent.services.addresses import AddressesRoom
+from agent.services.addresses import AddressesController
 from agent.services.copies import GlobalServices
-from agent.services.ingress import IngressRoom
+from agent.services.ingress import IngressController
 from tests.controllers.pair import Pair
 from tests.waiting import until
 
@@ -49,7 +49,7 @@ async def test_addresses_of_copies_are_listed_until_their_cluster_leaves(pair: P
     await target(pair)
     wanted = {"multicluster/global": "true", "multicluster/copy-load-balancer": "true", ASK: DNS}
     spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": PORTS}
-    async with pair.at_work(GlobalServices, IngressRoom, AddressesRoom) as connected:
+    async with pair.at_work(GlobalServices, IngressController, AddressesController) as connected:
         await pair.create(SERVICES, "web", metadata={"annotations": wanted}, spec=spec)
         backend = {"service": {"name": "web", "port": {"number": 80}}}
         await pair.create(INGRESSES, "web", metadata={"annotations": {ASK: DNS}}, spec={"defaultBackend": backend})
@@ -77,7 +77,7 @@ async def test_nothing_is_written_for_who_does_not_ask_and_nonsense_is_told(pair
     await target(pair)
     shared = {"multicluster/global": "true", "multicluster/copy-load-balancer": "true"}
     spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": PORTS}
-    async with pair.at_work(GlobalServices, AddressesRoom):
+    async with pair.at_work(GlobalServices, AddressesController):
         await pair.create(SERVICES, "web", metadata={"annotations": shared}, spec=spec)
         await pair.create(SERVICES, "wrong", metadata={"annotations": {**shared, ASK: "yes"}}, spec=spec)
         for name in ("web", "wrong"):

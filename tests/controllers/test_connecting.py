@@ -25,9 +25,9 @@ from agent.api.names.links import OWN_GROUP
 from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
 from agent.clusters.target import PROBE
-from agent.controllers import ROOMS
+from agent.controllers import ALWAYS
 from agent.kube.config import Connection, parse
-from agent.targets.virtual_node import NodeLeaseRoom
+from agent.targets.virtual_node import NodeLeaseController
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig
@@ -93,8 +93,8 @@ async def settled(relay: Relay) -> Counter[str]:
     raise AssertionError(f"it is asked again and again: {before}")
 
 
-def leases(deps: Deps) -> NodeLeaseRoom:
-    return NodeLeaseRoom(deps.local, deps.clock, deps.settings)
+def leases(deps: Deps) -> NodeLeaseController:
+    return NodeLeaseController(deps.local, deps.clock, deps.settings)
 
 
 def in_vain() -> float:
@@ -111,7 +111,7 @@ async def test_a_target_comes_and_goes_without_a_question_that_is_asked_twice_or
     async with (
         source(pair) as (connection, token),
         Relay.started(connection) as relay,
-        running(pair.clusters[0], *ROOMS, leases),
+        running(pair.clusters[0], *ALWAYS, leases),
     ):
         config = kubeconfig(pair.clusters[1], server=relay.connection.server, user={"token": token})
         await add(pair.here, pair.namespace, "eu", config)

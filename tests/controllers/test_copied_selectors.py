@@ -10,7 +10,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, ENDPOINT_SLICES, NETWORK_POLICIES, NODES, PODS, SERVICES
 from agent.api.names import delegates
-from agent.dependencies.rules import NetworkPolicyRoom
+from agent.dependencies.rules import NetworkPolicyController
 from agent.kube.client import Client
 from agent.model import sharedcopies
 from agent.model.delegatepod import chaperon, delegate
@@ -223,7 +223,7 @@ async def test_a_policy_selects_delegates_of_an_earlier_version_before_their_pod
         return await pair.copy(NETWORK_POLICIES, "web", fits)
 
     try:
-        async with pair.at_work(NetworkPolicyRoom, LiveChanges), running(pair.clusters[1], Chaperon):
+        async with pair.at_work(NetworkPolicyController, LiveChanges), running(pair.clusters[1], Chaperon):
             assert pair.deps is not None
             await selects("multicluster/U_app")
             name = (await old_chaperon(pair, proxy, pair.deps.cluster_uid))["metadata"]["name"]

@@ -19,15 +19,15 @@ from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
-from agent.targets.summary import SummaryRoom
-from agent.targets.target import TargetRoom
-from agent.targets.virtual_node import VirtualNodeRoom
+from agent.targets.summary import SummaryController
+from agent.targets.target import TargetController
+from agent.targets.virtual_node import VirtualNodeController
 from tests.controllers.proxies import create, elected, enable, pod_where
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.waiting import until
 
-ROOMS = (TargetRoom, VirtualNodeRoom, ProxyScheduler, Chaperon, Feedback)
+ROOMS = (TargetController, VirtualNodeController, ProxyScheduler, Chaperon, Feedback)
 TAINT = "multicluster/agent-not-ready"
 TIMES = LeaseTimes(duration=1.0, renew=0.8, retry=0.1)
 
@@ -112,11 +112,11 @@ async def test_a_restarted_source_says_nothing_new_of_a_dead_agent(
 ) -> None:
     async with agent(client, namespace):
         pass
-    async with running(cluster, TargetRoom, VirtualNodeRoom, agent_interval=0.3):
+    async with running(cluster, TargetController, VirtualNodeController, agent_interval=0.3):
         await add(client, namespace, "c1", kubeconfig(cluster))
         before = await condition(client, namespace, "c1", "Ready", "False", "AgentSilent")
         await until(lambda: has_taint(client, namespace, True))
-    async with running(cluster, TargetRoom, VirtualNodeRoom, agent_interval=0.3) as deps:
+    async with running(cluster, TargetController, VirtualNodeController, agent_interval=0.3) as deps:
         await until(lambda: judged(deps, (namespace, "c1")))
         after = await condition(client, namespace, "c1", "Ready", "False", "AgentSilent")
         # Its message names a lease of this cluster, which may be that of another test.
@@ -143,11 +143,11 @@ async def test_a_target_with_an_agent_of_another_make_stays_usable(
 async def test_a_target_whose_agent_is_too_old_says_which_is_needed(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, SummaryRoom):
+    async with running(cluster, SummaryController):
         summary: Any = await until(lambda: client.get(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
         assert summary["metadata"]["annotations"][names.ANNOTATION_AGENT_VERSION].startswith("0.1")
     await tell_version(client, "0.0.9")
-    async with running(cluster, TargetRoom, VirtualNodeRoom, agent_interval=0.3):
+    async with running(cluster, TargetController, VirtualNodeController, agent_interval=0.3):
         await add(client, namespace, "c1", kubeconfig(cluster))
         found = await condition(client, namespace, "c1", "AgentReady", "False", "AgentTooOld")
         assert "0.0.9" in found["message"]

@@ -28,7 +28,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.pods.chaperon.controller import Chaperon
 from agent.sandbox import Cluster
-from agent.targets.source import SourceRoom
+from agent.targets.source import SourceController
 from agent.targets.source.controller import OCCUPIED_SECONDS
 from agent.targets.source.decide import Roles, wanted_bindings
 from tests.controllers.starting import running
@@ -114,7 +114,7 @@ async def test_a_delegate_never_runs_as_the_account_of_a_source(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     # As `flotilla join` makes it: a Source without a policy, whose account has the name of the source's cluster.
-    async with running(cluster, SourceRoom, Chaperon):
+    async with running(cluster, SourceController, Chaperon):
         await source(client, namespace)
         await told(client, namespace, "cd", "Ready", "Bound")
         for name, spec in (
@@ -174,7 +174,7 @@ async def test_pods_that_ran_as_the_account_before_the_source_came_keep_it_from_
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     await account(client, namespace, "cd")
-    async with running(cluster, SourceRoom, Chaperon):
+    async with running(cluster, SourceController, Chaperon):
         await client.create(CHAPERONS, chaperon("early", serviceAccountName="cd"), namespace)
         await status(client, namespace, "early", phase="Running")
         await source(client, namespace)
@@ -203,7 +203,7 @@ async def test_a_source_that_was_granted_its_rights_keeps_them_and_says_which_po
 ) -> None:
     made = await bound_before(cluster, client, namespace, "web")
     await pod(client, namespace, "mine", "cd")
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         message = await told(client, namespace, "cd", "AccountExclusive", "PodsRunAsIt")
         assert f"ServiceAccount {namespace}/cd is also that of pods mine, web, with the source's rights" in message
         assert "name another account" in message
@@ -213,7 +213,7 @@ async def test_a_source_that_was_granted_its_rights_keeps_them_and_says_which_po
     assert kept["subjects"] == made["subjects"]
     for name in ("mine", "web"):
         await client.delete(PODS, name, namespace, grace=0)
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await told(client, namespace, "cd", "AccountExclusive", "Exclusive")
 
 
@@ -222,7 +222,7 @@ async def test_a_cluster_source_says_that_pods_of_its_accounts_namespace_are_ele
 ) -> None:
     enabled = {"metadata": {"labels": {names.LABEL_ENABLED: names.ENABLED_VALUE}}}
     spec = {"serviceAccount": {"name": "wide", "namespace": namespace}}
-    async with cluster_source(client, namespace, **spec), running(cluster, SourceRoom):
+    async with cluster_source(client, namespace, **spec), running(cluster, SourceController):
         await told(client, None, namespace, "Ready", "Bound")
         await client.patch(NAMESPACES, namespace, enabled)
         message = await told(client, None, namespace, "AccountExclusive", "NamespaceElects")
@@ -238,7 +238,7 @@ async def test_delegates_are_deleted_with_their_account_before_it_is_created_aga
     held = {"metadata": {"finalizers": ["test/hold"]}}
     before = (await client.get(SERVICE_ACCOUNTS, "cd", namespace))["metadata"]["uid"]
     await client.create(CHAPERONS, chaperon("web"), namespace)
-    async with running(cluster, SourceRoom, Chaperon, pod_missing=0.5):
+    async with running(cluster, SourceController, Chaperon, pod_missing=0.5):
         await told(client, namespace, "cd", "Ready", "Bound")
         await status(client, namespace, "web", phase="Running")
         await client.patch(PODS, "spy", held, namespace)
@@ -277,7 +277,7 @@ async def test_pods_of_others_are_named_and_keep_their_account_from_being_create
         return "ownerReferences" not in (await client.get(PODS, "orphan", namespace))["metadata"]
 
     await until(is_orphan)
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await told(client, namespace, "cd", "Ready", "Bound")
         await client.delete(SERVICE_ACCOUNTS, "cd", namespace)
         message = await told(client, namespace, "cd", "Ready", "AccountInUse")
@@ -306,7 +306,7 @@ async def test_delegates_that_outlived_an_account_that_somebody_else_created_aga
 
     # Before the agent started, as before an upgrade: pods stay, and are named.
     await again()
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         assert "pod spy" in await told(client, namespace, "cd", "AccountExclusive", "PodsRunAsIt")
         assert "deletionTimestamp" not in (await client.get(PODS, "spy", namespace))["metadata"]
         await again()
@@ -322,7 +322,7 @@ async def test_a_pod_that_outlived_an_account_that_its_source_created_again_has_
     await client.delete(CHAPERONS, "spy", namespace, propagation="Orphan")
     await gone(lambda: client.get(CHAPERONS, "spy", namespace))
     await asyncio.sleep(1.1)
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await told(client, namespace, "cd", "Ready", "Bound")
         await client.delete(SERVICE_ACCOUNTS, "cd", namespace)
         await account(client, namespace, "cd")
@@ -345,7 +345,7 @@ async def test_a_source_deletes_and_names_no_pods_of_another_namespace(
         await client.create(CHAPERONS, chaperon("web", serviceAccountName="cd"), other)
         await status(client, other, "web", phase="Running")
     await client.delete(SERVICE_ACCOUNTS, "cd", other)
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await source(client, namespace, userName=f"system:serviceaccount:{other}:cd")
         message = await told(client, namespace, "cd", "Ready", "AccountInUse")
         assert f"ServiceAccount {other}/cd does not exist" in message

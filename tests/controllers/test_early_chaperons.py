@@ -19,11 +19,11 @@ from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
-from agent.pods.orphan_finalizers import OrphanFinalizersRoom
+from agent.pods.orphan_finalizers import OrphanFinalizersController
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.failed_targets import with_failed_target
-from agent.targets.target import TargetRoom
+from agent.targets.target import TargetController
 from tests.clusters.test_delegates import delegate
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
@@ -197,7 +197,7 @@ async def test_a_target_that_is_removed_waits_for_the_delegate_of_a_pod_that_wai
     await enable(client, namespace)
     async with Relay.started(load(str(cluster.kubeconfig))) as relay:
         try:
-            async with running(cluster, Feedback, TargetRoom, OrphanFinalizersRoom, release_after=3.0):
+            async with running(cluster, Feedback, TargetController, OrphanFinalizersController, release_after=3.0):
                 await add(client, namespace, "eu", kubeconfig(cluster, server=relay.connection.server, user={}))
                 await condition(client, namespace, "eu", "Ready", "True")
                 manifest = proxy_pod(elected("web", namespace), [names.finalizer(namespace, "eu")])

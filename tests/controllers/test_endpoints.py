@@ -15,7 +15,7 @@ from agent.kube.errors import Invalid, KubeError, ServerError, Unreadable
 from agent.model.endpoints import Shelf, mirrors
 from agent.sandbox import Cluster
 from agent.services.copies import GlobalServices
-from agent.services.endpoints.controller import UNREAD_SECONDS, EndpointsRoom
+from agent.services.endpoints.controller import UNREAD_SECONDS, EndpointsController
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, enable
 from tests.controllers.servicelinks import Links, shared_with_eu
@@ -40,7 +40,7 @@ async def test_a_service_is_looked_at_again_while_the_slices_of_its_cluster_are_
             "spec": {"ports": [{"port": 80}]},
         }
         await client.create(SERVICES, service, namespace)
-        room = EndpointsRoom(deps)
+        room = EndpointsController(deps)
         relay.freeze(lambda method, path: path.endswith(ENDPOINT_SLICES.plural))
         async with connected(deps, client, namespace, far=relay.connection) as targets:
             key = (targets["far"].node_name, namespace, "web")
@@ -69,7 +69,7 @@ async def test_endpoints_of_targets_that_are_not_connected_yet_stay(
     await client.create(ENDPOINT_SLICES, mirror)
     await enable(client, namespace)
     async with running(cluster) as deps:
-        room = EndpointsRoom(deps)
+        room = EndpointsController(deps)
         for informer in (deps.local.informer(SERVICES), deps.local.informer(TARGETS), slices_in(deps, None)):
             await informer.synced.wait()
         await deps.namespaces.informer.synced.wait()
@@ -84,10 +84,10 @@ async def test_endpoints_of_targets_that_are_not_connected_yet_stay(
 
 
 async def test_nothing_is_remembered_of_a_service_that_is_gone(pair: Pair) -> None:
-    rooms = list[EndpointsRoom]()
+    rooms = list[EndpointsController]()
 
-    def endpoints_room(deps: Deps) -> EndpointsRoom:
-        rooms.append(EndpointsRoom(deps))
+    def endpoints_room(deps: Deps) -> EndpointsController:
+        rooms.append(EndpointsController(deps))
         return rooms[-1]
 
     def remembered() -> list[object]:
@@ -116,7 +116,7 @@ async def test_a_driver_that_fails_keeps_no_other_from_its_work(pair: Pair, monk
         raise failure
 
     monkeypatch.setattr(Cilium, "teardown", fails)
-    async with shared_with_eu(pair), pair.at_work(EndpointsRoom, GlobalServices):
+    async with shared_with_eu(pair), pair.at_work(EndpointsController, GlobalServices):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.shared_by("True", "EndpointSlices")

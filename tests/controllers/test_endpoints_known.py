@@ -8,12 +8,12 @@ from weakref import WeakKeyDictionary
 
 from agent.clusters.target import Record, State
 from agent.kube.store import Key
-from agent.services.endpoints.controller import At, EndpointsRoom
+from agent.services.endpoints.controller import At, EndpointsController
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Counted(EndpointsRoom):
+class Counted(EndpointsController):
     """Notes which Services are looked at, and where."""
 
     def __init__(self, targets: Any) -> None:

@@ -19,8 +19,8 @@ from agent.model import fence
 from agent.moves.fence import renewals
 from agent.moves.fence.pods import FencedPodController
 from agent.moves.fence.promises import FencePromiseController
-from agent.moves.fence.renewals import FenceRoom
-from agent.moves.fence.stopping import StoppingRoom
+from agent.moves.fence.renewals import FenceController
+from agent.moves.fence.stopping import FenceStoppingController
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
 from agent.runtime.controller import Controller
@@ -38,8 +38,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 Raw = dict[str, Any]
 
 FENCE = "multicluster/fence"
-THERE = (Chaperon, StoppingRoom, FencePromiseController)
-FENCES = (FenceRoom, FencedPodController)
+THERE = (Chaperon, FenceStoppingController, FencePromiseController)
+FENCES = (FenceController, FencedPodController)
 TERM = 4
 
 

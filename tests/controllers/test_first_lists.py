@@ -31,9 +31,9 @@ from agent.model.endpoints import is_mirror
 from agent.model.proxypod import proxy_pod
 from agent.pods.feedback.controller import Feedback
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom
-from agent.targets.target import TargetRoom
-from agent.targets.virtual_node.controller import VirtualNodeRoom
+from agent.services.endpoints import EndpointsController, NetworkDriverController
+from agent.targets.target import TargetController
+from agent.targets.virtual_node.controller import VirtualNodeController
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.servicelinks import SHARED, Links
@@ -48,7 +48,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cluster
 
-ROOMS = (TargetRoom, VirtualNodeRoom, NetworkDriverRoom, EndpointsRoom, GlobalServices, Feedback)
+ROOMS = (
+    TargetController,
+    VirtualNodeController,
+    NetworkDriverController,
+    EndpointsController,
+    GlobalServices,
+    Feedback,
+)
 NETWORK = "10.1.0.0/16"
 FAILING_SECONDS = 0.8
 """Seconds for which lists of a kind fail, from the first one on."""

@@ -8,7 +8,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, NAMESPACES, SECRETS
-from agent.dependencies.follow import FollowRoom
+from agent.dependencies.follow import FollowController
 from agent.kube.config import load
 from agent.model.delegatepod import chaperon
 from tests.controllers.pair import Pair
@@ -57,7 +57,7 @@ async def test_config_maps_and_secrets_are_copied_as_they_are(pair: Pair) -> Non
     await pair.create(CONFIGMAPS, "files", data={"a": "1"}, binaryData={"b": text("\x00")}, metadata=metadata)
     tls = {"tls.crt": text("crt"), "tls.key": text("key")}
     original = await pair.create(SECRETS, "tls", type="kubernetes.io/tls", data=tls, immutable=True)
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         container = {"name": "main", "image": "busybox", "envFrom": [{"secretRef": {"name": "tls"}}]}
         pod = await pair.pod("web", volumes=[volume("files")], containers=[container])
         copy = await pair.copy(CONFIGMAPS, "files")
@@ -78,7 +78,7 @@ async def test_config_maps_and_secrets_are_copied_as_they_are(pair: Pair) -> Non
 async def test_what_no_pod_names_stays_at_home(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "mine", data={})
     await pair.create(CONFIGMAPS, "named", data={})
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=[volume("named")])
         await pair.copy(CONFIGMAPS, "named")
         found = {each["metadata"]["name"] for each in await pair.there.list(CONFIGMAPS, pair.namespace)}
@@ -87,7 +87,7 @@ async def test_what_no_pod_names_stays_at_home(pair: Pair) -> None:
 
 
 async def test_a_pod_is_held_until_what_it_needs_is_there(pair: Pair) -> None:
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         assert pair.deps is not None
         for number in range(20):
             await pair.create(CONFIGMAPS, f"c-{number}", data={"number": str(number)})
@@ -101,7 +101,7 @@ async def test_a_pod_is_held_until_what_it_needs_is_there(pair: Pair) -> None:
 
 
 async def test_what_is_missing_holds_no_pod_and_comes_when_it_appears(pair: Pair) -> None:
-    async with pair.at_work(FollowRoom, follow_wait=60.0) as target:
+    async with pair.at_work(FollowController, follow_wait=60.0) as target:
         pod = await pair.pod("web", volumes=[volume("late"), volume("never", optional=True)])
         assert pair.deps is not None
         async with asyncio.timeout(20):
@@ -112,7 +112,7 @@ async def test_what_is_missing_holds_no_pod_and_comes_when_it_appears(pair: Pair
 
 async def test_edits_arrive_and_nothing_is_written_without_one(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={"a": "1"}, metadata={"labels": {"old": "1"}})
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=[volume("files")])
         await pair.copy(CONFIGMAPS, "files", has(a="1"))
         patch = {"data": {"a": None, "b": "2"}, "metadata": {"labels": {"old": None, "new": "1"}}}
@@ -128,7 +128,7 @@ async def test_edits_arrive_and_nothing_is_written_without_one(pair: Pair) -> No
 
 async def test_an_immutable_original_made_again_replaces_its_copy(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={"a": "1"}, immutable=True)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=[volume("files")])
         await pair.copy(CONFIGMAPS, "files", has(a="1"))
         await pair.here.delete(CONFIGMAPS, "files", pair.namespace)
@@ -139,7 +139,7 @@ async def test_an_immutable_original_made_again_replaces_its_copy(pair: Pair) ->
 
 async def test_a_copy_changed_or_deleted_by_hand_is_put_right(pair: Pair) -> None:
     await pair.create(SECRETS, "token", data={"a": text("1")})
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", imagePullSecrets=[{"name": "token"}])
         await pair.copy(SECRETS, "token")
         patch = {"data": {"a": text("hand"), "b": text("hand")}, "metadata": {"labels": {"by": "hand"}}}
@@ -152,7 +152,7 @@ async def test_a_copy_changed_or_deleted_by_hand_is_put_right(pair: Pair) -> Non
 
 async def test_a_copy_goes_with_its_original(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={})
-    async with pair.at_work(FollowRoom, follow_linger=600.0):
+    async with pair.at_work(FollowController, follow_linger=600.0):
         await pair.pod("web", volumes=[volume("files")])
         await pair.copy(CONFIGMAPS, "files")
         await pair.here.delete(CONFIGMAPS, "files", pair.namespace)
@@ -161,7 +161,7 @@ async def test_a_copy_goes_with_its_original(pair: Pair) -> None:
 
 async def test_a_copy_goes_some_time_after_the_last_pod_that_needs_it(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={})
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web-1", volumes=[volume("files")])
         await pair.pod("web-2", volumes=[volume("files")])
         await pair.copy(CONFIGMAPS, "files")
@@ -174,7 +174,7 @@ async def test_a_copy_goes_some_time_after_the_last_pod_that_needs_it(pair: Pair
 
 async def test_a_copy_stays_while_a_chaperon_may_use_it_although_its_pod_is_gone(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={})
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         assert pair.deps is not None
         pod = await pair.pod("web", volumes=[volume("files")])
         await pair.copy(CONFIGMAPS, "files")
@@ -192,7 +192,7 @@ async def test_a_copy_stays_while_a_chaperon_may_use_it_although_its_pod_is_gone
 async def test_what_was_deleted_while_no_agent_ran_is_carried_through(pair: Pair, order: str) -> None:
     await pair.create(CONFIGMAPS, "files", data={})
     await pair.create(CONFIGMAPS, "kept", data={"a": "1"})
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=[volume("files"), volume("kept")])
         await pair.pod("other", volumes=[volume("kept")])
         await pair.copy(CONFIGMAPS, "files")
@@ -203,7 +203,7 @@ async def test_what_was_deleted_while_no_agent_ran_is_carried_through(pair: Pair
     else:
         await pair.end("web")
         await pair.here.delete(CONFIGMAPS, "files", pair.namespace)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.gone(CONFIGMAPS, "files")
         await asyncio.sleep(STILL_SECONDS)
         assert (await pair.copy(CONFIGMAPS, "kept"))["metadata"] == before
@@ -214,7 +214,7 @@ async def test_an_object_in_the_way_is_left_alone_and_named_until_it_goes(pair: 
     foreign = await pair.there.create(CONFIGMAPS, manifest, pair.namespace)
     await pair.create(CONFIGMAPS, "files", data={"whose": "ours"})
     await pair.create(CONFIGMAPS, "other", data={})
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         pod = await pair.pod("web", volumes=[volume("files"), volume("other")])
         assert pair.deps is not None
         await pair.deps.prerequisites.ensure(pod, target)
@@ -236,7 +236,7 @@ async def test_an_object_in_the_way_is_left_alone_and_named_until_it_goes(pair: 
 async def test_a_foreign_object_survives_its_namesake_and_every_pod(pair: Pair) -> None:
     foreign = await pair.there.create(CONFIGMAPS, {"metadata": {"name": "files"}, "data": {}}, pair.namespace)
     await pair.create(CONFIGMAPS, "files", data={"whose": "ours"})
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=[volume("files")])
         await told(pair, "Pod", "web", "not ours")
         await pair.here.delete(CONFIGMAPS, "files", pair.namespace)
@@ -250,7 +250,7 @@ async def test_a_copy_that_admiralty_made_becomes_ours(pair: Pair) -> None:
     labels = {names.LABEL_PARENT_UID: original["metadata"]["uid"], names.LABEL_PARENT_CLUSTER_NAME: ""}
     manifest = {"metadata": {"name": "files", "labels": labels}, "data": {"a": "1"}}
     made = await pair.there.create(CONFIGMAPS, manifest, pair.namespace)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=[volume("files")])
         copy = await pair.copy(CONFIGMAPS, "files", has(a="2"))
         assert copy["metadata"]["uid"] == made["metadata"]["uid"]
@@ -262,7 +262,7 @@ async def test_a_token_of_the_sources_service_account_stays_at_home(pair: Pair) 
     metadata = {"annotations": {"kubernetes.io/service-account.name": "default"}}
     await pair.create(SECRETS, "token", type="kubernetes.io/service-account-token", metadata=metadata)
     await pair.create(SECRETS, "plain", data={})
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         pod = await pair.pod("web", imagePullSecrets=[{"name": "token"}, {"name": "plain"}])
         assert pair.deps is not None
         await pair.deps.prerequisites.ensure(pod, target)
@@ -281,7 +281,7 @@ async def test_a_namespace_that_the_target_does_not_have_is_named(pair: Pair) ->
     await pair.create(CONFIGMAPS, "files", data={})
     await pair.there.delete(NAMESPACES, pair.namespace)
     await until(lambda: _has_no_namespace(pair))
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         pod = await pair.pod("web", volumes=[volume("files")])
         assert pair.deps is not None
         await pair.deps.prerequisites.ensure(pod, target)
@@ -302,7 +302,7 @@ async def test_a_copy_that_the_target_refuses_is_told_and_the_others_flow(pair: 
     allowed = "!('unwanted' in object.data)"
     async with (
         refusing(pair.there, CONFIGMAPS, {**head, "data": {"unwanted": ""}}, allowed, "not in this cluster"),
-        pair.at_work(FollowRoom),
+        pair.at_work(FollowController),
     ):
         await pair.pod("web", volumes=[volume("unwanted")], imagePullSecrets=[{"name": "megabyte"}])
         assert "not in this cluster" in await told(pair, "Pod", "web", "unwanted")
@@ -314,7 +314,7 @@ async def test_a_target_that_is_away_gets_its_changes_when_it_is_back(pair: Pair
     await pair.create(CONFIGMAPS, "gone", data={})
     async with (
         Relay.started(pair.connection) as relay,
-        pair.at_work(FollowRoom, connection=relay.connection) as target,
+        pair.at_work(FollowController, connection=relay.connection) as target,
     ):
         await pair.pod("web", volumes=[volume("files"), volume("gone")])
         await pair.copy(CONFIGMAPS, "files")
@@ -330,7 +330,7 @@ async def test_a_target_that_is_away_gets_its_changes_when_it_is_back(pair: Pair
 
 async def test_two_targets_of_one_cluster_share_a_copy(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={})
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.connect("us")
         await pair.pod("web-1", volumes=[volume("files")])
         await pair.pod("web-2", target="us", volumes=[volume("files")])
@@ -345,7 +345,7 @@ async def test_two_targets_of_one_cluster_share_a_copy(pair: Pair) -> None:
 async def test_a_target_that_is_this_very_cluster_needs_no_copies(pair: Pair) -> None:
     original = await pair.create(CONFIGMAPS, "files", data={})
     home = load(str(pair.clusters[0].kubeconfig))
-    async with pair.at_work(FollowRoom, connection=home) as target:
+    async with pair.at_work(FollowController, connection=home) as target:
         pod = await pair.pod("web", volumes=[volume("files")])
         assert pair.deps is not None
         await pair.deps.prerequisites.ensure(pod, target)
@@ -356,7 +356,7 @@ async def test_a_target_that_is_this_very_cluster_needs_no_copies(pair: Pair) ->
 
 
 async def test_many_pods_name_one_config_map_and_one_pod_names_many(pair: Pair) -> None:
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         for number in range(60):
             await pair.create(CONFIGMAPS, f"c-{number}", data={"number": str(number)})
         pod = await pair.pod("web", volumes=[volume(f"c-{number}") for number in range(60)])

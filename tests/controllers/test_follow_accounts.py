@@ -7,7 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, EVENTS, NAMESPACES, SERVICE_ACCOUNTS
-from agent.dependencies.follow import FollowRoom, copier
+from agent.dependencies.follow import FollowController, copier
 from tests.controllers.pair import Pair
 from tests.controllers.starting import namespace_known
 from tests.controllers.test_follow import STILL_SECONDS, told, volume
@@ -37,7 +37,7 @@ async def pod(pair: Pair, name: str, **annotations: str) -> dict[str, Any]:
 
 async def test_what_its_pods_name_follows_and_pod_or_namespace_say_otherwise(pair: Pair) -> None:
     await electing(pair)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pod(pair, "builder")
         await pod(pair, "stays", **{FOLLOW: "false"})
         await pair.copy(SERVICE_ACCOUNTS, "builder")
@@ -50,7 +50,7 @@ async def test_what_its_pods_name_follows_and_pod_or_namespace_say_otherwise(pai
 async def test_an_account_that_the_target_has_made_for_itself_serves_as_well(pair: Pair) -> None:
     await electing(pair)
     await pair.there.create(SERVICE_ACCOUNTS, {"metadata": {"name": "builder"}}, pair.namespace)
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         made = await pod(pair, "builder")
         assert pair.deps is not None
         await pair.deps.prerequisites.ensure(made, target)
@@ -62,7 +62,7 @@ async def test_an_account_that_the_target_has_made_for_itself_serves_as_well(pai
 async def test_what_served_as_well_and_is_gone_is_made_anew(pair: Pair) -> None:
     await electing(pair)
     await pair.there.create(SERVICE_ACCOUNTS, {"metadata": {"name": "builder"}}, pair.namespace)
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         made = await pod(pair, "builder")
         assert pair.deps is not None
         await pair.deps.prerequisites.ensure(made, target)
@@ -75,7 +75,7 @@ async def test_pods_keep_the_account_they_found_when_their_namespace_ceases_to_e
 ) -> None:
     monkeypatch.setattr(copier, "_LOOK_SECONDS", 0.2)
     await electing(pair)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pod(pair, "builder")
         await pair.copy(SERVICE_ACCOUNTS, "builder")
         await electing(pair, **{names.SHORT_PREFIX + names.ELECT_BY_DEFAULT: "false"})
@@ -92,7 +92,7 @@ async def test_where_accounts_are_not_allowed_the_pod_says_so_unless_the_target_
     await electing(pair)
     connection = await restricted(pair, *NOT_ALLOWED)
     await pair.there.create(SERVICE_ACCOUNTS, {"metadata": {"name": "there"}}, pair.namespace)
-    async with pair.at_work(FollowRoom, connection=connection) as target:
+    async with pair.at_work(FollowController, connection=connection) as target:
         assert pair.deps is not None
         await pair.deps.prerequisites.ensure(await pod(pair, "there"), target)
         await pair.deps.prerequisites.ensure(await pod(pair, "lacking"), target)
@@ -106,7 +106,7 @@ async def test_where_accounts_are_not_allowed_the_pod_says_so_unless_the_target_
 async def test_where_accounts_may_not_be_looked_at_nothing_is_told_of_what_nobody_asked_for(pair: Pair) -> None:
     await electing(pair)
     connection = await restricted(pair, *NOT_ALLOWED, ("serviceaccounts", "list"), ("serviceaccounts", "watch"))
-    async with pair.at_work(FollowRoom, connection=connection) as target:
+    async with pair.at_work(FollowController, connection=connection) as target:
         assert pair.deps is not None
         await pair.deps.prerequisites.ensure(await pod(pair, "quiet"), target)
         await pair.deps.prerequisites.ensure(await pod(pair, "loud", **{FOLLOW: "true"}), target)

@@ -11,11 +11,11 @@ import pytest
 from agent.api import names
 from agent.api.kinds import EVENTS, LEASES, PERSISTENT_VOLUME_CLAIMS, PODS, TARGETS, Kind
 from agent.base.clock import SystemClock, micro_stamp
-from agent.dependencies.follow import FollowRoom
+from agent.dependencies.follow import FollowController
 from agent.dependencies.follow.claims import Elsewhere
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
-from agent.targets.target import TargetRoom
+from agent.targets.target import TargetController
 from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
@@ -71,7 +71,7 @@ async def bind(pair: Pair) -> None:
 
 async def test_a_claim_is_created_in_the_target_of_its_pod_and_says_so(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         pod = await pair.pod("web", volumes=DATA)
         copy = await pair.copy(CLAIMS, "data")
         assert {field: copy["spec"][field] for field in SPEC} == SPEC
@@ -82,7 +82,7 @@ async def test_a_claim_is_created_in_the_target_of_its_pod_and_says_so(pair: Pai
 
 async def test_a_volume_stays_with_all_pods_gone_and_goes_with_its_claim(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         pod = await pair.pod("web", volumes=DATA)
         await bind(pair)
         assert pair.deps is not None
@@ -101,7 +101,7 @@ async def test_a_volume_stays_with_all_pods_gone_and_goes_with_its_claim(pair: P
 
 async def test_a_claim_without_a_volume_goes_with_its_last_pod(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=DATA)
         await pair.copy(CLAIMS, "data")
         await pair.end("web")
@@ -112,7 +112,7 @@ async def test_a_claim_without_a_volume_goes_with_its_last_pod(pair: Pair) -> No
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_claim_that_was_bound_without_our_seeing_it_keeps_its_volume(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with Relay.started(pair.connection) as relay, pair.at_work(FollowRoom, connection=relay.connection):
+    async with Relay.started(pair.connection) as relay, pair.at_work(FollowController, connection=relay.connection):
         await pair.pod("web", volumes=DATA)
         await pair.copy(CLAIMS, "data")
         await marked(pair, "eu")
@@ -141,23 +141,23 @@ async def made_again(pair: Pair) -> str:
 
 async def test_pods_of_a_claim_made_again_do_not_find_the_data_of_the_old_one(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=DATA)
         await pair.copy(CLAIMS, "data")
     uid = await made_again(pair)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.copy(CLAIMS, "data", lambda copy: copy["metadata"]["labels"][names.LABEL_PARENT_UID] == uid)
         await marked(pair, "eu")
 
 
 async def test_a_volume_goes_although_its_claim_was_made_again(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=DATA)
         await bind(pair)
     await pair.end("web")
     await made_again(pair)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.gone(CLAIMS, "data")
     await pair.there.delete(VOLUMES, pair.namespace)
 
@@ -178,32 +178,32 @@ def is_marked(copy: Raw) -> bool:
 async def test_data_of_a_claim_that_nobody_saw_going_stay_for_a_while_across_restarts(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
-    async with running(pair.clusters[0], TargetRoom, FollowRoom):
+    async with running(pair.clusters[0], TargetController, FollowController):
         await condition(pair.here, pair.namespace, "eu", "Ready", "True")
         await pair.pod("web", volumes=DATA)
         await bind(pair)
     await deleted_unseen(pair)
-    async with running(pair.clusters[0], TargetRoom, FollowRoom):
+    async with running(pair.clusters[0], TargetController, FollowController):
         copy = await pair.copy(CLAIMS, "data", is_marked)
         message = await told(pair, "Target", "eu", "has no such claim any more")
         assert f"{names.ANNOTATION_VOLUME_IN}: {names.virtual_node(pair.namespace, 'eu')}" in message
-    async with running(pair.clusters[0], TargetRoom, FollowRoom):
+    async with running(pair.clusters[0], TargetController, FollowController):
         await condition(pair.here, pair.namespace, "eu", "Ready", "True")
         await asyncio.sleep(STILL_SECONDS)
         again = await pair.copy(CLAIMS, "data")
         assert again["metadata"] == copy["metadata"]
-    async with running(pair.clusters[0], TargetRoom, FollowRoom, orphaned_claim_delay=1.0):
+    async with running(pair.clusters[0], TargetController, FollowController, orphaned_claim_delay=1.0):
         await pair.gone(CLAIMS, "data")
     await pair.there.delete(VOLUMES, pair.namespace)
 
 
 async def test_whoever_makes_the_claim_again_in_time_and_says_where_its_data_are_has_them(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         await pair.pod("web", volumes=DATA)
         await bind(pair)
     await deleted_unseen(pair)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         copy = await pair.copy(CLAIMS, "data", is_marked)
         annotations = {names.ANNOTATION_VOLUME_IN: target.node_name}
         await pair.create(CLAIMS, "data", spec=SPEC, metadata={"annotations": annotations})
@@ -219,12 +219,12 @@ async def test_a_claim_made_again_after_it_was_forgotten_does_not_begin_empty_by
     renewed = micro_stamp(SystemClock().now() - timedelta(minutes=10))
     spec = {"holderIdentity": "one", "leaseDurationSeconds": 1, "renewTime": renewed}
     await pair.here.create(LEASES, {"metadata": {"name": "leader"}, "spec": spec}, pair.namespace)
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         await pair.pod("web", volumes=DATA)
         await bind(pair)
     await pair.end("web")
     await made_again(pair)
-    async with leading(pair, "two") as lease, pair.at_work(FollowRoom, lease=lease):
+    async with leading(pair, "two") as lease, pair.at_work(FollowController, lease=lease):
         await pair.copy(CLAIMS, "data", is_marked)
         await pair.pod("web", volumes=DATA)
         message = await told(pair, "Pod", "web", "that this cluster has forgotten")
@@ -235,7 +235,7 @@ async def test_a_claim_made_again_after_it_was_forgotten_does_not_begin_empty_by
 
 async def test_pods_of_one_claim_go_to_one_target(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(FollowRoom) as eu:
+    async with pair.at_work(FollowController) as eu:
         us = await pair.connect("us")
         assert pair.deps is not None
         one = await pair.pod("one", volumes=DATA)
@@ -254,7 +254,7 @@ async def test_pods_of_one_claim_go_to_one_target(pair: Pair) -> None:
 async def test_somebody_elses_claim_of_that_name_is_the_one_to_use(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
     made = await pair.there.create(CLAIMS, {"metadata": {"name": "data"}, "spec": SPEC}, pair.namespace)
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         pod = await pair.pod("web", volumes=DATA)
         assert pair.deps is not None
         await pair.deps.prerequisites.ensure(pod, target)
@@ -267,7 +267,7 @@ async def test_somebody_elses_claim_of_that_name_is_the_one_to_use(pair: Pair) -
 
 async def test_a_claim_whose_volume_is_here_does_not_begin_empty_there(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec={**SPEC, "volumeName": "of-this-cluster"})
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         await pair.pod("web", volumes=DATA)
         assert names.ANNOTATION_VOLUME_IN in await told(pair, "Pod", "web", "bound to a volume")
         assert await pair.no_copy(CLAIMS, "data")
@@ -283,7 +283,7 @@ async def test_storage_classes_are_those_of_the_target_and_a_volume_does_not_hol
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
     annotations = {names.SHORT_PREFIX + names.STORAGE_CLASSES: "fast=none"}
     await pair.here.patch(TARGETS, "eu", {"metadata": {"annotations": annotations}}, pair.namespace)
-    async with running(pair.clusters[0], TargetRoom, FollowRoom, follow_linger=0.5, release_after=600.0):
+    async with running(pair.clusters[0], TargetController, FollowController, follow_linger=0.5, release_after=600.0):
         await condition(pair.here, pair.namespace, "eu", "Ready", "True")
         await pair.pod("web", volumes=DATA)
         copy = await pair.copy(CLAIMS, "data")

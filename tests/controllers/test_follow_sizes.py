@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CONFIGMAPS, SECRETS
-from agent.dependencies.follow import FollowRoom
+from agent.dependencies.follow import FollowController
 from agent.model.annotations import LIMIT
 from tests.controllers.pair import Pair
 
@@ -30,7 +30,7 @@ async def test_whatever_size_a_config_map_has_pods_find_it_in_their_target(pair:
     volumes: list[dict[str, Any]] = [
         {"name": f"v-{name}", "configMap": {"name": name}} for name in ("applied", "annotated", "largest")
     ]
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=[*volumes, {"name": "v-key", "secret": {"secretName": "key"}}])
         for name, data in (("applied", {"a": "1"}), ("annotated", {"a": "2"}), ("largest", largest)):
             copy = await pair.copy(CONFIGMAPS, name)

@@ -8,12 +8,12 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, NAMESPACES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.api.roles import EVERYTHING, rules
-from agent.dependencies.follow import FollowRoom, PermittedRoom, ReleaseRoom
+from agent.dependencies.follow import FollowController, PermittedController, ReleaseController
 from agent.dependencies.follow.kinds import copies_in
 from agent.kube.config import Connection, parse
 from agent.kube.errors import Forbidden
 from agent.pods.feedback.controller import Feedback
-from agent.targets.target import TargetRoom
+from agent.targets.target import TargetController
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig
@@ -31,7 +31,9 @@ Raw = dict[str, Any]
 async def test_a_target_that_is_removed_keeps_no_copies(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={})
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
-    async with running(pair.clusters[0], TargetRoom, FollowRoom, Feedback, follow_linger=600.0, release_after=600.0):
+    async with running(
+        pair.clusters[0], TargetController, FollowController, Feedback, follow_linger=600.0, release_after=600.0
+    ):
         await condition(pair.here, pair.namespace, "eu", "Ready", "True")
         await pair.pod("web", volumes=[volume("files")])
         await pair.copy(CONFIGMAPS, "files")
@@ -42,7 +44,7 @@ async def test_a_target_that_is_removed_keeps_no_copies(pair: Pair) -> None:
 
 async def test_a_target_that_is_replaced_by_another_cluster_gets_copies_anew(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={})
-    async with pair.at_work(FollowRoom) as target:
+    async with pair.at_work(FollowController) as target:
         assert pair.deps is not None
         pod = await pair.pod("web", volumes=[volume("files")])
         await pair.copy(CONFIGMAPS, "files")
@@ -74,7 +76,7 @@ async def test_a_verb_that_is_missing_is_told_and_the_other_kind_follows(pair: P
     await pair.create(CONFIGMAPS, "files", data={})
     await pair.create(SECRETS, "token", data={})
     connection = await restricted(pair, ("secrets", verb))
-    async with pair.at_work(FollowRoom, connection=connection) as target:
+    async with pair.at_work(FollowController, connection=connection) as target:
         assert pair.deps is not None
         if verb != "create":
             copies = copies_in(target, SECRETS, pair.deps.cluster_uid)
@@ -94,7 +96,7 @@ async def test_a_kind_that_may_not_be_listed_is_named_on_the_target_until_it_may
     await restricted(pair, ("secrets", "list"))
     token = await token_of(pair.there, "default", pair.namespace)
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1], user={"token": token}))
-    async with running(pair.clusters[0], TargetRoom, PermittedRoom):
+    async with running(pair.clusters[0], TargetController, PermittedController):
         told = await condition(pair.here, pair.namespace, "eu", "Following", "False", "Forbidden")
         assert "secrets do not follow" in told["message"]
         assert "configmaps" not in told["message"]
@@ -104,7 +106,7 @@ async def test_a_kind_that_may_not_be_listed_is_named_on_the_target_until_it_may
 
 async def test_a_target_that_gives_no_answer_holds_the_pod_and_not_another_target(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={})
-    async with Relay.started(pair.connection) as relay, pair.at_work(FollowRoom, follow_wait=1.0) as target:
+    async with Relay.started(pair.connection) as relay, pair.at_work(FollowController, follow_wait=1.0) as target:
         slow = await pair.connect("us", relay.connection)
         relay.freeze(lambda method, path: method == "POST")
         assert pair.deps is not None
@@ -133,7 +135,7 @@ async def test_a_service_account_follows_where_its_namespace_says_so_and_without
     await pair.create(SERVICE_ACCOUNTS, "builder", secrets=secrets, metadata=metadata, **fields)
     await pair.create(CONFIGMAPS, "files", data={})
     await enabled(pair)
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", serviceAccountName="builder", volumes=[volume("files")])
         await pair.copy(CONFIGMAPS, "files")
         assert await pair.no_copy(SERVICE_ACCOUNTS, "builder")
@@ -155,7 +157,7 @@ async def test_a_pod_may_ask_for_its_own_service_account_alone(pair: Pair) -> No
     await pair.create(SERVICE_ACCOUNTS, "one")
     await pair.create(SERVICE_ACCOUNTS, "two")
     await pair.create(CONFIGMAPS, "files", data={})
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("one", serviceAccountName="one", annotations={ACCOUNT: "true"})
         await pair.pod("two", serviceAccountName="two", volumes=[volume("files")])
         await pair.copy(CONFIGMAPS, "files")
@@ -176,7 +178,7 @@ async def test_finalizers_of_the_agent_before_us_let_go_after_their_copies(pair:
     parent = {names.LABEL_PARENT_UID: original["metadata"]["uid"]}
     copy = {"metadata": {"name": "files", marks: parent}, "data": {}}
     await pair.there.create(CONFIGMAPS, copy, pair.namespace)
-    async with pair.at_work(ReleaseRoom):
+    async with pair.at_work(ReleaseController):
         await asyncio.sleep(STILL_SECONDS)
         assert await pair.here.get(CONFIGMAPS, "files", pair.namespace) == original
         await pair.here.delete(CONFIGMAPS, "files", pair.namespace)
@@ -188,7 +190,10 @@ async def test_finalizers_of_others_and_of_targets_that_are_away_stay(pair: Pair
     await held(pair, "files", names.finalizer(pair.namespace, "eu"), "example.com/theirs")
     foreign = {"metadata": {"name": "files"}, "data": {}}
     await pair.there.create(CONFIGMAPS, foreign, pair.namespace)
-    async with Relay.started(pair.connection) as relay, pair.at_work(ReleaseRoom, connection=relay.connection) as eu:
+    async with (
+        Relay.started(pair.connection) as relay,
+        pair.at_work(ReleaseController, connection=relay.connection) as eu,
+    ):
         relay.cut()
         await until(lambda: not eu.ready)
         await pair.here.delete(CONFIGMAPS, "files", pair.namespace)

@@ -8,7 +8,7 @@ from agent.api import names
 from agent.api.kinds import NAMESPACES, NETWORK_POLICIES, ROLE_BINDINGS, ROLES, Kind
 from agent.api.names.links import ADMIT_GATEWAY
 from agent.api.roles import EVERYTHING, SOURCE_RULES, SOURCE_RULES_ROLE, rules
-from agent.dependencies.rules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
+from agent.dependencies.rules import NetworkPolicyController, RoleBindingController, RoleController
 from agent.kube.config import Connection, parse
 from agent.model.rulecopies import GATEWAYS
 from tests.controllers.pair import Pair
@@ -19,7 +19,7 @@ from tests.e2e.fleet import token_of
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-ROOMS = (RoleRoom, RoleBindingRoom, NetworkPolicyRoom)
+ROOMS = (RoleController, RoleBindingController, NetworkPolicyController)
 READ = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
 WRITE = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
 
@@ -107,7 +107,7 @@ async def test_a_policy_lets_in_gateways_where_it_follows_for_as_long_as_it_says
         await pair.here.patch(NETWORK_POLICIES, "web", {"metadata": {"annotations": annotations}}, pair.namespace)
         await pair.copy(NETWORK_POLICIES, "web", lambda copy: copy["spec"]["ingress"] == [{"from": list(callers)}])
 
-    async with pair.at_work(NetworkPolicyRoom):
+    async with pair.at_work(NetworkPolicyController):
         await lets_in(None, some)
         await lets_in("true", some, GATEWAYS)
         own = await pair.here.get(NETWORK_POLICIES, "web", pair.namespace)
@@ -119,10 +119,10 @@ async def test_a_policy_lets_in_gateways_where_it_follows_for_as_long_as_it_says
 async def test_copies_of_a_time_when_somebody_asked_are_found_and_taken_away(pair: Pair) -> None:
     await pair.create(NETWORK_POLICIES, "web", spec={"podSelector": {}})
     await asks(pair, follow_network_policies="true")
-    async with pair.at_work(NetworkPolicyRoom):
+    async with pair.at_work(NetworkPolicyController):
         await pair.copy(NETWORK_POLICIES, "web")
     await asks(pair, follow_network_policies=None)
-    async with pair.at_work(NetworkPolicyRoom):
+    async with pair.at_work(NetworkPolicyController):
         await pair.gone(NETWORK_POLICIES, "web")
 
 
@@ -155,7 +155,7 @@ async def test_a_source_hands_on_no_rights_that_it_does_not_hold_and_says_so(pai
 async def test_a_network_policy_that_is_very_long_is_not_copied_and_an_event_says_so(pair: Pair) -> None:
     await asks(pair, follow_network_policies="true")
     rules = [{"ports": [{"port": index + 1}]} for index in range(20_000)]
-    async with pair.at_work(NetworkPolicyRoom):
+    async with pair.at_work(NetworkPolicyController):
         await pair.create(NETWORK_POLICIES, "long", spec={"podSelector": {}, "ingress": rules})
         await pair.create(NETWORK_POLICIES, "short", spec={"podSelector": {}, "ingress": rules[:10]})
         message = await told(pair, "NetworkPolicy", "long", "is not copied")

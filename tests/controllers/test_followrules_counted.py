@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from agent.api import names
 from agent.api.kinds import NAMESPACES, NETWORK_POLICIES, PODS, ROLE_BINDINGS, ROLES
-from agent.dependencies.rules import NetworkPolicyRoom, RoleRoom
-from agent.dependencies.rules.opt_in import OptInRoom
+from agent.dependencies.rules import NetworkPolicyController, RoleController
+from agent.dependencies.rules.opt_in import OptInController
 from agent.dependencies.rules.selections import Selections
 from agent.kube.store import Object
 from agent.ranking.pod_terms import Selector, selector
@@ -38,14 +38,14 @@ def put_pod(cluster: Offline, name: str, asked: str, app: str, **spec: Any) -> N
     cluster.put(cluster.deps.proxies.informer, PODS, name, "team", metadata=metadata, spec=spec)
 
 
-def shared(room: OptInRoom) -> set[str]:
+def shared(room: OptInController) -> set[str]:
     return {each.name for each in room.originals.store if room.shared(each)}
 
 
 async def test_a_pod_is_compared_with_each_policy_once_and_a_policy_with_each_pod_once(
     compared: list[Selector],
 ) -> None:
-    async with offline(NetworkPolicyRoom) as (cluster, room):
+    async with offline(NetworkPolicyController) as (cluster, room):
         cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
         for number in range(MANY):
             spec = {"podSelector": {"matchLabels": {"app": f"other{number}"}}}
@@ -78,8 +78,8 @@ async def test_copies_are_brought_in_line_where_an_answer_has_changed_and_nowher
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[tuple[str, str, str]] = []
-    monkeypatch.setattr(NetworkPolicyRoom, "_copies_of", lambda room, *key: looked.append(("", *key)) or ())
-    async with offline(NetworkPolicyRoom) as (cluster, room):
+    monkeypatch.setattr(NetworkPolicyController, "_copies_of", lambda room, *key: looked.append(("", *key)) or ())
+    async with offline(NetworkPolicyController) as (cluster, room):
         cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
         for name in ("web", "db"):
             cluster.put(
@@ -107,8 +107,10 @@ async def test_the_copies_of_a_deleted_policy_are_deleted_also_if_its_namespace_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     enqueued: list[str] = []
-    monkeypatch.setattr(NetworkPolicyRoom, "_copies_of", lambda room, namespace, name: enqueued.append(name) or ())
-    async with offline(NetworkPolicyRoom) as (cluster, room):
+    monkeypatch.setattr(
+        NetworkPolicyController, "_copies_of", lambda room, namespace, name: enqueued.append(name) or ()
+    )
+    async with offline(NetworkPolicyController) as (cluster, room):
         cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
         for name in ("web", "db"):
             cluster.put(room.originals, NETWORK_POLICIES, name, "team", spec={"podSelector": {}})
@@ -122,7 +124,7 @@ async def test_the_copies_of_a_deleted_policy_are_deleted_also_if_its_namespace_
 
 
 async def test_a_role_is_shared_while_a_binding_gives_it_to_the_account_of_a_pod_that_asks() -> None:
-    async with offline(RoleRoom) as (cluster, room):
+    async with offline(RoleController) as (cluster, room):
         bindings = room.deps.local.informer(ROLE_BINDINGS)
 
         def bind(name: str, role: str, account: str) -> None:

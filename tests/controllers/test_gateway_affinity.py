@@ -15,9 +15,9 @@ from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.model.gatewaytold import Told, write
 from agent.services.copies import GlobalServices
-from agent.services.gateways import GatewayPeersRoom, GatewaySlicesRoom
+from agent.services.gateways import GatewayPeersController, GatewaySlicesController
 from agent.services.gateways.peerwriter import WRITE_SECONDS
-from agent.services.links import ServiceLinksRoom
+from agent.services.links import ServiceLinksController
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, shared_with_eu
 from tests.controllers.starting import running
@@ -105,8 +105,8 @@ async def test_callers_stay_in_a_cluster_that_has_ready_endpoints_of_its_own(gat
     async with contextlib.AsyncExitStack() as stack:
         start = stack.enter_async_context
         await start(shared_with_eu(pair))
-        await start(running(pair.clusters[1], GatewaySlicesRoom, gateway=True))
-        rooms = (GatewaySlicesRoom, GatewayPeersRoom, GlobalServices, ServiceLinksRoom)
+        await start(running(pair.clusters[1], GatewaySlicesController, gateway=True))
+        rooms = (GatewaySlicesController, GatewayPeersController, GlobalServices, ServiceLinksController)
         await start(pair.at_work(*rooms, gateway=True, service_links=True))
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
@@ -148,7 +148,7 @@ async def test_what_waits_waits_while_the_agent_is_away_and_afterwards(gateways:
     here = pair.here
 
     async def at_work(stack: contextlib.AsyncExitStack) -> Deps:
-        return await stack.enter_async_context(running(pair.clusters[0], GatewaySlicesRoom, gateway=True))
+        return await stack.enter_async_context(running(pair.clusters[0], GatewaySlicesController, gateway=True))
 
     async def programmed(*names_of: str) -> bool:
         found = {each["metadata"]["name"] for each in await here.list(GATEWAY_PEERS, namespace) if "status" in each}
@@ -227,8 +227,10 @@ async def test_an_older_crd_drops_all_of_it_and_is_not_asked_again_and_again(
         start = stack.enter_async_context
         await start(older(pair.there, pair.namespace))
         await start(shared_with_eu(pair))
-        await start(running(pair.clusters[1], GatewaySlicesRoom, gateway=True))
-        target = await start(pair.at_work(GatewaySlicesRoom, GatewayPeersRoom, GlobalServices, gateway=True))
+        await start(running(pair.clusters[1], GatewaySlicesController, gateway=True))
+        target = await start(
+            pair.at_work(GatewaySlicesController, GatewayPeersController, GlobalServices, gateway=True)
+        )
         patch = target.port.patch_raw
 
         async def counted(kind: Any, name: str, *args: Any, **options: Any) -> bytes:

@@ -19,7 +19,7 @@ from agent.api.names.links import GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_HOST, LAB
 from agent.clusters.deps import Deps
 from agent.drivers import handover
 from agent.kube.client import Client
-from agent.services.links import ServiceLinksRoom
+from agent.services.links import ServiceLinksController
 from tests.controllers import test_gateways
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
@@ -110,7 +110,7 @@ async def link_says(pair: Pair, reason: str, part: str = "", *, consumer: str = 
 
 async def at_work(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str, **given: Any) -> Deps:
     await pair.create(SERVICES, "db", metadata=SHARED, spec=HEADLESS)
-    far = await rooms(stack, pair, mine, theirs, ServiceLinksRoom, service_links=True, **given)
+    far = await rooms(stack, pair, mine, theirs, ServiceLinksController, service_links=True, **given)
     await pair.copy(SERVICES, "db")
     return far
 

@@ -24,7 +24,7 @@ from agent.model.gatewaytold import Told, write
 from agent.model.servicerule import ANYTHING
 from agent.services.gateways.headless import HeadlessOffers
 from agent.services.gateways.offers import Offers
-from agent.services.gateways.peers import GatewayPeersRoom
+from agent.services.gateways.peers import GatewayPeersController
 
 Raw = dict[str, Any]
 
@@ -95,8 +95,8 @@ class Many:
             copy = Object(SERVICES, encode({**meta(SERVICE, SPACE), "spec": spec}))
             sharing._copies[node].store.put(copy)
             sharing._spread._add(node, copy.key, uids[number])
-        room = self.room = GatewayPeersRoom.__new__(GatewayPeersRoom)
-        super(GatewayPeersRoom, room).__init__()
+        room = self.room = GatewayPeersController.__new__(GatewayPeersController)
+        super(GatewayPeersController, room).__init__()
         room._deps, room._sharing, room._written = deps, sharing, {node: stored() for node in ("", *NODE)}
         room._gateways = GatewaysTold()
         room._offers = Offers(sharing, room._written)

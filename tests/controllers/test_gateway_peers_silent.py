@@ -11,9 +11,9 @@ from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, GATEWAY_PEERS, N
 from agent.api.names.links import GATEWAY_SECRET
 from agent.kube.errors import NotFound
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import NetworkDriverRoom
-from agent.services.gateways import GatewayPeersRoom, GatewayTrustRoom
-from agent.targets.summary import SummaryRoom
+from agent.services.endpoints import NetworkDriverController
+from agent.services.gateways import GatewayPeersController, GatewayTrustController
+from agent.targets.summary import SummaryController
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
 from tests.controllers.starting import running
@@ -25,7 +25,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 HOME = "kube-system"
-WIDTH = GatewayPeersRoom.lane_width
+WIDTH = GatewayPeersController.lane_width
 SHARED: dict[str, Any] = {
     "metadata": {"name": "web", "annotations": {"multicluster/global": "true"}},
     "spec": {"ports": [{"name": "http", "port": 80}]},
@@ -73,7 +73,10 @@ def is_post(method: str, path: str) -> bool:
 
 
 async def test_a_cluster_that_does_not_answer_holds_up_no_other(pair: Pair) -> None:
-    own, source = (SummaryRoom, GatewayTrustRoom), (NetworkDriverRoom, GatewayPeersRoom, GlobalServices)
+    own, source = (
+        (SummaryController, GatewayTrustController),
+        (NetworkDriverController, GatewayPeersController, GlobalServices),
+    )
     settings = {"gateway": True, "gateway_address": ("192.0.2.9:15443",)}
     async with (
         many_namespaces(pair) as (last, *others),

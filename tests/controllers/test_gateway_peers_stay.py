@@ -14,7 +14,7 @@ from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.services.copies import GlobalServices
-from agent.services.gateways import GatewayPeersRoom
+from agent.services.gateways import GatewayPeersController
 from agent.services.gateways.withdrawn import REASON
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import SHARED, Links
@@ -70,7 +70,7 @@ async def written(pair: Pair) -> list[dict[str, str]]:
 
 
 async def test_a_summary_that_is_deleted_and_written_again_deletes_no_gateway_peer(joined: Pair) -> None:
-    pair, room = joined, functools.partial(GatewayPeersRoom, grace=2.0)
+    pair, room = joined, functools.partial(GatewayPeersController, grace=2.0)
     async with pair.at_work(room, GlobalServices, gateway=True):
         before = await written(pair)
         for client in (pair.there, pair.here):
@@ -96,7 +96,7 @@ async def _none(pair: Pair) -> bool:
 
 
 async def test_a_gateway_peer_that_a_user_deletes_stays_away_for_a_while_and_is_told(joined: Pair) -> None:
-    pair, room = joined, functools.partial(GatewayPeersRoom, away=1.5)
+    pair, room = joined, functools.partial(GatewayPeersController, away=1.5)
     async with pair.at_work(room, GlobalServices, gateway=True):
         _, there = await written(pair)
         (name,) = there

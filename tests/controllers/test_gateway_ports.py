@@ -13,7 +13,7 @@ from agent.kube.store import Object, Store
 from agent.model import peerports
 from agent.model.gatewaypeer import FIRST_PORT, TCP
 from agent.model.localports import Held
-from agent.services.gateways import GatewaySlicesRoom
+from agent.services.gateways import GatewaySlicesController
 from agent.services.gateways.localports import LocalPorts
 from tests.controllers.offline import offline
 
@@ -86,7 +86,7 @@ def test_a_namespace_and_a_source_are_counted_by_all_of_their_peers() -> None:
 
 
 async def test_a_service_that_lacks_a_port_is_told_apart_from_one_that_does_not_exist() -> None:
-    async with offline(GatewaySlicesRoom) as (cluster, room):
+    async with offline(GatewaySlicesController) as (cluster, room):
         labels = {names.LABEL_GLOBAL: "true"}
         cluster.put(
             cluster.deps.local.informer(SERVICES),

@@ -14,7 +14,7 @@ from agent.kube.errors import Invalid
 from agent.model.gatewayhosts import every_local
 from agent.model.localports import SOURCE_LIMIT
 from agent.sandbox import Cluster
-from agent.services.gateways import GatewaySlicesRoom
+from agent.services.gateways import GatewaySlicesController
 from agent.services.gateways.hosts import CREATED_AT_ONCE
 from tests.controllers.starting import running
 from tests.namespaces import clear
@@ -59,7 +59,7 @@ async def test_a_tenant_takes_its_quota_of_local_ports_and_nothing_for_services_
     await client.create(NAMESPACES, {"metadata": {"name": other}})
     ghosts = [{"name": f"ghost-{number:02}", "ports": MOST, "ready": 512} for number in range(60)]
     web = [{"name": "web", "ports": [{"name": "http", "port": 80}], "ready": 1}]
-    async with running(cluster, GatewaySlicesRoom):
+    async with running(cluster, GatewaySlicesController):
         await peer(client, namespace, ghosts, TENANT)
         none = await programmed(client, namespace, "NoService")
         assert every_local(none) == set()
@@ -131,7 +131,7 @@ async def test_services_for_many_hosts_are_created_one_turn_after_the_other(
         found = (await client.get(GATEWAY_PEERS, "eu", namespace)).get("status") or {}
         return len(made) == len(found.get("headless") or ()) == len(hosts)
 
-    async with running(cluster, GatewaySlicesRoom, gateway_headless=True):
+    async with running(cluster, GatewaySlicesController, gateway_headless=True):
         await until(all_have_ports, what="every host has a Service and a local port")
         await programmed(client, namespace, "Programmed")
 
@@ -143,7 +143,7 @@ async def test_a_large_gateway_peer_does_not_hold_up_the_agent(
     # For much larger ones an API server itself takes longer than a request may last.
     ports = [{"port": 10_000 + number} for number in range(10)]
     ghosts = [{"name": f"g{number}", "ports": ports, "ready": 512} for number in range(2_000)]
-    async with running(cluster, GatewaySlicesRoom):
+    async with running(cluster, GatewaySlicesController):
         async with StallWatch() as watch:
             await peer(client, namespace, ghosts, TENANT)
             await programmed(client, namespace, "NoService")

@@ -17,7 +17,7 @@ from agent.kube.store import Object, Store
 from agent.model import peerports
 from agent.model.gatewaylink import Shared, manifest
 from agent.model.gatewaytold import Told
-from agent.services.gateways import GatewaySlicesRoom
+from agent.services.gateways import GatewaySlicesController
 from agent.services.gateways.localports import LocalPorts
 from agent.services.gateways.slicewriter import writes
 from tests.controllers.pair import Pair
@@ -112,7 +112,7 @@ async def test_callers_leave_a_peer_that_is_gone_in_time_however_many_services_i
         relay = await stack.enter_async_context(Relay.started(load(str(pair.clusters[0].kubeconfig))))
         path.write_text(kubeconfig(pair.clusters[0], server=relay.connection.server, user={}))
         source = cast("Cluster", SimpleNamespace(kubeconfig=path))
-        deps = await stack.enter_async_context(running(source, GatewaySlicesRoom, gateway=True))
+        deps = await stack.enter_async_context(running(source, GatewaySlicesController, gateway=True))
         spec = {"ports": [{"name": "http", "port": 80}]}
         labels = {names.LABEL_GLOBAL: "true"}
         for name in services:

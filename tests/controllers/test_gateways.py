@@ -48,11 +48,11 @@ from agent.model.gatewaytold import read
 from agent.sandbox.gateways import GatewayPod
 from agent.sandbox.objects import connect
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom
-from agent.services.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
-from agent.services.imports import ServiceImportsRoom
-from agent.services.links import ServiceLinksRoom
-from agent.targets.summary import SummaryRoom
+from agent.services.endpoints import EndpointsController, NetworkDriverController
+from agent.services.gateways import GatewayPeersController, GatewaySlicesController, GatewayTrustController
+from agent.services.imports import ServiceImportsController
+from agent.services.links import ServiceLinksController
+from agent.targets.summary import SummaryController
 from tests.controllers.limited import limited
 from tests.controllers.mcsapi import Exported, published, served
 from tests.controllers.pair import Pair
@@ -68,7 +68,7 @@ Raw = dict[str, Any]
 HOME = "kube-system"
 SHARED = {"annotations": {"multicluster/global": "true"}, "labels": {names.LABEL_GLOBAL: "true"}}
 PORTS = [{"name": "http", "port": 80, "targetPort": 8080}]
-EVERYWHERE = (SummaryRoom, GatewayTrustRoom, GatewaySlicesRoom)
+EVERYWHERE = (SummaryController, GatewayTrustController, GatewaySlicesController)
 
 
 def own_address() -> str:
@@ -195,7 +195,7 @@ async def rooms(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs:
     """What runs in both clusters but gateways; gives the part of the other one."""
     start, there = stack.enter_async_context, pair.clusters[1]
     far = await start(running(there, *EVERYWHERE, gateway=True, gateway_address=(f"{theirs}:15443",)))
-    source = (NetworkDriverRoom, EndpointsRoom, GatewayPeersRoom, GlobalServices, *more)
+    source = (NetworkDriverController, EndpointsController, GatewayPeersController, GlobalServices, *more)
     settings: Raw = {"gateway": True, "gateway_address": (f"{mine}:15443",), **given}
     await start(pair.at_work(*EVERYWHERE, *source, **settings))
     return far
@@ -203,7 +203,7 @@ async def rooms(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs:
 
 async def agents(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str) -> Deps:
     """What runs in both clusters but gateways, and a ready pod of `web` in the other one, whose part it gives."""
-    far = await rooms(stack, pair, mine, theirs, ServiceLinksRoom, service_links=True)
+    far = await rooms(stack, pair, mine, theirs, ServiceLinksController, service_links=True)
     assert pair.deps is not None
     await pair.copy(SERVICES, "web")
     start = stack.enter_async_context
@@ -322,9 +322,9 @@ async def test_a_target_that_has_gateways_and_does_not_allow_them_is_not_asked_a
         await rooms(stack, shared, address(), address(), connection=load(str(poor.kubeconfig)))
         await condition(shared.here, shared.namespace, "eu", GATEWAY_USABLE, "False", "Forbidden")
         await shared.copy(SERVICES, "web")
-        before = await at_rest(lambda: reconciled(GatewayPeersRoom.name))
+        before = await at_rest(lambda: reconciled(GatewayPeersController.name))
         await asyncio.sleep(4.0)
-        assert reconciled(GatewayPeersRoom.name) - before < 4
+        assert reconciled(GatewayPeersController.name) - before < 4
 
 
 async def test_without_service_links_flotilla_links_tells_how_gateways_are_to_whoever_may_list_them(
@@ -523,7 +523,7 @@ async def test_a_new_ca_is_told_beside_the_old_one(pair: Pair) -> None:
 
         await until(still, what="the CA of the lost Secret is told, too")
     # Without gateways nothing is told of them.
-    async with running(pair.clusters[0], SummaryRoom):
+    async with running(pair.clusters[0], SummaryController):
 
         async def silent() -> bool:
             summary = await pair.here.get(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
@@ -535,7 +535,7 @@ async def test_a_new_ca_is_told_beside_the_old_one(pair: Pair) -> None:
 
 
 async def test_services_of_others_are_left_alone(pair: Pair) -> None:
-    async with running(pair.clusters[0], GatewaySlicesRoom, gateway=True):
+    async with running(pair.clusters[0], GatewaySlicesController, gateway=True):
         await gateway_pod(pair.here, "gw")
         await pair.create(SERVICES, "web", spec={"ports": PORTS})
         services = [{"name": "web", "ports": [{"name": "http", "port": 80}], "ready": 1}]
@@ -587,7 +587,7 @@ async def test_what_a_cluster_exports_is_called_through_both_gateways(joined: Pa
     pair, mine, theirs = joined, address(), address()
     hello = Exported(pair)
     async with served(hello.clients, await published(tmp_path)), contextlib.AsyncExitStack() as stack:
-        far = await rooms(stack, pair, mine, theirs, ServiceImportsRoom, mcs=True, discovery_interval=1.0)
+        far = await rooms(stack, pair, mine, theirs, ServiceImportsController, mcs=True, discovery_interval=1.0)
         host, _, port = (await stack.enter_async_context(serving(echo, own_address()))).rpartition(":")
         await hello.deploy(pair.there, ports=[{"name": "tcp", "port": 42, "targetPort": int(port)}])
         await hello.run(pair.there)
@@ -609,7 +609,7 @@ async def test_gateways_lead_to_the_ports_that_a_cluster_exports_and_to_no_other
     """Nobody would answer at others, also where a port of that name has another number in that cluster."""
     pair, hello = joined, Exported(joined)
     async with served(hello.clients, await published(tmp_path)), contextlib.AsyncExitStack() as stack:
-        await rooms(stack, pair, address(), address(), ServiceImportsRoom, mcs=True, discovery_interval=1.0)
+        await rooms(stack, pair, address(), address(), ServiceImportsController, mcs=True, discovery_interval=1.0)
         await hello.deploy(pair.there, ports=[{"name": "tcp", "port": 42}])
         await hello.export(pair.there)
         await hello.imported(pair.here)

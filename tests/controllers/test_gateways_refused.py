@@ -14,8 +14,8 @@ from agent.clusters.deps import Deps
 from agent.kube.errors import NotFound
 from agent.model.gatewaylink import Shared, manifest
 from agent.model.gatewaytold import Told, write
-from agent.services.endpoints import NetworkDriverRoom
-from agent.services.gateways import GatewayPeersRoom, refused
+from agent.services.endpoints import NetworkDriverController
+from agent.services.gateways import GatewayPeersController, refused
 from tests.controllers.pair import Pair
 from tests.controllers.target_links import by_gateway, condition
 from tests.controllers.test_networkdriver import tell
@@ -47,7 +47,7 @@ def wanted(pair: Pair, name: str, **spec: Any) -> Raw:
     return {**made, "spec": {**made["spec"], **spec}}
 
 
-class Wanting(GatewayPeersRoom):
+class Wanting(GatewayPeersController):
     """Writes what a test wants to have written."""
 
     peers: dict[str, Raw]
@@ -125,7 +125,7 @@ async def test_nonsense_that_a_target_tells_of_its_gateways_is_named_in_its_cond
     }
     await tell(pair.here, "uid-here", "")
     await pair.there.create(CLUSTER_SUMMARIES, summary)
-    async with pair.at_work(NetworkDriverRoom, gateway=True):
+    async with pair.at_work(NetworkDriverController, gateway=True):
         said = await condition(pair.here, pair.namespace, "eu", "ServicesShared", "False", "NoGateway")
     assert f"ca: it has to have 1 to {CA_LIMIT} characters" in said["message"]
     assert ANNOTATION_GATEWAY in said["message"]

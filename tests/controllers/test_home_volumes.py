@@ -10,7 +10,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUMES, PODS
 from agent.cli.explaining import volumes
-from agent.dependencies.follow import FollowRoom
+from agent.dependencies.follow import FollowController
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from tests.controllers.pair import Pair
@@ -39,7 +39,7 @@ async def volume(pair: Pair) -> AsyncIterator[str]:
 
 
 async def test_a_claim_that_is_bound_at_once_or_about_to_be_does_not_follow(pair: Pair) -> None:
-    async with pair.at_work(FollowRoom), volume(pair) as name:
+    async with pair.at_work(FollowController), volume(pair) as name:
         await pair.create(CLAIMS, "data", spec={**SPEC, "storageClassName": name})
         await pair.pod("web", volumes=DATA)
         message = await told(pair, "Pod", "web", "volume")
@@ -52,7 +52,7 @@ async def test_a_claim_that_is_bound_at_once_or_about_to_be_does_not_follow(pair
 async def test_a_volume_that_waits_for_a_pod_is_named_until_it_is_gone_or_the_claim_may_begin_empty(pair: Pair) -> None:
     await pair.here.create(CLASSES, {"metadata": {"name": pair.namespace}, **LOCAL})
     try:
-        async with pair.at_work(FollowRoom) as target, volume(pair) as name:
+        async with pair.at_work(FollowController) as target, volume(pair) as name:
             spec = {field: value for field, value in SPEC.items() if field != "storageClassName"}
             annotations = {"volume.beta.kubernetes.io/storage-class": name}
             await pair.create(CLAIMS, "data", spec=spec, metadata={"annotations": annotations})
@@ -73,7 +73,7 @@ async def test_a_volume_that_waits_for_a_pod_is_named_until_it_is_gone_or_the_cl
 async def test_a_claim_follows_once_no_volume_of_this_cluster_fits_it_any_more(pair: Pair) -> None:
     await pair.here.create(CLASSES, {"metadata": {"name": pair.namespace}, **LOCAL})
     try:
-        async with pair.at_work(FollowRoom), volume(pair) as name:
+        async with pair.at_work(FollowController), volume(pair) as name:
             await pair.create(CLAIMS, "data", spec={**SPEC, "storageClassName": name})
             await pair.pod("web", volumes=DATA)
             await told(pair, "PersistentVolumeClaim", "data", f"could have volume {name}")

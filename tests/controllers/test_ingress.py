@@ -9,7 +9,7 @@ from agent.api import names
 from agent.api.kinds import EVENTS, INGRESSES, NAMESPACES, SECRETS, SERVICES
 from agent.model import ingress, sharedcopies
 from agent.services.copies import GlobalServices
-from agent.services.ingress import IngressRoom, IngressSecretRoom
+from agent.services.ingress import IngressController, IngressSecretController
 from tests.controllers.pair import Pair
 from tests.waiting import until
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (GlobalServices, IngressRoom, IngressSecretRoom)
+ROOMS = (GlobalServices, IngressController, IngressSecretController)
 TLS = {key: base64.b64encode(b"x").decode() for key in ("tls.crt", "tls.key")}
 
 

@@ -7,7 +7,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import INGRESSES, NAMESPACES, SECRETS, SERVICES
 from agent.kube.store import Object
-from agent.services.ingress import IngressRoom, IngressSecretRoom
+from agent.services.ingress import IngressController, IngressSecretController
 from tests.controllers.offline import Offline, offline, quiet
 
 MANY = 30
@@ -43,13 +43,13 @@ def put_service(cluster: Offline, metadata: dict[str, Any], **status: Any) -> No
     cluster.put(informer, SERVICES, "web", "team", metadata=metadata, spec=spec, status=status)
 
 
-@pytest.mark.parametrize("make", [IngressRoom, IngressSecretRoom])
+@pytest.mark.parametrize("make", [IngressController, IngressSecretController])
 async def test_a_service_that_is_shared_as_before_has_no_ingress_decoded(make: Any, decoded: list[str]) -> None:
     async with offline(make) as (cluster, room):
         cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
         put_service(cluster, {})
         put_ingresses(cluster)
-        for secret in range(MANY if make is IngressSecretRoom else 0):
+        for secret in range(MANY if make is IngressSecretController else 0):
             cluster.put(room.originals, SECRETS, f"tls{secret}", "team")
         await quiet(room)
         decoded.clear()

@@ -19,8 +19,8 @@ from agent.api.kinds import (
 from agent.api.roles import EVERYTHING, MISSED, cluster_summary_viewer_role, rules
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from agent.targets.inventory import InventoryRoom, controller
-from agent.targets.target import TargetRoom
+from agent.targets.inventory import InventoryController, controller
+from agent.targets.target import TargetController
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, secret, target, tear_away
 from tests.e2e.fleet import token_of
@@ -28,7 +28,7 @@ from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
 
-ROOMS = (TargetRoom, InventoryRoom)
+ROOMS = (TargetController, InventoryController)
 ROLES = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role")
 Raw = dict[str, Any]
 

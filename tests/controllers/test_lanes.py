@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CONFIGMAPS
-from agent.applications.controller import P2CodeRoom
-from agent.dependencies.follow import FollowRoom
+from agent.applications.controller import P2CodeController
+from agent.dependencies.follow import FollowController
 from agent.dependencies.follow.needs import Item
-from agent.dependencies.rules import NetworkPolicyRoom
+from agent.dependencies.rules import NetworkPolicyController
 from agent.pods.live_changes.controller import LiveChanges
 from agent.runtime.controller import Controller
 from agent.runtime.workqueue import WorkQueue
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom
-from agent.services.ingress import IngressRoom
+from agent.services.endpoints import EndpointsController
+from agent.services.ingress import IngressController
 
 POD = ("shop", "web-1")
 KEY = ("node", "shop", "web")
@@ -25,10 +25,10 @@ KEY = ("node", "shop", "web")
 @pytest.mark.parametrize(
     ("room", "key"),
     [
-        (EndpointsRoom, KEY),
+        (EndpointsController, KEY),
         (GlobalServices, KEY),
-        (IngressRoom, KEY),
-        (FollowRoom, Item("node", CONFIGMAPS, "shop", "web")),
+        (IngressController, KEY),
+        (FollowController, Item("node", CONFIGMAPS, "shop", "web")),
     ],
 )
 def test_a_target_has_a_lane_of_which_there_is_room_for_several(room: type[Controller[Any]], key: Any) -> None:
@@ -37,26 +37,26 @@ def test_a_target_has_a_lane_of_which_there_is_room_for_several(room: type[Contr
 
 
 async def test_applications_of_a_namespace_leave_workers_for_those_of_others() -> None:
-    room: Any = object.__new__(P2CodeRoom)
-    queue = WorkQueue[Any](lane=room.lane, lane_width=P2CodeRoom.lane_width)
-    for key in (*(("busy", f"app-{number}") for number in range(P2CodeRoom.workers)), KEY[1:]):
+    room: Any = object.__new__(P2CodeController)
+    queue = WorkQueue[Any](lane=room.lane, lane_width=P2CodeController.lane_width)
+    for key in (*(("busy", f"app-{number}") for number in range(P2CodeController.workers)), KEY[1:]):
         queue.add(key)
-    taken = [await queue.get() for _ in range(P2CodeRoom.lane_width + 1)]
+    taken = [await queue.get() for _ in range(P2CodeController.lane_width + 1)]
     assert taken[-1] == KEY[1:]
-    assert len(taken) < P2CodeRoom.workers
+    assert len(taken) < P2CodeController.workers
 
 
 async def test_namespaces_whose_policies_are_counted_leave_a_turn_for_another_namespace() -> None:
-    room: Any = object.__new__(NetworkPolicyRoom)
+    room: Any = object.__new__(NetworkPolicyController)
     assert room.lane(KEY) == "node"
-    queue = WorkQueue[Any](lane=room.lane, lane_width=NetworkPolicyRoom.lane_width)
-    for number in range(NetworkPolicyRoom.lane_width + 1):
+    queue = WorkQueue[Any](lane=room.lane, lane_width=NetworkPolicyController.lane_width)
+    for number in range(NetworkPolicyController.lane_width + 1):
         queue.add(("", f"team-{number}", ""))
-    for _ in range(NetworkPolicyRoom.lane_width):
+    for _ in range(NetworkPolicyController.lane_width):
         await queue.get()
     assert queue.statistics().waiting == 1
     async with asyncio.timeout(1):
-        assert await queue.get() == ("", f"team-{NetworkPolicyRoom.lane_width}", "")
+        assert await queue.get() == ("", f"team-{NetworkPolicyController.lane_width}", "")
 
 
 async def test_changes_of_pods_have_the_lane_of_the_target_that_they_are_in() -> None:

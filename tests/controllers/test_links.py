@@ -14,8 +14,8 @@ from agent.base.metrics import REQUESTS
 from agent.clusters.deps import Deps
 from agent.kube.errors import NotFound
 from agent.services.copies import GlobalServices
-from agent.services.endpoints.controller import EndpointsRoom
-from agent.services.links import ServiceLinksRoom
+from agent.services.endpoints.controller import EndpointsController
+from agent.services.links import ServiceLinksController
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu
 from tests.controllers.starting import running
@@ -37,13 +37,15 @@ async def found(pair: Pair) -> AsyncIterator[list[Any]]:
 
 
 async def test_a_shared_service_has_a_link_that_says_who_reaches_whom(pair: Pair, found: list[Any]) -> None:
-    rooms = list[ServiceLinksRoom]()
+    rooms = list[ServiceLinksController]()
 
-    def links_room(deps: Deps) -> ServiceLinksRoom:
-        rooms.append(ServiceLinksRoom(deps))
+    def links_room(deps: Deps) -> ServiceLinksController:
+        rooms.append(ServiceLinksController(deps))
         return rooms[-1]
 
-    async with pair.at_work(links_room, EndpointsRoom, GlobalServices, service_links=True, discovery_interval=0.3):
+    async with pair.at_work(
+        links_room, EndpointsController, GlobalServices, service_links=True, discovery_interval=0.3
+    ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.says("Programmed", "True", "Programmed")
@@ -79,7 +81,7 @@ async def _events(pair: Pair, reason: str, kind: str = "ServiceLink") -> list[Ra
 
 
 async def test_what_users_write_in_a_link_and_on_a_service_is_done(pair: Pair, found: list[Any]) -> None:
-    async with pair.at_work(ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True):
+    async with pair.at_work(ServiceLinksController, EndpointsController, GlobalServices, service_links=True):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.offered_by_both()
@@ -137,7 +139,7 @@ async def test_a_link_goes_with_what_it_is_about_and_a_users_own_stays(pair: Pai
     await pair.create(SERVICE_LINKS, "db", spec=mine)
     await pair.create(SERVICE_LINKS, "nothing", spec={})
     await pair.create(SERVICES, "db", metadata=SHARED, spec={"ports": PORTS})
-    async with pair.at_work(ServiceLinksRoom, service_links=True):
+    async with pair.at_work(ServiceLinksController, service_links=True):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.once(lambda link: True)
@@ -163,7 +165,7 @@ async def test_a_users_link_that_has_the_name_of_another_service_is_not_tried_to
     pair: Pair, found: list[Any]
 ) -> None:
     await pair.create(SERVICE_LINKS, "web", spec={"service": "other"})
-    async with pair.at_work(ServiceLinksRoom, EndpointsRoom, service_links=True, discovery_interval=0.3):
+    async with pair.at_work(ServiceLinksController, EndpointsController, service_links=True, discovery_interval=0.3):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.says("Accepted", "False", "NoService", "no Service other")
@@ -185,7 +187,7 @@ async def test_a_target_that_is_cut_off_is_told_in_its_rows_and_in_no_other(pair
     async with (
         Relay.started(pair.connection) as relay,
         pair.at_work(
-            ServiceLinksRoom, EndpointsRoom, GlobalServices, connection=relay.connection, service_links=True
+            ServiceLinksController, EndpointsController, GlobalServices, connection=relay.connection, service_links=True
         ) as eu,
     ):
         assert pair.deps is not None
@@ -206,20 +208,20 @@ async def test_a_target_that_is_cut_off_is_told_in_its_rows_and_in_no_other(pair
 
 
 async def test_what_is_told_stays_while_an_agent_that_has_started_connects(pair: Pair, found: list[Any]) -> None:
-    rooms = list[ServiceLinksRoom]()
+    rooms = list[ServiceLinksController]()
 
-    def links_room(deps: Deps) -> ServiceLinksRoom:
-        rooms.append(ServiceLinksRoom(deps))
+    def links_room(deps: Deps) -> ServiceLinksController:
+        rooms.append(ServiceLinksController(deps))
         return rooms[-1]
 
-    async with pair.at_work(links_room, EndpointsRoom, GlobalServices, service_links=True):
+    async with pair.at_work(links_room, EndpointsController, GlobalServices, service_links=True):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.shared_by("True", "EndpointSlices")
         await pair.copy(SERVICES, "web")
         await links.offer(pair.there, "10.2.0.1")
         told = await links.once(lambda link: rows(link) == BOTH[:1])
-    async with running(pair.clusters[0], links_room, EndpointsRoom, GlobalServices, service_links=True) as deps:
+    async with running(pair.clusters[0], links_room, EndpointsController, GlobalServices, service_links=True) as deps:
         pair.deps = deps
         await until(lambda: rooms[-1].queue.statistics().delayed)
         eu = await pair.connect("eu")
@@ -247,7 +249,7 @@ async def test_without_their_crd_endpoints_are_told_all_the_same(
     try:
         await until(is_gone)
         async with pair.at_work(
-            ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True, discovery_interval=0.3
+            ServiceLinksController, EndpointsController, GlobalServices, service_links=True, discovery_interval=0.3
         ):
             assert pair.deps is not None
             links = Links(pair, pair.deps.cluster_uid)

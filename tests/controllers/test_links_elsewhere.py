@@ -15,8 +15,8 @@ from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom
-from agent.services.links import ServiceLinksRoom
+from agent.services.endpoints import EndpointsController
+from agent.services.links import ServiceLinksController
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition
@@ -65,7 +65,7 @@ async def elsewhere(pair: Pair) -> AsyncIterator[Elsewhere]:
     for client in (pair.here, pair.there):
         await client.create(NAMESPACES, {"metadata": {"name": f"{pair.namespace}-b"}})
     await enable(pair.here, f"{pair.namespace}-b")
-    rooms = (ServiceLinksRoom, EndpointsRoom, GlobalServices)
+    rooms = (ServiceLinksController, EndpointsController, GlobalServices)
     try:
         async with running(pair.clusters[0], *rooms, service_links=True, link_namespaces=True) as deps:
             target = await deps.targets.connect(("", pair.namespace), pair.connection, "first")

@@ -17,8 +17,8 @@ from agent.api.kinds import ENDPOINT_SLICES, SERVICE_LINKS
 from agent.drivers import handover
 from agent.kube.client import Client
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom
-from agent.services.links import ServiceLinksRoom
+from agent.services.endpoints import EndpointsController
+from agent.services.links import ServiceLinksController
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import PORTS, SERVICES, SHARED, Links, rows, shared_with_eu
 from tests.controllers.test_links_elsewhere import elsewhere
@@ -88,7 +88,7 @@ async def test_another_controller_programs_a_link_and_says_so(
     write(config, known)
     async with (
         shared_with_eu(pair),
-        pair.at_work(ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True),
+        pair.at_work(ServiceLinksController, EndpointsController, GlobalServices, service_links=True),
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)

@@ -6,8 +6,8 @@ from agent.api.kinds import SECRETS, SERVICES, TARGETS, Kind
 from agent.drivers import handover, meshes
 from agent.kube.client import Client
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
-from agent.services.links import ServiceLinksRoom
+from agent.services.endpoints import EndpointsController, NetworkDriverController, networkdriver
+from agent.services.links import ServiceLinksController
 from tests.controllers.installed import installed
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, rows, shared_with_eu, summaries
@@ -16,7 +16,7 @@ from tests.controllers.target_links import condition
 pytestmark = pytest.mark.cluster
 
 GATEWAYS = Kind("networking.istio.io", "v1", "gateways", "Gateway")
-ROOMS = (NetworkDriverRoom, ServiceLinksRoom, EndpointsRoom, GlobalServices)
+ROOMS = (NetworkDriverController, ServiceLinksController, EndpointsController, GlobalServices)
 
 
 async def remote_secret(client: Client, namespace: str, cluster: str, **labels: str) -> None:

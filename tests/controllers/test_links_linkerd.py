@@ -13,8 +13,8 @@ from agent.drivers import linkerd as driver
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
-from agent.services.links import ServiceLinksRoom, controller
+from agent.services.endpoints import EndpointsController, NetworkDriverController, networkdriver
+from agent.services.links import ServiceLinksController, controller
 from tests.controllers.counting import counting_writes
 from tests.controllers.installed import served_by_both
 from tests.controllers.limited import limited
@@ -30,7 +30,7 @@ served = served_by_both(KINDS)
 Raw = dict[str, Any]
 
 MEMBER, OURS = "mirror.linkerd.io/federated", "multicluster/linkerd"
-ROOMS = (ServiceLinksRoom, EndpointsRoom, GlobalServices)
+ROOMS = (ServiceLinksController, EndpointsController, GlobalServices)
 SETTINGS = {"service_links": True, "discovery_interval": 0.5, "linkerd": True, "cluster_name": "home"}
 
 
@@ -60,7 +60,7 @@ async def test_services_are_members_of_linkerds_federated_services(pair: Pair, m
     async with (
         shared_with_eu(pair),
         summaries(pair),
-        pair.at_work(NetworkDriverRoom, *ROOMS, **SETTINGS),
+        pair.at_work(NetworkDriverController, *ROOMS, **SETTINGS),
         network.at_work(),
     ):
         assert pair.deps is not None
@@ -123,11 +123,11 @@ async def test_linkerd_is_chosen_where_links_lead_both_ways(pair: Pair) -> None:
     async with shared_with_eu(pair), summaries(pair):
         await link(pair.here, pair.namespace, "eu")
         await link(pair.there, pair.namespace, "us")
-        async with pair.at_work(NetworkDriverRoom, **SETTINGS):
+        async with pair.at_work(NetworkDriverController, **SETTINGS):
             await said("EndpointSlices")
         await link(pair.there, pair.namespace, "home")
         await Links(pair, "").shared_by("Unknown", "Pending")
-        async with pair.at_work(NetworkDriverRoom, **SETTINGS):
+        async with pair.at_work(NetworkDriverController, **SETTINGS):
             await said("Linkerd")
             await pair.here.delete(LINKERD_LINKS, "eu", pair.namespace)
             await said("EndpointSlices")

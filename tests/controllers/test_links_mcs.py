@@ -11,8 +11,8 @@ from agent.api.roles import EVERYTHING, rules
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom
-from agent.services.links import ServiceLinksRoom, controller, findings
+from agent.services.endpoints import EndpointsController
+from agent.services.links import ServiceLinksController, controller, findings
 from tests.controllers.installed import installed
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
@@ -63,7 +63,9 @@ async def test_what_became_of_an_export_is_told(pair: Pair, monkeypatch: pytest.
     async with (
         installed((pair.here, pair.there), [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]),
         shared_with_eu(pair),
-        pair.at_work(ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True, discovery_interval=1.0),
+        pair.at_work(
+            ServiceLinksController, EndpointsController, GlobalServices, service_links=True, discovery_interval=1.0
+        ),
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
@@ -102,7 +104,7 @@ async def test_a_target_that_lets_nobody_look_at_imports_is_told_of_all_the_same
         shared_with_eu(pair),
         limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, [*rules(few), agents]) as weak,
         pair.at_work(
-            *(ServiceLinksRoom, EndpointsRoom, GlobalServices),
+            *(ServiceLinksController, EndpointsController, GlobalServices),
             connection=load(str(weak.kubeconfig)),
             service_links=True,
         ),

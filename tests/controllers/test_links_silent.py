@@ -7,8 +7,8 @@ import pytest
 
 from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICE_LINKS, SERVICES
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom
-from agent.services.links import ServiceLinksRoom, findings
+from agent.services.endpoints import EndpointsController
+from agent.services.links import ServiceLinksController, findings
 from tests.controllers.installed import installed
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu
@@ -36,8 +36,8 @@ async def test_a_target_that_answers_nothing_delays_no_other_link(pair: Pair, mo
         shared_with_eu(pair),
         Relay.started(pair.connection) as relay,
         pair.at_work(
-            ServiceLinksRoom,
-            EndpointsRoom,
+            ServiceLinksController,
+            EndpointsController,
             GlobalServices,
             connection=relay.connection,
             service_links=True,

@@ -31,8 +31,8 @@ from agent.kube.config import Connection, load
 from agent.model.skupper import MANAGER, host
 from agent.model.skuppersites import grant, grant_name, token_name
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom
-from agent.services.links import ServiceLinksRoom, controller
+from agent.services.endpoints import EndpointsController
+from agent.services.links import ServiceLinksController, controller
 from tests.controllers.counting import counting_writes
 from tests.controllers.installed import served_by_both
 from tests.controllers.limited import limited
@@ -46,7 +46,7 @@ served = served_by_both(KINDS)
 
 Raw = dict[str, Any]
 
-ROOMS = (ServiceLinksRoom, EndpointsRoom, GlobalServices)
+ROOMS = (ServiceLinksController, EndpointsController, GlobalServices)
 SETTINGS = {"service_links": True, "skupper": True, "discovery_interval": 1.0}
 ASKED = {"metadata": {"annotations": {"multicluster/skupper-site": "true"}}}
 AGAIN = 0.3

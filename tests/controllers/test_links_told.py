@@ -11,8 +11,8 @@ from agent.drivers.driver import HERE
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom, networkdriver
-from agent.services.links import ServiceLinksRoom
+from agent.services.endpoints import EndpointsController, NetworkDriverController, networkdriver
+from agent.services.links import ServiceLinksController
 from agent.services.links.controller import WRITE_SECONDS
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
@@ -56,12 +56,12 @@ class Writes:
 async def test_a_status_is_written_once_in_half_a_second_with_all_that_is_known_then(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    time, rooms, key = StandingTime(), list[ServiceLinksRoom](), (pair.namespace, "web")
+    time, rooms, key = StandingTime(), list[ServiceLinksController](), (pair.namespace, "web")
     writes, before = Writes(pair.namespace), 0
 
-    def links_room(deps: Deps) -> ServiceLinksRoom:
+    def links_room(deps: Deps) -> ServiceLinksController:
         writes.watch(deps.local.client, monkeypatch)
-        rooms.append(ServiceLinksRoom(deps, time))
+        rooms.append(ServiceLinksController(deps, time))
         return rooms[-1]
 
     async with shared_with_eu(pair), pair.at_work(links_room, GlobalServices, service_links=True) as eu:
@@ -118,10 +118,10 @@ async def test_a_link_names_the_rights_that_a_target_does_not_grant(
         summaries(pair),
         limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, rules(*GROUPS)) as weak,
         pair.at_work(
-            ServiceLinksRoom,
-            EndpointsRoom,
+            ServiceLinksController,
+            EndpointsController,
             GlobalServices,
-            NetworkDriverRoom,
+            NetworkDriverController,
             connection=load(str(weak.kubeconfig)),
             service_links=True,
             discovery_interval=0.3,

@@ -9,7 +9,7 @@ import pytest
 from agent.api.kinds import CLUSTER_ROLES, SERVICE_LINKS
 from agent.clusters import optional_watch
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom
+from agent.services.endpoints import EndpointsController
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, shared_with_eu
@@ -40,7 +40,9 @@ async def test_links_that_may_not_be_read_any_more_narrow_as_before(
         limited_pair = dataclasses.replace(pair, clusters=(weak, pair.clusters[1]))
         spec = {"service": "web", "to": [{"cluster": "local-cluster"}]}
         await pair.here.create(SERVICE_LINKS, {**head, "metadata": {"name": "web"}, "spec": spec}, pair.namespace)
-        async with limited_pair.at_work(EndpointsRoom, GlobalServices, service_links=True, discovery_interval=0.5):
+        async with limited_pair.at_work(
+            EndpointsController, GlobalServices, service_links=True, discovery_interval=0.5
+        ):
             deps = limited_pair.deps
             assert deps is not None
             links = Links(pair, deps.cluster_uid)

@@ -23,9 +23,9 @@ from agent.api.names import SUMMARY_NAME, virtual_node
 from agent.api.names.ocm import CLAIM_ID, LABEL_CLUSTER_NAME, LABEL_CLUSTER_SET, MANAGED_CLUSTER, OURS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.placement.managed_clusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
-from agent.targets.target import TargetRoom
-from agent.targets.virtual_node import VirtualNodeRoom
+from agent.placement.managed_clusters import ClusterSetController, ManagedClusterController, TargetClusterController
+from agent.targets.target import TargetController
+from agent.targets.virtual_node import VirtualNodeController
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
 from tests.controllers.target_links import condition, kubeconfig, rewrite, secret, target, tear_away
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.cluster
 Raw = dict[str, Any]
 Holds = Callable[[Raw], object]
 
-ROOMS = (TargetRoom, VirtualNodeRoom, ManagedClusterRoom, TargetClusterRoom)
+ROOMS = (TargetController, VirtualNodeController, ManagedClusterController, TargetClusterController)
 UNREACHABLE, CORDONED = "cluster.open-cluster-management.io/unreachable", "node.kubernetes.io/unschedulable"
 CLOSED = "https://127.0.0.1:1"
 
@@ -324,7 +324,7 @@ def find(found: Raw, kind: str) -> str:
 
 async def test_where_others_make_them_they_are_found_and_none_is_written(pair: Pair) -> None:
     name = await join(pair, "eu")
-    async with running(pair.clusters[0], *ROOMS, ClusterSetRoom, placement="consume"):
+    async with running(pair.clusters[0], *ROOMS, ClusterSetController, placement="consume"):
         missing = await condition(pair.here, pair.namespace, name, "ManagedCluster", "False", "NotFound")
         assert f"or is called {name}" in missing["message"]
         made = await by_hand(pair, called(pair, "x"), claim=await uid_of(pair))
@@ -342,7 +342,7 @@ async def test_sets_say_what_is_in_them_and_bindings_whether_there_is_one(pair: 
         with contextlib.suppress(NotFound):
             await pair.here.delete(MANAGED_CLUSTER_SETS, name)
     await bind(pair, "gold")
-    async with running(pair.clusters[0], ClusterSetRoom):
+    async with running(pair.clusters[0], ClusterSetController):
         await in_set(pair, "default", "True", "No ManagedCluster selected")
         await in_set(pair, "global", "True", "No ManagedCluster selected")
         await bound(pair, "gold", "False", "ClusterSetNotFound")

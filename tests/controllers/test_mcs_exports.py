@@ -15,9 +15,9 @@ from agent.drivers.exports import OURS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom
-from agent.services.imports import ServiceImportsRoom
-from agent.services.links import ServiceLinksRoom, controller
+from agent.services.endpoints import EndpointsController, NetworkDriverController
+from agent.services.imports import ServiceImportsController
+from agent.services.links import ServiceLinksController, controller
 from tests.controllers.installed import installed, uninstalled
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu, summaries
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (EndpointsRoom, GlobalServices)
+ROOMS = (EndpointsController, GlobalServices)
 BOTH: list[tuple[Kind, Raw | None]] = [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]
 BETA_EXPORTS, BETA_IMPORTS = (dataclasses.replace(kind, version="v1beta1") for kind, _ in BOTH)
 NO_LONGER = 2.0
@@ -149,7 +149,7 @@ async def test_a_driver_that_a_target_cannot_have_leaves_nothing_of_the_one_befo
     async with (
         installed((pair.here,), BOTH),
         shared_with_eu(pair),
-        pair.at_work(ServiceLinksRoom, *ROOMS, service_links=True),
+        pair.at_work(ServiceLinksController, *ROOMS, service_links=True),
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
@@ -185,7 +185,9 @@ async def test_the_newest_version_that_is_served_is_used_and_where_there_is_none
         installed(both, [(BETA_IMPORTS, None)]),
         shared_with_eu(pair),
         summaries(pair),
-        pair.at_work(NetworkDriverRoom, ServiceLinksRoom, *ROOMS, service_links=True, discovery_interval=0.5),
+        pair.at_work(
+            NetworkDriverController, ServiceLinksController, *ROOMS, service_links=True, discovery_interval=0.5
+        ),
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
@@ -247,7 +249,7 @@ async def test_our_own_implementation_serves_the_newest_version_too_and_an_unins
     async with installed(both, kinds):
         await pair.here.create(TARGETS, target("eu", pair.namespace))
         try:
-            async with pair.at_work(ServiceImportsRoom, *ROOMS, mcs=True, discovery_interval=1.0):
+            async with pair.at_work(ServiceImportsController, *ROOMS, mcs=True, discovery_interval=1.0):
                 assert pair.deps is not None
                 await Links(pair, pair.deps.cluster_uid).shared_by("True", "EndpointSlices")
                 spec = {"selector": {"app": "web"}, "ports": [{"port": 80}]}

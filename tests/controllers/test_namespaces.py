@@ -16,14 +16,14 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from agent.dependencies.follow import FollowRoom
-from agent.dependencies.rules import NetworkPolicyRoom
-from agent.dependencies.source_api import SourceApiRoom
+from agent.dependencies.follow import FollowController
+from agent.dependencies.rules import NetworkPolicyController
+from agent.dependencies.source_api import SourceApiController
 from agent.model.delegatepod import chaperon
 from agent.model.proxypod import proxy_pod
 from agent.model.sourceapi import secret_name
 from agent.services.copies import GlobalServices
-from agent.services.reroute import ServiceRerouteRoom
+from agent.services.reroute import ServiceRerouteController
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected, enable
 from tests.controllers.target_links import add, kubeconfig
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (FollowRoom, SourceApiRoom, GlobalServices, ServiceRerouteRoom, NetworkPolicyRoom)
+ROOMS = (FollowController, SourceApiController, GlobalServices, ServiceRerouteController, NetworkPolicyController)
 ASKS = {names.SHORT_PREFIX + key: "true" for key in (names.SOURCE_API, names.FOLLOW_POLICIES)}
 COPIED = (CONFIGMAPS, SECRETS, SERVICES, NETWORK_POLICIES)
 
@@ -127,7 +127,7 @@ async def test_no_target_gets_what_pods_of_a_namespace_need_that_it_does_not_ser
         await client.create(NAMESPACES, {"metadata": {"name": other}})
     await enable(pair.here, other)
     try:
-        async with pair.at_work(FollowRoom, SourceApiRoom):
+        async with pair.at_work(FollowController, SourceApiController):
             await pair.here.create(CONFIGMAPS, {"metadata": {"name": "words"}, "data": {}}, other)
             await pair.create(CONFIGMAPS, "words", data={})
             foreign = proxy_pod(elected("web", other, volumes=[volume("words")]), [])

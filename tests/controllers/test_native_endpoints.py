@@ -7,7 +7,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICES
 from agent.model.proxypod import proxy_pod
-from agent.services.reroute import ServiceRerouteRoom
+from agent.services.reroute import ServiceRerouteController
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.servicepods import in_eu
@@ -37,7 +37,7 @@ async def test_pods_of_a_stateful_set_have_names_and_ports_before_they_are_ready
         found = await pair.here.list(ENDPOINT_SLICES, pair.namespace, labels=f"{names.LABEL_SERVICE_NAME}=db")
         return next((each for each in found if each.get("endpoints")), None)
 
-    async with in_eu(pair), pair.at_work(ServiceRerouteRoom):
+    async with in_eu(pair), pair.at_work(ServiceRerouteController):
         await pair.create(SERVICES, "db", spec=spec)
         await pair.here.create(PODS, pod)
         await pair.here.patch(PODS, "db-0", {"status": status}, pair.namespace, sub="status")

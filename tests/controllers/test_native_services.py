@@ -17,8 +17,8 @@ from agent.model.proxypod import proxy_pod
 from agent.model.service import is_native
 from agent.model.servicemarks import rerouted
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom
-from agent.services.reroute import ServiceRerouteRoom, controller
+from agent.services.endpoints import EndpointsController
+from agent.services.reroute import ServiceRerouteController, controller
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.servicepods import MINE, OURS, in_eu, runs, selects
@@ -27,7 +27,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-ROOMS = (ServiceRerouteRoom, GlobalServices, EndpointsRoom)
+ROOMS = (ServiceRerouteController, GlobalServices, EndpointsController)
 
 
 async def slices(pair: Pair, *, ours: bool = False) -> list[Raw]:
@@ -179,7 +179,7 @@ async def test_what_native_endpoints_would_break_has_the_selector_rewritten(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "KEEP_SECONDS", 0.5)
-    async with in_eu(pair) as links, pair.at_work(ServiceRerouteRoom, service_links=True):
+    async with in_eu(pair) as links, pair.at_work(ServiceRerouteController, service_links=True):
         await native(pair)
         for spec, switched in (
             ({"to": [{"cluster": "eu"}]}, OURS),
@@ -236,7 +236,7 @@ async def test_a_namespace_decides_for_itself(pair: Pair, monkeypatch: pytest.Mo
         metadata = {"annotations": {"multicluster/service-reroute": value}}
         await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": metadata})
 
-    async with in_eu(pair) as links, pair.at_work(ServiceRerouteRoom):
+    async with in_eu(pair) as links, pair.at_work(ServiceRerouteController):
         await links.shared_by("True", "Cilium")
         await selects(pair, OURS)
         await says("never")
@@ -252,7 +252,7 @@ async def test_a_namespace_decides_for_itself(pair: Pair, monkeypatch: pytest.Mo
 
 async def test_what_is_applied_again_server_side_is_unchanged(pair: Pair) -> None:
     """As Flux does every few seconds: it must find nothing to do."""
-    async with in_eu(pair), pair.at_work(ServiceRerouteRoom):
+    async with in_eu(pair), pair.at_work(ServiceRerouteController):
         await native(pair)
         manifest = {
             "apiVersion": "v1",

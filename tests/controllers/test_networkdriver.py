@@ -21,7 +21,7 @@ from agent.kube.errors import NotFound
 from agent.model.gatewaytold import Told, write
 from agent.model.podranges import of, published, unreached
 from agent.runtime.health import Health
-from agent.services.endpoints import NetworkDriverRoom
+from agent.services.endpoints import NetworkDriverController
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import summaries
 from tests.controllers.target_links import condition, target
@@ -31,7 +31,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 
-soon = functools.partial(NetworkDriverRoom, grace=0.3)
+soon = functools.partial(NetworkDriverController, grace=0.3)
 """The controller, for which what a summary no longer names counts for a moment only."""
 
 

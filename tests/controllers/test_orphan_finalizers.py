@@ -5,7 +5,7 @@ from typing import Any
 from agent.api.kinds import PODS, TARGETS
 from agent.api.names import FINALIZER_V010, finalizer
 from agent.kube.client import Client
-from agent.pods.orphan_finalizers import OrphanFinalizersRoom
+from agent.pods.orphan_finalizers import OrphanFinalizersController
 from agent.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.waiting import until
@@ -39,7 +39,7 @@ async def test_only_finalizers_that_belong_to_no_target_are_removed(
     await client.create(PODS, proxy("mixed", namespace, *ours, FINALIZER_V010, "example.com/other"))
     await client.create(PODS, {**proxy("alien", namespace, ours[1]), "spec": alien_spec()})
     await client.create(PODS, proxy("old", namespace, FINALIZER_V010))
-    async with running(cluster, OrphanFinalizersRoom):
+    async with running(cluster, OrphanFinalizersController):
         await until(lambda: carries(client, namespace, [ours[0], "example.com/other"]))
         old = await client.get(PODS, "old", namespace)
         assert old["metadata"]["finalizers"] == [FINALIZER_V010], "c1 may have a delegate of it"
@@ -64,7 +64,7 @@ async def test_a_target_being_removed_gives_up_its_pods_when_it_cannot_be_reache
 ) -> None:
     await client.create(TARGETS, target("c1", namespace, "multicluster/drain"))
     await client.create(PODS, proxy("mixed", namespace, finalizer(namespace, "c1"), "example.com/other"))
-    async with running(cluster, OrphanFinalizersRoom, release_after=2.0) as deps:
+    async with running(cluster, OrphanFinalizersController, release_after=2.0) as deps:
         await client.delete(TARGETS, "c1", namespace)
         deleted = await client.get(TARGETS, "c1", namespace)
         await until(lambda: carries(client, namespace, ["example.com/other"]))

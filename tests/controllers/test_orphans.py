@@ -8,10 +8,10 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, EVENTS, NAMESPACES, PODS, TARGETS
 from agent.pods.feedback.controller import Feedback
-from agent.pods.orphans import OrphansRoom
+from agent.pods.orphans import OrphansController
 from agent.sandbox import Sandbox
 from agent.sandbox.backup import back_up, restore
-from agent.targets.target import TargetRoom
+from agent.targets.target import TargetController
 from tests.controllers.leading import TIMES, leading
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (TargetRoom, Feedback, OrphansRoom)
+ROOMS = (TargetController, Feedback, OrphansController)
 FEW, MANY = 3, 15
 STILL_SECONDS = 5.0
 

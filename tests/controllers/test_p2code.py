@@ -38,13 +38,13 @@ from agent.api.kinds import (
 )
 from agent.api.names import moves
 from agent.api.names.ocm import LABEL_CLUSTER_SET
-from agent.applications import P2CodeRoom
+from agent.applications import P2CodeController
 from agent.applications import controller as p2code
 from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import KubeError, NotFound
-from agent.placement.placements.controller import PlacementRoom
+from agent.placement.placements.controller import PlacementController
 from agent.runtime.controller import Controller
 from agent.sandbox import Cluster
 from tests.cli.command import Told, flotilla
@@ -244,10 +244,10 @@ async def _served(client: Client, namespace: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def at_work(
-    pair: Pair, *rooms: Callable[[Deps], Controller[Any]], cluster: Cluster | None = None, **settings: Any
+    pair: Pair, *capacities: Callable[[Deps], Controller[Any]], cluster: Cluster | None = None, **settings: Any
 ) -> AsyncIterator[Deps]:
-    rooms = rooms or (PlacementRoom, P2CodeRoom)
-    async with running(cluster or pair.clusters[0], *rooms, p2code=True, **settings) as deps:
+    capacities = capacities or (PlacementController, P2CodeController)
+    async with running(cluster or pair.clusters[0], *capacities, p2code=True, **settings) as deps:
         for short in ("eu", "us"):
             await deps.targets.connect((pair.namespace, f"to-{short}"), None, "first")
         yield deps
@@ -673,9 +673,9 @@ async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage, tmp_
         before = await stage.become("SchedulingSuccessful", web="eu")
         versions = [await _version(stage, kind, name) for kind, name in WRITTEN]
     async with (
-        running(pair.clusters[0], PlacementRoom),
+        running(pair.clusters[0], PlacementController),
         Relay.started(load(str(pair.clusters[0].kubeconfig))) as relay,
-        at_work(pair, P2CodeRoom, cluster=_behind(relay, pair, tmp_path)),
+        at_work(pair, P2CodeController, cluster=_behind(relay, pair, tmp_path)),
     ):
         # Another one is done meanwhile, so the first has been looked at.
         other = [
@@ -713,7 +713,7 @@ async def _version(stage: Stage, kind: Kind, name: str) -> str:
 @pytest.mark.seldom
 async def test_killed_at_every_write_it_converges(pair: Pair, stage: Stage, tmp_path: Path) -> None:
     async with (
-        running(pair.clusters[0], PlacementRoom),
+        running(pair.clusters[0], PlacementController),
         Relay.started(load(str(pair.clusters[0].kubeconfig))) as relay,
     ):
         agent = _behind(relay, pair, tmp_path)
@@ -731,7 +731,7 @@ async def test_killed_at_every_write_it_converges(pair: Pair, stage: Stage, tmp_
                     return is_write
 
                 relay.lose_reply = dies
-                async with at_work(pair, P2CodeRoom, cluster=agent):
+                async with at_work(pair, P2CodeController, cluster=agent):
                     await until(functools.partial(_either, wrote, done))
                 relay.mend()
                 if not wrote.is_set():

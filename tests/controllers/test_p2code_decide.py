@@ -9,7 +9,7 @@ import pytest
 
 from agent.api import names
 from agent.applications.decide import decide
-from agent.applications.fit import Room
+from agent.applications.fit import Capacity
 from agent.applications.plan import Plan, View, calls_of
 from agent.model.links import Link
 from agent.model.p2code import linked as linked_model
@@ -28,9 +28,9 @@ WORLD = World(sets={"p2code": {"eu", "us"}}, bound={"p2code"}, namespaces={"defa
 SPEC = spec_of(workload("web"), workload("api"), own=[{"name": "web", "annotations": ["p2code.filter.a=1"]}])
 
 
-def roomy(namespace: str, cluster: str) -> Room:
+def roomy(namespace: str, cluster: str) -> Capacity:
     """A target that takes everything."""
-    return Room(target_info(f"to-{cluster}", namespace="", labels=NODE))
+    return Capacity(target_info(f"to-{cluster}", namespace="", labels=NODE))
 
 
 def view(spec: Raw = SPEC, psm: Raw = PSM, placements: Mapping[str, Raw] | None = None, **more: Any) -> View:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.applications.decide import decide
-from agent.applications.fit import Room
+from agent.applications.fit import Capacity
 from agent.applications.plan import Plan, View
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import draft
@@ -22,7 +22,7 @@ TWO_CORES = container(resources={"requests": {"cpu": "2"}})
 BEGIN = "No pod of deployment api would run in the managed cluster us, which was selected for workload api: to-us: "
 
 
-def planned(*workloads: Raw, rooms: Mapping[str, Room | None], psm: Raw = PSM, **more: Any) -> Plan:
+def planned(*workloads: Raw, capacities: Mapping[str, Capacity | None], psm: Raw = PSM, **more: Any) -> Plan:
     """What is to be done once every bundle has a cluster; what is known of the others is that they take everything."""
     spec = spec_of(*workloads, own=[{"name": "web", "annotations": ["p2code.filter.a=1"]}])
     view = View(
@@ -33,16 +33,16 @@ def planned(*workloads: Raw, rooms: Mapping[str, Room | None], psm: Raw = PSM, *
         DECIDED,
         lambda _, cluster: f"to-{cluster}",
         NOW,
-        lambda namespace, cluster: rooms.get(cluster, roomy(namespace, cluster)),
+        lambda namespace, cluster: capacities.get(cluster, roomy(namespace, cluster)),
     )
     return decide(replace(view, placements=evaluated(decide(view)), **more))
 
 
-def room(**known: Any) -> Room:
-    return Room(target_info("to-us", **{"namespace": "", "labels": NODE, **known}))
+def room(**known: Any) -> Capacity:
+    return Capacity(target_info("to-us", **{"namespace": "", "labels": NODE, **known}))
 
 
-def small(cpu: str) -> Room:
+def small(cpu: str) -> Capacity:
     """A target with one node that has so much left."""
     return room(shapes=(telling(free(cpu)),))
 
@@ -67,35 +67,35 @@ def asking(**spec: Any) -> list[Raw]:
             "no node matches the pod's node selector or affinity",
         ),
         (
-            Room(room(limits=amounts({"cpu": "4"})).info, amounts({"cpu": "3"})),
+            Capacity(room(limits=amounts({"cpu": "4"})).info, amounts({"cpu": "3"})),
             TWO_CORES,
             "limit cpu of the target reached (3 of 4)",
         ),
     ],
 )
-def test_what_does_not_fit_is_told_and_nothing_is_applied(known: Room, spec: Raw, why: str) -> None:
-    plan = planned(*asking(**spec), rooms={"us": known})
+def test_what_does_not_fit_is_told_and_nothing_is_applied(known: Capacity, spec: Raw, why: str) -> None:
+    plan = planned(*asking(**spec), capacities={"us": known})
     assert plan.tell == ("SchedulingFailed", "NotAllDecisionsScheduled", BEGIN + why)
     assert (plan.apply, plan.decisions, plan.unfit) == (None, [], True)
 
 
 @pytest.mark.parametrize("known", [small("2"), room(shapes=(shape(cpu="2"),)), room(limits=amounts({"cpu": "2"}))])
-def test_what_fits_is_applied(known: Room) -> None:
-    plan = planned(*asking(**TWO_CORES), rooms={"us": known})
+def test_what_fits_is_applied(known: Capacity) -> None:
+    plan = planned(*asking(**TWO_CORES), capacities={"us": known})
     assert (plan.tell, plan.unfit) == (verdicts.PLACED, False)
 
 
 def test_pods_of_all_workloads_have_to_fit_beside_each_other() -> None:
     both = [workload("web", spec=TWO_CORES), workload("api", spec=TWO_CORES)]
     same = {"web-shop": "us", "api-shop": "us"}
-    assert planned(*both, rooms={"us": small("4")}, decisions=same).tell == verdicts.PLACED
-    plan = planned(*both, rooms={"us": small("3")}, decisions=same)
+    assert planned(*both, capacities={"us": small("4")}, decisions=same).tell == verdicts.PLACED
+    plan = planned(*both, capacities={"us": small("3")}, decisions=same)
     assert plan.tell is not None
     assert plan.tell.message == BEGIN + "insufficient cpu on every node (largest free 1)"
 
 
 def test_while_too_little_is_known_of_a_target_it_is_waited_for() -> None:
-    plan = planned(*asking(), rooms={"us": None})
+    plan = planned(*asking(), capacities={"us": None})
     assert (plan.tell, plan.decisions, plan.apply, plan.unfit) == (verdicts.ANALYSING, None, None, True)
     assert plan.again == 0.5
 
@@ -113,7 +113,7 @@ def test_while_too_little_is_known_of_a_target_it_is_waited_for() -> None:
 def test_what_was_let_in_before_may_fill_its_cluster(decisions: list[Decision], applied: str, fits: bool) -> None:
     plan = planned(
         *asking(**TWO_CORES),
-        rooms={"us": small("1")},
+        capacities={"us": small("1")},
         psm=told(verdicts.SCHEDULED, decisions=decisions),
         workloads=lambda identity: There({"metadata": {"annotations": {"multicluster/targets": applied}}}),
     )
@@ -121,30 +121,30 @@ def test_what_was_let_in_before_may_fill_its_cluster(decisions: list[Decision], 
 
 
 def test_figures_that_change_are_no_news() -> None:
-    first = planned(*asking(**TWO_CORES), rooms={"us": small("1")}).tell
+    first = planned(*asking(**TWO_CORES), capacities={"us": small("1")}).tell
     assert first is not None
-    later = planned(*asking(**TWO_CORES), rooms={"us": small("1500m")}, psm=told(first))
+    later = planned(*asking(**TWO_CORES), capacities={"us": small("1500m")}, psm=told(first))
     assert later.tell == first
-    away = planned(*asking(**TWO_CORES), rooms={"us": room(ready=False, state="no answer")}, psm=told(first))
+    away = planned(*asking(**TWO_CORES), capacities={"us": room(ready=False, state="no answer")}, psm=told(first))
     assert away.tell != first
 
 
 def test_an_annotation_that_makes_no_pod_is_told_before_anything_is_applied() -> None:
     bad = workload("api")
     bad["spec"]["template"]["metadata"]["annotations"] = {"multicluster/scheduling": "soon"}
-    plan = planned(workload("web"), bad, rooms={})
+    plan = planned(workload("web"), bad, capacities={})
     assert plan.tell is not None
     assert "metadata.annotations[multicluster/scheduling]" in plan.tell.message
 
 
 @pytest.mark.parametrize("spec", [{"containers": "x"}, {"containers": [{"resources": {"requests": {"cpu": "?"}}}]}])
 def test_what_is_no_pod_at_all_is_left_to_the_api_server(spec: Raw) -> None:
-    assert planned(*asking(**spec), rooms={"us": small("1")}).tell == verdicts.PLACED
+    assert planned(*asking(**spec), capacities={"us": small("1")}).tell == verdicts.PLACED
 
 
 @pytest.mark.parametrize("kind", ["Pod", "StatefulSet", "ReplicaSet", "Job", "CronJob"])
 def test_every_kind_of_workload_is_looked_at(kind: str) -> None:
-    plan = planned(workload("web"), workload("api", kind, spec=TWO_CORES), rooms={"us": small("1")})
+    plan = planned(workload("web"), workload("api", kind, spec=TWO_CORES), capacities={"us": small("1")})
     assert plan.tell is not None
     assert plan.tell.message.startswith(f"No pod of {kind.lower()} api would run")
 

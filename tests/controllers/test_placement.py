@@ -23,7 +23,7 @@ from agent.api.placementroles import EVALUATE_PLACEMENTS, SERVE_PLACEMENTS
 from agent.api.roles import rules
 from agent.kube.errors import Invalid
 from agent.placement.placements.cel import CelEvaluator
-from agent.placement.placements.controller import PlacementRoom
+from agent.placement.placements.controller import PlacementController
 from agent.ranking.placing.inputs import CelVerdicts
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
@@ -62,7 +62,7 @@ async def hub(pair: Pair) -> AsyncIterator[Hub]:
 
 @pytest_asyncio.fixture
 async def at_work(pair: Pair, hub: Hub) -> AsyncIterator[Hub]:
-    async with running(pair.clusters[0], PlacementRoom):
+    async with running(pair.clusters[0], PlacementController):
         yield hub
 
 
@@ -267,7 +267,7 @@ async def test_on_a_hub_only_those_are_evaluated_that_ask_for_it(pair: Pair, hub
     await hub.cluster("eu")
     await hub.placement("theirs")
     await hub.placement("half", {SCHEDULING_DISABLED: "true"})
-    async with running(pair.clusters[0], PlacementRoom, placement="consume"):
+    async with running(pair.clusters[0], PlacementController, placement="consume"):
         await hub.placement("ours", {SCHEDULING_DISABLED: "true", EVALUATE: "true"})
         await hub.become("ours", "eu")
     for name in ("theirs", "half"):
@@ -285,7 +285,7 @@ async def test_without_the_right_to_evaluate_a_placement_says_which_value_gives_
     cluster, few = pair.clusters[0], rights(SERVE_PLACEMENTS, EVALUATE_PLACEMENTS)
     async with (
         limited(cluster, hub.client, hub.namespace, tmp_path, few) as weak,
-        running(weak, PlacementRoom, placement="consume"),
+        running(weak, PlacementController, placement="consume"),
     ):
         await hub.placement("web", {SCHEDULING_DISABLED: "true", EVALUATE: "true"})
         assert "agent.placement.evaluate=true" in (await hub.event("web", "EvaluationForbidden"))["message"]
@@ -303,7 +303,7 @@ async def test_what_becomes_of_decisions_is_told_though_the_status_cannot_be_wri
         await hub.cluster(short)
     async with (
         limited(pair.clusters[0], hub.client, hub.namespace, tmp_path, few) as weak,
-        running(weak, PlacementRoom, placement="serve"),
+        running(weak, PlacementController, placement="serve"),
     ):
         await hub.placement("web", decisionStrategy={"groupStrategy": {"clustersPerDecisionGroup": 1}})
         await hub.event("web", "DecisionCreate")
@@ -321,7 +321,7 @@ async def _decides(hub: Hub, name: str, wanted: set[str]) -> bool:
 async def test_without_placements_nothing_is_watched(pair: Pair, hub: Hub) -> None:
     await hub.cluster("eu")
     async with contextlib.AsyncExitStack() as stack:
-        deps = await stack.enter_async_context(running(pair.clusters[0], PlacementRoom, placement="off"))
+        deps = await stack.enter_async_context(running(pair.clusters[0], PlacementController, placement="off"))
         assert list(deps.local.informers) == []
         await hub.placement("web")
     await until(functools.partial(hub.get, "web"))
@@ -340,10 +340,10 @@ async def test_placements_without_cel_are_evaluated_while_those_with_cel_wait(
 
     monkeypatch.setattr(CelEvaluator, "verdicts", never)
     await hub.cluster("eu", tier="gold")
-    many = 3 * PlacementRoom.workers
+    many = 3 * PlacementController.workers
     for number in range(many):
         await hub.placement(f"cel{number}", predicates=cel(f"{number} >= 0"))
-    async with running(pair.clusters[0], PlacementRoom):
+    async with running(pair.clusters[0], PlacementController):
         await until(lambda: len(set(asked)) == many, what="all expressions are asked for")
         await hub.placement("web", predicates=labelled(tier="gold"))
         await hub.become("web", "eu")

@@ -7,8 +7,8 @@ import pytest
 
 from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, PLACEMENT_DECISIONS, PLACEMENTS, TARGETS
 from agent.api.names.ocm import DEFAULT_SET, decision_name
-from agent.placement.managed_clusters import ClusterSetRoom
-from agent.placement.placements.controller import PlacementRoom
+from agent.placement.managed_clusters import ClusterSetController
+from agent.placement.placements.controller import PlacementController
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
 from tests.controllers.target_links import kubeconfig, rewrite
@@ -29,7 +29,7 @@ async def joined(pair: Pair) -> AsyncIterator[dict[str, int]]:
     found = {await join(pair, name, to): to for name, to in (("eu", 1), ("us", 0))}
     binding = object_of(MANAGED_CLUSTER_SET_BINDINGS, DEFAULT_SET, pair.namespace, spec={"clusterSet": DEFAULT_SET})
     await pair.here.create(MANAGED_CLUSTER_SET_BINDINGS, binding)
-    async with running(pair.clusters[0], *ROOMS, ClusterSetRoom, PlacementRoom):
+    async with running(pair.clusters[0], *ROOMS, ClusterSetController, PlacementController):
         for name in found:
             await cluster(pair, name, available("True"))
         await pair.here.create(PLACEMENTS, object_of(PLACEMENTS, "web", pair.namespace, spec={"numberOfClusters": 1}))

@@ -22,7 +22,7 @@ from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model import promscore
-from agent.placement.prometheus_scores import PrometheusScoresRoom
+from agent.placement.prometheus_scores import PrometheusScoresController
 from agent.sandbox import Cluster
 from agent.sandbox.certificates import Authority
 from tests.chart import prometheus
@@ -130,7 +130,7 @@ def queries(outcome: str, score: str = "slo/latency") -> float:
 async def test_nothing_is_asked_where_there_are_no_placements(cluster: Cluster, client: Client, tmp_path: Path) -> None:
     before = queries("failed")
     off = wanted("http://127.0.0.1:1") | {"placement": "off"}
-    async with running(cluster, PrometheusScoresRoom, **off) as deps:
+    async with running(cluster, PrometheusScoresController, **off) as deps:
         assert not deps.placement.active
         with pytest.raises(NotFound):
             await client.list(MANAGED_CLUSTERS)
@@ -144,7 +144,7 @@ async def test_scores_follow_what_prometheus_says(
     eu, us = clusters
     async with (
         measuring(tmp_path, **{eu: "50", us: "199.5", "stranger": "1"}) as (exporter, found),
-        running(cluster, PrometheusScoresRoom, **wanted(found.url)),
+        running(cluster, PrometheusScoresController, **wanted(found.url)),
     ):
         await until(says(client, eu, {"latency": -50}))
         assert (await until(says(client, us, {"latency": 99})))["validUntil"]
@@ -184,7 +184,7 @@ async def test_what_goes_wrong_is_told_and_disturbs_no_other_score(
             {"name": "nowhere", "resource": "nowhere", "url": "http://127.0.0.1:1"},
         )
         failed = queries("failed", "typo/typo")
-        async with running(cluster, PrometheusScoresRoom, **wanted(found.url, *scores)):
+        async with running(cluster, PrometheusScoresController, **wanted(found.url, *scores)):
             for name, words in (
                 ("typo", "Prometheus says bad_data"),
                 ("all", "several series have job=latency"),
@@ -196,7 +196,7 @@ async def test_what_goes_wrong_is_told_and_disturbs_no_other_score(
             await until(says(client, eu, {"latency": -50}))
             await until(lambda: queries("failed", "typo/typo") > failed)
     # A Prometheus that is gone: what it said last has an end.
-    async with running(cluster, PrometheusScoresRoom, **wanted(found.url)):
+    async with running(cluster, PrometheusScoresController, **wanted(found.url)):
         await until(says(client, eu, {}, "QueryFailed"))
 
 
@@ -213,7 +213,7 @@ async def test_a_prometheus_of_its_own_authority_asks_for_the_token_of_a_secret(
             "caBundle": authority.pair.certificate.decode(),
         }
         trusted = wanted("", score) | {"namespace": namespace}
-        async with running(cluster, PrometheusScoresRoom, **trusted):
+        async with running(cluster, PrometheusScoresController, **trusted):
             missing = await until(says(client, eu, {}, "QueryFailed"))
             assert f"Secret {namespace}/prometheus" in missing["conditions"][0]["message"]
             await client.create(
@@ -229,7 +229,7 @@ async def test_a_prometheus_of_its_own_authority_asks_for_the_token_of_a_secret(
             await until(says(client, eu, {"latency": -50}))
             assert "right" not in json.dumps(await client.get(ADDON_PLACEMENT_SCORES, NAME, eu))
         del score["caBundle"]
-        async with running(cluster, PrometheusScoresRoom, **wanted("", score) | {"namespace": namespace}):
+        async with running(cluster, PrometheusScoresController, **wanted("", score) | {"namespace": namespace}):
             failing = await until(says(client, eu, {}, "QueryFailed"))
             assert "caBundle" in failing["conditions"][0]["message"]
 

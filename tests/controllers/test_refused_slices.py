@@ -9,7 +9,7 @@ from agent.clusters.deps import Deps
 from agent.drivers.driver import HERE
 from agent.drivers.reach import EndpointReach, Reach
 from agent.services.copies import GlobalServices
-from agent.services.endpoints.controller import EndpointsRoom
+from agent.services.endpoints.controller import EndpointsController
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, shared_with_eu
 from tests.waiting import until
@@ -33,9 +33,9 @@ async def refuse(pair: Pair) -> None:
 async def test_a_cluster_that_refuses_slices_is_stuck_until_it_takes_them(pair: Pair) -> None:
     reaches: list[EndpointReach] = []
 
-    def endpoints_room(deps: Deps) -> EndpointsRoom:
+    def endpoints_room(deps: Deps) -> EndpointsController:
         reaches.append(EndpointReach(deps))
-        return EndpointsRoom(deps)
+        return EndpointsController(deps)
 
     pod: dict[str, Any] = {"metadata": {}, "spec": {}, "status": {"podIPs": [{"ip": "10.1.0.1"}]}}
     await refuse(pair)

@@ -15,8 +15,8 @@ from agent.kube.errors import Conflict
 from agent.model.endpoints import is_mirror, ready
 from agent.model.service import is_native
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom
-from agent.services.reroute import ServiceRerouteRoom
+from agent.services.endpoints import EndpointsController
+from agent.services.reroute import ServiceRerouteController
 from agent.services.reroute.writer import ServiceWriter
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
@@ -27,7 +27,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-ROOMS = (ServiceRerouteRoom, GlobalServices, EndpointsRoom)
+ROOMS = (ServiceRerouteController, GlobalServices, EndpointsController)
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from agent.kube.errors import NotFound
 from agent.model import heartbeats
 from agent.model.heartbeats import Sign
 from agent.pods.feedback.controller import Feedback
-from agent.pods.orphans import OrphansRoom
-from agent.targets.heartbeats import SignsPlaceRoom, SignsRoom
-from agent.targets.target import TargetRoom
+from agent.pods.orphans import OrphansController
+from agent.targets.heartbeats import HeartbeatController, HeartbeatPlaceController
+from agent.targets.target import TargetController
 from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
@@ -24,7 +24,7 @@ from tests.waiting import gone, until
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-ROOMS = (TargetRoom, SignsRoom, Feedback, OrphansRoom)
+ROOMS = (TargetController, HeartbeatController, Feedback, OrphansController)
 OFTEN = {"sign_interval": 1.0}
 
 
@@ -64,7 +64,7 @@ async def test_a_source_says_again_and_again_that_it_lives(pair: Pair) -> None:
 
 
 async def test_the_agent_of_a_target_makes_the_place_for_signs_beside_its_own_lease(pair: Pair) -> None:
-    async with leading(pair, "one") as lease, running(pair.clusters[0], SignsPlaceRoom, lease=lease):
+    async with leading(pair, "one") as lease, running(pair.clusters[0], HeartbeatPlaceController, lease=lease):
         await until(lambda: pair.here.get(LEASES, names.LEASE_SOURCES, pair.namespace))
 
 
@@ -77,7 +77,7 @@ async def test_two_clusters_with_one_uid_are_told_and_neither_deletes_what_is_th
         lease = await stack.enter_async_context(leading(pair, "one"))
         deps = await stack.enter_async_context(running(pair.clusters[0], *ROOMS, lease=lease, **OFTEN))
         await until(lambda: given(pair))
-        async with running(pair.clusters[0], TargetRoom, SignsRoom, **OFTEN):
+        async with running(pair.clusters[0], TargetController, HeartbeatController, **OFTEN):
             told = await condition(pair.here, pair.namespace, "eu", "SourceUnique", "False", "TwinSource")
             assert "has the same UID" in told["message"]
             pod = {"metadata": {"name": "theirs", "uid": "uid-theirs"}}

@@ -28,9 +28,9 @@ from agent.kube.session import Session
 from agent.model import heartbeats
 from agent.model.heartbeats import Account, Sign
 from agent.pods.feedback.controller import Feedback
-from agent.pods.orphans import OrphansRoom
-from agent.targets.heartbeats import SignsRoom
-from agent.targets.target import TargetRoom
+from agent.pods.orphans import OrphansController
+from agent.targets.heartbeats import HeartbeatController
+from agent.targets.target import TargetController
 from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
@@ -196,7 +196,7 @@ async def test_a_forged_sign_holds_no_orphans_and_one_of_the_same_namespace_does
         (config,) = await stack.enter_async_context(accounts(pair, (pair.namespace, "cd")))
         await add(pair.here, pair.namespace, "eu", config)
         lease = await stack.enter_async_context(leading(pair, "one"))
-        rooms = (TargetRoom, SignsRoom, Feedback, OrphansRoom)
+        rooms = (TargetController, HeartbeatController, Feedback, OrphansController)
         deps = await stack.enter_async_context(running(pair.clusters[0], *rooms, lease=lease, **OFTEN))
         uid = deps.cluster_uid
 
@@ -252,7 +252,9 @@ async def test_an_account_that_was_created_again_gives_signs_under_its_new_uid(p
         (config,) = await stack.enter_async_context(accounts(pair, (home, "cd")))
         await stack.enter_async_context(guarded(pair))
         await add(pair.here, home, "eu", config)
-        deps = await stack.enter_async_context(running(pair.clusters[0], TargetRoom, SignsRoom, **OFTEN))
+        deps = await stack.enter_async_context(
+            running(pair.clusters[0], TargetController, HeartbeatController, **OFTEN)
+        )
 
         async def key() -> str:
             made = await pair.there.get(SERVICE_ACCOUNTS, "cd", home)

@@ -16,7 +16,7 @@ from agent.api.kinds import (
 from agent.api.names import cluster_source_binding, cluster_source_viewer_binding
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from agent.targets.source import SourceRoom
+from agent.targets.source import SourceController
 from tests.controllers.starting import running
 from tests.waiting import empty, gone, until
 
@@ -49,7 +49,7 @@ async def viewers(client: Client, namespace: str) -> list[dict[str, Any]]:
 
 
 async def test_a_source_gets_its_rights_and_loses_them(cluster: Cluster, client: Client, namespace: str) -> None:
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await client.create(SOURCES, source(namespace, serviceAccountName="cd"))
         await ready(client, SOURCES, "cd", namespace, "True")
         account = await client.get(SERVICE_ACCOUNTS, "cd", namespace)
@@ -64,7 +64,7 @@ async def test_a_source_gets_its_rights_and_loses_them(cluster: Cluster, client:
 
 
 async def test_what_is_changed_or_deleted_by_hand_is_repaired(cluster: Cluster, client: Client, namespace: str) -> None:
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await client.create(SOURCES, source(namespace, userName="cd", serviceAccountName="cd"))
         await ready(client, SOURCES, "cd", namespace, "True")
         await client.patch(ROLE_BINDINGS, "admiralty-source-cd", {"subjects": None}, namespace)
@@ -88,7 +88,7 @@ async def test_a_service_account_made_by_hand_stays_as_it_is_and_is_made_again_w
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     made = await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "cd", "namespace": namespace}})
-    async with running(cluster, SourceRoom) as deps:
+    async with running(cluster, SourceController) as deps:
         await client.create(SOURCES, source(namespace, serviceAccountName="cd"))
         await ready(client, SOURCES, "cd", namespace, "True")
         kept = await client.get(SERVICE_ACCOUNTS, "cd", namespace)
@@ -108,7 +108,7 @@ async def test_a_service_account_made_by_hand_stays_as_it_is_and_is_made_again_w
 async def test_the_service_account_that_a_source_made_goes_with_it(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await client.create(SOURCES, source(namespace, serviceAccountName="cd"))
         await ready(client, SOURCES, "cd", namespace, "True")
         await client.delete(SOURCES, "cd", namespace)
@@ -130,7 +130,7 @@ async def test_drift_of_a_cluster_source_is_repaired_and_all_goes_with_it(
         {"kind": "ServiceAccount", "name": "cd", "namespace": namespace},
         {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "spiffe://cd"},
     ]
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await client.create(CLUSTER_SOURCES, manifest)
         await ready(client, CLUSTER_SOURCES, namespace, None, "True")
         for name in bindings:
@@ -163,12 +163,12 @@ async def labels(client: Client, namespace: str) -> Any:
 async def test_rights_go_when_the_source_went_while_no_agent_ran(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await client.create(SOURCES, source(namespace, userName="cd"))
         await ready(client, SOURCES, "cd", namespace, "True")
     await client.delete(SOURCES, "cd", namespace)
     assert await viewers(client, namespace)
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await until(lambda: empty(viewers(client, namespace)))
 
 
@@ -183,7 +183,7 @@ async def test_a_binding_that_an_older_agent_made_is_taken_over(
             "subjects": [],
         },
     )
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await client.create(SOURCES, source(namespace, userName="cd"))
         await ready(client, SOURCES, "cd", namespace, "True")
         binding = await client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace)
@@ -191,7 +191,7 @@ async def test_a_binding_that_an_older_agent_made_is_taken_over(
 
 
 async def test_a_source_that_names_nobody_says_so(cluster: Cluster, client: Client, namespace: str) -> None:
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await client.create(SOURCES, source(namespace))
         condition = await ready(client, SOURCES, "cd", namespace, "False")
         assert condition["reason"] == "InvalidSpec"
@@ -208,7 +208,7 @@ async def test_a_cluster_source_waits_for_the_namespace_of_its_service_account(
         "metadata": {"name": namespace},
         "spec": {"serviceAccount": {"name": "cd", "namespace": team}},
     }
-    async with running(cluster, SourceRoom):
+    async with running(cluster, SourceController):
         await client.create(CLUSTER_SOURCES, manifest)
         condition = await ready(client, CLUSTER_SOURCES, namespace, None, "False")
         assert f'namespaces "{team}" not found' in condition["message"]
@@ -224,5 +224,5 @@ async def test_a_cluster_source_waits_for_the_namespace_of_its_service_account(
 
 async def test_a_switched_off_room_does_nothing(cluster: Cluster, client: Client, namespace: str) -> None:
     await client.create(SOURCES, source(namespace, userName="cd"))
-    async with running(cluster, SourceRoom, source_controller=False) as deps:
+    async with running(cluster, SourceController, source_controller=False) as deps:
         assert list(deps.local.informers) == []

@@ -8,8 +8,8 @@ import pytest
 from agent.api import names
 from agent.api.kinds import EVENTS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, SOURCES, Kind
 from agent.clusters.stores import source_accounts
-from agent.dependencies.follow import FollowRoom
-from agent.dependencies.source_api import NoSourceApi, SourceApiRoom
+from agent.dependencies.follow import FollowController
+from agent.dependencies.source_api import NoSourceApi, SourceApiController
 from agent.kube.client import Client
 from agent.kube.config import parse
 from agent.kube.session import Session
@@ -39,7 +39,7 @@ async def user(pair: Pair, token: str) -> str:
 
 
 async def test_a_pod_that_asks_has_a_token_of_its_account_there_before_its_delegate(pair: Pair) -> None:
-    async with pair.at_work(SourceApiRoom, FollowRoom) as target:
+    async with pair.at_work(SourceApiController, FollowController) as target:
         assert pair.deps is not None
         plain = await pair.pod("plain")
         asks = await pair.pod("web", annotations=ASKS)
@@ -64,20 +64,20 @@ async def test_a_target_that_does_not_answer_holds_up_no_other(pair: Pair) -> No
     def is_post(method: str, path: str) -> bool:
         return method == "POST" and path.endswith("/secrets")
 
-    async with Relay.started(pair.connection) as relay, pair.at_work(SourceApiRoom):
+    async with Relay.started(pair.connection) as relay, pair.at_work(SourceApiController):
         assert pair.deps is not None
         # What waits for an answer waits for longer than this test.
         pair.deps.local.client.session.timeout = 600.0
         await pair.connect("dark", relay.connection)
         relay.freeze(is_post)
-        for number in range(2 * SourceApiRoom.lane_width):
+        for number in range(2 * SourceApiController.lane_width):
             await pair.pod(f"dark-{number}", target="dark", annotations=ASKS)
-        await until(lambda: sum(is_post(*each) for each in relay.requests) == SourceApiRoom.lane_width)
+        await until(lambda: sum(is_post(*each) for each in relay.requests) == SourceApiController.lane_width)
         await pair.copy(SECRETS, secret_name((await pair.pod("web", annotations=ASKS))["metadata"]))
 
 
 async def test_a_secret_in_the_way_is_left_alone_and_named_on_the_pod(pair: Pair) -> None:
-    async with pair.at_work(SourceApiRoom) as target:
+    async with pair.at_work(SourceApiController) as target:
         assert pair.deps is not None
         pod = await pair.here.get(PODS, (await pair.pod("later"))["metadata"]["name"], pair.namespace)
         name = secret_name(pod["metadata"])
@@ -96,7 +96,7 @@ async def test_a_secret_in_the_way_is_left_alone_and_named_on_the_pod(pair: Pair
 async def test_only_accounts_that_the_namespace_names_have_tokens_in_targets_where_the_setting_says_so(
     pair: Pair,
 ) -> None:
-    async with pair.at_work(SourceApiRoom, source_api_any_account=False) as target:
+    async with pair.at_work(SourceApiController, source_api_any_account=False) as target:
         assert pair.deps is not None
         pod = await pair.pod("web", annotations=ASKS)
         await pair.deps.prerequisites.ensure(pod, target)
@@ -113,7 +113,7 @@ async def test_only_accounts_that_the_namespace_names_have_tokens_in_targets_whe
         await pair.copy(SECRETS, name)
         await permit(pair, "builder")
         await pair.gone(SECRETS, name)
-    async with pair.at_work(SourceApiRoom):
+    async with pair.at_work(SourceApiController):
         await permit(pair, None)
         await pair.copy(SECRETS, name)
 
@@ -127,7 +127,7 @@ async def permit(pair: Pair, accounts: str | None) -> None:
 async def test_the_account_of_a_source_has_no_tokens_in_targets(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_accounts, "LINGER_SECONDS", 2.0)
     await pair.create(SERVICE_ACCOUNTS, "cd")
-    async with pair.at_work(SourceApiRoom, FollowRoom) as target:
+    async with pair.at_work(SourceApiController, FollowController) as target:
         assert pair.deps is not None
         asks = await pair.pod("web", annotations=ASKS, serviceAccountName="cd")
         await pair.deps.prerequisites.ensure(asks, target)

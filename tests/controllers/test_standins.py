@@ -9,8 +9,8 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUMES, PODS, Kind
-from agent.dependencies.follow import FollowRoom
-from agent.dependencies.placeholder_volumes import StandInRoom, controller
+from agent.dependencies.follow import FollowController
+from agent.dependencies.placeholder_volumes import PlaceholderVolumeController, controller
 from agent.kube.errors import NotFound
 from agent.model.placeholder_volume import claim_uid, name_of
 from tests.controllers.pair import Pair
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (FollowRoom, StandInRoom)
+ROOMS = (FollowController, PlaceholderVolumeController)
 CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 LATER = {"provisioner": "example.test/none", "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": True}
 

@@ -13,7 +13,7 @@ from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
-from agent.targets.summary import SummaryRoom
+from agent.targets.summary import SummaryController
 from tests.controllers.starting import running
 from tests.waiting import unserved, until
 
@@ -32,7 +32,7 @@ async def cpu(client: Client) -> int:
 async def test_the_summary_follows_the_nodes(cluster: Cluster, client: Client, namespace: str) -> None:
     with contextlib.suppress(NotFound):
         await client.delete(CLUSTER_SUMMARIES, "singleton")
-    async with running(cluster, SummaryRoom):
+    async with running(cluster, SummaryController):
         base = await until(lambda: cpu(client))
         virtual = {"virtual-kubelet.io/provider": "admiralty"}
         await client.create(NODES, node(f"{namespace}-virtual", "1000", **virtual))
@@ -65,7 +65,7 @@ async def test_heartbeats_are_not_written_home(cluster: Cluster, client: Client,
     await beat(client, name, "first")
     # Until the node controller has heard that it is ready, it has a taint, which the summary follows.
     await until(lambda: untainted(client, name))
-    async with running(cluster, SummaryRoom) as deps:
+    async with running(cluster, SummaryController) as deps:
         informer = deps.local.informer(NODES, labels="virtual-kubelet.io/provider!=admiralty")
         await client.patch(NODES, name, {"metadata": {"labels": {f"{namespace}-first": "x"}}})
         await until(lambda: labelled(client, f"{namespace}-first"))
@@ -156,7 +156,7 @@ async def test_cluster_properties_of_every_version_and_claims_are_told_while_the
     cluster: Cluster, client: Client
 ) -> None:
     settings = {"cluster_property": ("tier=gold", "example.com/site=7"), "discovery_interval": 0.3}
-    async with running(cluster, SummaryRoom, **settings) as deps:
+    async with running(cluster, SummaryController, **settings) as deps:
         await until(lambda: property_label(client, "tier"))
         watched = {str(informer.kind) for informer in deps.local.informers}
         assert not watched & {str(CLUSTER_PROPERTIES), str(CLUSTER_CLAIMS)}, "nothing is watched that is not served"
@@ -206,7 +206,7 @@ async def labelled_with(client: Client, key: str, value: str) -> bool:
 
 async def test_claims_beyond_the_twentieth_are_left_out_and_an_event_says_so(cluster: Cluster, client: Client) -> None:
     many = tuple(f"claim-{number:02}=x" for number in range(22))
-    async with running(cluster, SummaryRoom, cluster_property=many):
+    async with running(cluster, SummaryController, cluster_property=many):
         event = await until(lambda: told_of(client, "CustomClusterClaimsTruncated"))
         assert event["message"] == (
             "22 cluster claims are found. It exceeds the max number of custom cluster claims (20)."
@@ -221,12 +221,12 @@ async def told_of(client: Client, reason: str) -> dict[str, Any]:
 
 
 async def test_an_administrator_may_tell_less(cluster: Cluster, client: Client, namespace: str) -> None:
-    async with running(cluster, SummaryRoom):
+    async with running(cluster, SummaryController):
         await until(lambda: shaped(client, True))
-    async with running(cluster, SummaryRoom, summary_detail="minimal"):
+    async with running(cluster, SummaryController, summary_detail="minimal"):
         await until(lambda: shaped(client, False))
         assert await property_label(client, "kubernetes.io/os") == "linux"
-    async with running(cluster, SummaryRoom, summary_detail="sums"):
+    async with running(cluster, SummaryController, summary_detail="sums"):
         await until(lambda: without(client, "kubernetes.io/os"))
         assert await cpu(client) > 0
 

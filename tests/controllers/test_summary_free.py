@@ -15,7 +15,7 @@ from agent.kube import informer as module
 from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.sandbox import Cluster
-from agent.targets.summary import SummaryRoom
+from agent.targets.summary import SummaryController
 from agent.targets.summary.controller import PAUSE_SECONDS
 from agent.targets.summary.usage import FIELDS
 from tests.controllers.limited import limited
@@ -82,7 +82,7 @@ def free(client: Client, namespace: str, *want: Raw) -> Any:
 async def test_what_is_free_follows_pods_and_nodes(cluster: Cluster, client: Client, namespace: str) -> None:
     first = await add_node(client, namespace, "a")
     await client.create(PODS, pod("early", first), namespace)
-    async with running(cluster, SummaryRoom):
+    async with running(cluster, SummaryController):
         await free(client, namespace, with_less(cpu="3", pods="109"))
 
         await client.create(PODS, pod("bound", cpu="500m", port=8080), namespace)
@@ -114,7 +114,7 @@ async def test_a_pod_that_is_resized_takes_what_it_has_until_it_has_less(
 ) -> None:
     name = await add_node(client, namespace, "a")
     await client.create(PODS, pod("p", name, cpu="2"), namespace)
-    async with running(cluster, SummaryRoom):
+    async with running(cluster, SummaryController):
         await free(client, namespace, with_less(cpu="2", pods="109"))
         has = [{"name": "main", "image": "", "imageID": "", "ready": True, "restartCount": 0}]
         has[0]["resources"] = {"requests": {"cpu": "3"}}
@@ -149,7 +149,7 @@ async def test_what_does_not_change_what_is_free_is_not_written(
     name = await add_node(client, namespace, "a")
     virtual = await add_node(client, namespace, "v", **{"virtual-kubelet.io/provider": "admiralty"})
     await client.create(PODS, pod("p", name), namespace)
-    async with running(cluster, SummaryRoom) as deps:
+    async with running(cluster, SummaryController) as deps:
         await free(client, namespace, with_less(cpu="3", pods="109"))
         before = await settled()
         await client.create(PODS, pod("daemon", virtual), namespace)
@@ -175,7 +175,7 @@ async def seen(deps: Deps, key: tuple[str, str], version: str) -> bool:
 async def test_a_burst_of_pods_is_told_at_most_once_a_second(cluster: Cluster, client: Client, namespace: str) -> None:
     name = await add_node(client, namespace, "a")
     at_first = writes()
-    async with running(cluster, SummaryRoom):
+    async with running(cluster, SummaryController):
         await free(client, namespace, with_less())
         # A write is counted once it has been answered, and seen before.
         await until(lambda: writes() > at_first)
@@ -193,7 +193,7 @@ async def test_shapes_that_would_be_too_long_are_not_told(cluster: Cluster, clie
             ten_kilobytes = {f"example.com/{key:060d}": f"{number}-{key:060d}" for key in range(75)}
             await add_node(client, namespace, f"n{number}", **ten_kilobytes)
 
-    async with running(cluster, SummaryRoom):
+    async with running(cluster, SummaryController):
         await add(0, 1, 2, 3)
         await until(lambda: says(client, lambda shapes: shapes is not None and shapes.count(namespace) == 4))
         await add(4, 5, 6, 7)
@@ -230,7 +230,7 @@ async def test_an_agent_that_may_not_read_pods_tells_shapes_alone_and_says_so_on
     caplog.set_level(logging.INFO)
     async with (
         limited(cluster, client, namespace, tmp_path, rules(pods=False)) as weak,
-        running(weak, SummaryRoom, discovery_interval=0.2) as deps,
+        running(weak, SummaryController, discovery_interval=0.2) as deps,
     ):
         await until(lambda: says(client, lambda shapes: shapes is not None and namespace in shapes))
         assert await told(client, namespace) is None
@@ -245,6 +245,6 @@ async def test_an_agent_that_may_not_read_pods_tells_shapes_alone_and_says_so_on
 
 @pytest.mark.parametrize("detail", ["minimal", "sums"])
 async def test_pods_are_not_watched_where_less_is_told(cluster: Cluster, client: Client, detail: str) -> None:
-    async with running(cluster, SummaryRoom, summary_detail=detail) as deps:
+    async with running(cluster, SummaryController, summary_detail=detail) as deps:
         await until(lambda: says(client, lambda shapes: shapes is None))
         assert PODS not in {informer.kind for informer in deps.local.informers}

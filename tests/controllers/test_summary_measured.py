@@ -13,7 +13,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.quantity import Quantity
 from agent.sandbox import Cluster
-from agent.targets.summary import SummaryRoom
+from agent.targets.summary import SummaryController
 from tests.controllers.starting import running
 from tests.controllers.test_summary import node, settled, writes
 from tests.waiting import unserved, until
@@ -83,7 +83,7 @@ async def test_what_nodes_use_is_told_when_it_moves(cluster: Cluster, client: Cl
     # Large beside the others, of which nothing is measured.
     await client.create(NODES, node(name, "1000"))
     others = sum(cores(each["status"]["allocatable"]) for each in await client.list(NODES)) - 1000
-    async with running(cluster, SummaryRoom, **SOON), metrics_served(client):
+    async with running(cluster, SummaryController, **SOON), metrics_served(client):
         await client.create(NODE_METRICS, metrics(name, "100"))
 
         async def told(cpu: int) -> bool:
@@ -104,7 +104,7 @@ async def _at_least(rounds: float) -> bool:
 
 
 async def test_what_cannot_be_measured_any_more_is_told_no_longer(cluster: Cluster, client: Client) -> None:
-    async with running(cluster, SummaryRoom, **SOON):
+    async with running(cluster, SummaryController, **SOON):
         async with metrics_served(client):
             await until(lambda: used(client))
         await until(lambda: _nothing_used(client))
@@ -121,11 +121,11 @@ def asking() -> bool:
 async def test_nobody_is_asked_and_nothing_told_unless_it_is_wanted(cluster: Cluster, client: Client) -> None:
     async with metrics_served(client):
         for settings in ({}, {"summary_detail": "sums", **SOON}):
-            async with running(cluster, SummaryRoom, **settings):
+            async with running(cluster, SummaryController, **settings):
                 await until(lambda: client.get(CLUSTER_SUMMARIES, "singleton"))
                 await client.patch(CLUSTER_SUMMARIES, "singleton", {"metadata": {"annotations": {USED: "{}"}}})
                 await until(lambda: _nothing_used(client))
                 assert not asking()
-        async with running(cluster, SummaryRoom, **SOON):
+        async with running(cluster, SummaryController, **SOON):
             await until(lambda: used(client))
             assert asking()

@@ -8,7 +8,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICE_LINKS, SERVICES
 from agent.model.proxypod import proxy_pod
-from agent.services.reroute import ServiceRerouteRoom, controller
+from agent.services.reroute import ServiceRerouteController, controller
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.servicelinks import Links
@@ -25,7 +25,7 @@ async def test_a_selector_waits_for_what_the_driver_of_the_service_tells(
 ) -> None:
     async with (
         in_eu(pair, network_driver="skupper") as links,
-        pair.at_work(ServiceRerouteRoom, service_links=True, **ALWAYS),
+        pair.at_work(ServiceRerouteController, service_links=True, **ALWAYS),
     ):
         # Nobody makes EndpointSlices of these addresses: routers lead there.
         await selects(pair, OURS)
@@ -64,7 +64,7 @@ async def test_a_selector_waits_for_what_the_driver_of_the_service_tells(
 async def test_a_service_that_names_a_driver_goes_by_that_and_not_by_its_targets(pair: Pair) -> None:
     async with (
         in_eu(pair, network_driver="none") as links,
-        pair.at_work(ServiceRerouteRoom, service_links=True, **ALWAYS),
+        pair.at_work(ServiceRerouteController, service_links=True, **ALWAYS),
     ):
         await selects(pair, OURS)
         await links.shared_by("True", "MCS")
@@ -126,7 +126,7 @@ async def test_other_pods_are_looked_for_again_soon_while_elected_ones_go(
         pod["metadata"]["labels"] = MINE
         return pod
 
-    async with in_eu(pair, network_driver="none"), pair.at_work(ServiceRerouteRoom, **ALWAYS):
+    async with in_eu(pair, network_driver="none"), pair.at_work(ServiceRerouteController, **ALWAYS):
         for number in (1, 2):
             await runs(pair, proxy_pod(another(f"web-{number}"), []), node, f"10.2.0.{number + 1}")
         await selects(pair, OURS)

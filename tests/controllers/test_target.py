@@ -17,14 +17,14 @@ from agent.api.names import (
     virtual_node,
 )
 from agent.kube.client import Client
-from agent.pods.orphan_finalizers import OrphanFinalizersRoom
+from agent.pods.orphan_finalizers import OrphanFinalizersController
 from agent.sandbox import Cluster
-from agent.targets.target import TargetRoom, TargetSecretRoom
+from agent.targets.target import TargetController, TargetSecretController
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, rewrite, secret, target, tear_away
 from tests.waiting import empty, gone, until
 
-ROOMS = (TargetRoom, TargetSecretRoom)
+ROOMS = (TargetController, TargetSecretController)
 CLOSED = "https://127.0.0.1:1"
 
 
@@ -292,7 +292,7 @@ async def freed(client: Client, namespace: str, name: str, *left: str) -> bool:
 async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_a_person_says_so(
     cluster: Cluster, client: Client, namespace: str, word: str
 ) -> None:
-    async with running(cluster, *ROOMS, OrphanFinalizersRoom, release_after=2.0):
+    async with running(cluster, *ROOMS, OrphanFinalizersController, release_after=2.0):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
         await client.create(PODS, proxy("there", namespace, "c1", node=virtual_node(namespace, "c1")))

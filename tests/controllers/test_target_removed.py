@@ -12,9 +12,9 @@ from agent.api.names import virtual_node
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.pods.feedback.controller import Feedback
-from agent.pods.orphan_finalizers import OrphanFinalizersRoom
+from agent.pods.orphan_finalizers import OrphanFinalizersController
 from agent.sandbox import Cluster
-from agent.targets.target import TargetRoom, TargetSecretRoom
+from agent.targets.target import TargetController, TargetSecretController
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, secret, target, tear_away
 from tests.controllers.test_target import held, proxy
@@ -32,7 +32,7 @@ async def test_it_is_asked_at_once_and_lets_go_of_its_pods(cluster: Cluster, cli
     settings = {"release_after": 1.0, "probe_interval": 2 * PATIENCE_SECONDS}
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
-        running(cluster, TargetRoom, OrphanFinalizersRoom, **settings),
+        running(cluster, TargetController, OrphanFinalizersController, **settings),
     ):
         await add(client, namespace, "c1", kubeconfig(cluster, server=relay.connection.server))
         await condition(client, namespace, "c1", "Ready", "True")
@@ -47,7 +47,7 @@ async def test_it_stays_until_it_is_back_and_a_candidate_that_has_lost_there_is_
 ) -> None:
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
-        running(cluster, TargetRoom, OrphanFinalizersRoom, Feedback) as deps,
+        running(cluster, TargetController, OrphanFinalizersController, Feedback) as deps,
     ):
         await add(client, namespace, "c1", kubeconfig(cluster, server=relay.connection.server))
         await condition(client, namespace, "c1", "Ready", "True")
@@ -71,7 +71,7 @@ async def test_it_stays_until_it_is_back_and_a_candidate_that_has_lost_there_is_
 async def test_it_is_drained_although_its_secret_was_deleted_with_it_while_no_agent_ran(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    rooms, seconds = (TargetSecretRoom, TargetRoom), 1.0
+    rooms, seconds = (TargetSecretController, TargetController), 1.0
     async with running(cluster, *rooms, release_after=seconds):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
@@ -88,7 +88,7 @@ async def test_it_is_drained_although_its_secret_was_deleted_with_it_while_no_ag
 async def test_one_without_its_secret_says_so_and_is_drained_once_it_is_made_again(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, TargetRoom, TargetSecretRoom):
+    async with running(cluster, TargetController, TargetSecretController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
         await client.delete(SECRETS, "c1", namespace)

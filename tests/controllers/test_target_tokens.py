@@ -14,12 +14,12 @@ from agent.kube import kubeconfig as documents
 from agent.kube.client import Client
 from agent.model.token import Claims, claims
 from agent.sandbox import Cluster
-from agent.targets.target import TargetRoom, TargetSecretRoom, TargetTokenRoom
+from agent.targets.target import TargetController, TargetSecretController, TargetTokenController
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.waiting import until
 
-ROOMS = (TargetRoom, TargetSecretRoom, TargetTokenRoom)
+ROOMS = (TargetController, TargetSecretController, TargetTokenController)
 SECONDS = 600
 
 

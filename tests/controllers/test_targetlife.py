@@ -13,14 +13,14 @@ from agent.api.kinds import EVENTS, NODES, PODS, TARGETS
 from agent.api.names import virtual_node
 from agent.kube.client import Client
 from agent.kube.config import load
-from agent.moves.lost_targets.controller import TargetLifeRoom
-from agent.moves.lost_targets.overlimit import OverLimitRoom
-from agent.moves.lost_targets.retired import RetiredRoom
+from agent.moves.lost_targets.controller import TargetLifeController
+from agent.moves.lost_targets.overlimit import OverLimitController
+from agent.moves.lost_targets.retired import RetiredController
 from agent.pods.feedback.controller import Feedback
-from agent.pods.orphan_finalizers import OrphanFinalizersRoom
-from agent.targets.summary import SummaryRoom
-from agent.targets.target import TargetRoom
-from agent.targets.virtual_node import VirtualNodeRoom
+from agent.pods.orphan_finalizers import OrphanFinalizersController
+from agent.targets.summary import SummaryController
+from agent.targets.target import TargetController
+from agent.targets.virtual_node import VirtualNodeController
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig
@@ -30,7 +30,7 @@ from tests.waiting import gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-ROOMS = (TargetRoom, VirtualNodeRoom, TargetLifeRoom, RetiredRoom)
+ROOMS = (TargetController, VirtualNodeController, TargetLifeController, RetiredController)
 
 
 @contextlib.asynccontextmanager
@@ -38,7 +38,7 @@ async def at_work(pair: Pair, *rooms: Any, **settings: Any) -> AsyncIterator[Rel
     """A target `there` behind a relay, and this cluster as another target, of another UID, that always answers."""
     here, there = pair.clusters
     async with (
-        running(there, SummaryRoom),
+        running(there, SummaryController),
         Relay.started(load(str(there.kubeconfig))) as relay,
         running(here, *ROOMS, *rooms, moves=True, **settings) as deps,
     ):
@@ -183,7 +183,7 @@ async def test_a_target_says_how_far_it_is_with_being_emptied(pair: Pair) -> Non
 
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_lower_limits_evict_nothing_and_it_is_told_what_goes_beyond_them(pair: Pair) -> None:
-    async with at_work(pair, OverLimitRoom):
+    async with at_work(pair, OverLimitController):
         node = virtual_node(pair.namespace, "there")
         for name in ("a", "b"):
             await pair.here.create(PODS, proxy(name, pair.namespace, "there", node=node))
@@ -206,7 +206,7 @@ async def test_lower_limits_evict_nothing_and_it_is_told_what_goes_beyond_them(p
 
 async def test_nothing_waits_for_a_target_that_is_declared_lost(pair: Pair) -> None:
     node = virtual_node(pair.namespace, "there")
-    async with at_work(pair, Feedback, OrphanFinalizersRoom) as relay:
+    async with at_work(pair, Feedback, OrphanFinalizersController) as relay:
         relay.cut()
         await condition(pair.here, pair.namespace, "there", "Ready", "False", "Unreachable")
         for name, where in (("ending", node), ("running", node), ("waiting", "")):

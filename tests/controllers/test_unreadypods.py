@@ -17,7 +17,7 @@ from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
-from agent.services.unready_pods import UnreadyPodsRoom
+from agent.services.unready_pods import UnreadyPodsController
 from agent.services.unready_pods.controller import REASON
 from tests.controllers.proxies import connected, create, elected, pod_where
 from tests.controllers.starting import running
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (Chaperon, Feedback, ProxyScheduler, UnreadyPodsRoom)
+ROOMS = (Chaperon, Feedback, ProxyScheduler, UnreadyPodsController)
 
 
 STATUS: dict[int, Raw] = {

@@ -17,14 +17,14 @@ from agent.kube.errors import Conflict, NotFound
 from agent.model.proxypod import proxy_pod
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
-from agent.pods.orphan_finalizers import OrphanFinalizersRoom
+from agent.pods.orphan_finalizers import OrphanFinalizersController
 from agent.sandbox import Cluster
 from agent.scheduler import chaperon_writer
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.proxy_writer import ProxyWriter
-from agent.targets.target import TargetRoom
+from agent.targets.target import TargetController
 from tests.controllers.proxies import PROVIDER, chaperons, connected, create, elected, enable, pod_where
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away
@@ -207,7 +207,7 @@ async def removing(cluster: Cluster, client: Client, namespace: str) -> AsyncIte
     await enable(client, namespace)
     async with Relay.started(load(str(cluster.kubeconfig))) as relay:
         try:
-            async with running(cluster, *ALL, TargetRoom, OrphanFinalizersRoom, release_after=3.0):
+            async with running(cluster, *ALL, TargetController, OrphanFinalizersController, release_after=3.0):
                 await add(client, namespace, "eu", kubeconfig(cluster, server=relay.connection.server, user={}))
                 await condition(client, namespace, "eu", "Ready", "True")
                 labels = {names.PROVIDER_KEY: names.PROVIDER_VALUE}

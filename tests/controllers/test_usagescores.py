@@ -23,9 +23,9 @@ from agent.clusters.target import State
 from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.errors import NotFound
-from agent.placement.usage_scores import UsageScoresRoom
+from agent.placement.usage_scores import UsageScoresController
 from agent.sandbox import Cluster
-from agent.targets.summary import SummaryRoom
+from agent.targets.summary import SummaryController
 from tests.controllers.limited import limited
 from tests.controllers.starting import running
 from tests.controllers.target_links import condition, target, tear_away
@@ -37,7 +37,7 @@ from tests.waiting import at_rest, until
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-ROOMS = (SummaryRoom, UsageScoresRoom)
+ROOMS = (SummaryController, UsageScoresController)
 WANTED = {"usage_scores": "true", "placement": "consume", "discovery_interval": 0.2, "agent_interval": 3600.0}
 """Nobody is asked whose Placements these are. There is no agent in the target, and its silence shall not matter."""
 NAME = "resource-usage-score"

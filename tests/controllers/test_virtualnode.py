@@ -21,11 +21,16 @@ from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.pods.orphan_finalizers import OrphanFinalizersRoom
+from agent.pods.orphan_finalizers import OrphanFinalizersController
 from agent.sandbox import Cluster
-from agent.targets.summary import SummaryRoom
-from agent.targets.target import TargetRoom
-from agent.targets.virtual_node import ForeignPodRoom, NodeLeaseRoom, UnplacedPodRoom, VirtualNodeRoom
+from agent.targets.summary import SummaryController
+from agent.targets.target import TargetController
+from agent.targets.virtual_node import (
+    ForeignPodController,
+    NodeLeaseController,
+    UnplacedPodController,
+    VirtualNodeController,
+)
 from agent.targets.virtual_node import controller as virtualnode
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, kubeconfig, rewrite, tear_away
@@ -33,11 +38,11 @@ from tests.e2e.manifests import DAEMONSETS, workload
 from tests.waiting import gone, until
 
 
-def leases(deps: Deps) -> NodeLeaseRoom:
-    return NodeLeaseRoom(deps.local, deps.clock, deps.settings)
+def leases(deps: Deps) -> NodeLeaseController:
+    return NodeLeaseController(deps.local, deps.clock, deps.settings)
 
 
-ROOMS = (TargetRoom, VirtualNodeRoom, leases, ForeignPodRoom)
+ROOMS = (TargetController, VirtualNodeController, leases, ForeignPodController)
 CLOSED = "https://127.0.0.1:1"
 Node = dict[str, Any]
 
@@ -88,7 +93,7 @@ def pod(name: str, node: str, **spec: Any) -> dict[str, Any]:
 
 async def test_a_target_gets_a_node_with_what_its_cluster_has(cluster: Cluster, client: Client, namespace: str) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryRoom, node_lease_renew=0.5):
+    async with running(cluster, *ROOMS, SummaryController, node_lease_renew=0.5):
         await add(client, namespace, "c1", kubeconfig(cluster))
         node = await node_where(client, name, lambda node: usable(node) and node["status"].get("capacity"))
         assert node["status"]["addresses"] == [{"type": "InternalIP", "address": "10.1.2.3"}]
@@ -188,14 +193,14 @@ async def ready(deps: Deps, key: tuple[str, str]) -> bool:
 
 async def test_a_node_goes_after_its_target_and_its_pods(cluster: Cluster, client: Client, namespace: str) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, OrphanFinalizersRoom):
+    async with running(cluster, *ROOMS, OrphanFinalizersController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, usable)
         await client.create(PODS, pod("stray", name, schedulerName="other"), namespace)
     # Torn away while no agent runs.
     await client.patch(TARGETS, "c1", {"metadata": {"finalizers": None}}, namespace)
     await client.delete(TARGETS, "c1", namespace)
-    async with running(cluster, *ROOMS, OrphanFinalizersRoom):
+    async with running(cluster, *ROOMS, OrphanFinalizersController):
         await gone(lambda: client.get(PODS, "stray", namespace))
         await gone(lambda: client.get(NODES, name))
 
@@ -210,7 +215,7 @@ async def test_a_pod_that_a_scheduler_has_bound_there_is_moved_off_and_one_that_
         events = await client.list(EVENTS, namespace, fields=f"involvedObject.name={pod},reason=VirtualNode")
         return any(name in each["message"] for each in events)
 
-    async with running(cluster, *ROOMS, SummaryRoom):
+    async with running(cluster, *ROOMS, SummaryController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: node["status"].get("allocatable", {}).get("pods") == "0")
         await client.create(PODS, pod("by-hand", name, schedulerName="another"), namespace)
@@ -231,7 +236,7 @@ async def test_a_node_goes_although_a_daemon_set_makes_its_pod_there_again(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryRoom, UnplacedPodRoom, OrphanFinalizersRoom):
+    async with running(cluster, *ROOMS, SummaryController, UnplacedPodController, OrphanFinalizersController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
         spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}
@@ -254,7 +259,7 @@ async def test_a_pod_of_a_daemon_set_that_was_bound_while_its_node_went_goes_too
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, OrphanFinalizersRoom):
+    async with running(cluster, *ROOMS, OrphanFinalizersController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, usable)
         nowhere = workload(DAEMONSETS, "log", {"nodeSelector": {"nowhere": "true"}})
@@ -279,7 +284,7 @@ async def test_a_node_that_another_agent_has_made_keeps_its_pods_until_its_targe
         labels = {PROVIDER_KEY: PROVIDER_VALUE, LABEL_TARGET_NAMESPACE: namespace, LABEL_TARGET_NAME: target}
         await client.create(NODES, {"metadata": {"name": node, "labels": labels, "annotations": annotations}})
         await client.create(PODS, pod(target, node, schedulerName="other"), namespace)
-    async with running(cluster, *ROOMS, OrphanFinalizersRoom):
+    async with running(cluster, *ROOMS, OrphanFinalizersController):
         await gone(lambda: client.get(NODES, ours))
         assert "deletionTimestamp" not in (await client.get(PODS, "c1", namespace))["metadata"]
         await add(client, namespace, "c1", kubeconfig(cluster))
@@ -289,7 +294,7 @@ async def test_a_node_that_another_agent_has_made_keeps_its_pods_until_its_targe
     await client.delete(TARGETS, "c1", namespace)
     await client.patch(NODES, theirs, {"metadata": {"annotations": {ANNOTATION_APPLIED_LABELS: None}}})
     monkeypatch.setattr(virtualnode, "ANOTHERS_SECONDS", 1.0)
-    async with running(cluster, *ROOMS, OrphanFinalizersRoom):
+    async with running(cluster, *ROOMS, OrphanFinalizersController):
         await gone(lambda: client.get(PODS, "c1", namespace))
         await gone(lambda: client.get(NODES, theirs))
 
@@ -312,7 +317,7 @@ async def test_of_pods_that_are_no_proxies_those_of_daemon_sets_are_answered_for
     cluster: Cluster, client: Client, namespace: str, answers: bool, phase: str
 ) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryRoom, UnplacedPodRoom, answer_daemon_sets=answers):
+    async with running(cluster, *ROOMS, SummaryController, UnplacedPodController, answer_daemon_sets=answers):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
         spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}
@@ -334,7 +339,7 @@ async def test_of_pods_that_are_no_proxies_those_of_daemon_sets_are_answered_for
 
 async def test_what_a_daemon_sets_pod_requests_needs_no_room(cluster: Cluster, client: Client, namespace: str) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryRoom, UnplacedPodRoom):
+    async with running(cluster, *ROOMS, SummaryController, UnplacedPodController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
         spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}

@@ -21,7 +21,7 @@ from agent.pods.chaperon.grace_periods import GracePeriods
 from agent.pods.feedback.controller import Feedback
 from agent.pods.live_changes.controller import LiveChanges
 from agent.scheduler.controller import ProxyScheduler
-from agent.targets.summary.controller import SummaryRoom
+from agent.targets.summary.controller import SummaryController
 from tests.controllers import byhand
 from tests.controllers.counting import counting_writes
 from tests.controllers.pair import Pair
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 Raw = dict[str, Any]
 
-HERE, THERE = (Feedback, LiveChanges, ProxyScheduler), (Chaperon, GracePeriods, SummaryRoom)
+HERE, THERE = (Feedback, LiveChanges, ProxyScheduler), (Chaperon, GracePeriods, SummaryController)
 PORTS = [{"port": 80}]
 
 

@@ -7,7 +7,7 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SERVICES, TARGETS
 from agent.base.clock import SystemClock
 from agent.cli.remove_copies import withdraw
-from agent.dependencies.follow import FollowRoom
+from agent.dependencies.follow import FollowController
 from agent.services.copies import GlobalServices
 from tests.controllers.pair import Pair
 from tests.controllers.target_links import add, kubeconfig
@@ -24,7 +24,7 @@ async def test_copies_go_from_targets_but_those_with_data_and_what_is_out_of_rea
     await pair.create(PERSISTENT_VOLUME_CLAIMS, "data", spec=SPEC)
     metadata = {"annotations": {"multicluster/global": "true"}}
     await pair.create(SERVICES, "web", metadata=metadata, spec={"selector": {"app": "web"}, "ports": [{"port": 80}]})
-    async with pair.at_work(FollowRoom, GlobalServices):
+    async with pair.at_work(FollowController, GlobalServices):
         await pair.pod("web", volumes=[volume("words"), *DATA])
         for kind, name in COPIES:
             await pair.copy(kind, name)
@@ -47,7 +47,7 @@ async def test_copies_go_from_targets_but_those_with_data_and_what_is_out_of_rea
 
 async def test_a_target_that_leads_to_another_cluster_is_named_and_nothing_goes_from_that(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "words", data={"a": "1"})
-    async with pair.at_work(FollowRoom):
+    async with pair.at_work(FollowController):
         await pair.pod("web", volumes=[volume("words")])
         await pair.copy(CONFIGMAPS, "words")
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))

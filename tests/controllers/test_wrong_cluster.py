@@ -22,7 +22,7 @@ from agent.api.kinds import (
     TARGETS,
 )
 from agent.clusters.deps import Deps
-from agent.dependencies.follow import FollowRoom, PermittedRoom, ReleaseRoom
+from agent.dependencies.follow import FollowController, PermittedController, ReleaseController
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import NotFound
@@ -33,16 +33,16 @@ from agent.pods.chaperon.controller import Chaperon
 from agent.pods.events.controller import DelegateEvents
 from agent.pods.feedback.controller import Feedback
 from agent.pods.live_changes.controller import LiveChanges
-from agent.pods.orphan_finalizers import OrphanFinalizersRoom
+from agent.pods.orphan_finalizers import OrphanFinalizersController
 from agent.runtime.supervisor import Supervisor
 from agent.scheduler.controller import ProxyScheduler
 from agent.services.copies import GlobalServices
-from agent.services.endpoints import EndpointsRoom, NetworkDriverRoom
-from agent.services.reroute import ServiceRerouteRoom
-from agent.targets.inventory import InventoryRoom
-from agent.targets.summary import SummaryRoom
-from agent.targets.target import TargetRoom, TargetSecretRoom
-from agent.targets.virtual_node import VirtualNodeRoom
+from agent.services.endpoints import EndpointsController, NetworkDriverController
+from agent.services.reroute import ServiceRerouteController
+from agent.targets.inventory import InventoryController
+from agent.targets.summary import SummaryController
+from agent.targets.target import TargetController, TargetSecretController
+from agent.targets.virtual_node import VirtualNodeController
 from tests.cli.command import flotilla
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected, pod_where
@@ -56,23 +56,23 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 Raw = dict[str, Any]
 
-AS_TARGET = (SummaryRoom, Chaperon)
+AS_TARGET = (SummaryController, Chaperon)
 AS_SOURCE = (
-    TargetRoom,
-    TargetSecretRoom,
-    VirtualNodeRoom,
-    OrphanFinalizersRoom,
+    TargetController,
+    TargetSecretController,
+    VirtualNodeController,
+    OrphanFinalizersController,
     Feedback,
     LiveChanges,
     DelegateEvents,
-    FollowRoom,
-    PermittedRoom,
-    ReleaseRoom,
+    FollowController,
+    PermittedController,
+    ReleaseController,
     GlobalServices,
-    NetworkDriverRoom,
-    EndpointsRoom,
-    ServiceRerouteRoom,
-    InventoryRoom,
+    NetworkDriverController,
+    EndpointsController,
+    ServiceRerouteController,
+    InventoryController,
     ProxyScheduler,
 )
 PODS_THERE = ("web-0", "web-1", "web-2")

@@ -9,15 +9,15 @@ from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, PODS, S
 from agent.api.names import virtual_node
 from agent.clusters.deps import Deps
 from agent.kube.client import Client
-from agent.kubelet.controller import KubeletRoom
+from agent.kubelet.controller import KubeletController
 from agent.sandbox.objects import token
-from agent.targets.target import TargetRoom
-from agent.targets.virtual_node import VirtualNodeRoom
+from agent.targets.target import TargetController
+from agent.targets.virtual_node import VirtualNodeController
 from tests.kubelet.places import Kubelet, Placed, directly
 from tests.waiting import allowed, until
 
 Raw = dict[str, Any]
-ROOMS = (TargetRoom, VirtualNodeRoom, KubeletRoom)
+ROOMS = (TargetController, VirtualNodeController, KubeletController)
 
 
 @dataclass

@@ -14,10 +14,10 @@ from agent.base.certificates import new_key
 from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.kubelet import certificate
-from agent.kubelet.controller import KubeletRoom
+from agent.kubelet.controller import KubeletController
 from agent.sandbox import Cluster
-from agent.targets.target import TargetRoom
-from agent.targets.virtual_node import VirtualNodeRoom
+from agent.targets.target import TargetController
+from agent.targets.virtual_node import VirtualNodeController
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, kubeconfig, tear_away
 from tests.kubelet.places import Kubelet, directly, host_facing, place, remove, upgraded
@@ -110,7 +110,7 @@ async def test_a_node_keeps_its_port_over_restarts_of_the_agent(
     await tear_away(client, namespace)
 
 
-class Twice(KubeletRoom):
+class Twice(KubeletController):
     """Ends once in the middle, as after a failure, and is started again."""
 
     def __init__(self, deps: Deps) -> None:
@@ -136,7 +136,7 @@ async def test_nodes_are_served_again_after_a_failure(cluster: Cluster, client: 
         return rooms[0]
 
     settings = {"node_address": address, "kubelet_port": free_port(address)}
-    async with running(cluster, TargetRoom, VirtualNodeRoom, twice, **settings):
+    async with running(cluster, TargetController, VirtualNodeController, twice, **settings):
         await add(client, namespace, "c1", kubeconfig(cluster))
         port = await served_port(client, virtual_node(namespace, "c1"))
 

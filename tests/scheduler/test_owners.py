@@ -12,7 +12,7 @@ from agent.api.names.moves import ANNOTATION_REPLACES, TARGETS
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
-from agent.placement.target_choice.controller import TargetChoiceRoom
+from agent.placement.target_choice.controller import TargetChoiceController
 from tests.controllers.proxies import elected, enable
 from tests.controllers.starting import running
 from tests.scheduler.reserving import Open, Stage
@@ -25,9 +25,9 @@ KEY = names.SHORT_PREFIX + TARGETS
 Raw = dict[str, Any]
 
 
-def _room(deps: Deps) -> TargetChoiceRoom:
+def _room(deps: Deps) -> TargetChoiceController:
     assert deps.owners is not None
-    return TargetChoiceRoom(deps, deps.owners)
+    return TargetChoiceController(deps, deps.owners)
 
 
 def _template(stage: Stage) -> Raw:

@@ -20,7 +20,7 @@ from agent.sandbox import Cluster
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.limits import PrioritySemaphore
-from agent.targets.target.controller import TargetRoom
+from agent.targets.target.controller import TargetController
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away
@@ -183,7 +183,10 @@ async def _refused(client: Client, namespace: str, name: str) -> bool:
 async def test_the_target_says_that_it_is_slow_and_that_it_is_prompt_again(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with Relay.started(load(str(cluster.kubeconfig))) as relay, running(cluster, TargetRoom, slow_target=SLOW):
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, TargetController, slow_target=SLOW),
+    ):
         try:
             await add(client, namespace, "far", kubeconfig(cluster, server=relay.connection.server, user={}))
             await condition(client, namespace, "far", "Ready", "True")

@@ -38,7 +38,7 @@ UNSHARED_SECONDS = 3.0
 _UNSYNCED_SECONDS = 2.0
 
 
-class CopyRoom(Controller[Item]):
+class CopyController(Controller[Item]):
     """Reconciles one original in one target at a time."""
 
     workers = 64

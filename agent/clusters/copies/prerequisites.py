@@ -1,7 +1,7 @@
 """Prerequisites: objects that must exist in a target before a pod, until the last pod that needs them has ended.
 
-The seam between those who send pods or let go of targets and the rooms that bring and take away: they register here.
-Not an API object, as what rooms meet on otherwise: `Deps` says why.
+Interface between senders of pods and the controllers that bring and remove copies, which register here.
+Not an API object, unlike most of what controllers share: `Deps` says why.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from agent.kube.store import Key, Object
 
 
 class Provider(Protocol):
-    """A room that brings something to targets."""
+    """Controller that brings copies to targets."""
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
         """Return once what a pod needs of it is in a target, or once it is known that it cannot be.
@@ -44,7 +44,7 @@ class Prerequisites:
         targets.on_detach(lambda target: self._leaving.discard(target.key))
 
     def add(self, provider: Provider) -> None:
-        """Have a room asked from now on."""
+        """Register a controller, which is asked from now on."""
         self._providers.append(provider)
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:

@@ -1,4 +1,4 @@
-"""The proxy pods of this cluster: one informer for all rooms, and the writers of their finalizers.
+"""Proxy pods of this cluster: one informer for all controllers, and the writers of their finalizers.
 
 While a proxy pod is being scheduled, the finalizers of all targets where it may go hold it. A claim leaves that of one
 target; feedback sees to it that a bound pod has that of its home; a release takes off those that hold nothing any more.

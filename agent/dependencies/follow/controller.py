@@ -33,7 +33,7 @@ REASON = "FollowBlocked"
 """Reason of the Warning event on a pod or an original whose copy is missing."""
 
 
-class FollowRoom(Controller[Item]):
+class FollowController(Controller[Item]):
     """Reconciles one object in one target at a time."""
 
     name = "follow"

@@ -17,7 +17,7 @@ _RECHECK_SECONDS = 10.0
 _UNSYNCED_SECONDS = 2.0
 
 
-class PermittedRoom(Controller[Key]):
+class PermittedController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "followpermitted"

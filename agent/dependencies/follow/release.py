@@ -23,7 +23,7 @@ from agent.runtime.controller import Controller
 Original = tuple[Kind, str, str]
 
 
-class ReleaseRoom(Controller[Original]):
+class ReleaseController(Controller[Original]):
     """Keys are kind, namespace and name."""
 
     name = "followrelease"

@@ -1,5 +1,5 @@
 """Claims whose volume is in a target are Bound here, too."""
 
-from agent.dependencies.placeholder_volumes.controller import StandInRoom
+from agent.dependencies.placeholder_volumes.controller import PlaceholderVolumeController
 
-__all__ = ["StandInRoom"]
+__all__ = ["PlaceholderVolumeController"]

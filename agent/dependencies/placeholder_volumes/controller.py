@@ -36,7 +36,7 @@ _OF_CLAIM = "claim"
 _VOLUME_IN = names.ANNOTATION_VOLUME_IN.encode()
 
 
-class StandInRoom(Controller[Key]):
+class PlaceholderVolumeController(Controller[Key]):
     """Keys are those of claims here."""
 
     name = "standins"

@@ -1,5 +1,5 @@
 """Roles, RoleBindings and NetworkPolicies, copied to the targets of pods if a namespace or a pod asks for it."""
 
-from agent.dependencies.rules.rules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
+from agent.dependencies.rules.rules import NetworkPolicyController, RoleBindingController, RoleController
 
-__all__ = ["NetworkPolicyRoom", "RoleBindingRoom", "RoleRoom"]
+__all__ = ["NetworkPolicyController", "RoleBindingController", "RoleController"]

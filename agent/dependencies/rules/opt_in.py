@@ -16,7 +16,7 @@ from typing import ClassVar
 from agent.api import names
 from agent.api.roles import SOURCE_RULES_ROLE
 from agent.base.yielding import take_turn
-from agent.clusters.copies.copying import CopyRoom, Item
+from agent.clusters.copies.copying import CopyController, Item
 from agent.clusters.deps import Deps
 from agent.clusters.stores.namespaces import turns
 from agent.clusters.target import Target
@@ -32,7 +32,7 @@ _REFUSED_SECONDS = 60.0
 """Seconds for which a target counts as one that does not permit lists."""
 
 
-class OptInRoom(CopyRoom):
+class OptInController(CopyController):
     """Keys are a target's virtual node, namespace and name.
 
     Without name: whether a target has copies; a namespace alone: which of its originals are shared.

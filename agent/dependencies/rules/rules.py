@@ -19,7 +19,7 @@ from agent.api.kinds import NETWORK_POLICIES, ROLE_BINDINGS, ROLES
 from agent.clusters.copies.copying import Item
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.dependencies.rules.opt_in import OptInRoom
+from agent.dependencies.rules.opt_in import OptInController
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import rulecopies
@@ -43,7 +43,7 @@ class _Pod(msgspec.Struct):
 _pod_decoder = msgspec.json.Decoder(_Pod)
 
 
-class _RightsRoom(OptInRoom):
+class _RightsRoom(OptInController):
     asked_by = names.FOLLOW_ROLES
 
     def __init__(self, deps: Deps) -> None:
@@ -69,7 +69,7 @@ def _any_of(accounts: Iterable[str]) -> Selector:
     return Selector((Requirement(_ACCOUNT, "In", frozenset(accounts)),))
 
 
-class RoleRoom(_RightsRoom):
+class RoleController(_RightsRoom):
     """Keys are a target's virtual node, namespace and name."""
 
     name = "followroles"
@@ -102,7 +102,7 @@ class RoleRoom(_RightsRoom):
         return self._items(role) if role is not None else ()
 
 
-class RoleBindingRoom(_RightsRoom):
+class RoleBindingController(_RightsRoom):
     """Keys are a target's virtual node, namespace and name."""
 
     name = "followbindings"
@@ -150,7 +150,7 @@ POLICY_BYTES = 512 << 10
 """JSON of a NetworkPolicy that is copied. Reading and rewriting 1.4 MiB of rules takes the event loop 250 ms."""
 
 
-class NetworkPolicyRoom(OptInRoom):
+class NetworkPolicyController(OptInController):
     """Copies each where its namespace, or a pod that it selects, asks for it."""
 
     name = "followpolicies"

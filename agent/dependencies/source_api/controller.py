@@ -57,7 +57,7 @@ class NotPermitted(Blocked):
         self.again = again
 
 
-class SourceApiRoom(Controller[Item]):
+class SourceApiController(Controller[Item]):
     """One reconciliation per pod and target."""
 
     name = "sourceapi"

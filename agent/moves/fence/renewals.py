@@ -29,7 +29,7 @@ _ANSWER_SECONDS = 5.0
 _OWNERS = 10
 
 
-class FenceRoom(Controller[Key]):
+class FenceController(Controller[Key]):
     """Keys are virtual node and namespace."""
 
     name = "fence"

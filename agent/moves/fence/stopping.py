@@ -32,7 +32,7 @@ _RETRY_SECONDS = (0.5, 5.0)
 """First and longest pause after a deletion that was refused."""
 
 
-class StoppingRoom(Controller[Key]):
+class FenceStoppingController(Controller[Key]):
     """Keys are those of chaperons. A delegate that cannot be deleted delays no other."""
 
     name = "stopping"

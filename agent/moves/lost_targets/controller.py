@@ -58,7 +58,7 @@ _LOOK_SECONDS = 2.0
 """Pause between looks at targets that do not answer: a watch may hear of one where probes do not."""
 
 
-class TargetLifeRoom(Controller[Key]):
+class TargetLifeController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "targetlife"

@@ -22,7 +22,7 @@ _WHAT_FOLLOWS = "none of them is evicted for that, and no other goes there"
 _WITHIN = Words("False", lifecycle.IN_BOUNDS, "pods of this cluster request no more there than its limits allow")
 
 
-class OverLimitRoom(Controller[Key]):
+class OverLimitController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "overlimit"

@@ -56,7 +56,7 @@ class _Pod(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Pod)
 
 
-class RetiredRoom(Controller[Key]):
+class RetiredController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "retired"

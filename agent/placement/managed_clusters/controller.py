@@ -40,7 +40,7 @@ ALL = ""
 _VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
 
 
-class ManagedClusterRoom(Controller[str]):
+class ManagedClusterController(Controller[str]):
     """Keys are names of ManagedClusters, and one for finding out which of them there should be."""
 
     name = "managedclusters"

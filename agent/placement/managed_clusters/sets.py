@@ -31,7 +31,7 @@ _SELECTORS: dict[str, Raw] = {
 }
 
 
-class ClusterSetRoom(Controller[Key]):
+class ClusterSetController(Controller[Key]):
     """Keys are those of bindings, and of sets with an empty namespace; one of neither is for all of them."""
 
     name = "clustersets"

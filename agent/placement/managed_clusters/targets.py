@@ -25,7 +25,7 @@ ALL: Key = ("", "")
 _NOT_SERVED = Words("True", "NotServed", "there are no Placements in this cluster")
 
 
-class TargetClusterRoom(Controller[Key]):
+class TargetClusterController(Controller[Key]):
     """Keys are those of Targets, and one for finding out which of them have another ManagedCluster now."""
 
     name = "targetclusters"

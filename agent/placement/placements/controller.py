@@ -49,7 +49,7 @@ class Memory:
     """Name of an object to its version and a status that was sent without effect: the hub's CRD lacks its fields."""
 
 
-class PlacementRoom(Controller[Key]):
+class PlacementController(Controller[Key]):
     """Keys are those of Placements."""
 
     name: ClassVar[str] = "placement"

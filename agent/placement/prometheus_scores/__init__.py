@@ -1,5 +1,5 @@
 """Give clusters scores that a Prometheus knows."""
 
-from agent.placement.prometheus_scores.controller import PrometheusScoresRoom
+from agent.placement.prometheus_scores.controller import PrometheusScoresController
 
-__all__ = ["PrometheusScoresRoom"]
+__all__ = ["PrometheusScoresController"]

@@ -49,7 +49,7 @@ class Tell(NamedTuple):
     resource: str
 
 
-class PrometheusScoresRoom(Controller[Ask | Tell]):
+class PrometheusScoresController(Controller[Ask | Tell]):
     """Keys are queries, and what is written of them."""
 
     name = "promscores"

@@ -2,7 +2,7 @@
 
 Watches  Deployments, StatefulSets, ReplicaSets, Jobs and CronJobs here: their metadata.
 Writes   events. No target takes part.
-Of namespaces the room for elections tells, and pods are refused.
+The controller of elections reports refused namespaces; the webhook refuses the pods.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class _Owner(NamedTuple):
     key: Key
 
 
-class TargetChoiceRoom(Controller[_Owner]):
+class TargetChoiceController(Controller[_Owner]):
     """Keys are those of owners that have something to hear."""
 
     name = "target choice"

@@ -1,5 +1,5 @@
 """Give clusters scores of what they have left."""
 
-from agent.placement.usage_scores.controller import UsageScoresRoom
+from agent.placement.usage_scores.controller import UsageScoresController
 
-__all__ = ["UsageScoresRoom"]
+__all__ = ["UsageScoresController"]

@@ -28,7 +28,7 @@ _WRITTEN = Words("True", "Written", "scores of usage are written")
 _NOT_TOLD = Words("False", NOT_TOLD.reason, NOT_TOLD.message)
 
 
-class UsageScoresRoom(Controller[str]):
+class UsageScoresController(Controller[str]):
     """Keys are names of ManagedClusters."""
 
     name = "usagescores"

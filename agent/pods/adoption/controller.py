@@ -21,7 +21,7 @@ from agent.model.podstate import home_node
 from agent.runtime.controller import Controller
 
 
-class AdoptionRoom(Controller[Key]):
+class AdoptionController(Controller[Key]):
     """Keys are those of proxy pods; there is rarely any."""
 
     name = "adoption"

@@ -1,5 +1,5 @@
 """Labels for the webhook's namespace selector: namespaces that elect all of their pods."""
 
-from agent.pods.elect_by_default.controller import ElectByDefaultRoom
+from agent.pods.elect_by_default.controller import ElectByDefaultController
 
-__all__ = ["ElectByDefaultRoom"]
+__all__ = ["ElectByDefaultController"]

@@ -16,7 +16,7 @@ from agent.pods.elect_by_default.decide import decide
 from agent.runtime.controller import Controller
 
 
-class ElectByDefaultRoom(Controller[str]):
+class ElectByDefaultController(Controller[str]):
     """Keys are names of namespaces."""
 
     name = "election"

@@ -1,5 +1,5 @@
 """Free proxy pods from finalizers of targets that are no more."""
 
-from agent.pods.orphan_finalizers.controller import OrphanFinalizersRoom
+from agent.pods.orphan_finalizers.controller import OrphanFinalizersController
 
-__all__ = ["OrphanFinalizersRoom"]
+__all__ = ["OrphanFinalizersController"]

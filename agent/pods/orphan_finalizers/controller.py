@@ -24,7 +24,7 @@ from agent.pods.orphan_finalizers.decide import Known, decide
 from agent.runtime.controller import Controller
 
 
-class OrphanFinalizersRoom(Controller[Key]):
+class OrphanFinalizersController(Controller[Key]):
     """Keys are those of proxy pods."""
 
     name = "cleanup"

@@ -1,5 +1,5 @@
 """Say on Targets what is held there although it looks like orphans."""
 
-from agent.pods.orphans.controller import OrphansRoom
+from agent.pods.orphans.controller import OrphansController
 
-__all__ = ["OrphansRoom"]
+__all__ = ["OrphansController"]

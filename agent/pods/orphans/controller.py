@@ -17,7 +17,7 @@ CONDITION = "OrphansDeleted"
 _NOTHING = Words("True", "NothingHeld", "no pod chaperons of this cluster are held there")
 
 
-class OrphansRoom(Controller[Key]):
+class OrphansController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "orphans"

@@ -1,5 +1,5 @@
 """AC3's networks: their links become ServiceLinks, whose status is copied back to the network."""
 
-from agent.services.ac3.controller import NetworksRoom
+from agent.services.ac3.controller import AC3NetworkController
 
-__all__ = ["NetworksRoom"]
+__all__ = ["AC3NetworkController"]

@@ -45,7 +45,7 @@ _AGAIN_SECONDS = 5.0
 """Seconds until a re-check of refused or conflicting objects: no event reports that the reason has ended."""
 
 
-class NetworksRoom(Controller[Work]):
+class AC3NetworkController(Controller[Work]):
     """Keys are those of MultiClusterNetworks, and of Services that are or were shared for them."""
 
     name = "ac3"

@@ -1,5 +1,5 @@
 """Addresses of copied load balancers and Ingresses, copied to their originals."""
 
-from agent.services.addresses.controller import AddressesRoom
+from agent.services.addresses.controller import AddressesController
 
-__all__ = ["AddressesRoom"]
+__all__ = ["AddressesController"]

@@ -30,7 +30,7 @@ _KINDS = {kind.name: kind for kind in (SERVICES, INGRESSES)}
 _MARKS = (names.PUBLISH_ADDRESSES.encode(), names.ANNOTATION_ADDRESSES.encode())
 
 
-class AddressesRoom(Controller[Item]):
+class AddressesController(Controller[Item]):
     """Reconciles one original at a time that asks for addresses, or did."""
 
     name = "addresses"

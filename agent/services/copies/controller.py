@@ -12,7 +12,7 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import find_condition, set_condition, without_condition
 from agent.api.kinds import SERVICES
-from agent.clusters.copies.copying import CopyRoom, Item
+from agent.clusters.copies.copying import CopyController, Item
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.store import Object
@@ -29,7 +29,7 @@ _EVERYWHERE = "every cluster that its pods may run in has a copy"
 _MESSAGE_LIMIT = 1024
 
 
-class GlobalServices(CopyRoom):
+class GlobalServices(CopyController):
     """Keys are a target's virtual node (none: the original's condition), namespace and name."""
 
     name = "globalsvc"

@@ -1,6 +1,6 @@
 """Endpoints of shared Services, published in every cluster that shares them."""
 
-from agent.services.endpoints.controller import EndpointsRoom
-from agent.services.endpoints.networkdriver import NetworkDriverRoom
+from agent.services.endpoints.controller import EndpointsController
+from agent.services.endpoints.networkdriver import NetworkDriverController
 
-__all__ = ["EndpointsRoom", "NetworkDriverRoom"]
+__all__ = ["EndpointsController", "NetworkDriverController"]

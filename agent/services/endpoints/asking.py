@@ -1,7 +1,7 @@
 """Reachability of pods: ask the agents of targets at their pod addresses.
 
 Watches  the ClusterSummary of every target, which contains the address.
-Writes   nothing: `NetworkDriverRoom` uses the answers.
+Writes   nothing: `NetworkDriverController` uses the answers.
 An absent target is not asked; its last answer counts.
 """
 

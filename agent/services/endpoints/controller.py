@@ -40,7 +40,7 @@ UNREAD_SECONDS = 10.0
 """Seconds until a re-check of a cluster whose stores are not synced: no event reports an empty store."""
 
 
-class EndpointsRoom(Controller[At]):
+class EndpointsController(Controller[At]):
     """Reconciles one Service in one cluster at a time."""
 
     name = "endpoints"

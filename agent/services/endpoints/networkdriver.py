@@ -53,7 +53,7 @@ _ONE_LACKS = "one of the clusters has none; install the chart there with gateway
 _NONE_HERE = "the source has no gateway: install the chart in it with gateway.enabled"
 
 
-class NetworkDriverRoom(Controller[Key]):
+class NetworkDriverController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "networkdriver"

@@ -1,7 +1,7 @@
 """Gateways between clusters: the certificate and slices of this cluster, and the GatewayPeers that a source writes."""
 
-from agent.services.gateways.peers import GatewayPeersRoom
-from agent.services.gateways.slices import GatewaySlicesRoom
-from agent.services.gateways.trust import GatewayTrustRoom
+from agent.services.gateways.peers import GatewayPeersController
+from agent.services.gateways.slices import GatewaySlicesController
+from agent.services.gateways.trust import GatewayTrustController
 
-__all__ = ["GatewayPeersRoom", "GatewaySlicesRoom", "GatewayTrustRoom"]
+__all__ = ["GatewayPeersController", "GatewaySlicesController", "GatewayTrustController"]

@@ -47,7 +47,7 @@ _UNKNOWN_SECONDS = 0.5
 _NAMESPACE = "namespace"
 
 
-class GatewayPeersRoom(Controller[At]):
+class GatewayPeersController(Controller[At]):
     """Reconciles the GatewayPeers of one cluster and namespace at a time."""
 
     name = "gatewaypeers"

@@ -46,7 +46,7 @@ _UNKNOWN_SECONDS, _AT_ONCE = 0.5, 0.01
 _NAMESPACE, _PEER = "namespace", "peer"
 
 
-class GatewaySlicesRoom(Controller[Key]):
+class GatewaySlicesController(Controller[Key]):
     """Keys are those of GatewayPeers. Ports are allotted one peer at a time; slices are written concurrently."""
 
     name = "gatewayslices"

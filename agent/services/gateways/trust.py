@@ -32,7 +32,7 @@ _UNTOLD_SECONDS = 0.5
 log = logging.getLogger(__name__)
 
 
-class GatewayTrustRoom(Controller[str]):
+class GatewayTrustController(Controller[str]):
     """The only key is the name of the Secret."""
 
     name = "gatewaytrust"

@@ -1,5 +1,5 @@
 """Our own implementation of the Multi-Cluster Services API: ServiceExports of all clusters become ServiceImports."""
 
-from agent.services.imports.controller import ServiceImportsRoom
+from agent.services.imports.controller import ServiceImportsController
 
-__all__ = ["ServiceImportsRoom"]
+__all__ = ["ServiceImportsController"]

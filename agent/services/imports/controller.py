@@ -43,7 +43,7 @@ UNREAD_SECONDS = 10.0
 FORBIDDEN_SECONDS = 60.0
 
 
-class ServiceImportsRoom(Controller[At]):
+class ServiceImportsController(Controller[At]):
     """One reconciliation per Service and cluster that exports or imports it."""
 
     name = "serviceimports"
@@ -129,7 +129,7 @@ class ServiceImportsRoom(Controller[At]):
                 await client.delete(SERVICES, live.name, live.namespace, uid=live.uid)
             return AGAIN_SECONDS
         if users_selector(now) == wanted["spec"]["selector"]:
-            # Another room switches it where proxy pods are behind it.
+            # The controller that reroutes Services switches it if it selects proxy pods.
             wanted["spec"]["selector"] = now["spec"].get("selector") or {}
         if not MERGED.same(now, wanted):
             body = merge_patch(now, MERGED.revised(now, wanted))

@@ -1,6 +1,6 @@
 """Ingresses in front of shared Services, copied to the clusters of these."""
 
-from agent.services.ingress.controller import IngressRoom
-from agent.services.ingress.secrets import IngressSecretRoom
+from agent.services.ingress.controller import IngressController
+from agent.services.ingress.secrets import IngressSecretController
 
-__all__ = ["IngressRoom", "IngressSecretRoom"]
+__all__ = ["IngressController", "IngressSecretController"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import INGRESSES, SERVICES
-from agent.clusters.copies.copying import CopyRoom, Item
+from agent.clusters.copies.copying import CopyController, Item
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
 from agent.model import ingress, sharedcopies
@@ -21,7 +21,7 @@ Raw = dict[str, Any]
 _MARKED = '["' + names.ANNOTATION_GLOBAL + '"]'
 
 
-class IngressRoom(CopyRoom):
+class IngressController(CopyController):
     """Keys are a target's virtual node (none: the original's annotation), namespace and name."""
 
     name = "ingress"

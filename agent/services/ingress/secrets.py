@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import INGRESSES, SECRETS, SERVICES
-from agent.clusters.copies.copying import BLOCKED, CopyRoom, Item
+from agent.clusters.copies.copying import BLOCKED, CopyController, Item
 from agent.clusters.deps import Deps
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object, metadata_only
@@ -30,7 +30,7 @@ def certificates(obj: Object) -> list[str]:
     return [f"{obj.namespace}/{name}" for name in named(obj).secrets]
 
 
-class IngressSecretRoom(CopyRoom):
+class IngressSecretController(CopyController):
     """Keys are a target's virtual node, namespace and name."""
 
     name = "ingresssecrets"

@@ -1,5 +1,5 @@
 """ServiceLinks: one for every shared Service, with the reachability of endpoints and its reasons."""
 
-from agent.services.links.controller import ServiceLinksRoom
+from agent.services.links.controller import ServiceLinksController
 
-__all__ = ["ServiceLinksRoom"]
+__all__ = ["ServiceLinksController"]

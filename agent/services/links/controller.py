@@ -37,7 +37,7 @@ from agent.model.sharedcopies import linked_service
 from agent.runtime.controller import Controller
 from agent.runtime.task_group import together
 from agent.services.links.gather import Gather
-from agent.services.links.other_namespaces import LinkedServicesRoom
+from agent.services.links.other_namespaces import LinkedServicesController
 from agent.services.links.topology import Cluster, NotYet, Offer, ServiceTopology
 
 Raw = dict[str, Any]
@@ -49,7 +49,7 @@ ASK_SECONDS = 10.0
 _NOT_YET_SECONDS = 1.0
 
 
-class ServiceLinksRoom(Controller[Key]):
+class ServiceLinksController(Controller[Key]):
     """Keys are those of Services, whether these exist or not."""
 
     name = "links"
@@ -60,7 +60,7 @@ class ServiceLinksRoom(Controller[Key]):
         self._time = time
         self._links = deps.service_links
         self._sharing = Sharing(deps)
-        self._elsewhere = LinkedServicesRoom(deps, self._sharing, self.queue.add)
+        self._elsewhere = LinkedServicesController(deps, self._sharing, self.queue.add)
         self._topology = ServiceTopology(deps, self._sharing)
         self._gather = Gather(deps, self._sharing, self._topology, self._elsewhere, self.queue.add_after)
         self._busy_until: dict[Key, float] = {}

@@ -18,7 +18,7 @@ from agent.model.links import REASONS, Link, Peer, link, peer
 from agent.model.servicelinks import AWAY, CONNECTED, PROGRAMMED, Finding, Pair, said_by
 from agent.model.servicerule import Rule
 from agent.services.links.findings import DriverFindings, ServiceFindings
-from agent.services.links.other_namespaces import LinkedServicesRoom
+from agent.services.links.other_namespaces import LinkedServicesController
 from agent.services.links.topology import Callers, Cluster, NotYet, Offer, ServiceTopology
 
 _OFF = REASONS["none"]
@@ -47,7 +47,7 @@ class Gather:
         deps: Deps,
         sharing: Sharing,
         topology: ServiceTopology,
-        elsewhere: LinkedServicesRoom,
+        elsewhere: LinkedServicesController,
         changed: Callable[[Key, float], None],
     ) -> None:
         self._deps = deps

@@ -29,7 +29,7 @@ Raw = dict[str, Any]
 _AGAIN_SECONDS = 1.0
 
 
-class LinkedServicesRoom(Controller[Key]):
+class LinkedServicesController(Controller[Key]):
     """Keys are those of the created Services."""
 
     name = "linkedservices"

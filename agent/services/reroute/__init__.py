@@ -1,5 +1,5 @@
 """Services that select proxy pods send their traffic to the delegates, wherever these run."""
 
-from agent.services.reroute.controller import ServiceRerouteRoom
+from agent.services.reroute.controller import ServiceRerouteController
 
-__all__ = ["ServiceRerouteRoom"]
+__all__ = ["ServiceRerouteController"]

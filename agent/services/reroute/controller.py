@@ -49,7 +49,7 @@ _HINT_SECONDS = 20.0
 """A Service that waits longer for the endpoints of another cluster says so."""
 
 
-class ServiceRerouteRoom(Controller[Key]):
+class ServiceRerouteController(Controller[Key]):
     """Keys are those of Services."""
 
     name = "svcreroute"

@@ -45,7 +45,7 @@ _AGAIN_SECONDS = 10.0
 """While a target is silent, pods may become bound to it or be deleted, or Services may begin to select them."""
 
 
-class UnreadyPodsRoom(Controller[str]):
+class UnreadyPodsController(Controller[str]):
     """Keys are virtual nodes."""
 
     name = "unreadypods"

@@ -1,5 +1,5 @@
 """Sources leave signs of life in their targets, and learn there of others with their UID."""
 
-from agent.targets.heartbeats.controller import SignsPlaceRoom, SignsRoom
+from agent.targets.heartbeats.controller import HeartbeatController, HeartbeatPlaceController
 
-__all__ = ["SignsPlaceRoom", "SignsRoom"]
+__all__ = ["HeartbeatController", "HeartbeatPlaceController"]

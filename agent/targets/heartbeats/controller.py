@@ -45,7 +45,7 @@ class _Twin(NamedTuple):
     """Whether our orphans are held because of it."""
 
 
-class SignsRoom(Controller[Key]):
+class HeartbeatController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "signs"
@@ -176,7 +176,7 @@ _AGAIN_SECONDS = 600.0
 """Somebody may have deleted it."""
 
 
-class SignsPlaceRoom(Controller[str]):
+class HeartbeatPlaceController(Controller[str]):
     """Makes the Lease `multicluster-sources`, for signs of life of other clusters. The only key is its name."""
 
     name = "signsplace"

@@ -1,5 +1,5 @@
 """Contents of targets, published so that the webhook can warn about missing objects."""
 
-from agent.targets.inventory.controller import InventoryRoom
+from agent.targets.inventory.controller import InventoryController
 
-__all__ = ["InventoryRoom"]
+__all__ = ["InventoryController"]

@@ -76,7 +76,7 @@ _UNSYNCED_SECONDS = 5.0
 _SELECTORS = {SERVICE_ACCOUNTS: "metadata.name!=default"}
 
 
-class InventoryRoom(Controller[Key]):
+class InventoryController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "inventory"

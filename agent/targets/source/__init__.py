@@ -1,5 +1,5 @@
 """Let source clusters in: a Source becomes a service account and the bindings that its cluster needs here."""
 
-from agent.targets.source.controller import SourceRoom
+from agent.targets.source.controller import SourceController
 
-__all__ = ["SourceRoom"]
+__all__ = ["SourceController"]

@@ -39,7 +39,7 @@ OCCUPIED_SECONDS = 3.0
 BINDINGS = (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
-class SourceRoom(Controller[Key]):
+class SourceController(Controller[Key]):
     """Keys are those of Sources; ClusterSources have an empty namespace."""
 
     name = "source"

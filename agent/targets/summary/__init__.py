@@ -1,5 +1,5 @@
 """Tell source clusters what this one has."""
 
-from agent.targets.summary.controller import SummaryRoom
+from agent.targets.summary.controller import SummaryController
 
-__all__ = ["SummaryRoom"]
+__all__ = ["SummaryController"]

@@ -35,7 +35,7 @@ _UNREAD_LIMIT_SECONDS = 5.0
 """Properties and pods that cannot be read hold back the summary for no longer than this."""
 
 
-class SummaryRoom(Controller[str]):
+class SummaryController(Controller[str]):
     """Keys are the summary's name, and one for finding out which properties are served."""
 
     name = "summary"

@@ -1,7 +1,7 @@
 """Connect to the clusters that Targets and ClusterTargets name, and let go of them in order."""
 
-from agent.targets.target.controller import TargetRoom
-from agent.targets.target.secrets import TargetSecretRoom
-from agent.targets.target.tokens import TargetTokenRoom
+from agent.targets.target.controller import TargetController
+from agent.targets.target.secrets import TargetSecretController
+from agent.targets.target.tokens import TargetTokenController
 
-__all__ = ["TargetRoom", "TargetSecretRoom", "TargetTokenRoom"]
+__all__ = ["TargetController", "TargetSecretController", "TargetTokenController"]

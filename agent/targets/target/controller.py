@@ -40,7 +40,7 @@ _UNSYNCED_SECONDS = 0.1
 _UNREADABLE_SECONDS = 2.0
 
 
-class TargetRoom(Controller[Key]):
+class TargetController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "target"

@@ -19,7 +19,7 @@ from agent.targets.target import gather
 _AGAIN_SECONDS = 2.0
 
 
-class TargetSecretRoom(Controller[Key]):
+class TargetSecretController(Controller[Key]):
     """Keys are those of Secrets."""
 
     name = "target-secret"

@@ -38,7 +38,7 @@ LONGEST_WAIT_SECONDS = 3600.0
 _LEAST_SECONDS = 1.0
 
 
-class TargetTokenRoom(Controller[Key]):
+class TargetTokenController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "target-token"

@@ -50,7 +50,7 @@ _VERSION_LIMIT = 100
 _UNSYNCED_SECONDS = 0.1
 
 
-class VirtualNodeRoom(Controller[Key]):
+class VirtualNodeController(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "virtualnode"

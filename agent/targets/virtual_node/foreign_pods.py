@@ -44,7 +44,7 @@ _CONTROLLERS = 1000
 """Number of controllers whose pauses are remembered."""
 
 
-class ForeignPodRoom(Controller[tuple[str, Key]]):
+class ForeignPodController(Controller[tuple[str, Key]]):
     """Keys are a node's name and the key of a pod on it."""
 
     name = "stray-pods"

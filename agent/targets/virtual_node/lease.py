@@ -3,7 +3,8 @@
 Watches  virtual nodes.
 Writes   their leases in `kube-node-lease`, each owned by its node, so that it goes with it.
 Whether a target is away makes no difference: its pods would be evicted, with delegates still running.
-Every replica of the agent runs this room, leading or not, and writes a lease only when no other has done so meanwhile.
+Every replica of the agent runs this controller, leading or not, and writes a lease only when no other has done so
+meanwhile.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ class _Seen:
     """This replica has renewed it: the next renewal is its own, too, and needs no look at it before."""
 
 
-class NodeLeaseRoom(Controller[Key]):
+class NodeLeaseController(Controller[Key]):
     """Keys are those of nodes."""
 
     name = "node-lease"

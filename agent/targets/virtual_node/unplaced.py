@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _WAITING = f"spec.nodeName=,{OTHER_PODS}"
 
 
-class UnplacedPodRoom(Controller[Key]):
+class UnplacedPodController(Controller[Key]):
     """Keys are those of pods."""
 
     name = "unplaced-pods"

@@ -9,11 +9,11 @@ import pytest
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, PODS, TARGETS
-from agent.dependencies.follow.controller import FollowRoom
+from agent.dependencies.follow.controller import FollowController
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Cluster, Sandbox
-from agent.targets.target.controller import TargetRoom
+from agent.targets.target.controller import TargetController
 from tests.controllers.proxies import enable
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away
@@ -175,7 +175,7 @@ async def test_a_target_in_which_no_pods_can_be_created_loses_them_in_its_own_wo
 async def test_what_a_pod_needs_is_not_taken_either_and_it_runs_elsewhere(
     cluster: Cluster, client: Client, namespace: str, opened: Open
 ) -> None:
-    async with opened(**RANKED, rooms=(FollowRoom,)) as at:
+    async with opened(**RANKED, rooms=(FollowController,)) as at:
         await at.client.create(CONFIGMAPS, {"metadata": {"name": "settings"}, "data": {"a": "b"}}, at.namespace)
         volume = {"name": "settings", "configMap": {"name": "settings"}}
         async with dead_webhook(at.far["us"], CONFIGMAPS, at.namespace):
@@ -240,7 +240,7 @@ async def claimed(at: Stage) -> str:
 async def test_the_target_says_that_it_refuses_pods_and_that_it_takes_them_again(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with Relay.started(load(str(cluster.kubeconfig))) as relay, running(cluster, TargetRoom) as deps:
+    async with Relay.started(load(str(cluster.kubeconfig))) as relay, running(cluster, TargetController) as deps:
         try:
             await enable(client, namespace)
             await add(client, namespace, "far", kubeconfig(cluster, server=relay.connection.server, user={}))
