@@ -7,7 +7,7 @@ from functools import cached_property
 from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
 from agent.clusters.copies.prerequisites import Prerequisites
-from agent.clusters.health.target_outages import Lives
+from agent.clusters.health.target_outages import TargetOutages
 from agent.clusters.placement_mode import PlacementMode
 from agent.clusters.registry import Targets
 from agent.clusters.stores.chaperons import Chaperons
@@ -16,10 +16,10 @@ from agent.clusters.stores.endpoints import Endpoints
 from agent.clusters.stores.fenced_pods import FencedPods
 from agent.clusters.stores.fences import Fences
 from agent.clusters.stores.held_requests import HeldRequests
-from agent.clusters.stores.inflight_chaperons import Sending
+from agent.clusters.stores.inflight_chaperons import InflightChaperons
 from agent.clusters.stores.live_reads import LiveReads
 from agent.clusters.stores.namespaces import Namespaces
-from agent.clusters.stores.orphan_deletion_guard import Brake
+from agent.clusters.stores.orphan_deletion_guard import OrphanDeletionGuard
 from agent.clusters.stores.owners import Owners
 from agent.clusters.stores.proxies import ProxyPods
 from agent.clusters.stores.service_links import ServiceLinks
@@ -56,8 +56,8 @@ class Deps:
     endpoints: Endpoints = field(default_factory=Endpoints)
     lease: LeaderLease | None = None
     """Leader lease of this replica; None without leader election."""
-    sending: Sending = field(default_factory=Sending)
-    lives: Lives = field(default_factory=Lives)
+    inflight_chaperons: InflightChaperons = field(default_factory=InflightChaperons)
+    target_outages: TargetOutages = field(default_factory=TargetOutages)
     fences: Fences = field(default_factory=Fences)
 
     @property
@@ -143,9 +143,9 @@ class Deps:
     @cached_property
     def live_reads(self) -> LiveReads:
         """Return the reads that precede a release."""
-        return LiveReads(self.local.client, self.cluster_uid, self.chaperons, self.sending)
+        return LiveReads(self.local.client, self.cluster_uid, self.chaperons, self.inflight_chaperons)
 
     @cached_property
-    def brake(self) -> Brake:
+    def orphan_deletion_guard(self) -> OrphanDeletionGuard:
         """Return the guard for orphan deletion."""
-        return Brake(self.local, self.proxies.informer, self.targets, self.cluster_uid, self.lease)
+        return OrphanDeletionGuard(self.local, self.proxies.informer, self.targets, self.cluster_uid, self.lease)

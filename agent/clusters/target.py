@@ -17,7 +17,7 @@ from agent.clusters.health.latency_monitor import LatencyMonitor
 from agent.clusters.health.probing import Probing
 from agent.clusters.health.record import Record, State, classify, is_silence, unread
 from agent.clusters.health.refusal_backoff import RefusalBackoff
-from agent.clusters.health.store_freshness import Trust
+from agent.clusters.health.store_freshness import StoreFreshness
 from agent.clusters.identity import Identity
 from agent.kube.config import Connection
 from agent.kube.errors import KubeError
@@ -73,7 +73,7 @@ class Target:
         self._probe_asked = asyncio.Event()
         self.chaperons = self.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
         self.chaperons.store.index("parent", parent_of)
-        self.trust = Trust(self.chaperons, self._believe)
+        self.trust = StoreFreshness(self.chaperons, self._believe)
         self.ignored = ""
         """What it tells that cannot be used and is left out, in words."""
         self.summaries = self.informer(CLUSTER_SUMMARIES, fields=SUMMARY_FIELDS)

@@ -11,11 +11,10 @@ from agent.api.names.links import ANNOTATION_NETWORKS
 from agent.base.grace import GracePeriods
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.drivers.driver import BY_ADDRESSES, HERE
+from agent.drivers.driver import BY_ADDRESSES, LOCAL
 from agent.kube.store import Object
 from agent.model import podranges
-from agent.model.links import HERE as LOCAL
-from agent.model.links import between_targets, no_gateway, told_by
+from agent.model.links import LOCAL_NAME, between_targets, no_gateway, told_by
 from agent.model.pod_networks import ANSWERS, NOTHING_TOLD, Networks, overlap, read
 from agent.model.servicelinks import CONNECTED, UNVERIFIED, Finding
 
@@ -117,8 +116,8 @@ class Clusters:
 
     def called(self, node: str) -> tuple[str, ...]:
         """Return all names that links may use for a cluster."""
-        if node == HERE:
-            return tuple(filter(None, (LOCAL, self.deps.settings.cluster_name)))
+        if node == LOCAL:
+            return tuple(filter(None, (LOCAL_NAME, self.deps.settings.cluster_name)))
         known = self._now().called
         if node not in known:
             obj = self.target_object(node)
@@ -130,7 +129,9 @@ class Clusters:
         known = self._now().peers
         if node not in known:
             obj = self.target_object(node)
-            called, origin = (obj.name, names.origin(*obj.key)) if obj is not None else (self.called(HERE)[-1], LOCAL)
+            called, origin = (
+                (obj.name, names.origin(*obj.key)) if obj is not None else (self.called(LOCAL)[-1], LOCAL_NAME)
+            )
             known[node] = names.gateway_peer(called, self.deps.cluster_uid, origin)
         return known[node]
 
@@ -194,7 +195,7 @@ class Clusters:
 
     def measured(self, one: str, other: str) -> Finding:
         """Return whether an agent has answered from a pod network of the other cluster; one of the two is local."""
-        said = self.said(other or one) if HERE in (one, other) else {}
+        said = self.said(other or one) if LOCAL in (one, other) else {}
         message = str(said.get("message", ""))
         if said.get("status") == "True" and ANSWERS in message:
             return Finding("True", CONNECTED, message)
@@ -244,10 +245,10 @@ class Clusters:
 
     def _is_certain(self, *nodes: str) -> bool:
         """Return whether values derived from these Targets hold until a Target changes."""
-        return all(node == HERE or node in self._known.standing for node in nodes)
+        return all(node == LOCAL or node in self._known.standing for node in nodes)
 
     def _of_pair(self, one: str, other: str) -> tuple[str, str]:
-        if HERE in (one, other):
+        if LOCAL in (one, other):
             return (self._driver(other or one),) * 2
         gateways = self._has_gateway(one) and self._has_gateway(other)
         flat, apart = (
@@ -274,9 +275,9 @@ class Clusters:
 
     def _are_apart(self, one: str, other: str) -> bool:
         """Return whether pods of one cluster are known to share addresses with others in the other cluster."""
-        if any(self._hides(node) for node in (one, other) if node != HERE):
+        if any(self._hides(node) for node in (one, other) if node != LOCAL):
             return True
-        return HERE not in (one, other) and self.overlap(one, other)
+        return LOCAL not in (one, other) and self.overlap(one, other)
 
     def overlap(self, one: str, other: str) -> bool:
         """Return whether pods of two targets may have the same addresses."""

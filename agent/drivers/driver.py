@@ -9,7 +9,7 @@ from agent.clusters.target import Target
 from agent.kube.store import Key
 from agent.model.servicelinks import Finding
 
-HERE = ""
+LOCAL = ""
 """This cluster, where clusters are named by their virtual nodes."""
 BY_ADDRESSES = "EndpointSlices"
 """Reason of the driver that publishes the addresses of pods unchanged."""

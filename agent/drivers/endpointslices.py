@@ -10,7 +10,7 @@ from agent.api.kinds import ENDPOINT_SLICES
 from agent.api.names.links import LOCAL_FIRST
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
-from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
+from agent.drivers.driver import BY_ADDRESSES, LOCAL, Pair, Place
 from agent.drivers.handover import LOOK_SECONDS, Handover, HandoverStage, Route, follows, leads_by_gateway, may_stay
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
@@ -51,7 +51,7 @@ class EndpointSlices:
 
     async def import_(self, place: Place) -> float | None:
         """Bring the mirrors in a cluster in line with the slices of the other clusters."""
-        if place.node == HERE and self._sharing.is_native(place.service):
+        if place.node == LOCAL and self._sharing.is_native(place.service):
             sources, kept = list[_Source](), [*self._until_native(place), *self._kept(place)]
         else:
             sources = [self._source(node, place) for node in self._linked(place, offering=True)]
@@ -158,7 +158,7 @@ class EndpointSlices:
         return [
             node
             for node in paired
-            if (node == HERE or self._has_copy(node, service) or not self._sharing.is_synced(node))
+            if (node == LOCAL or self._has_copy(node, service) or not self._sharing.is_synced(node))
             and rule.allows(self._sharing.called(node), consumer, elsewhere)
         ]
 
@@ -169,14 +169,14 @@ class EndpointSlices:
 
     def _others(self, service: Key) -> list[str]:
         """Return all clusters that may have endpoints of a Service."""
-        return [HERE, *(() if self._sharing.is_at_home(service) else self._sharing.serving(service[0]))]
+        return [LOCAL, *(() if self._sharing.is_at_home(service) else self._sharing.serving(service[0]))]
 
     def _kept(self, place: Place) -> list["_Source"]:
         """Return clusters whose endpoints this driver imported, while their new driver does not route traffic yet."""
         found, now = list[_Source](), asyncio.get_running_loop().time()
         rule, names_of = self._sharing.rule(place.service), self._sharing.called(place.node)
         told = {obj.labels.get(names.LABEL_ORIGIN) for obj in self._mirrors(place)}
-        if place.node == HERE and self._sharing.is_native(place.service):
+        if place.node == LOCAL and self._sharing.is_native(place.service):
             # Proxy pods lose their addresses at once, and mirrors replace them.
             own = (obj.decode().get("endpoints") or () for obj in self._own(place))
             told |= {self._sharing.origin(each.get("nodeName") or "") for endpoints in own for each in endpoints}
@@ -219,7 +219,7 @@ class EndpointSlices:
         service = self._sharing.original(place.service)
         if self._sharing.is_synced(node, service[0]):
             slices = self._sharing.own_slices(node, service)
-        target = self._deps.targets.by_node(node) if node != HERE else None
+        target = self._deps.targets.by_node(node) if node != LOCAL else None
         ranges, ports = target.ranges if target is not None else ANYWHERE, self._sharing.ports(place, node)
         return _Source(self._sharing.origin(node), slices, silent_in, ranges, ports)
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from agent.api import names
 from agent.api.kinds import SERVICE_EXPORTS, Kind
 from agent.clusters.deps import Deps
-from agent.drivers.driver import HERE, Place
+from agent.drivers.driver import LOCAL, Place
 from agent.kube.client import METADATA_LIST
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from agent.kube.store import Key, Object
@@ -120,7 +120,7 @@ class Exports:
 
     async def _list(self, place: Place) -> _Listed:
         now = asyncio.get_running_loop().time()
-        target = self._deps.targets.by_node(place.node) if place.node != HERE else None
+        target = self._deps.targets.by_node(place.node) if place.node != LOCAL else None
         try:
             kind = await self._newest(place, SERVICE_EXPORTS)
             _, found = await place.port.list_raw(
@@ -135,7 +135,7 @@ class Exports:
     async def _newest(self, place: Place, kind: Kind) -> Kind:
         found = await place.port.newest(kind)
         if found is None:
-            raise NotFound(404, "NotFound", unserved(kind, "the target" if place.node != HERE else "this cluster"))
+            raise NotFound(404, "NotFound", unserved(kind, "the target" if place.node != LOCAL else "this cluster"))
         return found
 
     def _export(self, obj: Object) -> Export:

@@ -7,7 +7,7 @@ from agent.api.kinds import GATEWAY_PEERS
 from agent.api.names.links import BY_GATEWAY, PEER_SERVICES_LIMIT
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
-from agent.drivers.driver import HERE, Pair, Place
+from agent.drivers.driver import LOCAL, Pair, Place
 from agent.drivers.handover import Route, lists_service, peer_of
 from agent.drivers.none_and_external import Nothing
 from agent.drivers.sharing import Sharing
@@ -45,7 +45,7 @@ class Gateway(Nothing):
 
     def _has_gateway(self, node: str) -> bool:
         """Return whether a cluster has gateways; True if that is not known yet."""
-        if node == HERE:
+        if node == LOCAL:
             return self._sharing.deps.settings.gateway
         target = self._sharing.deps.targets.by_node(node)
         if target is None or target.told is None:
@@ -54,13 +54,13 @@ class Gateway(Nothing):
 
     def _flaw(self, node: str) -> str:
         """Return the error in the gateway data that a target publishes; empty if there is none."""
-        target = self._sharing.deps.targets.by_node(node) if node != HERE else None
+        target = self._sharing.deps.targets.by_node(node) if node != LOCAL else None
         summary = target.told if target is not None else None
         return flaw(summary.annotations) if summary is not None else ""
 
     async def connected(self, place: Place, source: str) -> Finding:
         """Return whether a cluster's gateways reach those of the source, from its GatewayPeer."""
-        if place.node != HERE and self._sharing.deps.targets.by_node(place.node) is None:
+        if place.node != LOCAL and self._sharing.deps.targets.by_node(place.node) is None:
             return Finding("Unknown", "TargetUnreachable", "it is not connected")
         peer = peer_of(self._sharing, Route(place.node, source, place.service))
         if lacking := [node for node in (place.node, source) if not self._has_gateway(node)]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from agent.api import names
 from agent.api.kinds import GATEWAY_PEERS
 from agent.api.names.links import BY_GATEWAY
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
@@ -84,8 +84,8 @@ class Handover:
 
 def has_mirrors(sharing: Sharing, route: Route) -> bool:
     """Return whether the consumer has EndpointSlices of the source: mirrors, or native slices with proxy pods."""
-    if route.consumer == HERE and sharing.is_native(route.service):
-        slices = (each.decode() for each in sharing.own_slices(HERE, route.service))
+    if route.consumer == LOCAL and sharing.is_native(route.service):
+        slices = (each.decode() for each in sharing.own_slices(LOCAL, route.service))
         return any(each.get("nodeName") == route.source for slice in slices for each in slice.get("endpoints") or ())
     found = (each for each in sharing.slices(route.consumer, route.service) if is_mirror(each.labels))
     return any(each.labels.get(names.LABEL_ORIGIN) == sharing.origin(route.source) for each in found)
@@ -94,9 +94,9 @@ def has_mirrors(sharing: Sharing, route: Route) -> bool:
 def peer_of(sharing: Sharing, route: Route) -> Object | None:
     """Return the GatewayPeer that represents the source in the consumer's cluster."""
     deps, mine = sharing.deps, names.children_of(sharing.deps.cluster_uid)
-    target = deps.targets.by_node(route.consumer) if route.consumer != HERE else None
+    target = deps.targets.by_node(route.consumer) if route.consumer != LOCAL else None
     key = (route.service[0], sharing.gateway_peer(route.source))
-    if route.consumer == HERE and deps.settings.gateway:
+    if route.consumer == LOCAL and deps.settings.gateway:
         return deps.local.informer(GATEWAY_PEERS, labels=mine).store.get(key)
     # A cluster that publishes no gateways may not serve GatewayPeers either.
     if target is not None and target.told is not None and read(target.told.annotations) is not None:
@@ -125,7 +125,7 @@ def leads_by_gateway(sharing: Sharing, route: Route) -> bool:
 
 def may_stay(sharing: Sharing, route: Route) -> bool:
     """Return whether addresses of pods still belong to these pods. Otherwise mirrors are deleted at once."""
-    for said in (sharing.said(node) for node in (route.consumer, route.source) if node != HERE):
+    for said in (sharing.said(node) for node in (route.consumer, route.source) if node != LOCAL):
         if not said or why_unreached(said):
             return False
-    return HERE in (route.consumer, route.source) or not sharing.overlap(route.consumer, route.source)
+    return LOCAL in (route.consumer, route.source) or not sharing.overlap(route.consumer, route.source)

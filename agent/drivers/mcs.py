@@ -11,7 +11,7 @@ from agent.clusters.port import Port
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
 from agent.drivers import exports
-from agent.drivers.driver import HERE, Pair, Place
+from agent.drivers.driver import LOCAL, Pair, Place
 from agent.drivers.exports import OURS, Exports, unserved
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import Forbidden, NotFound
@@ -97,7 +97,7 @@ class McsExports:
         found = self._read[key]
         if isinstance(found, Finding):
             return found
-        others = (HERE, *self._sharing.serving(place.service[0]))
+        others = (LOCAL, *self._sharing.serving(place.service[0]))
         return imported(found, self._called(source), {name for node in others for name in self._called(node)})
 
     async def _imported(self, place: Place) -> Finding | Raw | None:

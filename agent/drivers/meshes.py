@@ -6,7 +6,7 @@ from agent.api import names
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.clusters import Clusters
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.drivers.istio import Istio, clusters_read
 from agent.drivers.linkerd import Linkerd, clusters_linked
 
@@ -50,4 +50,4 @@ class Meshes:
             self._linked = (now + BELIEVED_SECONDS, await clusters_linked(self._deps.local.port))
         if self._linked[1].isdisjoint(self._clusters.called(target.node_name)):
             return False
-        return not (await clusters_linked(target.port)).isdisjoint(self._clusters.called(HERE))
+        return not (await clusters_linked(target.port)).isdisjoint(self._clusters.called(LOCAL))

@@ -12,7 +12,7 @@ from typing import Any
 from agent.clusters.deps import Deps
 from agent.clusters.stores.selecting_services import SelectingServices
 from agent.clusters.target import Target
-from agent.drivers.driver import BY_ADDRESSES, HERE
+from agent.drivers.driver import BY_ADDRESSES, LOCAL
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.store import Key, Object
 from agent.model import podranges
@@ -47,7 +47,7 @@ class EndpointReach:
         self._sharing = Sharing(deps)
         self._selecting = SelectingServices(deps.local)
         self.services = self._selecting.informer
-        self.here = self._sharing.informer(HERE)
+        self.here = self._sharing.informer(LOCAL)
         self._listeners: list[Callable[[Key], None]] = []
         self._ready: dict[str, tuple[str, frozenset[str]]] = {}
         """By UID of an EndpointSlice: its version, and the addresses of its ready endpoints."""
@@ -71,7 +71,7 @@ class EndpointReach:
         """
         services = self.services_of(proxy) if services is None else services
         addresses = podranges.addresses(proxy)
-        home = self._home(proxy["spec"].get("nodeName") or HERE)
+        home = self._home(proxy["spec"].get("nodeName") or LOCAL)
         return united([self._of_service(service, home, addresses) for service in services])
 
     def services_of(self, proxy: Mapping[str, Any]) -> list[Object]:
@@ -81,7 +81,7 @@ class EndpointReach:
 
     def _home(self, node: str) -> str:
         target = self._deps.targets.by_node(node)
-        return HERE if target is not None and target.is_self else node
+        return LOCAL if target is not None and target.is_self else node
 
     def _of_service(self, service: Object, home: str, addresses: Collection[str]) -> Reach:
         annotations = self._deps.unwritten_marks.annotations(service)
@@ -102,7 +102,7 @@ class EndpointReach:
 
     def _in_cluster(self, node: str, service: Key, home: str, addresses: Collection[str]) -> Reach:
         target = self._deps.targets.by_node(node)
-        if node != HERE and (target is None or not target.ready):
+        if node != LOCAL and (target is None or not target.ready):
             since = self._silent.setdefault(node, time.monotonic())
             return Reach(silent=time.monotonic() - since < BRIEF_SECONDS)
         if not self._sharing.is_synced(node, service[0]):

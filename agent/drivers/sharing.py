@@ -6,7 +6,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.health.record import silent_in
 from agent.clusters.target import Target
 from agent.drivers.clusters import Clusters
-from agent.drivers.driver import BY_ADDRESSES, HERE, Place
+from agent.drivers.driver import BY_ADDRESSES, LOCAL, Place
 from agent.drivers.spread import Spread
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -60,7 +60,7 @@ class Sharing(Clusters):
         super().__init__(deps)
         self.services = deps.local.informer(SERVICES)
         self.services.store.index(_NAMESPACE, lambda service: (service.namespace,))
-        self._slices: dict[str, Informer] = {HERE: slices_in(deps, None)}
+        self._slices: dict[str, Informer] = {LOCAL: slices_in(deps, None)}
         self._unmarked = deps.unmarked_slices
         self._copies: dict[str, Informer] = {}
         self._spread = Spread()
@@ -82,9 +82,9 @@ class Sharing(Clusters):
 
     def place(self, node: str, service: Key) -> Place | None:
         """Return a Service in a cluster; None if it does not exist, or is not cached yet."""
-        if node == HERE:
+        if node == LOCAL:
             original = self.services.store.get(service)
-            return Place(HERE, self.deps.local.port, service, original.uid) if original is not None else None
+            return Place(LOCAL, self.deps.local.port, service, original.uid) if original is not None else None
         target, copies = self.deps.targets.by_node(node), self._copies.get(node)
         copy = copies.store.get(service) if copies is not None else None
         return Place(node, target.port, service, copy.uid) if target is not None and copy is not None else None
@@ -115,19 +115,19 @@ class Sharing(Clusters):
 
     def nodes_of(self, service: Key) -> list[str]:
         """Return the clusters that share a Service, each once: two Targets of one cluster find the same copy in it."""
-        here = self.place(HERE, service)
+        here = self.place(LOCAL, service)
         there = self._spread.firsts(service)
         if here is None:
             return there
         # A Target may point to the local cluster.
         same = self._spread.first(service, here.uid)
-        return [HERE, *(node for node in there if node != same)]
+        return [LOCAL, *(node for node in there if node != same)]
 
     def stands_for(self, place: Place) -> bool:
         """Return whether a place represents its cluster, for clusters with several Targets."""
-        if place.node == HERE:
+        if place.node == LOCAL:
             return True
-        here = self.place(HERE, place.service)
+        here = self.place(LOCAL, place.service)
         return self._spread.first(place.service, place.uid) == place.node and (here is None or here.uid != place.uid)
 
     def copied_to(self, node: str) -> list[Key]:
@@ -141,7 +141,7 @@ class Sharing(Clusters):
         """
         copies, slices = self._copies.get(node), self._slices.get(node)
         read = slices is not None and slices.synced.is_set() and (copies is None or copies.synced.is_set())
-        return read and (node != HERE or self._unmarked.is_known(namespace))
+        return read and (node != LOCAL or self._unmarked.is_known(namespace))
 
     def slices(self, node: str, service: Key) -> list[Object]:
         """Slices of a Service in a cluster, ours among them."""
@@ -174,7 +174,7 @@ class Sharing(Clusters):
 
         :param service: None for slices with the labels of shared Services
         """
-        unmarked = self._unmarked.of(service[0]) if service is not None and node == HERE else None
+        unmarked = self._unmarked.of(service[0]) if service is not None and node == LOCAL else None
         return slices_by_service(unmarked) if unmarked is not None else self._slices[node]
 
     def original(self, service: Key) -> Key:
@@ -215,12 +215,12 @@ class Sharing(Clusters):
         """
         if self.original(service) != service:
             return {BY_ADDRESSES}
-        others = (HERE, *self.serving(service[0]))
+        others = (LOCAL, *self.serving(service[0]))
         if named := self._named(service):
             return {self.between(node, other, named) for other in others} - {""}
         # A target's driver is its driver with the local cluster; another controller publishes gateways to other
         # targets.
-        return {self.between(HERE, each) for each in ([node] if node != HERE else others)} - {""}
+        return {self.between(LOCAL, each) for each in ([node] if node != LOCAL else others)} - {""}
 
     def _named(self, service: Key) -> str:
         return reason_of(self.rule(service).driver)

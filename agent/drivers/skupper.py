@@ -17,7 +17,7 @@ from agent.api.kinds import (
 from agent.api.names.links import LABEL_SKUPPER
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
-from agent.drivers.driver import HERE, Pair, Place
+from agent.drivers.driver import LOCAL, Pair, Place
 from agent.drivers.sharing import Sharing
 from agent.drivers.skuppersites import SkupperSites
 from agent.kube.errors import Forbidden, NotFound
@@ -186,7 +186,7 @@ class Skupper:
         """Return the clusters that this driver offers a Service to, or whose endpoints it imports."""
         sharing, rule = self._sharing, self._sharing.rule(place.service)
         found, own = [], sharing.called(place.node)
-        for node in (HERE, *sharing.serving(place.service[0])):
+        for node in (LOCAL, *sharing.serving(place.service[0])):
             theirs = sharing.called(node)
             allowed = rule.allows(own, theirs) if offers else rule.allows(theirs, own)
             if allowed and sharing.driver(place.node, node, place.service) == self.reason:

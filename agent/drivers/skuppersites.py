@@ -9,7 +9,7 @@ from agent.api import names
 from agent.api.kinds import SITES, SKUPPER_GRANTS, SKUPPER_LINKS, SKUPPER_TOKENS, Kind
 from agent.api.names.links import LABEL_SKUPPER
 from agent.clusters.deps import Deps
-from agent.drivers.driver import HERE, Place
+from agent.drivers.driver import LOCAL, Place
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from agent.model import skuppersites
 from agent.model.servicelinks import Finding
@@ -62,7 +62,7 @@ class SkupperSites:
         if not place.node or not self._is_asked(namespace):
             return None
         if found.token is None:
-            here = await self._look(Place(HERE, self._deps.local.port, place.service, ""))
+            here = await self._look(Place(LOCAL, self._deps.local.port, place.service, ""))
             return skuppersites.ungranted(here.sites, namespace, await self._granted(place))
         if bad := skuppersites.redeemed(found.token):
             return bad

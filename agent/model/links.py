@@ -14,7 +14,7 @@ from agent.api.names.links import BY_GATEWAY, GATEWAY_USABLE, external
 from agent.model import podranges
 from agent.model.pod_networks import ANSWERS, Networks, overlap
 
-HERE = "local-cluster"
+LOCAL_NAME = "local-cluster"
 """This cluster, as Open Cluster Management calls it."""
 NO_GATEWAY = "it has no gateway: install the chart there with gateway.enabled"
 """Of a target that tells of none."""
@@ -94,7 +94,7 @@ class Link:
     @property
     def is_home(self) -> bool:
         """Whether this cluster is one of the two."""
-        return self.one == HERE
+        return self.one == LOCAL_NAME
 
 
 def peer(target: dict[str, Any], told: Networks) -> Peer:
@@ -128,7 +128,7 @@ def link(one: Peer | None, other: Peer) -> Link:
 
 def _with_home(other: Peer) -> Link:
     driver, ready, reason, message = _state(other)
-    return Link(HERE, other.name, driver, ready, reason, message)
+    return Link(LOCAL_NAME, other.name, driver, ready, reason, message)
 
 
 def _state(other: Peer) -> tuple[str, str, str, str]:

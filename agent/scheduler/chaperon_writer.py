@@ -77,9 +77,9 @@ class ChaperonWriter:
         manifest = self._delayed(self._manifest(proxy, target, reserve=reserve), proxy, target)
         metadata, sent = proxy["metadata"], False
         self._proxies.stopwatch.lap(metadata["uid"], "queue")
-        if self._deps.sending.is_closed(target):
+        if self._deps.inflight_chaperons.is_closed(target):
             raise Unsent(f"target {target.title} is being removed")
-        with self._deps.sending.holding(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
+        with self._deps.inflight_chaperons.holding(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
             try:
                 await self._deps.prerequisites.ensure(proxy, target)
                 if not target.ready:
@@ -99,7 +99,7 @@ class ChaperonWriter:
     async def _post(self, proxy: dict[str, Any], target: Target, manifest: dict[str, Any]) -> None:
         metadata = proxy["metadata"]
         self._deps.chaperons.expect(target, metadata["uid"])
-        with self._deps.sending.request(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
+        with self._deps.inflight_chaperons.request(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
             self._proxies.absorb(target.chaperons, await target.port.create_raw(CHAPERONS, manifest))
         label_collisions.report(self._deps, proxy, target)
 
@@ -138,12 +138,12 @@ class ChaperonWriter:
         return {**manifest, "spec": shutdowndelay.delayed(manifest["spec"], delay)}
 
     async def _adopt(self, target: Target, proxy: dict[str, Any], metadata: dict[str, Any]) -> None:
-        moment, uid = self._deps.sending.moment, proxy["metadata"]["uid"]
+        moment, uid = self._deps.inflight_chaperons.moment, proxy["metadata"]["uid"]
         raw = await target.port.get_raw(CHAPERONS, metadata["name"], metadata["namespace"])
         if Object(CHAPERONS, raw).labels.get(names.LABEL_PARENT_UID) != uid:
             raise Foreign(f"PodChaperon {metadata['name']} exists and belongs to another pod")
         target.chaperons.absorb(raw)
-        self._deps.sending.read(target, moment, uid)
+        self._deps.inflight_chaperons.read(target, moment, uid)
 
     async def annotate(self, target: Target, chaperon: Mapping[str, Any], key: str, value: str) -> None:
         """Write one annotation of a chaperon, guarded by UID and version; do nothing if it has been deleted."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CHAPERONS
-from agent.clusters.stores.deleted_chaperons import Departure, Departures
+from agent.clusters.stores.deleted_chaperons import DeletedChaperons, Departure
 from agent.kube.client import encode
 from agent.kube.store import Object
 
@@ -38,7 +38,7 @@ def test_a_pod_has_ended_for_good_only_where_it_said_so_and_is_never_made_again(
 
 
 def test_the_last_one_of_each_pod_counts_until_another_is_sent_and_the_oldest_are_forgotten() -> None:
-    departures = Departures(limit=2)
+    departures = DeletedChaperons(limit=2)
     first, second = gone(), gone("Failed")
     departures.add((EU, "a"), first)
     departures.add((EU, "b"), first)
@@ -54,7 +54,7 @@ def test_the_last_one_of_each_pod_counts_until_another_is_sent_and_the_oldest_ar
 
 
 def test_however_many_targets_there_are_no_more_are_remembered_and_of_one_that_goes_nothing() -> None:
-    departures = Departures(limit=10)
+    departures = DeletedChaperons(limit=10)
     departure = gone()
     targets = [("", f"target-{number}") for number in range(20)]
     for target in targets:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from agent.clusters.stores import inflight_chaperons as module
-from agent.clusters.stores.inflight_chaperons import Sending
+from agent.clusters.stores.inflight_chaperons import InflightChaperons
 from agent.clusters.target import Target
 from agent.kube.errors import (
     AlreadyExists,
@@ -32,13 +32,13 @@ def target(name: str) -> Target:
 EU, US = target("eu"), target("us")
 
 
-def fail(sending: Sending, error: BaseException, uid: str = "P", to: Target = EU) -> None:
+def fail(sending: InflightChaperons, error: BaseException, uid: str = "P", to: Target = EU) -> None:
     with pytest.raises(type(error)), sending.request(to, POD, uid):
         raise error
 
 
 def test_one_that_is_being_sent_is_on_its_way_and_an_answer_ends_that() -> None:
-    sending = Sending()
+    sending = InflightChaperons()
     told: list[Any] = []
     sending.subscribe(lambda target, pod: told.append((target, pod, sending.any_to(EU.key))))
     with sending.holding(EU, POD, "P"):
@@ -73,14 +73,14 @@ def test_one_that_is_being_sent_is_on_its_way_and_an_answer_ends_that() -> None:
 def test_an_error_leaves_the_outcome_unknown_unless_nothing_was_created_for_sure(
     error: KubeError, unknown: bool
 ) -> None:
-    sending = Sending()
+    sending = InflightChaperons()
     fail(sending, error)
     assert not sending.is_under_way(EU, "P")
     assert sending.is_unknown(EU, "P") is sending.any_to(EU.key) is unknown
 
 
 def test_what_a_definite_answer_says_of_one_request_says_nothing_of_the_one_before() -> None:
-    sending = Sending()
+    sending = InflightChaperons()
     fail(sending, Unreachable("no answer"))
     fail(sending, Forbidden(403, "Forbidden", "no"))
     assert sending.is_unknown(EU, "P")
@@ -90,7 +90,7 @@ def test_what_a_definite_answer_says_of_one_request_says_nothing_of_the_one_befo
 
 
 def test_a_reading_that_began_afterwards_tells_what_became_of_it() -> None:
-    sending = Sending()
+    sending = InflightChaperons()
     before = sending.moment
     fail(sending, Unreachable("no answer"))
     sending.read(EU, before, "P")
@@ -104,7 +104,7 @@ def test_a_reading_that_began_afterwards_tells_what_became_of_it() -> None:
 
 
 def test_a_reading_during_a_request_tells_nothing_of_it() -> None:
-    sending = Sending()
+    sending = InflightChaperons()
     with contextlib.suppress(Unreachable), sending.request(EU, POD, "P"):
         moment = sending.moment
         raise Unreachable("no answer")
@@ -113,7 +113,7 @@ def test_a_reading_during_a_request_tells_nothing_of_it() -> None:
 
 
 def test_a_reading_of_all_that_a_target_has_tells_of_every_pod() -> None:
-    sending = Sending()
+    sending = InflightChaperons()
     for uid in ("P", "Q"):
         fail(sending, Unreachable("no answer"), uid)
     fail(sending, Unreachable("no answer"), "P", US)
@@ -123,7 +123,7 @@ def test_a_reading_of_all_that_a_target_has_tells_of_every_pod() -> None:
 
 
 def test_a_target_that_is_being_removed_is_closed_until_there_is_another_of_its_name() -> None:
-    sending = Sending()
+    sending = InflightChaperons()
     fail(sending, Unreachable("no answer"))
     sending.close(EU.key)
     assert sending.is_closed(EU)
@@ -138,7 +138,7 @@ def test_a_target_that_is_being_removed_is_closed_until_there_is_another_of_its_
 
 def test_no_more_is_remembered_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_KEPT", 2)
-    sending = Sending()
+    sending = InflightChaperons()
     for uid in ("P", "Q", "P", "R"):
         fail(sending, Unreachable("no answer"), uid)
     assert [uid for uid in "PQR" if sending.is_unknown(EU, uid)] == ["P", "R"]

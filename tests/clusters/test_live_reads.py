@@ -10,7 +10,7 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.registry import Targets
 from agent.clusters.stores.chaperons import Chaperons
-from agent.clusters.stores.inflight_chaperons import Sending
+from agent.clusters.stores.inflight_chaperons import InflightChaperons
 from agent.clusters.stores.live_reads import LiveReads
 from agent.clusters.target import Target
 from agent.kube.client import Client, encode
@@ -38,7 +38,7 @@ class Stage:
     targets: Targets
     target: Target
     chaperons: Chaperons
-    sending: Sending
+    sending: InflightChaperons
     asking: LiveReads
 
     async def is_free(self) -> bool:
@@ -60,7 +60,7 @@ def proxy(namespace: str, name: str = "web", uid: str = UID) -> Object:
 @asynccontextmanager
 async def staged(connection: Connection, client: Client, namespace: str) -> AsyncIterator[Stage]:
     async with Relay.started(connection) as relay, registry(connection) as targets:
-        chaperons, sending = Chaperons(targets, "u"), Sending()
+        chaperons, sending = Chaperons(targets, "u"), InflightChaperons()
         target = await targets.connect((namespace, "eu"), relay.connection, "1")
         await until(lambda: target.ready)
         yield Stage(relay, targets, target, chaperons, sending, LiveReads(client, "u", chaperons, sending))

@@ -6,7 +6,7 @@ from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES, TARGETS
 from agent.clusters.deps import Deps
 from agent.drivers.cilium import Cilium
-from agent.drivers.driver import HERE, Place
+from agent.drivers.driver import LOCAL, Place
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import slices_in
 from agent.kube.client import Client
@@ -75,7 +75,7 @@ async def test_endpoints_of_targets_that_are_not_connected_yet_stay(
         await deps.namespaces.informer.synced.wait()
 
         async def left() -> list[str]:
-            await room.reconcile((HERE, namespace, "web"))
+            await room.reconcile((LOCAL, namespace, "web"))
             return [each["metadata"]["name"] for each in await client.list(ENDPOINT_SLICES, namespace)]
 
         assert await left() == [mirror["metadata"]["name"]]

@@ -11,7 +11,7 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, SERVICES, TARGETS
 from agent.api.names.links import ANNOTATION_GATEWAY
 from agent.base.grace import ABSENT_SECONDS
-from agent.clusters.stores.gateway_reports import GatewaysTold
+from agent.clusters.stores.gateway_reports import GatewayReports
 from agent.clusters.stores.unmarked_slices import UnmarkedSlices
 from agent.clusters.stores.unwritten_marks import UnwrittenMarks
 from agent.drivers.clusters import Clusters
@@ -98,7 +98,7 @@ class Many:
         room = self.room = GatewayPeersController.__new__(GatewayPeersController)
         super(GatewayPeersController, room).__init__()
         room._deps, room._sharing, room._written = deps, sharing, {node: stored() for node in ("", *NODE)}
-        room._gateways = GatewaysTold()
+        room._gateways = GatewayReports()
         room._offers = Offers(sharing, room._written)
         room._headless = HeadlessOffers(sharing, room._offers, room._written)
         room._summaries = stored()

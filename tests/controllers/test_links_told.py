@@ -7,7 +7,7 @@ import pytest
 
 from agent.api.kinds import CLUSTER_ROLES, ENDPOINT_SLICES, SERVICE_LINKS, SERVICES, Kind
 from agent.clusters.deps import Deps
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.services.copies import GlobalServices
@@ -83,7 +83,7 @@ async def test_a_status_is_written_once_in_half_a_second_with_all_that_is_known_
         await holds(WRITE_SECONDS)
         await links.shared_by("True", "EndpointSlices")
         await pair.copy(SERVICES, "web")
-        for client, node in ((pair.here, HERE), (pair.there, eu.node_name)):
+        for client, node in ((pair.here, LOCAL), (pair.there, eu.node_name)):
             await links.offer(client, "10.1.0.1")
             await until(lambda node=node: sharing.own_slices(node, key))
             await holds(WRITE_SECONDS)

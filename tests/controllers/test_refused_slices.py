@@ -6,7 +6,7 @@ import pytest
 
 from agent.api.kinds import ENDPOINT_SLICES, RESOURCE_QUOTAS
 from agent.clusters.deps import Deps
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.drivers.reach import EndpointReach, Reach
 from agent.services.copies import GlobalServices
 from agent.services.endpoints.controller import EndpointsController
@@ -51,10 +51,10 @@ async def test_a_cluster_that_refuses_slices_is_stuck_until_it_takes_them(pair: 
             service = found.services.store.get(key)
             return found.of(pod, [service] if service is not None else [])
 
-        refused = Reach(frozenset((HERE,)), frozenset((eu.node_name,)), stuck=frozenset((eu.node_name,)))
+        refused = Reach(frozenset((LOCAL,)), frozenset((eu.node_name,)), stuck=frozenset((eu.node_name,)))
         await until(lambda: reach() == refused and refusals.has(eu.node_name, key))
         await pair.there.delete(RESOURCE_QUOTAS, "none", pair.namespace)
         # Any change of the slices has them written again; otherwise that takes a minute.
         await pair.here.patch(ENDPOINT_SLICES, "web-own", {"metadata": {"labels": {"again": ""}}}, pair.namespace)
-        await until(lambda: reach() == Reach(frozenset((HERE, eu.node_name))))
+        await until(lambda: reach() == Reach(frozenset((LOCAL, eu.node_name))))
         await until(lambda: not refusals.has(eu.node_name, key))

@@ -94,7 +94,7 @@ async def test_a_target_whose_cluster_another_target_reaches_is_not_lost(pair: P
         key = (pair.namespace, "there")
         for _ in range(6):
             await asyncio.sleep(1)
-            assert pair.deps.lives.silent_for(key) < 3.0
+            assert pair.deps.target_outages.silent_for(key) < 3.0
         await pair.here.delete(TARGETS, "direct", pair.namespace)
         await condition(pair.here, pair.namespace, "there", "Lost", "True", "NoAnswer")
 

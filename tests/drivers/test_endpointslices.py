@@ -8,7 +8,7 @@ import pytest
 from agent.api.kinds import SERVICES
 from agent.clusters.stores.unwritten_marks import UnwrittenMarks
 from agent.drivers.clusters import _Known
-from agent.drivers.driver import HERE, Place
+from agent.drivers.driver import LOCAL, Place
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import Sharing
 from agent.kube.client import encode
@@ -43,7 +43,7 @@ class Everywhere(Sharing):
         return ["us", "eu"]
 
     def nodes_of(self, service: tuple[str, str]) -> list[str]:
-        return [HERE, "us", "eu"]
+        return [LOCAL, "us", "eu"]
 
     def place(self, node: str, service: tuple[str, str]) -> Place:
         return Place(node, None, service, node)  # type: ignore[arg-type]
@@ -61,9 +61,9 @@ class Everywhere(Sharing):
 @pytest.mark.parametrize(
     ("service", "here", "there"),
     [
-        (shared(PLAIN), [], [HERE]),
-        (rerouted(PLAIN, switch=True), ["us", "eu"], [HERE, "eu"]),
-        (BY_USER, ["us", "eu"], [HERE, "eu"]),
+        (shared(PLAIN), [], [LOCAL]),
+        (rerouted(PLAIN, switch=True), ["us", "eu"], [LOCAL, "eu"]),
+        (BY_USER, ["us", "eu"], [LOCAL, "eu"]),
     ],
 )
 def test_of_a_service_that_only_its_namespace_shares_no_endpoint_comes_from_a_target(
@@ -71,14 +71,14 @@ def test_of_a_service_that_only_its_namespace_shares_no_endpoint_comes_from_a_ta
 ) -> None:
     driver = EndpointSlices(Everywhere(service))
     cluster: Any = None
-    assert driver._linked(Place(HERE, cluster, KEY, "u")) == here
+    assert driver._linked(Place(LOCAL, cluster, KEY, "u")) == here
     assert driver._linked(Place("us", cluster, KEY, "v")) == there
 
 
 def test_clusters_that_are_known_to_have_no_endpoints_are_passed_over() -> None:
     sharing, cluster = Everywhere(BY_USER), None
     sharing.may_offer = lambda node, service: node != "eu"  # type: ignore[method-assign]
-    driver, place = EndpointSlices(sharing), Place(HERE, cluster, KEY, "u")  # type: ignore[arg-type]
+    driver, place = EndpointSlices(sharing), Place(LOCAL, cluster, KEY, "u")  # type: ignore[arg-type]
     assert driver._linked(place, offering=True) == ["us"]
     # Whether they are reached is asked all the same.
     assert driver._linked(place) == ["us", "eu"]
@@ -87,12 +87,12 @@ def test_clusters_that_are_known_to_have_no_endpoints_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "driver"),
     [
-        (HERE, "us", "EndpointSlices"),
-        ("eu", HERE, "MCS"),
+        (LOCAL, "us", "EndpointSlices"),
+        ("eu", LOCAL, "MCS"),
         ("us", "de", "EndpointSlices"),
         ("us", "eu", ""),
         ("us", "new", ""),
-        (HERE, HERE, ""),
+        (LOCAL, LOCAL, ""),
         ("us", "us", ""),
     ],
 )
@@ -106,9 +106,9 @@ def test_two_targets_have_a_driver_if_it_is_the_same(one: str, other: str, drive
 @pytest.mark.parametrize(
     ("one", "other", "status", "reason", "message"),
     [
-        (HERE, "eu", "True", "Connected", f"pods are flat; {ANSWERS}"),
-        ("eu", HERE, "True", "Connected", f"pods are flat; {ANSWERS}"),
-        (HERE, "us", "Unknown", "Unverified", "nobody has measured"),
+        (LOCAL, "eu", "True", "Connected", f"pods are flat; {ANSWERS}"),
+        ("eu", LOCAL, "True", "Connected", f"pods are flat; {ANSWERS}"),
+        (LOCAL, "us", "Unknown", "Unverified", "nobody has measured"),
         ("us", "eu", "Unknown", "Unverified", "nobody has measured"),
     ],
 )
@@ -127,10 +127,10 @@ async def test_callers_reach_the_others_if_that_is_measured(
 @pytest.mark.parametrize(
     ("wishes", "here", "there"),
     [
-        ([], ["us", "eu"], [HERE, "eu"]),
+        ([], ["us", "eu"], [LOCAL, "eu"]),
         ([Wish(sources=frozenset(("eu",)))], ["eu"], ["eu"]),
         ([Wish(consumers=frozenset(("local-cluster",)))], ["us", "eu"], []),
-        ([Wish(frozenset((80,)), frozenset(("eu",))), Wish(consumers=frozenset(("us",)))], ["eu"], [HERE, "eu"]),
+        ([Wish(frozenset((80,)), frozenset(("eu",))), Wish(consumers=frozenset(("us",)))], ["eu"], [LOCAL, "eu"]),
     ],
 )
 async def test_links_narrow_whose_endpoints_come_where(wishes: list[Wish], here: list[str], there: list[str]) -> None:
@@ -138,15 +138,15 @@ async def test_links_narrow_whose_endpoints_come_where(wishes: list[Wish], here:
     sharing.rule = lambda service: Rule(tuple(wishes))  # type: ignore[method-assign]
     driver = EndpointSlices(sharing)
     cluster: Any = None
-    assert driver._linked(Place(HERE, cluster, KEY, "u")) == here
+    assert driver._linked(Place(LOCAL, cluster, KEY, "u")) == here
     assert driver._linked(Place("us", cluster, KEY, "v")) == there
 
 
 def test_a_driver_that_is_named_for_the_service_counts_for_every_pair() -> None:
     sharing = Everywhere(BY_USER)
     sharing.rule = lambda service: Rule(driver="mcs")  # type: ignore[method-assign]
-    assert [sharing.driver(*pair, KEY) for pair in ((HERE, "us"), ("us", "eu"), (HERE, HERE))] == ["MCS", "MCS", ""]
-    assert sharing.driver(HERE, "us") == "EndpointSlices"
+    assert [sharing.driver(*pair, KEY) for pair in ((LOCAL, "us"), ("us", "eu"), (LOCAL, LOCAL))] == ["MCS", "MCS", ""]
+    assert sharing.driver(LOCAL, "us") == "EndpointSlices"
     assert sharing.drivers("us", KEY) == {"MCS"}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import Kind
-from agent.drivers.driver import HERE, Place
+from agent.drivers.driver import LOCAL, Place
 from agent.drivers.linkerd import Linkerd
 from agent.kube.errors import Forbidden, KubeError, NotFound
 
@@ -44,7 +44,7 @@ async def test_a_cluster_that_does_not_let_its_links_be_read_is_asked_once_for_a
     sharing: Any = SimpleNamespace(deps=None)
     driver, refusing = Linkerd(sharing), Refusing(error)
     port: Any = refusing
-    for source in (HERE, "eu", "de"):
+    for source in (LOCAL, "eu", "de"):
         found = await driver.connected(Place("us", port, ("shop", "web"), "u"), source)
         assert (found.status, found.reason) == ("Unknown", "Unverified")
         assert message in found.message

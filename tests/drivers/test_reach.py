@@ -12,7 +12,7 @@ from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.api.names.links import ANNOTATION_POD_IPS
 from agent.clusters.stores.endpoint_refusals import EndpointRefusals
 from agent.clusters.stores.unwritten_marks import UnwrittenMarks
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
 from agent.kube.client import encode
 from agent.kube.errors import Forbidden
@@ -58,7 +58,7 @@ class Clusters:
         return ["us", "eu", "de", *self._unconnected]
 
     def nodes_of(self, service: Key) -> list[str]:
-        return [HERE, "eu", *(("us",) if "us" in self._slices else ()), *(("de",) if "de" in self._slices else ())]
+        return [LOCAL, "eu", *(("us",) if "us" in self._slices else ()), *(("de",) if "de" in self._slices else ())]
 
     def place(self, node: str, service: Key) -> str | None:
         return node if node in self.nodes_of(service) else None
@@ -117,18 +117,24 @@ NOT = slice_of("10.9.9.9")
 @pytest.mark.parametrize(
     ("found", "known", "missing", "unseen", "silent"),
     [
-        (reach({"us": HAS, "eu": HAS, HERE: HAS}), {"us", "eu", HERE}, set(), False, False),
-        (reach({"us": HAS, "eu": NOT, HERE: HAS}), {"us", HERE}, {"eu"}, False, False),
-        (reach({"us": HAS, HERE: HAS}), {"us", HERE}, {"eu"}, False, False),
-        (reach({"us": slice_of("10.1.0.7", ready=False), "eu": HAS, HERE: HAS}), {"eu", HERE}, {"us"}, False, False),
-        (reach({"eu": NOT, HERE: NOT}), set(), {"us", "eu", HERE}, False, False),
-        (reach({"us": HAS, "eu": NOT, HERE: HAS}, away=("eu",)), {"us", HERE}, set(), False, True),
-        (reach({"us": HAS, "eu": HAS, HERE: HAS}, unconnected=("fr",)), {"us", "eu", HERE}, set(), False, True),
-        (reach({"us": HAS, "eu": NOT, HERE: HAS}, unread=("eu",)), {"us", HERE}, set(), True, False),
-        (reach({"us": HAS, "eu": HAS, HERE: HAS, "de": NOT}), {"us", "eu", HERE}, set(), True, False),
-        (reach({"us": HAS, "eu": HAS, HERE: HAS}, pod=HIDDEN), {"us", "eu", HERE}, set(), False, False),
+        (reach({"us": HAS, "eu": HAS, LOCAL: HAS}), {"us", "eu", LOCAL}, set(), False, False),
+        (reach({"us": HAS, "eu": NOT, LOCAL: HAS}), {"us", LOCAL}, {"eu"}, False, False),
+        (reach({"us": HAS, LOCAL: HAS}), {"us", LOCAL}, {"eu"}, False, False),
+        (reach({"us": slice_of("10.1.0.7", ready=False), "eu": HAS, LOCAL: HAS}), {"eu", LOCAL}, {"us"}, False, False),
+        (reach({"eu": NOT, LOCAL: NOT}), set(), {"us", "eu", LOCAL}, False, False),
+        (reach({"us": HAS, "eu": NOT, LOCAL: HAS}, away=("eu",)), {"us", LOCAL}, set(), False, True),
+        (reach({"us": HAS, "eu": HAS, LOCAL: HAS}, unconnected=("fr",)), {"us", "eu", LOCAL}, set(), False, True),
+        (reach({"us": HAS, "eu": NOT, LOCAL: HAS}, unread=("eu",)), {"us", LOCAL}, set(), True, False),
+        (reach({"us": HAS, "eu": HAS, LOCAL: HAS, "de": NOT}), {"us", "eu", LOCAL}, set(), True, False),
+        (reach({"us": HAS, "eu": HAS, LOCAL: HAS}, pod=HIDDEN), {"us", "eu", LOCAL}, set(), False, False),
         (reach({}, service=ALONE), set(), set(), True, False),
-        (reach({"us": HAS, "eu": HAS, HERE: HAS}, pod={**POD, "status": {}}), set(), {"us", "eu", HERE}, False, False),
+        (
+            reach({"us": HAS, "eu": HAS, LOCAL: HAS}, pod={**POD, "status": {}}),
+            set(),
+            {"us", "eu", LOCAL},
+            False,
+            False,
+        ),
     ],
     ids=[
         "everywhere",
@@ -152,14 +158,14 @@ def test_an_endpoint_is_looked_for_in_every_cluster_that_answers_and_shares_the_
 
 
 def test_a_cluster_that_refuses_slices_or_has_no_copy_is_known_to_be_stuck() -> None:
-    assert reach({"us": HAS, "eu": NOT, HERE: HAS}).stuck == set()
-    assert reach({"us": HAS, "eu": NOT, HERE: HAS}, refusing=("eu",)).stuck == {"eu"}
-    assert reach({"us": HAS, "eu": HAS, HERE: HAS}, refusing=("eu",)).stuck == set(), "it lists the address"
-    assert reach({"eu": NOT, HERE: NOT}).stuck == {"us"}, "a Service of another one has the name"
+    assert reach({"us": HAS, "eu": NOT, LOCAL: HAS}).stuck == set()
+    assert reach({"us": HAS, "eu": NOT, LOCAL: HAS}, refusing=("eu",)).stuck == {"eu"}
+    assert reach({"us": HAS, "eu": HAS, LOCAL: HAS}, refusing=("eu",)).stuck == set(), "it lists the address"
+    assert reach({"eu": NOT, LOCAL: NOT}).stuck == {"us"}, "a Service of another one has the name"
 
 
 def test_a_target_that_has_just_fallen_silent_is_waited_for_and_one_that_stays_so_is_not() -> None:
-    found = asked({"us": HAS, "eu": NOT, HERE: HAS}, away=("eu",))
+    found = asked({"us": HAS, "eu": NOT, LOCAL: HAS}, away=("eu",))
     assert found.of(POD).silent
     found._silent["eu"] -= BRIEF_SECONDS
     assert not found.of(POD).silent
@@ -174,14 +180,14 @@ def test_a_target_that_has_just_fallen_silent_is_waited_for_and_one_that_stays_s
 
 
 def test_a_terminating_endpoint_is_known_nowhere_though_its_service_publishes_it_as_ready() -> None:
-    found = asked({"us": HAS, "eu": HAS, HERE: slice_of("10.1.0.7", terminating=True)}).of(POD)
+    found = asked({"us": HAS, "eu": HAS, LOCAL: slice_of("10.1.0.7", terminating=True)}).of(POD)
     assert found.known == {"us", "eu"}
 
 
 @pytest.mark.parametrize(
     ("rule", "want"),
     [
-        (ANYTHING, Reach(known=frozenset(("us",)), missing=frozenset((HERE, "eu")))),
+        (ANYTHING, Reach(known=frozenset(("us",)), missing=frozenset((LOCAL, "eu")))),
         # Where callers prefer their own, endpoints of others wait: they are known, and not ready.
         (Rule(affinity="local"), Reach(known=frozenset(("us",)), unseen=True)),
         (Rule((Wish(consumers=frozenset(("eu",))),)), Reach(known=frozenset(("us",)), missing=frozenset(("eu",)))),
@@ -189,6 +195,6 @@ def test_a_terminating_endpoint_is_known_nowhere_though_its_service_publishes_it
     ],
 )
 def test_where_links_tell_nobody_nobody_has_to_know(rule: Rule, want: Reach) -> None:
-    found = asked({"us": HAS, "eu": NOT, HERE: NOT})
+    found = asked({"us": HAS, "eu": NOT, LOCAL: NOT})
     found._sharing.asked = rule  # type: ignore[attr-defined]
     assert found.of(POD) == want

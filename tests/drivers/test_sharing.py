@@ -14,7 +14,7 @@ from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, NODES, TARGETS
 from agent.api.names.links import ANNOTATION_NETWORKS, GATEWAY_USABLE, OVERLAP, STRANGERS
 from agent.drivers import clusters
 from agent.drivers.clusters import Clusters
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.drivers.sharing import Sharing
 from agent.kube.both_scopes import EitherScope
 from agent.kube.client import encode
@@ -82,7 +82,7 @@ class Fleet:
 
 def node(name: str) -> str:
     """The virtual node of a Target, or this cluster."""
-    return names.virtual_node("shop", name) if name else HERE
+    return names.virtual_node("shop", name) if name else LOCAL
 
 
 @pytest.fixture
@@ -97,19 +97,19 @@ def test_two_targets_have_the_driver_that_both_have(fleet: Fleet) -> None:
     assert fleet.between("us", "eu") == "EndpointSlices"
     fleet.set("eu", "10.2.0.0/16", reason="MCS")
     assert fleet.between("us", "eu") == ""
-    assert fleet.between(HERE, "eu") == "MCS"
+    assert fleet.between(LOCAL, "eu") == "MCS"
     assert fleet.between("us", "us") == ""
 
 
 def test_where_a_mesh_shares_services_no_cluster_is_told_of_addresses(fleet: Fleet) -> None:
     for name in ("us", "eu"):
         fleet.set(name, "10.1.0.0/16", reason="Istio", by_hand="istio")
-    assert {fleet.between(HERE, "us"), fleet.between("us", "eu")} == {"Istio"}
+    assert {fleet.between(LOCAL, "us"), fleet.between("us", "eu")} == {"Istio"}
 
 
 def test_a_driver_that_another_controller_is_goes_by_its_name(fleet: Fleet) -> None:
     fleet.set("eu", reason="External", by_hand="external/sdwan")
-    assert fleet.between(HERE, "eu") == "external/sdwan"
+    assert fleet.between(LOCAL, "eu") == "external/sdwan"
     fleet.set("us", reason="External", by_hand="external/vendor")
     assert fleet.between("us", "eu") == ""
     fleet.set("us", reason="External", by_hand="external/sdwan")
@@ -136,7 +136,7 @@ def test_what_a_target_tells_is_read_once_until_one_of_them_changes(
 def test_two_targets_with_the_same_pod_network_are_apart_though_each_is_fine_with_the_source(fleet: Fleet) -> None:
     fleet.set("eu", "10.1.7.0/24", "10.2.0.0/16")
     assert fleet.between("us", "eu") == ""
-    assert (fleet.between(HERE, "us"), fleet.between(HERE, "eu")) == ("EndpointSlices", "EndpointSlices")
+    assert (fleet.between(LOCAL, "us"), fleet.between(LOCAL, "eu")) == ("EndpointSlices", "EndpointSlices")
     fleet.set("eu", "10.2.0.0/16")
     assert fleet.between("us", "eu") == "EndpointSlices"
 
@@ -174,7 +174,7 @@ def test_two_targets_that_do_not_reach_each_other_otherwise_have_gateways_if_bot
     for name in PODS:
         target = fleet.sharing.target_object(node(name))
         assert target is not None
-        assert fleet.between(HERE, name) == fleet.sharing.reason(target), "that with this cluster is its own still"
+        assert fleet.between(LOCAL, name) == fleet.sharing.reason(target), "that with this cluster is its own still"
 
 
 def test_gateways_of_two_targets_end_with_the_right_to_use_them(fleet: Fleet) -> None:
@@ -221,17 +221,17 @@ def test_a_summary_counts_before_its_virtual_node_does(fleet: Fleet) -> None:
 
 
 def test_a_condition_that_is_taken_away_counts_for_a_while(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fleet.between(HERE, "eu") == "EndpointSlices"
+    assert fleet.between(LOCAL, "eu") == "EndpointSlices"
     fleet.unsay("eu")
-    assert fleet.between(HERE, "eu") == fleet.between("us", "eu") == "EndpointSlices"
+    assert fleet.between(LOCAL, "eu") == fleet.between("us", "eu") == "EndpointSlices"
     later = time.monotonic() + clusters.UNSAID_SECONDS
     monkeypatch.setattr(time, "monotonic", lambda: later)
-    assert fleet.between(HERE, "eu") == fleet.between("us", "eu") == ""
+    assert fleet.between(LOCAL, "eu") == fleet.between("us", "eu") == ""
 
 
 def test_a_target_that_never_had_a_condition_has_no_driver(fleet: Fleet) -> None:
     fleet.unsay("new")
-    assert fleet.between(HERE, "new") == fleet.between("us", "new") == ""
+    assert fleet.between(LOCAL, "new") == fleet.between("us", "new") == ""
 
 
 def test_a_person_knows_better_where_pods_are(fleet: Fleet) -> None:
@@ -246,7 +246,7 @@ def test_a_person_knows_better_where_pods_are(fleet: Fleet) -> None:
 def test_a_target_without_a_driver_has_none_with_others(fleet: Fleet) -> None:
     fleet.set("eu", "10.2.0.0/16", reason="PodNetworksOverlap", status="False")
     assert fleet.between("us", "eu") == ""
-    assert fleet.between(HERE, "eu") == ""
+    assert fleet.between(LOCAL, "eu") == ""
 
 
 def test_a_path_is_measured_where_an_agent_has_answered_this_cluster(fleet: Fleet) -> None:
@@ -255,12 +255,12 @@ def test_a_path_is_measured_where_an_agent_has_answered_this_cluster(fleet: Flee
     def measured(one: str, other: str) -> bool:
         return fleet.sharing.measured(node(one), node(other)).status == "True"
 
-    assert measured(HERE, "eu")
-    assert measured("eu", HERE)
-    assert not measured(HERE, "us")
+    assert measured(LOCAL, "eu")
+    assert measured("eu", LOCAL)
+    assert not measured(LOCAL, "us")
     assert not measured("us", "eu")
     fleet.set("eu", "10.2.0.0/16", status="False", message=ANSWERS)
-    assert not measured(HERE, "eu")
+    assert not measured(LOCAL, "eu")
 
 
 def test_a_service_names_its_driver_but_leads_to_no_strangers(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,20 +268,20 @@ def test_a_service_names_its_driver_but_leads_to_no_strangers(fleet: Fleet, monk
         monkeypatch.setattr(fleet.sharing, "rule", lambda service: Rule(driver=driver), raising=False)
         return fleet.sharing.driver(node(one), node(other), ("shop", "web"))
 
-    assert named("mcs", HERE, "us") == "MCS"
-    assert named("", HERE, "us") == "EndpointSlices"
+    assert named("mcs", LOCAL, "us") == "MCS"
+    assert named("", LOCAL, "us") == "EndpointSlices"
     fleet.set("us", "10.1.0.0/16", reason="Off")
-    assert named("endpointslices", HERE, "us") == named("endpointslices", "us", "eu") == "EndpointSlices"
+    assert named("endpointslices", LOCAL, "us") == named("endpointslices", "us", "eu") == "EndpointSlices"
     for reason in (OVERLAP, STRANGERS):
         fleet.set("us", "10.1.0.0/16", status="False", reason=reason)
-        assert named("endpointslices", HERE, "us") == named("endpointslices", "us", "eu") == ""
-        assert named("mcs", HERE, "us") == "MCS"
+        assert named("endpointslices", LOCAL, "us") == named("endpointslices", "us", "eu") == ""
+        assert named("mcs", LOCAL, "us") == "MCS"
     fleet.set("us", "10.1.0.0/16", reason="Gateway")
-    assert named("endpointslices", HERE, "us") == named("endpointslices", "us", "eu") == ""
-    assert named("", HERE, "us") == named("gateway", "us", "eu") == "Gateway"
+    assert named("endpointslices", LOCAL, "us") == named("endpointslices", "us", "eu") == ""
+    assert named("", LOCAL, "us") == named("gateway", "us", "eu") == "Gateway"
     fleet.set("us", "10.1.0.0/16", reason="MCS", message=f"network driver mcs; {unreached(OVERLAP)}")
-    assert named("endpointslices", HERE, "us") == named("endpointslices", "us", "eu") == ""
-    assert named("", HERE, "us") == "MCS"
+    assert named("endpointslices", LOCAL, "us") == named("endpointslices", "us", "eu") == ""
+    assert named("", LOCAL, "us") == "MCS"
     fleet.set("us", "10.2.0.0/16")
-    assert named("endpointslices", HERE, "us") == "EndpointSlices"
+    assert named("endpointslices", LOCAL, "us") == "EndpointSlices"
     assert named("endpointslices", "us", "eu") == ""

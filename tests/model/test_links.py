@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.links import HERE, NO_GATEWAY, Link, Peer, links, peer
+from agent.model.links import LOCAL_NAME, NO_GATEWAY, Link, Peer, links, peer
 from agent.model.pod_networks import ANSWERS, Networks
 from agent.model.podranges import network
 
@@ -41,7 +41,7 @@ def test_a_pair_with_this_cluster_is_as_its_target_says(
     status: str, reason: str, message: str, want: tuple[str, str, str]
 ) -> None:
     (link,) = links([Peer("us", status, reason, message)])
-    assert (link.one, link.other) == (HERE, "us")
+    assert (link.one, link.other) == (LOCAL_NAME, "us")
     assert (link.driver, link.ready, link.reason) == want
     assert message in link.message
     assert link.is_home
@@ -90,7 +90,7 @@ def test_a_mesh_does_not_go_by_what_networks_nodes_name() -> None:
 
 
 def test_the_cluster_itself_is_no_peer() -> None:
-    assert found(replace(US, is_self=True), EU) == [(HERE, "eu", "endpointslices", "True", "Connected")]
+    assert found(replace(US, is_self=True), EU) == [(LOCAL_NAME, "eu", "endpointslices", "True", "Connected")]
 
 
 def target(annotations: dict[str, str] | None = None, usable: str = "", **spec: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from agent.kube.store import Object
 from agent.model import copies, podstate
 
 
-class HeldOriginals:
+class AdmiraltyFinalizers:
     """Finds originals of one kind that carry such finalizers, and removes these. Methods raise KubeError."""
 
     def __init__(self, client: Client, originals: Informer, targets: EitherScope) -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from agent.api import names
 from agent.api.kinds import TARGET_KINDS, Kind
-from agent.clusters.copies.admiralty_finalizers import HeldOriginals
+from agent.clusters.copies.admiralty_finalizers import AdmiraltyFinalizers
 from agent.clusters.copies.copier import Copier, Place
 from agent.clusters.copies.copy_failures import BlockedCopies
 from agent.clusters.copies.refusals import Blocked, not_copied
@@ -59,7 +59,7 @@ class CopyController(Controller[Item]):
         self._blocked = BlockedCopies[Item](deps.recorder, BLOCKED)
         self._unshared: dict[Item, float] = {}
         self._targets = deps.local.either(TARGET_KINDS)
-        self._held = HeldOriginals(deps.local.client, originals, self._targets)
+        self._held = AdmiraltyFinalizers(deps.local.client, originals, self._targets)
         self.watch(originals, self._items)
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._turned)
@@ -150,7 +150,7 @@ class CopyController(Controller[Item]):
                 return wait
             if copy and self._kept_by_another(copy, target):
                 return None
-            if copy and original is None and (wait := self.deps.brake.wait(target)) > 0:
+            if copy and original is None and (wait := self.deps.orphan_deletion_guard.wait(target)) > 0:
                 return wait
             await self._remove(place, original, copy)
             return None

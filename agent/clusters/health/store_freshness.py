@@ -23,7 +23,7 @@ _LISTING_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
 
 
-class Trust:
+class StoreFreshness:
     """Whether one informer's store can be believed; `regained` is called when it can be again."""
 
     def __init__(self, informer: Informer, regained: Callable[[], None]) -> None:

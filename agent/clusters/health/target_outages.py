@@ -12,7 +12,7 @@ from agent.model.targetlife import LifeState, Sight, TargetLife, Terms, step
 UNSEEN = TargetLife()
 
 
-class Lives:
+class TargetOutages:
     """The life of each target by the key of its Target; listeners are called for every change of a state."""
 
     def __init__(self) -> None:

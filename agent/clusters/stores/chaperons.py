@@ -9,7 +9,7 @@ from agent.api.kinds import CHAPERONS
 from agent.api.names import givingup
 from agent.base.listeners import tell
 from agent.clusters.registry import Targets
-from agent.clusters.stores.deleted_chaperons import Departure, Departures
+from agent.clusters.stores.deleted_chaperons import DeletedChaperons, Departure
 from agent.clusters.target import Target, parent_of
 from agent.kube.errors import Conflict, Gone, NotFound, Unreachable
 from agent.kube.store import Key, Object
@@ -82,7 +82,7 @@ class Chaperons:
         self._by_parent: dict[Key, dict[tuple[Key, Key], Placed]] = {}
         self._in: Counter[str] = Counter()
         """Number of chaperons that this cluster itself has created, by namespace."""
-        self._departures = Departures()
+        self._departures = DeletedChaperons()
         self._subscribers: list[Callable[[Key], None]] = []
         self._stops: dict[Key, Callable[[], None]] = {}
         targets.on_attach(self._attached)

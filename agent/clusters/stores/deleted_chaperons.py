@@ -48,7 +48,7 @@ class Departure(NamedTuple):
         return cls(chaperon.name, chaperon.uid, ended, time.monotonic())
 
 
-class Departures:
+class DeletedChaperons:
     """Last departure of each proxy pod in each target, at most `limit`; for others, the target is asked."""
 
     def __init__(self, limit: int = _LIMIT) -> None:

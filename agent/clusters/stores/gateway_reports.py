@@ -9,7 +9,7 @@ from agent.base.grace import ABSENT_SECONDS, GracePeriods
 from agent.model import gatewaytold
 
 
-class GatewaysTold:
+class GatewayReports:
     """Clusters are named by any key."""
 
     def __init__(self, grace: float = ABSENT_SECONDS) -> None:

@@ -23,7 +23,7 @@ _Way = tuple[Key, str]
 """Key of a target and UID of a proxy pod."""
 
 
-class Sending:
+class InflightChaperons:
     """Chaperons that are being created, by the key of their Target: with other credentials it is the same target."""
 
     def __init__(self) -> None:

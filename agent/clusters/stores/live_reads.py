@@ -14,7 +14,7 @@ from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.stores.chaperons import Chaperons
 from agent.clusters.stores.delegates import Delegates
 from agent.clusters.stores.deleted_chaperons import Departure
-from agent.clusters.stores.inflight_chaperons import Sending
+from agent.clusters.stores.inflight_chaperons import InflightChaperons
 from agent.clusters.target import Target
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.errors import NotFound, Unreachable
@@ -37,7 +37,7 @@ def _probed(target: Target) -> Iterator[None]:
 class LiveReads:
     """Reads that bypass the stores. All raise KubeError: then nothing is let go, and silent targets are probed."""
 
-    def __init__(self, local: Client, cluster_uid: str, chaperons: Chaperons, sending: Sending) -> None:
+    def __init__(self, local: Client, cluster_uid: str, chaperons: Chaperons, sending: InflightChaperons) -> None:
         self._local = local
         self._cluster_uid = cluster_uid
         self._chaperons = chaperons

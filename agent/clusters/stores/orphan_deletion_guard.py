@@ -45,7 +45,7 @@ class _Judged(NamedTuple):
 _NEVER = _Judged(0.0, 0.0, 0.0, None)
 
 
-class Brake:
+class OrphanDeletionGuard:
     """Holds either all orphans of a target or none (see `orphans`); without a lease none.
 
     The remains of a pod whose deletion was observed are deleted, and so are those of an earlier pod whose name exists

@@ -74,7 +74,11 @@ class FollowCopier(copier.Copier[Item]):
 
     async def kept(self, place: Place, copy: Object) -> float:
         """Return the seconds for which the copy of a deleted original stays."""
-        return self._deps.brake.wait(place.target) if place.originals.store.get(place.item.key) is None else 0.0
+        return (
+            self._deps.orphan_deletion_guard.wait(place.target)
+            if place.originals.store.get(place.item.key) is None
+            else 0.0
+        )
 
     async def remove(self, place: Place, uid: str) -> None:
         """Delete the copy with this UID."""

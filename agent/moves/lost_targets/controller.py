@@ -66,7 +66,7 @@ class TargetLifeController(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._lives = deps.lives
+        self._lives = deps.target_outages
         self._objects = deps.local.either(TARGET_KINDS)
         self._clusters = SilentClusters()
         self._silent: dict[Key, Terms] = {}
@@ -75,7 +75,7 @@ class TargetLifeController(Controller[Key]):
         for informer in self._objects.informers:
             self.watch(informer, lambda target: [target.key])
         deps.targets.on_change(lambda target: self.queue.add(target.key))
-        deps.lives.subscribe(lambda key: self.queue.add(key) if self._objects.get(key) is not None else None)
+        deps.target_outages.subscribe(lambda key: self.queue.add(key) if self._objects.get(key) is not None else None)
 
     @property
     def _held(self) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agent.clusters.deps import Deps
 from agent.clusters.stores.selecting_services import SelectingServices
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
 from agent.kube.store import Object
 from agent.model.service import users_selector
@@ -100,4 +100,4 @@ class Announcements:
 
     def _title(self, node: str) -> str:
         target = self._deps.targets.by_node(node)
-        return "this cluster" if node == HERE else f"target {target.title if target is not None else node}"
+        return "this cluster" if node == LOCAL else f"target {target.title if target is not None else node}"

@@ -74,13 +74,13 @@ class Causes:
         self.targets = deps.local.either(TARGET_KINDS)
         for informer in self.targets.informers:
             informer.subscribe(self._object_changed)
-        deps.lives.subscribe(lambda key: changed(names.virtual_node(*key)))
+        deps.target_outages.subscribe(lambda key: changed(names.virtual_node(*key)))
         deps.targets.on_change(self._target_changed)
 
     def home(self, node: str) -> Home:
         """The target behind a virtual node."""
         key = self._keys.get(node)
-        silent = self._deps.lives.silent_for(key) if key is not None else 0.0
+        silent = self._deps.target_outages.silent_for(key) if key is not None else 0.0
         return Home(self._deps.targets.by_node(node), self._standings.get(node, UNKNOWN), silent)
 
     def is_dead(self, node: str) -> bool:
@@ -99,7 +99,7 @@ class Causes:
         key = self._keys.get(pod.node_name)
         if key is not None and self._suspects(key, home.standing):
             after = first_term(levels.annotations())
-            if self._deps.lives.has_lost(key, home.standing, after):
+            if self._deps.target_outages.has_lost(key, home.standing, after):
                 return "Lost", ""
         if home.standing.retiring:
             return "Retire", ""
@@ -149,7 +149,7 @@ class Causes:
 
     def _suspects(self, key: Key, said: Standing) -> bool:
         """Whether something is said against a target, or it does not answer: else only a choice speaks against it."""
-        return said != UNKNOWN or not self._deps.lives.of(key).answers
+        return said != UNKNOWN or not self._deps.target_outages.of(key).answers
 
     def _object_changed(self, old: Object | None, new: Object | None) -> None:
         obj = new or old

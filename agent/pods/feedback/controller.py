@@ -60,7 +60,7 @@ class Feedback(Controller[Key]):
         """Relevant state of targets: whether they are connected and ready, and their ranges."""
         self.watch(self._proxies, lambda pod: (pod.key,) if self._concerns(pod.key) else ())
         deps.chaperons.subscribe(self._chaperon_changed)
-        deps.sending.subscribe(lambda target, pod: self.queue.add(pod) if self._is_ending(pod) else None)
+        deps.inflight_chaperons.subscribe(lambda target, pod: self.queue.add(pod) if self._is_ending(pod) else None)
         deps.targets.on_change(self._target_changed)
         self._lost = DeclaredLost(deps.local, self._let_go)
 

@@ -32,7 +32,7 @@ class StrayChaperons(Controller[Stray]):
     def __init__(self, deps: Deps, delete: Callable[[Key, str], Awaitable[None]], order: Callable[[Key], Any]) -> None:
         super().__init__()
         self._chaperons = deps.chaperons
-        self._brake = deps.brake
+        self._brake = deps.orphan_deletion_guard
         self._delete = delete
         self._order = order
 

@@ -26,11 +26,11 @@ class OrphansController(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._targets = deps.targets
-        self._brake = deps.brake
+        self._brake = deps.orphan_deletion_guard
         self._status_condition = TargetCondition(deps, CONDITION)
         for informer in self._status_condition.objects.informers:
             self.watch(informer, lambda target: (target.key,))
-        deps.brake.on_change(lambda target: self.queue.add(target.key))
+        deps.orphan_deletion_guard.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Say what is held in one target."""

@@ -228,13 +228,13 @@ class RankedScheduling:
         return await self._proxies.tell_rejections(proxy, explain(ranking, tried, claim), ranking)
 
     async def _claim(self, pod: Object, proxy: dict[str, Any], target: Target | None) -> Result:
-        if target is None or self._deps.sending.is_closed(target):
+        if target is None or self._deps.inflight_chaperons.is_closed(target):
             return WaitForChange()
         with self._limiter.slot(target.node_name, pod.uid, pod.key, pod.priority) as admitted:
             if not admitted:
                 return Queued()
             # Held from before the claim, so that a concurrent release of the pod waits for the request that follows it.
-            with self._deps.sending.holding(target, pod.key, pod.uid):
+            with self._deps.inflight_chaperons.holding(target, pod.key, pod.uid):
                 return await self._go(pod, proxy, target)
 
     async def _go(self, pod: Object, proxy: dict[str, Any], target: Target) -> Result:

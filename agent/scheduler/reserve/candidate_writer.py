@@ -130,7 +130,13 @@ class CandidateWriter(Controller[CreateCandidate | DeleteChaperon]):
         pod = self._cache.proxies.store.get(key.pod)
         wanted = pod is not None and pod.uid == key.uid and not (pod.deleting or podstate.home_node(pod))
         wanted = wanted and not self._cache.closed(key.pod[0])
-        if target is None or pod is None or not wanted or not target.ready or self._deps.sending.is_closed(target):
+        if (
+            target is None
+            or pod is None
+            or not wanted
+            or not target.ready
+            or self._deps.inflight_chaperons.is_closed(target)
+        ):
             self._limiter.cancel(key.ident)
             self._done(key)
             return None

@@ -18,7 +18,7 @@ from agent.clusters.copies.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.choice import all_drivers
-from agent.drivers.driver import HERE, Driver, Place
+from agent.drivers.driver import LOCAL, Driver, Place
 from agent.drivers.sharing import Sharing, key_of
 from agent.drivers.takedown import Takedown
 from agent.kube.errors import Forbidden, KubeError, NotFound, Unreachable, Unreadable
@@ -59,8 +59,8 @@ class EndpointsController(Controller[At]):
         self._known: WeakKeyDictionary[Target, tuple[object, object, object]] = WeakKeyDictionary()
         """Relevant state of targets, to detect changes."""
         self.watch(self._sharing.services, self._service_changed)
-        self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
-        deps.unmarked_slices.subscribe(self.enqueuing(lambda slice: self._slice_changed(HERE, slice)))
+        self.watch(self._sharing.informer(LOCAL), lambda slice: self._slice_changed(LOCAL, slice))
+        deps.unmarked_slices.subscribe(self.enqueuing(lambda slice: self._slice_changed(LOCAL, slice)))
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.on_networks(self._all)
         self.watch(deps.namespaces.informer, lambda namespace: ())
@@ -205,7 +205,7 @@ class EndpointsController(Controller[At]):
         if self._sharing.concerns(service):
             self._check(service)
             # Needed after its deletion, too.
-            return {(HERE, *service.key), *self._everywhere(service.key)}
+            return {(LOCAL, *service.key), *self._everywhere(service.key)}
         return ()
 
     def _marks_changed(self, service: Object) -> None:
@@ -230,7 +230,7 @@ class EndpointsController(Controller[At]):
             return ((node, *service),)
         # With local affinity, the cluster's own endpoints decide in the cluster itself, too.
         near = self._sharing.rule(service).affinity == LOCAL_FIRST
-        if node == HERE and not near and self._sharing.is_native(service) and self._has_proxies_only(slice):
+        if node == LOCAL and not near and self._sharing.is_native(service) and self._has_proxies_only(slice):
             return ()
         return self._everywhere(service, but=None if near else node)
 

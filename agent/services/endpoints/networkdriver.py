@@ -19,13 +19,13 @@ from agent.base.grace import ABSENT_SECONDS, GracePeriods
 from agent.clusters.deps import Deps
 from agent.clusters.health.agent_health import is_readable
 from agent.clusters.port import Port
-from agent.clusters.stores.gateway_reports import GatewaysTold, had_gateways
+from agent.clusters.stores.gateway_reports import GatewayReports, had_gateways
 from agent.clusters.target import Target
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.drivers.choice import all_drivers, choose
 from agent.drivers.cilium import usable
 from agent.drivers.clusters import CONDITION
-from agent.drivers.driver import BY_ADDRESSES, HERE, Pair
+from agent.drivers.driver import BY_ADDRESSES, LOCAL, Pair
 from agent.drivers.gateway import Gateway
 from agent.drivers.mcs import without_exports
 from agent.drivers.meshes import Meshes
@@ -77,7 +77,7 @@ class NetworkDriverController(Controller[Key]):
         self._here: Told | None = None
         """Last report in this cluster's own summary, None until that has been read."""
         self._own: Mapping[str, str] | None = None
-        self._gateways = GatewaysTold(grace)
+        self._gateways = GatewayReports(grace)
         self._untold = GracePeriods(min(grace, _UNTOLD_SECONDS))
         self._judged: dict[Key, str] = {}
         """Last found reason why pods are not reached; a driver named by a user may hide it from the condition."""
@@ -109,7 +109,7 @@ class NetworkDriverController(Controller[Key]):
         if flat is None:
             return _UNREAD_SECONDS
         told = self._has_gateways(target, obj, now)
-        gateways = self._gateways.has(HERE, self._own, now, before=self._deps.settings.gateway) and told
+        gateways = self._gateways.has(LOCAL, self._own, now, before=self._deps.settings.gateway) and told
         seen = (target.port, annotation, flat, gateways, told)
         checked_at, asked = self._checked.get(key, (0.0, None))
         # A status that a user has removed is written again.
@@ -128,7 +128,7 @@ class NetworkDriverController(Controller[Key]):
             await self._usable.write(obj, usable)
         is_well = words.status == "True" and (usable is None or usable.reason != "Forbidden")
         pause = self._deps.settings.discovery_interval if is_well else self._recheck
-        pause = min(filter(None, (pause, *(self._gateways.left(each, now) for each in (key, HERE)))))
+        pause = min(filter(None, (pause, *(self._gateways.left(each, now) for each in (key, LOCAL)))))
         self._checked[key] = (now + pause, seen)
         return pause
 

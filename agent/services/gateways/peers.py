@@ -21,9 +21,9 @@ from agent.base.grace import ABSENT_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.health.agent_health import is_readable
 from agent.clusters.identity import uid_of
-from agent.clusters.stores.gateway_reports import GatewaysTold
+from agent.clusters.stores.gateway_reports import GatewayReports
 from agent.clusters.target import Target
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import Forbidden, NotFound, Unreadable
 from agent.kube.informer import Informer
@@ -58,7 +58,7 @@ class GatewayPeersController(Controller[At]):
         :param away: seconds until a GatewayPeer is recreated that a user has deleted"""
         super().__init__()
         self._deps = deps
-        self._gateways = GatewaysTold(grace)
+        self._gateways = GatewayReports(grace)
         self._sharing = Sharing(deps)
         self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
         self._written: dict[str, Informer] = {}
@@ -71,10 +71,10 @@ class GatewayPeersController(Controller[At]):
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self.watch(self._summaries, lambda summary: ())
         self._summaries.subscribe(self._summary_changed)
-        self._look_at(HERE, deps.local.informer(GATEWAY_PEERS, labels=self._mine))
+        self._look_at(LOCAL, deps.local.informer(GATEWAY_PEERS, labels=self._mine))
         self.watch(self._sharing.services, self._service_changed)
-        self.watch(self._sharing.informer(HERE), lambda slice: self._slice_changed(HERE, slice))
-        deps.unmarked_slices.subscribe(self.enqueuing(lambda slice: self._slice_changed(HERE, slice)))
+        self.watch(self._sharing.informer(LOCAL), lambda slice: self._slice_changed(LOCAL, slice))
+        deps.unmarked_slices.subscribe(self.enqueuing(lambda slice: self._slice_changed(LOCAL, slice)))
         self._sharing.on_networks(lambda namespace: self._all(""))
         deps.namespaces.on_turn(self._all)
         for informer in (self._sharing.nodes, deps.namespaces.informer, *deps.local.either(TARGET_KINDS).informers):
@@ -108,7 +108,7 @@ class GatewayPeersController(Controller[At]):
             self._withdrawn.forget(node)
         if not written.synced.is_set():
             return _REFUSED_SECONDS if isinstance(written.error, (Forbidden, NotFound)) else _UNKNOWN_SECONDS
-        read = all(self._sharing.is_synced(each, namespace) for each in (node, HERE))
+        read = all(self._sharing.is_synced(each, namespace) for each in (node, LOCAL))
         if not read or not self._deps.service_links.known:
             return _UNKNOWN_SECONDS
         now = asyncio.get_running_loop().time()
@@ -140,7 +140,7 @@ class GatewayPeersController(Controller[At]):
             return found, set(existing) if self._stands(node) else unknown, same
         self._gateways.forget(node)
         shared = self._offers.of(namespace)
-        others = {self._sharing.gateway_peer(each): each for each in (HERE, *self._sharing.serving(namespace))}
+        others = {self._sharing.gateway_peer(each): each for each in (LOCAL, *self._sharing.serving(namespace))}
         # Several Targets may point to the same cluster, which gets one GatewayPeer.
         some = {self._uid(other) for name, other in others.items() if only is None or name in only}
         for name, other in others.items():
@@ -176,7 +176,7 @@ class GatewayPeersController(Controller[At]):
     def _stand_for(self, node: str, namespace: str) -> float | None:
         """Return the seconds until gateways of some cluster stop counting; None if none has a time limit."""
         now = time.monotonic()
-        left = [self._gateways.left(each, now) for each in (node, HERE, *self._sharing.serving(namespace))]
+        left = [self._gateways.left(each, now) for each in (node, LOCAL, *self._sharing.serving(namespace))]
         return min((each for each in left if each is not None), default=None)
 
     def _is_known(self, node: str) -> bool:
@@ -288,7 +288,7 @@ class GatewayPeersController(Controller[At]):
     def _of(self, namespace: str, of: str | None = None) -> None:
         """Requeue a namespace's peers in all clusters: all of them, or those for cluster `of` and all in `of`."""
         peer = self._sharing.gateway_peer(of) if of is not None else ""
-        for node in (HERE, *self._sharing.serving(namespace)):
+        for node in (LOCAL, *self._sharing.serving(namespace)):
             if node in self._written:
                 self._add((node, namespace), peer if node != of else "")
 

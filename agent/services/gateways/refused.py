@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from agent.clusters.deps import Deps
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import StatusError
 from agent.services.gateways.changes import At
@@ -79,7 +79,7 @@ class RefusedPeers:
     def _stands_for(self, name: str, namespace: str) -> str:
         """Return the cluster that a GatewayPeer of this agent represents."""
         others = self._sharing.serving(namespace)
-        return next((each for each in others if self._sharing.gateway_peer(each) == name), HERE)
+        return next((each for each in others if self._sharing.gateway_peer(each) == name), LOCAL)
 
     def _called(self, node: str) -> str:
         return self._sharing.called(node)[0] if node else "this cluster"

@@ -18,7 +18,7 @@ from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, Kind
 from agent.api.names import mcs
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from agent.kube.store import Key, Object
 from agent.model.diff import merge_patch, same
@@ -79,14 +79,14 @@ class ServiceImportsController(Controller[At]):
         node, service = key[0], (key[1], key[2])
         if self._exports.is_left_to_a_source(service[0]):
             return None
-        target = self._deps.targets.by_node(node) if node != HERE else None
-        if not self._exports.reads(node) or (node != HERE and (target is None or not target.ready)):
+        target = self._deps.targets.by_node(node) if node != LOCAL else None
+        if not self._exports.reads(node) or (node != LOCAL and (target is None or not target.ready)):
             return None
-        found, live = self._exports.of(service), self._exports.derived(HERE, service)
+        found, live = self._exports.of(service), self._exports.derived(LOCAL, service)
         if self._is_held(found, live):
             return UNREAD_SECONDS
         again = UNREAD_SECONDS if found.unread else None
-        again = (await self._derive(service, found, live) if node == HERE else None) or again
+        again = (await self._derive(service, found, live) if node == LOCAL else None) or again
         try:
             settles = await self._import(node, service, found)
             await self._tell(node, service, found)
@@ -102,7 +102,7 @@ class ServiceImportsController(Controller[At]):
     @staticmethod
     def _is_held(found: Gathered, live: Object | None) -> bool:
         """Whether all stays as it is: a cluster that may export it has not been read yet."""
-        if HERE in found.unknown:
+        if LOCAL in found.unknown:
             return True
         if live is None or not found.unknown:
             return False
@@ -112,7 +112,7 @@ class ServiceImportsController(Controller[At]):
         """The derived Service of this cluster: targets get copies of it, as of every shared Service."""
         client = self._deps.local.client
         if found.merged is None:
-            await self._withdraw(HERE, key)
+            await self._withdraw(LOCAL, key)
             if live is not None:
                 with contextlib.suppress(NotFound, Conflict):
                     await client.delete(SERVICES, live.name, live.namespace, uid=live.uid)
@@ -159,7 +159,7 @@ class ServiceImportsController(Controller[At]):
     async def _import(self, node: str, key: Key, found: Gathered) -> float | None:
         live, there = self._exports.imported(node, key), self._exports.derived(node, key)
         port, kind = self._exports.port(node), self._exports.served(node, SERVICE_IMPORTS)
-        if found.merged is None and node != HERE:
+        if found.merged is None and node != LOCAL:
             await self._withdraw(node, key)
         if found.merged is None or there is None or there.deleting or not self._exports.may_import(node):
             self._fresh.pop((node, *key), None)
@@ -200,10 +200,10 @@ class ServiceImportsController(Controller[At]):
         export, live = self._exports.exported(node, key), self._exports.imported(node, key)
         if export is None or node not in found.exports:
             return
-        waits = "" if self._exports.derived(HERE, key) is not None else self._waits(key)
+        waits = "" if self._exports.derived(LOCAL, key) is not None else self._waits(key)
         if live is not None and not self._exports.is_ours(live):
             waits = f"ServiceImport {key[1]} is there and made by another implementation: have one of them alone"
-        if waits and node != HERE:
+        if waits and node != LOCAL:
             return
         if not waits and found.merged is not None and live is None:
             waits = "its ServiceImport is not there yet"
@@ -226,7 +226,7 @@ class ServiceImportsController(Controller[At]):
 
     def _blocked(self, key: At, error: str) -> None:
         """Say once, on the derived Service, what a cluster does not allow or does not have."""
-        derived = self._exports.derived(HERE, key[1:])
+        derived = self._exports.derived(LOCAL, key[1:])
         if derived is not None and self._refused.get(key) != error:
             self._refused[key] = error
             target = self._deps.targets.by_node(key[0])

@@ -10,10 +10,10 @@ from agent.clusters.deps import Deps
 from agent.clusters.optional_watch import OptionalWatch
 from agent.clusters.port import Port
 from agent.clusters.target import Target
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.links import HERE as LOCAL
+from agent.model.links import LOCAL_NAME
 from agent.model.serviceexports import Export, Merged, is_served, merge
 from agent.model.source import features
 
@@ -44,13 +44,13 @@ class Gathered:
     @property
     def here(self) -> Export | None:
         """What this cluster exports, if it counts."""
-        found = self.exports.get(HERE)
+        found = self.exports.get(LOCAL)
         return found if found is not None and is_served(found) else None
 
     @property
     def there(self) -> dict[str, Export]:
         """What others have of the Service, by cluster, as far as it counts."""
-        return {node: each for node, each in (self.others | self.exports).items() if node != HERE and is_served(each)}
+        return {node: each for node, each in (self.others | self.exports).items() if node != LOCAL and is_served(each)}
 
 
 class _View:
@@ -103,7 +103,7 @@ class Exports:
         self.services = deps.local.informer(SERVICES)
         self.targets = deps.local.either(TARGET_KINDS)
         self.sources = deps.local.either(SOURCE_KINDS)
-        self._views = {HERE: self._view(deps.local.port, "", self.services)}
+        self._views = {LOCAL: self._view(deps.local.port, "", self.services)}
 
     def attach(self, target: Target) -> Informer:
         """Begin to read a target; returns its Services."""
@@ -140,12 +140,12 @@ class Exports:
 
     def nodes(self, namespace: str) -> list[str]:
         """Clusters that may export and import Services of a namespace, connected or not, this one first."""
-        return [HERE, *sorted(names.virtual_node(*obj.key) for obj in self.targets.serving(namespace))]
+        return [LOCAL, *sorted(names.virtual_node(*obj.key) for obj in self.targets.serving(namespace))]
 
     def called(self, node: str) -> str:
         """What a cluster is called in ServiceImports."""
-        target = self._deps.targets.by_node(node) if node != HERE else None
-        name = target.title if target is not None else self._deps.settings.cluster_name or LOCAL
+        target = self._deps.targets.by_node(node) if node != LOCAL else None
+        name = target.title if target is not None else self._deps.settings.cluster_name or LOCAL_NAME
         return mcs.cluster(name)
 
     def of(self, key: Key) -> Gathered:
@@ -162,8 +162,8 @@ class Exports:
                 others[node] = seen[found.uid]
             elif found is not None:
                 exports[node] = seen[found.uid] = Export(self.called(node), found.decode(), raw)
-            elif service is not None and HERE in exports and self.is_ours(service):
-                others[node] = Export(self.called(node), exports[HERE].manifest, raw)
+            elif service is not None and LOCAL in exports and self.is_ours(service):
+                others[node] = Export(self.called(node), exports[LOCAL].manifest, raw)
         return Gathered(exports, others, unknown, unread=not unknown.isdisjoint(self._views))
 
     def exported(self, node: str, key: Key) -> Object | None:
@@ -194,7 +194,7 @@ class Exports:
     def derived(self, node: str, key: Key) -> Object | None:
         """The derived Service of a cluster, if we have made it."""
         found = self._service(node, (key[0], mcs.derived(key[1])))
-        if found is None or not (mcs.LABEL_DERIVED in found.labels if node == HERE else self.is_ours(found)):
+        if found is None or not (mcs.LABEL_DERIVED in found.labels if node == LOCAL else self.is_ours(found)):
             return None
         return found
 

@@ -23,7 +23,7 @@ from agent.clusters.copies.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.clusters import CONDITION
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.informer import Informer
@@ -69,7 +69,7 @@ class ServiceLinksController(Controller[Key]):
         self._links.subscribe(self.queue.add)
         self._links.on_rule(self.queue.add, lambda: self._all(""))
         self.watch(self._sharing.services, self._service_changed)
-        self.watch(self._sharing.informer(HERE), self._slice_changed)
+        self.watch(self._sharing.informer(LOCAL), self._slice_changed)
         deps.unmarked_slices.subscribe(self.enqueuing(self._slice_changed))
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.on_networks(self._all)

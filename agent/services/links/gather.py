@@ -10,7 +10,7 @@ from agent.clusters.copies.refusals import NOT_OURS
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
 from agent.drivers.choice import all_drivers
-from agent.drivers.driver import BY_ADDRESSES, HERE, Place
+from agent.drivers.driver import BY_ADDRESSES, LOCAL, Place
 from agent.drivers.handover import Route, has_mirrors
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
@@ -116,7 +116,7 @@ class Gather:
         cluster, service = callers.cluster, callers.service
         if callers.elsewhere and (problem := self._elsewhere.problem(service, original)) is not None:
             return problem
-        if cluster.node == HERE:
+        if cluster.node == LOCAL:
             return None
         target = self._deps.targets.by_node(cluster.node)
         if target is None or target.record.state is State.CONNECTING:
@@ -129,7 +129,7 @@ class Gather:
 
     def _is_reached(self, node: str) -> bool:
         target = self._deps.targets.by_node(node) if node else None
-        return node == HERE or (target is not None and target.ready)
+        return node == LOCAL or (target is not None and target.ready)
 
     def _not_copied(self, service: Key) -> Finding:
         original = self._sharing.services.store.get(service)

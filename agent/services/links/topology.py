@@ -6,11 +6,11 @@ from typing import NamedTuple
 from agent.api.conditions import condition_of
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
-from agent.drivers.driver import HERE
+from agent.drivers.driver import LOCAL
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
 from agent.model.endpoints import count_ready
-from agent.model.links import HERE as LOCAL
+from agent.model.links import LOCAL_NAME
 from agent.model.linkstatus import Offered
 from agent.model.servicerule import Rule, Wish
 
@@ -54,7 +54,7 @@ class ServiceTopology:
 
     def clusters(self, service: Key) -> list[Cluster]:
         """All clusters that may have pods of a Service, each once, this one first."""
-        found, called = [Cluster(HERE, self._deps.settings.cluster_name or LOCAL)], set[str]()
+        found, called = [Cluster(LOCAL, self._deps.settings.cluster_name or LOCAL_NAME)], set[str]()
         for node in self._sharing.serving(service[0]):
             target, place = self._deps.targets.by_node(node), self._sharing.place(node, service)
             obj = self._sharing.target_object(node)
@@ -75,7 +75,7 @@ class ServiceTopology:
 
     def _is_everywhere(self, node: str) -> bool:
         obj = self._sharing.target_object(node)
-        return node == HERE or (obj is not None and not obj.namespace)
+        return node == LOCAL or (obj is not None and not obj.namespace)
 
     def callers(self, service: Key, rule: Rule, clusters: Collection[Cluster]) -> list[Callers]:
         """Return the callers in the Service's own namespace in all clusters, then those in namespaces that its links

@@ -7,7 +7,7 @@ from agent.api.names.links import BY_GATEWAY, LOCAL_FIRST
 from agent.api.names.mcs import LABEL_DERIVED
 from agent.clusters.deps import Deps
 from agent.drivers.clusters import CONDITION
-from agent.drivers.driver import BY_ADDRESSES, HERE
+from agent.drivers.driver import BY_ADDRESSES, LOCAL
 from agent.drivers.handover import Route, leads_by_gateway
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
@@ -32,19 +32,19 @@ class Coverage:
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
         self._shared = Sharing(deps)
-        self.slices = self._shared.informer(HERE)
+        self.slices = self._shared.informer(LOCAL)
         self.nodes = self._shared.nodes
         self.targets = self._shared.targets
 
     def wait(self, service: Object) -> Wait:
         """Why the selector cannot be switched yet. Slices of a former Service by that name tell nothing of this one."""
-        slices = self._shared.slices(HERE, service.key)
+        slices = self._shared.slices(LOCAL, service.key)
         living = [slice for slice in slices if slice.controller is not None and slice.controller.uid == service.uid]
         own = [slice.decode() for slice in living if not endpoints.is_mirror(slice.labels)]
         if not own:
             return Wait.SLICES_UNKNOWN
         told: set[str] | None = None
-        not_led, rule, here = False, self._shared.rule(service.key), self._shared.called(HERE)
+        not_led, rule, here = False, self._shared.rule(service.key), self._shared.called(LOCAL)
         for slice in own:
             for node, addresses in endpoints.ready(slice).items():
                 if self.nodes.store.get(("", node)) is None:
@@ -53,7 +53,7 @@ class Coverage:
                     continue
                 driver = self._driver(node, service.key)
                 if driver == BY_GATEWAY:
-                    not_led = not_led or not leads_by_gateway(self._shared, Route(HERE, node, service.key))
+                    not_led = not_led or not leads_by_gateway(self._shared, Route(LOCAL, node, service.key))
                 if driver != BY_ADDRESSES:
                     continue
                 if told is None:
@@ -68,16 +68,16 @@ class Coverage:
         rule, nodes = self._shared.rule(key), self._shared.serving(service.namespace)
         if LABEL_DERIVED in service.labels or self.has_other_driver(key):
             return True
-        if rule.driver and any(self._shared.driver(HERE, node) != reason_of(rule.driver) for node in nodes):
+        if rule.driver and any(self._shared.driver(LOCAL, node) != reason_of(rule.driver) for node in nodes):
             return True
         if rule.affinity == LOCAL_FIRST and any(map(self._is_self, nodes)):
             return True
-        here, others = self._shared.called(HERE), [self._shared.called(node) for node in nodes]
+        here, others = self._shared.called(LOCAL), [self._shared.called(node) for node in nodes]
         return any(not rule.allows(each, here) or rule.ports(each, here) is not None for each in others)
 
     def has_other_driver(self, service: Key) -> bool:
         """Return True if a Service has a driver that shares what each cluster has itself."""
-        return not self._shared.drivers(HERE, service) <= _NATIVE
+        return not self._shared.drivers(LOCAL, service) <= _NATIVE
 
     def _is_self(self, node: str) -> bool:
         """Return True if the target behind a virtual node is the source itself, connected or not."""
@@ -86,7 +86,7 @@ class Coverage:
 
     def by_name(self, service: Key) -> bool:
         """Whether endpoints of any cluster that its pods may go to are found under another name only."""
-        return not _BY_NAME.isdisjoint(self._shared.drivers(HERE, service))
+        return not _BY_NAME.isdisjoint(self._shared.drivers(LOCAL, service))
 
     def reason(self, target: Object | None) -> str:
         """Return the driver of a Target for all Services that name none, by its reason; empty if it has none."""
@@ -107,7 +107,7 @@ class Coverage:
             return BY_ADDRESSES
         if target.is_self:
             return ""
-        return self._shared.driver(HERE, node, service) or BY_ADDRESSES
+        return self._shared.driver(LOCAL, node, service) or BY_ADDRESSES
 
 
 def _addresses(slices: list[Object]) -> set[str]:

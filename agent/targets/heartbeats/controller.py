@@ -82,7 +82,7 @@ class HeartbeatController(Controller[Key]):
         if any(given):
             twin = self._twin(target)
             if twin is not None and twin.holds:
-                self._deps.brake.doubt(target, _CALM * self._interval)
+                self._deps.orphan_deletion_guard.doubt(target, _CALM * self._interval)
             await self._status_condition.say(obj, _words(twin) if twin is not None else _ALONE)
         return self._interval
 
@@ -142,8 +142,8 @@ class HeartbeatController(Controller[Key]):
 
     def _ask_absences(self, target: Target, sign: Sign) -> None:
         """Hold orphans if this cluster had no leader at the time of the sign: a copy gave it, or etcd was restored."""
-        if last_of(self._deps.brake.absences, [sign.seen]) is not None:
-            self._deps.brake.doubt(target, _CALM * self._interval)
+        if last_of(self._deps.orphan_deletion_guard.absences, [sign.seen]) is not None:
+            self._deps.orphan_deletion_guard.doubt(target, _CALM * self._interval)
 
     def _twin(self, target: Target) -> _Twin | None:
         found = self._twins.get(target)

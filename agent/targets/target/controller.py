@@ -66,7 +66,9 @@ class TargetController(Controller[Key]):
         deps.targets.on_latency(lambda target: self.queue.add(target.key))
         deps.chaperons.subscribe(self._chaperon_changed)
         deps.prerequisites.on_change(lambda target: self.queue.add(target.key))
-        deps.sending.subscribe(lambda target, pod: self.queue.add(target) if target in self._leaving else None)
+        deps.inflight_chaperons.subscribe(
+            lambda target, pod: self.queue.add(target) if target in self._leaving else None
+        )
 
     async def reconcile(self, key: Key) -> float | None:
         """Connect, or disconnect, and say how that went."""
@@ -74,7 +76,7 @@ class TargetController(Controller[Key]):
         if obj is None:
             await self._forget(key)
             return None
-        self._deps.sending.close(key, closed=obj.deleting)
+        self._deps.inflight_chaperons.close(key, closed=obj.deleting)
         target = obj.decode()
         place = gather.reference(target)
         self._follow(key, place)
@@ -94,7 +96,7 @@ class TargetController(Controller[Key]):
         self._written_at.pop(key, None)
         self._leaving.pop(key, None)
         self._leaving_since.pop(key, None)
-        self._deps.sending.forget(key)
+        self._deps.inflight_chaperons.forget(key)
         await self._deps.targets.disconnect(key)
 
     def _follow(self, key: Key, place: Reference | None) -> None:
@@ -246,7 +248,7 @@ class TargetController(Controller[Key]):
         doubtful = await self._remains.doubtful(asked, sent) if asked is not None else frozenset()
         left = bool(parents & pods.keys()) or unclaimed
         left = left or (connected is not None and self._deps.prerequisites.left_in(connected))
-        unsure = unclaimed or self._deps.sending.any_to(obj.key)
+        unsure = unclaimed or self._deps.inflight_chaperons.any_to(obj.key)
         if asked is not None and not pods and not left:
             unsure = await self._remains.any_in(asked)
         deleted_at = parse(obj.head.metadata.deletion_timestamp or "")

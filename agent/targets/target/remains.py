@@ -23,7 +23,7 @@ class Remains:
 
         What another Target of the same cluster shows is that one's to take care of.
         """
-        sending = self._deps.sending
+        sending = self._deps.inflight_chaperons
         others = [each for each in self._deps.targets if each is not target and not sending.is_closed(each)]
         return any(
             placed.target is target and not any(_shows(other, placed.chaperon) for other in others)
@@ -43,7 +43,7 @@ class Remains:
         for each in found:
             if target.chaperons.store.get(each.key) is None:
                 await self._deps.live_reads.take(target, each)
-        return bool(found) or self._deps.sending.any_to(target.key)
+        return bool(found) or self._deps.inflight_chaperons.any_to(target.key)
 
     def pod(self, pod: Object, target: Key, node: str, doubtful: frozenset[str]) -> decide.Pod:
         """A pod of such a target, for its decision."""
@@ -73,7 +73,7 @@ class Remains:
     def _is_served(self, target: Target, chaperon: Object) -> bool:
         """Whether another Target stands for the same cluster and goes on to take care of a chaperon."""
         for other in self._deps.targets:
-            if other is target or not other.ready or self._deps.sending.is_closed(other):
+            if other is target or not other.ready or self._deps.inflight_chaperons.is_closed(other):
                 continue
             if _shows(other, chaperon):
                 return True
