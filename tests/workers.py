@@ -52,12 +52,12 @@ _SEPARATE = (
 )
 """Files that share no cluster with others of their folder."""
 _PAIRED = frozenset(
-    f"tests/controllers/{file.name}"
-    for file in Path(__file__).with_name("controllers").glob("test_*.py")
+    str(file.relative_to(Path(__file__).parents[1]))
+    for file in Path(__file__).with_name("controllers").rglob("test_*.py")
     if "pair: Pair" in file.read_text()
 )
 """Files whose tests need a source and a target of their own, which the others of that folder do not."""
-_MIDDLE = "tests/controllers/test_m"
+_MIDDLE = "test_m"
 """First file of the second half: each half takes as long, and starts two clusters."""
 
 
@@ -75,7 +75,7 @@ def scope_of(nodeid: str) -> str:
     if fleet == USUAL:
         return f"{USUAL}: {next((part for part, names in _PARTS.items() if nodeid.startswith(names)), 'the rest')}"
     if file in _PAIRED:
-        return f"tests/controllers: two clusters, {'first' if file < _MIDDLE else 'second'} half"
+        return f"tests/controllers: two clusters, {'first' if file.rpartition('/')[2] < _MIDDLE else 'second'} half"
     return fleet or (file if file in _SEPARATE else "/".join(file.split("/")[:2]))
 
 

@@ -18,7 +18,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.runtime.informers import Informers
 from agent.settings import Settings
-from tests.controllers.test_target import proxy
+from tests.controllers.targets.test_target import proxy
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster

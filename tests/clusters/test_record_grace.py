@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from agent.clusters.health.record import Record, State, grace, refuses, silent_in
-from tests.controllers.test_virtualnode_decide import NOW
+from tests.controllers.targets.test_virtualnode_decide import NOW
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,9 @@ from agent.targets.virtual_node.controller import VirtualNodeController
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.servicelinks import SHARED, Links
+from tests.controllers.services.test_networkdriver import gateway, tell, uid_of
 from tests.controllers.starting import running
 from tests.controllers.target_links import condition, kubeconfig, secret, target
-from tests.controllers.test_networkdriver import gateway, tell, uid_of
 from tests.kube.relay import Relay
 from tests.waiting import until
 

@@ -6,7 +6,7 @@ from agent.sandbox.objects import REPOSITORY
 from tests.docs.pages import DOCS, section, tables
 
 TESTS = re.findall(
-    r"^async def test_(\w+)", (REPOSITORY / "tests/controllers/test_serviceimports.py").read_text(), re.M
+    r"^async def test_(\w+)", (REPOSITORY / "tests/controllers/services/test_serviceimports.py").read_text(), re.M
 )
 
 

@@ -26,7 +26,7 @@ from agent.kube.client import Client
 from agent.sandbox.manifests import AGENT_NAMESPACE
 from agent.sandbox.objects import apply
 from tests.api.test_p2code_crd import EXAMPLE
-from tests.controllers.test_summary import definition, fact
+from tests.controllers.targets.test_summary import definition, fact
 from tests.e2e.fleet import Fleet
 from tests.ocm import install, object_of
 from tests.waiting import unserved

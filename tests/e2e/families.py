@@ -13,7 +13,7 @@ from agent.sandbox.gateways import PORT, GatewayPod
 from agent.sandbox.ipfamilies import VERSIONS
 from agent.sandbox.manifests import AGENT_NAMESPACE
 from agent.sandbox.plan import ClusterPlan
-from tests.controllers.test_gateways import certificate
+from tests.controllers.services.test_gateways import certificate
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet
 from tests.e2e.test_21_drivers import driver

@@ -116,7 +116,7 @@ async def test_who_applies_a_stock_workload_whose_account_cannot_follow_is_told_
         assert said.count("Warning: ") == 1
         assert f"service account web does not exist in namespace {namespace} of Target us" in said
         assert "where Sources allow accounts" in said
-        # A right that is taken away wakes nobody up (tests/controllers/test_inventory.py); one that is given does.
+        # A right that is taken away causes no event (tests/controllers/targets/test_inventory.py); a new one does.
         await fleet.clients["us"].patch(SOURCES, "cd", {"spec": {"allow": None}}, namespace)
         await fleet.until("what follows is not missing", lambda: follows(True), about=namespace)
 

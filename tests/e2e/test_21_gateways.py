@@ -24,7 +24,7 @@ from agent.kube.client import Client
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 from agent.sandbox.gateways import PORT, GatewayPod
 from agent.sandbox.manifests import AGENT_NAMESPACE
-from tests.controllers.test_gateways import certificate, gateway_pod, led, offer, own_address
+from tests.controllers.services.test_gateways import certificate, gateway_pod, led, offer, own_address
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS

@@ -405,7 +405,7 @@ async def test_another_replica_takes_over_with_an_address_and_a_certificate_of_i
     await fleet.until("logs and exec work again", works)
 
 
-@pytest.mark.full("tests/controllers/test_conditions.py shows the same on fake nodes.")
+@pytest.mark.full("tests/controllers/pods/test_conditions.py shows the same on fake nodes.")
 async def test_a_readiness_gate_that_is_set_in_the_source_counts_for_the_kubelet(fleet: Fleet, place: str) -> None:
     container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "3600"]}
     spec = {"readinessGates": [{"conditionType": GATE}], "terminationGracePeriodSeconds": 0, "containers": [container]}

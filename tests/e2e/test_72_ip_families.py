@@ -11,7 +11,7 @@ from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, NAMESPACES, NODES, PODS, SERVICES
 from agent.api.names import virtual_node
 from agent.model import hostport
-from tests.controllers.test_gateways import pod_at
+from tests.controllers.services.test_gateways import pod_at
 from tests.e2e import manifests, shared
 from tests.e2e.families import CLUSTERS, are_in, endpoints, families, gateway_port, gateways, ips, plan_of
 from tests.e2e.fleet import Fleet

@@ -23,12 +23,12 @@ OPTIONAL = {
 }
 """What not every machine or run has, and what needs no right that others do not."""
 WITHIN = "an API server asks whether one may, within another request: no audit log shows it"
-FOLLOW = "tests/controllers/test_follow*.py"
-STAND_INS = "volumes grow, and begin again elsewhere: tests/controllers/test_standins.py"
+FOLLOW = "tests/controllers/dependencies/test_follow*.py"
+STAND_INS = "volumes grow, and begin again elsewhere: tests/controllers/dependencies/test_standins.py"
 AGAIN = "what an agent finds there that it, or another before it, has made"
 ADMIRALTY = "Admiralty's agents, as sources, ask for it"
-REAL = "takes containers that really run; tests/controllers/test_livechanges.py plays them"
-LINKERD = "only where Linkerd links clusters: tests/controllers/test_links_linkerd.py"
+REAL = "takes containers that really run; tests/controllers/pods/test_livechanges.py plays them"
+LINKERD = "only where Linkerd links clusters: tests/controllers/services/test_links_linkerd.py"
 NEEDED_ELSEWHERE = {
     "agent: bind clusterroles.rbac.authorization.k8s.io": WITHIN,
     "agent: update placements/finalizers.cluster.open-cluster-management.io": f"OpenShift's {WITHIN}",
@@ -36,17 +36,17 @@ NEEDED_ELSEWHERE = {
     "agent: create managedclustersets/join.cluster.open-cluster-management.io": "the webhook asks for it, by a review",
     "agent: approve signers.certificates.k8s.io": WITHIN,
     "agent: update podchaperons/finalizers.multicluster.admiralty.io": f"OpenShift's {WITHIN}",
-    "agent: watch clusterproperties.about.k8s.io": "few clusters serve them; tests/controllers/test_summary.py",
+    "agent: watch clusterproperties.about.k8s.io": "few clusters serve them; tests/controllers/targets/test_summary.py",
     "agent: watch clusterclaims.cluster.open-cluster-management.io": "the same",
     **{
         f"agent: {verb} manifestworks.work.open-cluster-management.io": (
-            "only on a hub of Open Cluster Management: tests/controllers/test_p2code_works.py"
+            "only on a hub of Open Cluster Management: tests/controllers/applications/test_p2code_works.py"
         )
         for verb in ("list", "watch")
     },
     "agent: list links.multicluster.linkerd.io": LINKERD,
     "source: list links.multicluster.linkerd.io": LINKERD,
-    "agent: list nodes.metrics.k8s.io": "only where it is wanted: tests/controllers/test_summary_measured.py",
+    "agent: list nodes.metrics.k8s.io": "only where it is wanted: tests/controllers/targets/test_summary_measured.py",
     "agent: patch pods/resize": REAL,
     "agent: get events": AGAIN,
     "agent: patch events": AGAIN,
@@ -56,7 +56,7 @@ NEEDED_ELSEWHERE = {
     "source: get podchaperons.multicluster.admiralty.io": f"{AGAIN}: tests/scheduler/reserve/test_candidate_writer.py",
     "agent: patch configmaps": f"finalizers of Admiralty's agent are taken off: {FOLLOW}",
     **{
-        f"agent: {verb} {kind}": "a target's administrator has to agree first: tests/controllers/test_followrules.py"
+        f"agent: {verb} {kind}": "a target's administrator agrees first: test_followrules.py"
         for verb in ("get", "list", "watch")
         for kind in ("roles.rbac.authorization.k8s.io", "networkpolicies.networking.k8s.io")
     },

@@ -16,7 +16,7 @@ from agent.model import clusterclaims
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
 from agent.scheduler.failed_targets import failed_targets_of
-from tests.controllers.test_summary import definition, fact
+from tests.controllers.targets.test_summary import definition, fact
 from tests.scheduler.reserving import Open, Stage
 from tests.scheduler.test_placement import UNSCHEDULABLE, runs, stand
 from tests.waiting import unserved, until
