@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from agent.sandbox import cache
+from hack.lab.sandbox import cache
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, settings
 from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.sandbox import Cluster, Sandbox
-from agent.sandbox.errors import NoNamespacesError
-from agent.sandbox.objects import connect
+from hack.lab.sandbox import Cluster, Sandbox
+from hack.lab.sandbox.errors import NoNamespacesError
+from hack.lab.sandbox.objects import connect
 from tests.controllers.target_links import tear_away
 from tests.examples import EXAMPLES
 from tests.namespaces import clear, end

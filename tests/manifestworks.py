@@ -16,7 +16,7 @@ from agent.api.crds.schema import CONDITION, Schema, fields, items, resource, te
 from agent.api.kinds import CRDS, MANIFEST_WORKS
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
-from agent.sandbox.objects import apply
+from hack.lab.sandbox.objects import apply
 from tests.background import background
 from tests.waiting import until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from xdist.workermanage import WorkerController
 
-from agent.sandbox import cache
+from hack.lab.sandbox import cache
 from tests.tiers import EVERYTHING, tier_of
 
 _TERMINAL_SECONDS, _LOG_SECONDS = 1.0, 15.0

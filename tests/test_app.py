@@ -16,7 +16,7 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.model.virtualnode import virtual_node
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.extender.candidates import Asker
 from tests.kube import kubeconfigs
 from tests.kube.relay import Relay

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
 _BEFORE_VERBS = ("--kubeconfig", "--context", "-n", "--namespace")
 _VERBS = {
-    "demo": "demo",
     "join": "join",
     "leave": "leave",
     "export": "export",
@@ -34,9 +34,10 @@ _VERBS = {
     "uninstall": "uninstall",
     "upgrade": "upgrade",
     "explain": "explain",
-    "sandbox": "sandbox",
 }
 """The verbs with their modules, in the order in which the help lists them."""
+_LAB_VERBS = ("demo", "sandbox")
+"""Verbs of a checkout, whose modules are in `hack/lab/cli`. The wheel and the image lack them."""
 _GROUPS = ("explain", "sandbox")
 """Verbs that are followed by another one."""
 
@@ -67,12 +68,26 @@ def _run() -> None:
 
 def _add_verbs(app: "typer.Typer", typed: Sequence[str]) -> None:
     """Add the typed verb and load its module alone; add all verbs for help, completion and a misspelt verb."""
-    for verb in typed if typed and typed[0] in _VERBS else _VERBS:
-        module = importlib.import_module(f"agent.cli.{_VERBS[verb]}")
+    modules = verb_modules()
+    if typed and typed[0] in _LAB_VERBS and typed[0] not in modules:
+        sys.exit(f"flotilla {typed[0]}: only a checkout of the repository has this verb: clone it, and run hack/setup")
+    for verb in typed if typed and typed[0] in modules else modules:
+        module = importlib.import_module(modules[verb])
         if verb in _GROUPS:
             app.add_typer(module.app, name=verb)
         else:
             app.command()(getattr(module, verb))
+
+
+def verb_modules() -> dict[str, str]:
+    """Return the modules of all verbs, in the order in which the help lists them."""
+    modules = {verb: f"agent.cli.{module}" for verb, module in _VERBS.items()}
+    checkout = Path(__file__).parents[2]
+    if (checkout / "hack/lab/cli").is_dir():
+        # The console script does not look for modules in the checkout.
+        sys.path.append(str(checkout))
+        modules |= {verb: f"hack.lab.cli.{verb}" for verb in _LAB_VERBS}
+    return modules
 
 
 def behind_the_verb(words: Sequence[str]) -> list[str]:

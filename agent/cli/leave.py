@@ -21,8 +21,8 @@ from agent.cli.joining.options import (
 )
 from agent.cli.joining.results import show
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, contexts, duration, finish
+from agent.cli.progress import default
 from agent.kube import kubeconfig as kubeconfigs
-from agent.sandbox.progress import default
 
 AGAIN = "Running the same command again goes on from there"
 

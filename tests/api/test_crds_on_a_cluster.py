@@ -11,7 +11,7 @@ from agent.api.crds import crds
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CLUSTER_TARGETS, CRDS, SOURCES, TARGETS, Kind
 from agent.kube.client import Client
 from agent.kube.errors import Invalid, KubeError, NotFound
-from agent.sandbox.objects import apply
+from hack.lab.sandbox.objects import apply
 from tests.waiting import unserved, until
 
 pytestmark = pytest.mark.cluster

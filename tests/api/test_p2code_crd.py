@@ -10,7 +10,7 @@ from agent.api.kinds import CRDS, SCHEDULING_MANIFESTS
 from agent.api.names.p2code import bundle_placement, cut
 from agent.kube.client import Client
 from agent.kube.errors import Invalid, NotFound
-from agent.sandbox.objects import REPOSITORY, apply
+from hack.lab.sandbox.objects import REPOSITORY, apply
 from tests.api.test_crds import nodes
 from tests.waiting import until
 

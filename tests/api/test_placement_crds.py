@@ -19,7 +19,7 @@ from agent.api.kinds import (
 from agent.api.names.ocm import OURS
 from agent.kube.client import Client
 from agent.kube.errors import Invalid
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.api.test_crds import nodes
 from tests.ocm import object_of
 

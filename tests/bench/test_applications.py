@@ -1,6 +1,6 @@
 """The benchmark of P2CODE's applications measures what it says, at a size that takes no time."""
 
-from hack.benchmarks.applications import applications
+from hack.lab.benchmarks.applications import applications
 
 
 def test_an_application_is_checked_and_bundled_without_a_cluster() -> None:

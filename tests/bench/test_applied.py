@@ -1,7 +1,7 @@
 """The benchmark of a whole application: what it is made of."""
 
 from agent.model.p2code.check import Application, World, check, draft
-from hack.benchmarks.application import application
+from hack.lab.benchmarks.application import application
 
 
 def test_its_workloads_are_spread_over_the_clusters_each_with_what_belongs_to_it() -> None:

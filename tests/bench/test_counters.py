@@ -3,7 +3,7 @@
 from prometheus_client import generate_latest
 
 from agent.base.metrics import REGISTRY, REQUESTS
-from hack.benchmarks import counters
+from hack.lab.benchmarks import counters
 
 EXPOSITION = """\
 # HELP flotilla_api_requests_total Requests to API servers by outcome.

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agent.sandbox.progress import default
-from hack.benchmarks.errors import BenchError
-from hack.benchmarks.failover import LIMIT_SECONDS, Recovery, failover, failover_budgets, failover_lines
+from agent.cli.progress import default
+from hack.lab.benchmarks.errors import BenchError
+from hack.lab.benchmarks.failover import LIMIT_SECONDS, Recovery, failover, failover_budgets, failover_lines
 
 FOUND = Recovery(
     12.0, 42.0, {"high": [3.0, 4.0], "low": [20.0, 59.0]}, {"high": [1.0, 2.0], "low": [4.0, 50.0]}, 9.0, 99.0

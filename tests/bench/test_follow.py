@@ -1,6 +1,6 @@
-from hack.benchmarks.follow import written
-from hack.benchmarks.lab import Phase
-from hack.benchmarks.manifests import follower
+from hack.lab.benchmarks.follow import written
+from hack.lab.benchmarks.lab import Phase
+from hack.lab.benchmarks.manifests import follower
 
 
 def test_only_writes_to_what_follows_count() -> None:

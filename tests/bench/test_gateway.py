@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from agent.sandbox.progress import default
-from hack.benchmarks import gateway
-from hack.benchmarks.gateway import Measured, gateway_budgets, gateway_lines
-from hack.benchmarks.gatewayudp import Datagrams
-from hack.benchmarks.lab import Phase
-from hack.benchmarks.stats import Spread
+from agent.cli.progress import default
+from hack.lab.benchmarks import gateway
+from hack.lab.benchmarks.gateway import Measured, gateway_budgets, gateway_lines
+from hack.lab.benchmarks.gatewayudp import Datagrams
+from hack.lab.benchmarks.lab import Phase
+from hack.lab.benchmarks.stats import Spread
 
 FOUND = Measured(
     mib=1024,

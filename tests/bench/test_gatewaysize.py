@@ -4,9 +4,9 @@ import argparse
 
 import pytest
 
-from hack.benchmarks import gatewaysize
-from hack.benchmarks.errors import BenchError
-from hack.benchmarks.gatewaysize import Size, size, sized
+from hack.lab.benchmarks import gatewaysize
+from hack.lab.benchmarks.errors import BenchError
+from hack.lab.benchmarks.gatewaysize import Size, size, sized
 
 
 def test_a_size_has_namespaces_services_and_clusters() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from agent.sandbox.progress import default
-from hack.benchmarks import links
-from hack.benchmarks.errors import BenchError
-from hack.benchmarks.lab import Phase
-from hack.benchmarks.linkreport import Found, Work, link_budgets, link_lines, stored
-from hack.benchmarks.linktimes import is_programmed, reaches
+from agent.cli.progress import default
+from hack.lab.benchmarks import links
+from hack.lab.benchmarks.errors import BenchError
+from hack.lab.benchmarks.lab import Phase
+from hack.lab.benchmarks.linkreport import Found, Work, link_budgets, link_lines, stored
+from hack.lab.benchmarks.linktimes import is_programmed, reaches
 
 
 def work(**writes: float) -> Work:

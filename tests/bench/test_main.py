@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import process
-from agent.sandbox.objects import REPOSITORY
-from hack.benchmarks.__main__ import INTERRUPTED, parse
-from hack.benchmarks.burst import NODES_EACH, pods_per_node
+from hack.lab.benchmarks.__main__ import INTERRUPTED, parse
+from hack.lab.benchmarks.burst import NODES_EACH, pods_per_node
+from hack.lab.sandbox import process
+from hack.lab.sandbox.objects import REPOSITORY
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_every_cluster_alone_has_room_for_all_pods() -> None:
 
 @pytest.mark.cluster
 def test_an_interrupted_benchmark_leaves_nothing_behind(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hack.benchmarks", "burst", "--pods", "5"]
+    command = [sys.executable, "-m", "hack.lab.benchmarks", "burst", "--pods", "5"]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, text=True) as bench:
         try:

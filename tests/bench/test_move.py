@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import PODS
+from agent.cli.progress import Silent
 from agent.kube.client import Client, encode
 from agent.kube.store import Object
-from agent.sandbox import Sandbox
-from agent.sandbox.progress import Silent
-from hack.benchmarks.lab import Lab
-from hack.benchmarks.manifests import DEPLOYMENTS
-from hack.benchmarks.move import RESTART, Change, counts, renewed
+from hack.lab.benchmarks.lab import Lab
+from hack.lab.benchmarks.manifests import DEPLOYMENTS
+from hack.lab.benchmarks.move import RESTART, Change, counts, renewed
+from hack.lab.sandbox import Sandbox
 
 
 def pod(uid: str, phase: str = "Running", *, owned: bool = True, ends: bool = False) -> Object:

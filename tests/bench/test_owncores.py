@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hack.benchmarks.errors import BenchError
-from hack.benchmarks.owncores import limits, own_cores
+from hack.lab.benchmarks.errors import BenchError
+from hack.lab.benchmarks.owncores import limits, own_cores
 
 _BUSY = "import time\nbegan = time.monotonic()\nwhile time.monotonic() - began < 1: pass\nprint(time.process_time())"
 _root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups take root")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agent.sandbox.progress import default
-from hack.benchmarks import peers
-from hack.benchmarks.peers import Standstill, peers_budgets, peers_lines
+from agent.cli.progress import default
+from hack.lab.benchmarks import peers
+from hack.lab.benchmarks.peers import Standstill, peers_budgets, peers_lines
 
 FOUND = [Standstill(0.0, 9.1, 9.9, 10.4), Standstill(2.5, 6.6, 7.2, 7.3)]
 

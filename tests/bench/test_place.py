@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from hack.benchmarks.__main__ import main
-from hack.benchmarks.place import KINDS, place
+from hack.lab.benchmarks.__main__ import main
+from hack.lab.benchmarks.place import KINDS, place
 
 EACH = len(KINDS) + 3
 """One row more for pods that differ, one for pods that follow a Placement, and one for pods that name their targets."""

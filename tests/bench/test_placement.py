@@ -1,4 +1,4 @@
-from hack.benchmarks.placement import evaluations
+from hack.lab.benchmarks.placement import evaluations
 
 
 def test_an_evaluation_is_measured_without_a_cluster() -> None:

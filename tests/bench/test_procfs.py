@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hack.benchmarks.procfs import parse, parse_machine, usage
+from hack.lab.benchmarks.procfs import parse, parse_machine, usage
 
 STATUS = "Name:\tpython\nVmPeak:\t  500 kB\nVmHWM:\t   2048 kB\nVmRSS:\t   1024 kB\n"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox.objects import REPOSITORY
-from hack.benchmarks.profiled import LAUNCHER, hot_spots
+from hack.lab.benchmarks.profiled import LAUNCHER, hot_spots
+from hack.lab.sandbox.objects import REPOSITORY
 
 SCRIPT = """
 import sys

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hack.benchmarks import report
-from hack.benchmarks.budgets import (
+from hack.lab.benchmarks import report
+from hack.lab.benchmarks.budgets import (
     Budget,
     burst_budgets,
     idle_budgets,
@@ -19,12 +19,12 @@ from hack.benchmarks.budgets import (
     ratios,
     total_cpu,
 )
-from hack.benchmarks.burst import median
-from hack.benchmarks.lab import Phase
-from hack.benchmarks.latency import Latency
-from hack.benchmarks.procfs import Usage
-from hack.benchmarks.run import Run
-from hack.benchmarks.stats import Spread
+from hack.lab.benchmarks.burst import median
+from hack.lab.benchmarks.lab import Phase
+from hack.lab.benchmarks.latency import Latency
+from hack.lab.benchmarks.procfs import Usage
+from hack.lab.benchmarks.run import Run
+from hack.lab.benchmarks.stats import Spread
 
 CPU = {"cd/agent": 2.0, "us/agent": 1.0, "cd/webhook": 0.5, "cd/etcd": 9.0, "bench/bench": 3.0}
 WRITES = {

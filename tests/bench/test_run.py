@@ -6,13 +6,13 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import PODS
+from agent.cli.progress import Silent
 from agent.kube.client import Client
-from agent.sandbox import Sandbox
-from agent.sandbox.progress import Silent
-from hack.benchmarks.errors import BenchError
-from hack.benchmarks.lab import BENCH, Lab, phase
-from hack.benchmarks.manifests import DEPLOYMENTS
-from hack.benchmarks.run import Load, run
+from hack.lab.benchmarks.errors import BenchError
+from hack.lab.benchmarks.lab import BENCH, Lab, phase
+from hack.lab.benchmarks.manifests import DEPLOYMENTS
+from hack.lab.benchmarks.run import Load, run
+from hack.lab.sandbox import Sandbox
 
 pytestmark = pytest.mark.cluster
 

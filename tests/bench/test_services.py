@@ -1,7 +1,7 @@
 from typing import Any
 
-from hack.benchmarks.endpointtimes import EndpointTimes, ready_address, ready_endpoints
-from hack.benchmarks.services import ServiceLoad, shared
+from hack.lab.benchmarks.endpointtimes import EndpointTimes, ready_address, ready_endpoints
+from hack.lab.benchmarks.services import ServiceLoad, shared
 
 A, B = ("team", "a"), ("team", "b")
 

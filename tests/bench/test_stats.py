@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hack.benchmarks.stats import Spread, grown, percentile
+from hack.lab.benchmarks.stats import Spread, grown, percentile
 
 
 def test_the_99th_percentile_of_a_hundred_values_is_the_99th_of_them() -> None:

@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from agent.sandbox.objects import REPOSITORY
-from hack.benchmarks.stillness import LEAST, longest
+from hack.lab.benchmarks.stillness import LEAST, longest
+from hack.lab.sandbox.objects import REPOSITORY
 
 SCRIPT = """
 import asyncio, sys, time
@@ -28,7 +28,7 @@ def test_work_that_lets_no_other_task_run_is_a_standstill_and_waiting_is_none(tm
     path = tmp_path / "standstills"
     environment = os.environ | {"PYTHONPATH": f"{REPOSITORY}:{tmp_path}"}
     before = time.monotonic()
-    command = [sys.executable, "-m", "hack.benchmarks.stillness", str(path), "program"]
+    command = [sys.executable, "-m", "hack.lab.benchmarks.stillness", str(path), "program"]
     assert subprocess.run(command, env=environment).returncode == 7
     after = time.monotonic()
     assert longest(path, before, after) >= 0.2

@@ -7,8 +7,8 @@ import pytest_asyncio
 
 from agent.api.kinds import CLUSTER_ROLES, CRDS, NAMESPACES
 from agent.kube.client import Client
-from agent.sandbox import Cluster, Sandbox
-from agent.sandbox.objects import connect
+from hack.lab.sandbox import Cluster, Sandbox
+from hack.lab.sandbox.objects import connect
 from tests.chart.helm import NAMESPACE, Raw
 
 OTHERS = {

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from agent.sandbox import binaries
-from agent.sandbox.objects import REPOSITORY
-from agent.sandbox.progress import Silent
+from agent.cli.progress import Silent
+from hack.lab.sandbox import binaries
+from hack.lab.sandbox.objects import REPOSITORY
 
 Raw = dict[str, Any]
 

@@ -3,9 +3,9 @@
 import subprocess
 from pathlib import Path
 
-from agent.sandbox.objects import REPOSITORY
-from hack.benchmarks.trees import OURS
-from hack.benchmarks.trees import checkout as write_out
+from hack.lab.benchmarks.trees import OURS
+from hack.lab.benchmarks.trees import checkout as write_out
+from hack.lab.sandbox.objects import REPOSITORY
 
 
 def checkout(folder: Path, commit: str = "HEAD~1") -> Path:

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agent.sandbox import cache
+from hack.lab.sandbox import cache
 from tests.waiting import until
 
 Raw = dict[str, Any]

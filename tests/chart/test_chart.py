@@ -48,9 +48,9 @@ from agent.model.envoyparts import CONNECTIONS
 from agent.model.envoystart import LIVE_PATH
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 from agent.model.gatewaysize import FILES_LIMIT
-from agent.sandbox.objects import REPOSITORY
 from agent.services.gateways.trust import PORT_NAME
 from agent.settings import parse as parse_agent
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE, Raw, of, pods, template
 from webhook.configurations import Service, by_service, mutating, validating

@@ -10,7 +10,7 @@ from agent.api.crds import ocm
 from agent.api.kinds import CRDS, DEPLOYMENTS, PLACEMENTS
 from agent.api.names.ocm import OURS
 from agent.kube.client import Client
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.chart.helm import CHART, NAMESPACE
 from tests.controllers.installed import uninstalled
 from tests.docs.conftest import checkout, programs

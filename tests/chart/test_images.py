@@ -5,8 +5,8 @@ import subprocess
 import pytest
 import yaml
 
-from agent.sandbox.gateways import program
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.gateways import program
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.chart.helm import CHART
 
 pytestmark = pytest.mark.full("Needs Helm.")

@@ -14,7 +14,7 @@ from prometheus_client import Metric
 
 from agent import controllers
 from agent.base.metrics import REGISTRY
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.chart.helm import CHART, of, template
 from tests.chart.prometheus import promtool
 from tests.docs.pages import anchors

@@ -34,8 +34,8 @@ from agent.api.ownroles import WEBHOOK_SECRET
 from agent.cli.uninstall import Policy, Refused, Uninstaller
 from agent.kube.client import Client
 from agent.kube.errors import NotFound, ServerError
-from agent.sandbox import Cluster, Sandbox
-from agent.sandbox.manifests import empty_secret
+from hack.lab.sandbox import Cluster, Sandbox
+from hack.lab.sandbox.manifests import empty_secret
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE
 from tests.chart.test_chart import CANDIDATES, EVERY

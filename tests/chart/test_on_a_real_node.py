@@ -31,9 +31,9 @@ from agent.api.names import LABEL_PARENT_UID, LEASE_CONTROLLERS, virtual_node
 from agent.kube.client import Client
 from agent.kube.errors import NotFound, Unauthorized
 from agent.model.podstate import PROXY_PODS
-from agent.sandbox import Cluster, Sandbox, SandboxError, ownimage
-from agent.sandbox.objects import REPOSITORY
-from agent.sandbox.realnode.images import BUSYBOX_IMAGE
+from hack.lab.sandbox import Cluster, Sandbox, SandboxError, ownimage
+from hack.lab.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.realnode.images import BUSYBOX_IMAGE
 from tests.chart import helm, previous
 from tests.chart.conftest import clear
 from tests.chart.helm import NAMESPACE, Raw

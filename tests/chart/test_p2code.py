@@ -11,7 +11,7 @@ from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.errors import AlreadyExists, Forbidden
 from agent.kube.session import Session
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.chart.helm import NAMESPACE, Failed, template
 from tests.kube.relay import trusting
 from tests.waiting import until

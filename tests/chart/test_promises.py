@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from agent.sandbox import process
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox import process
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.sandbox.realnode.conftest import why_not
 
 pytestmark = [pytest.mark.seldom, pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(480), pytest.mark.asyncio]

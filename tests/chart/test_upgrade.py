@@ -33,8 +33,8 @@ from agent.api.kinds import (
 )
 from agent.api.roles import EVERYTHING, FEATURES, NAMED_FEATURES, SOURCE, SOURCE_ROLE, feature_role, rules
 from agent.cli.checks.rights import missing
-from agent.sandbox import Sandbox, ownimage
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox import Sandbox, ownimage
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.chart import helm, previous, witnesses
 from tests.chart.conftest import clear
 from tests.chart.helm import NAMESPACE

@@ -16,7 +16,7 @@ import pytest
 from agent.api.kinds import NODES
 from agent.cli import INTERRUPTED, main
 from agent.kube.errors import Forbidden
-from agent.sandbox.objects import connect
+from hack.lab.sandbox.objects import connect
 from tests.waiting import until
 
 Told = tuple[int, str, str]

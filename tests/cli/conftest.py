@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Sandbox
+from hack.lab.sandbox import Sandbox
 
 AGENT_FLAGS = (
     "--lease-duration=5",

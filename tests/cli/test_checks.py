@@ -49,7 +49,7 @@ from agent.cli.checks.view import (
     WebhookView,
 )
 from agent.clusters.health.agent_health import Lease
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from webhook.configurations import Service, by_service, mutating, validating
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -25,12 +25,12 @@ from agent.model.proxypod import proxy_pod
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
 from agent.pods.orphan_finalizers import OrphanFinalizersController
-from agent.sandbox import Cluster
-from agent.sandbox.objects import token
 from agent.scheduler.controller import ProxyScheduler
 from agent.targets.summary import SummaryController
 from agent.targets.target import TargetController
 from agent.targets.virtual_node import VirtualNodeController
+from hack.lab.sandbox import Cluster
+from hack.lab.sandbox.objects import token
 from tests.cli.command import allowed, flotilla
 from tests.controllers.proxies import elected, enable, pod_where
 from tests.controllers.starting import running

@@ -40,8 +40,8 @@ from agent.kube import kubeconfig
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.token import claims
-from agent.sandbox import Cluster, Sandbox
-from agent.sandbox.objects import apply, connect, token
+from hack.lab.sandbox import Cluster, Sandbox
+from hack.lab.sandbox.objects import apply, connect, token
 from tests.cli.command import flotilla
 from tests.e2e import manifests
 from tests.waiting import until

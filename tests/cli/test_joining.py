@@ -21,7 +21,7 @@ from agent.cli.joining.results import failures, notes, table
 from agent.cli.options import Failed
 from agent.kube import config, kubeconfig
 from agent.kube.errors import InvalidConfig
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox.certificates import Authority
 
 NAMES = Names("cd", "us", False, "team", "team")
 WIDE = Names("cd", "us", True, "flotilla", "flotilla")

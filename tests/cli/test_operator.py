@@ -35,9 +35,9 @@ from agent.api.kinds import (
 from agent.base import certificate_bundle
 from agent.base.certificate_bundle import Lifetimes
 from agent.base.clock import SystemClock
-from agent.sandbox import Sandbox
-from agent.sandbox.components import AGENT_KUBECONFIG
-from agent.sandbox.objects import apply, token
+from hack.lab.sandbox import Sandbox
+from hack.lab.sandbox.components import AGENT_KUBECONFIG
+from hack.lab.sandbox.objects import apply, token
 from tests.cli.command import allowed, flotilla, typed
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition

@@ -18,7 +18,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model import heartbeats
 from agent.model.heartbeats import Account, Sign
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.cli.command import flotilla
 from tests.waiting import gone
 

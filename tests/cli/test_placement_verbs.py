@@ -25,8 +25,8 @@ from agent.api.kinds import (
 )
 from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_PLACEMENT
 from agent.kube.client import Client
-from agent.sandbox import Cluster
-from agent.sandbox.objects import token
+from hack.lab.sandbox import Cluster
+from hack.lab.sandbox.objects import token
 from tests.cli.command import Told, flotilla
 from tests.ocm import Hub, object_of
 from tests.waiting import until

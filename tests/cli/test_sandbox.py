@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import Sandbox, process
-from agent.sandbox.plan import identity
+from hack.lab.sandbox import Sandbox, process
+from hack.lab.sandbox.plan import identity
 from tests.cli.command import call
 from tests.waiting import until
 

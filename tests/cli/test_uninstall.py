@@ -41,9 +41,9 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.servicelinks import made_for
 from agent.model.servicemarks import native, rerouted
-from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
-from agent.sandbox.objects import account_token, apply, connect
 from agent.services.copies.controller import CONDITION
+from hack.lab.sandbox import Cluster, Sandbox, kubeconfig, manifests
+from hack.lab.sandbox.objects import account_token, apply, connect
 from tests.cli.command import flotilla
 from tests.cli.standin import is_let_go, stand_in
 from tests.docs.pages import DOCS, blocks

@@ -12,9 +12,9 @@ from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from agent.api.roles import EVERYTHING, FEATURES, NAMED_FEATURES, SOURCE_ROLE, rules, source_cluster_role
 from agent.cli.upgrade import companions, held, keep_rights
 from agent.kube.client import Client
-from agent.sandbox import Cluster, Sandbox, kubeconfig
-from agent.sandbox.objects import account_token, apply, connect
 from agent.targets.source.decide import Roles, wanted_bindings
+from hack.lab.sandbox import Cluster, Sandbox, kubeconfig
+from hack.lab.sandbox.objects import account_token, apply, connect
 
 Raw = dict[str, Any]
 

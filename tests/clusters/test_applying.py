@@ -30,7 +30,7 @@ from agent.kube.errors import KubeError, NotFound
 from agent.kube.informer import Informer
 from agent.kube.session import Session
 from agent.model.applied import Place
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.kube.relay import Relay, trusting
 from tests.waiting import gone, until
 

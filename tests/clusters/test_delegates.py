@@ -14,7 +14,7 @@ from agent.clusters.target import Target
 from agent.kube.client import Client, encode
 from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.store import Object
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.clusters.test_target import registry
 from tests.e2e.fleet import token_of
 from tests.kube.relay import Relay, trusting

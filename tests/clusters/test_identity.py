@@ -16,7 +16,7 @@ from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.errors import KubeError, NotFound, Unreachable
 from agent.kube.session import Session
 from agent.kube.store import Object
-from agent.sandbox import Cluster as SandboxCluster
+from hack.lab.sandbox import Cluster as SandboxCluster
 from tests.clusters.test_target import PROBING, registry
 from tests.kube.relay import Relay, trusting
 from tests.waiting import until

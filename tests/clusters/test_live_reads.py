@@ -17,7 +17,7 @@ from agent.kube.client import Client, encode
 from agent.kube.config import Connection, load
 from agent.kube.errors import Unreachable
 from agent.kube.store import Object
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.clusters.test_target import chaperon, registry
 from tests.kube.relay import Relay
 from tests.waiting import until

@@ -2,7 +2,7 @@
 
 import ast
 
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.syntax import parsed
 
 _OWNERS = {"target", "place", "home", "us"}

@@ -13,7 +13,7 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import Conflict
 from agent.kube.store import Object
-from agent.sandbox import Cluster as SandboxCluster
+from hack.lab.sandbox import Cluster as SandboxCluster
 from tests.e2e import manifests
 from tests.waiting import until
 

@@ -13,7 +13,7 @@ from agent.kube.config import Connection, load
 from agent.kube.errors import Forbidden, KubeError, ServerError, Unreachable
 from agent.kube.informer import Informer
 from agent.kube.session import Session
-from agent.sandbox import Cluster as SandboxCluster
+from hack.lab.sandbox import Cluster as SandboxCluster
 from tests.clusters.test_target import chaperon, registry
 from tests.kube.relay import Relay
 from tests.waiting import until

@@ -11,7 +11,7 @@ from agent.clusters.stores.source_accounts import LINGER_SECONDS, AccountIndex, 
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.store import Object
-from agent.sandbox import Cluster as SandboxCluster
+from hack.lab.sandbox import Cluster as SandboxCluster
 from tests.waiting import until
 
 

@@ -12,7 +12,7 @@ from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.freshness import lag
 from agent.kube.informer import Informer
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.clusters.test_target import chaperon, registry
 from tests.kube.relay import Relay
 from tests.kube.watching import running

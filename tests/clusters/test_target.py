@@ -18,7 +18,7 @@ from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, ServerError, Unauthorized, Unreachable
 from agent.runtime.supervisor import Supervisor
-from agent.sandbox import Cluster as SandboxCluster
+from hack.lab.sandbox import Cluster as SandboxCluster
 from tests.kube.relay import Relay, trusting
 from tests.waiting import until
 

@@ -15,7 +15,7 @@ from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
-from agent.sandbox import Cluster as SandboxCluster
+from hack.lab.sandbox import Cluster as SandboxCluster
 from tests.clusters.test_target import PROBING, registry
 from tests.kube.relay import Relay, trusting
 from tests.waiting import until

@@ -17,7 +17,7 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import Conflict, Invalid, NotFound, Unreachable
 from agent.kube.store import Object
-from agent.sandbox import Cluster as SandboxCluster
+from hack.lab.sandbox import Cluster as SandboxCluster
 from tests.controllers.target_links import target
 from tests.waiting import until
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Sandbox
-from agent.sandbox.objects import connect
+from hack.lab.sandbox import Sandbox
+from hack.lab.sandbox.objects import connect
 from tests.controllers.pair import Pair, pair_of
 
 

@@ -10,8 +10,8 @@ import pytest_asyncio
 from agent.api.kinds import CRDS, Kind
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.sandbox import Sandbox
-from agent.sandbox.objects import connect
+from hack.lab.sandbox import Sandbox
+from hack.lab.sandbox.objects import connect
 from tests.waiting import gone, until
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

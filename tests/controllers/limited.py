@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
 from agent.kube.client import Client
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.target_links import kubeconfig
 from tests.e2e.fleet import token_of
 from tests.waiting import allowed

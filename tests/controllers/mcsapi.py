@@ -19,10 +19,10 @@ from agent.api.names import mcs
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import NotFound
-from agent.sandbox import golang
 from agent.services.copies import GlobalServices
 from agent.services.endpoints import EndpointsController
 from agent.services.imports import ServiceImportsController
+from hack.lab.sandbox import golang
 from tests.controllers.installed import uninstalled
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links

@@ -18,7 +18,7 @@ from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
 from agent.runtime.controller import Controller
 from agent.runtime.lease import LeaderLease
-from agent.sandbox import Cluster, Sandbox
+from hack.lab.sandbox import Cluster, Sandbox
 from tests.controllers.proxies import elected, enable
 from tests.controllers.starting import running
 from tests.namespaces import clear

@@ -18,8 +18,8 @@ from agent.kube.events import Recorder
 from agent.runtime.controller import Controller
 from agent.runtime.lease import LeaderLease
 from agent.runtime.supervisor import Supervisor
-from agent.sandbox import Cluster as SandboxCluster
 from agent.settings import Settings
+from hack.lab.sandbox import Cluster as SandboxCluster
 from tests.waiting import until
 
 

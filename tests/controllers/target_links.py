@@ -11,7 +11,7 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import PODS, SECRETS, TARGETS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.waiting import until
 
 Raw = dict[str, Any]

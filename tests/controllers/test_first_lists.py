@@ -44,7 +44,7 @@ from tests.kube.relay import Relay
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from agent.sandbox import Cluster as SandboxCluster
+    from hack.lab.sandbox import Cluster as SandboxCluster
 
 pytestmark = pytest.mark.cluster
 

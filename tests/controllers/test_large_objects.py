@@ -20,8 +20,8 @@ from agent.api.kinds import CONFIGMAPS, NAMESPACES, PODS, SECRETS, Kind
 from agent.kube.client import Client
 from agent.kube.errors import NotFound, StatusError
 from agent.model.proxypod import InvalidPod, proxy_pod
-from agent.sandbox.objects import connect
 from agent.settings import Settings
+from hack.lab.sandbox.objects import connect
 from tests import large_objects
 from tests.controllers.pair import Pair
 from tests.controllers.target_links import add, condition, kubeconfig

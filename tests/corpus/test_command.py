@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.corpora.__main__ import main
+from hack.lab.corpus.__main__ import main
 
 MANIFEST = """
 apiVersion: apps/v1

@@ -6,8 +6,8 @@ import pytest
 
 from agent.api import names
 from agent.model.service import format_selector
-from hack.corpora.compare import changed, differences, excused, uneven
-from hack.corpora.views import left, view
+from hack.lab.corpus.compare import changed, differences, excused, uneven
+from hack.lab.corpus.views import left, view
 from tests.corpus.objects import endpoints_of, obj, pod, slice_of
 
 Raw = dict[str, Any]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hack.corpora.errors import CorpusError
-from hack.corpora.expected import EXPECTED
-from hack.corpora.files import OWN, read
+from hack.lab.corpus.errors import CorpusError
+from hack.lab.corpus.expected import EXPECTED
+from hack.lab.corpus.files import OWN, read
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n"
 

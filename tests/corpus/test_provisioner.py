@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hack.corpora.provisioner import CLASS, standard_class, volume_of
+from hack.lab.corpus.provisioner import CLASS, standard_class, volume_of
 
 Raw = dict[str, Any]
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from hack.corpora import report
-from hack.corpora.__main__ import chosen, main, parse
-from hack.corpora.errors import CorpusError
-from hack.corpora.files import File
-from hack.corpora.ground import parts_of
-from hack.corpora.trial import Result
+from hack.lab.corpus import report
+from hack.lab.corpus.__main__ import chosen, main, parse
+from hack.lab.corpus.errors import CorpusError
+from hack.lab.corpus.files import File
+from hack.lab.corpus.ground import parts_of
+from hack.lab.corpus.trial import Result
 
 
 def result(name: str, *unlike: str, waits: tuple[str, ...] = (), rewritten: int = 0) -> Result:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hack.corpora.rollouts import waiting
+from hack.lab.corpus.rollouts import waiting
 
 UPDATED = {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "readyReplicas": 2}
 DONE = [{"type": "Complete", "status": "True"}]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Sandbox, binaries
-from agent.sandbox.objects import REPOSITORY
-from agent.sandbox.progress import Silent
+from agent.cli.progress import Silent
+from hack.lab.sandbox import Sandbox, binaries
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.forked import forking
 from tests.docs.pages import DOCS, README, blocks
 from tests.docs.shell import Shell

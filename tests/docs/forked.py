@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from agent import cli
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 
 _CLIENT = """#!/bin/bash
 exec 3<>/dev/tcp/127.0.0.1/{port}
@@ -55,8 +55,8 @@ def _replace(program: Path, script: str) -> None:
 
 def serve() -> None:
     """Fork for every client until standard input ends, and wait for those that have not ended then."""
-    for module in {*cli._VERBS.values()}:
-        importlib.import_module(f"agent.cli.{module}")
+    for module in {*cli.verb_modules().values()}:
+        importlib.import_module(module)
     gc.freeze()
     with socket.create_server(("127.0.0.1", 0)) as server:
         print(server.getsockname()[1], flush=True)

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.syntax import uncollected
 
 PROCESSES = ("agent", "webhook")

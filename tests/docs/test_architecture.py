@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.pages import DOCS, quoted, section, tables
 
 PAGES = ("architecture.md", "contributing.md")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from agent.api.names import SCHEDULING_MODES
-from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
-from hack.benchmarks.__main__ import main as bench
-from hack.corpora.__main__ import parse as parse_corpus
-from hack.soaking.__main__ import parse as parse_soak
-from hack.tracing.__main__ import parse as parse_trace
+from hack.lab.benchmarks.__main__ import main as bench
+from hack.lab.corpus.__main__ import parse as parse_corpus
+from hack.lab.sandbox.objects import REPOSITORY
+from hack.lab.soak.__main__ import parse as parse_soak
+from hack.lab.trace.__main__ import parse as parse_trace
 from tests.docs.pages import CHART_README, DOCS, PAGES, README, Block, blocks
 from webhook.settings import parse as parse_webhook
 

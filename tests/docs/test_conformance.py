@@ -2,7 +2,7 @@
 
 import re
 
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.pages import DOCS, section, tables
 
 TESTS = re.findall(

@@ -1,7 +1,7 @@
 """The page on the corpus says which manifests come out otherwise, and why."""
 
-from hack.corpora.expected import EXPECTED
-from hack.corpora.files import OWN, read
+from hack.lab.corpus.expected import EXPECTED
+from hack.lab.corpus.files import OWN, read
 from tests.docs.pages import DOCS, tables
 
 PAGE = DOCS / "corpus.md"

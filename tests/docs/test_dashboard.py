@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import Sandbox
+from hack.lab.sandbox import Sandbox
 from tests.chart.prometheus import Prometheus, programs, running
 from tests.chart.test_monitoring import ALERTS, PANELS
 from tests.docs.shell import Shell

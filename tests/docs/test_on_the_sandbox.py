@@ -5,7 +5,7 @@ import re
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Sandbox
+from hack.lab.sandbox import Sandbox
 from tests.docs.conftest import QUICK_START
 from tests.docs.pages import DOCS, blocks
 from tests.docs.shell import Shell

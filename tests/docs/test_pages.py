@@ -13,9 +13,9 @@ from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, RESOURCE_QUOTAS, S
 from agent.cli.checks import clusters
 from agent.cli.joining import checks
 from agent.kube.client import Client
-from agent.sandbox import download
-from agent.sandbox.objects import REPOSITORY
-from agent.sandbox.plan import OLDEST
+from hack.lab.sandbox import download
+from hack.lab.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.plan import OLDEST
 from tests.docs.pages import DOCS, PAGES, README, anchors, blocks
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.pages import DOCS, quoted, tables
 
 PAGE = DOCS / "reliability.md"

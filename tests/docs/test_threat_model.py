@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.pages import DOCS, quoted, tables
 
 ROWS = [row for table in tables((DOCS / "threat-model.md").read_text()) for row in table[1:]]

@@ -23,8 +23,8 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
 )
 from agent.kube.client import Client
-from agent.sandbox.manifests import AGENT_NAMESPACE
-from agent.sandbox.objects import apply
+from hack.lab.sandbox.manifests import AGENT_NAMESPACE
+from hack.lab.sandbox.objects import apply
 from tests.api.test_p2code_crd import EXAMPLE
 from tests.controllers.targets.test_summary import definition, fact
 from tests.e2e.fleet import Fleet

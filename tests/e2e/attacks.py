@@ -15,7 +15,7 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS, SECRETS, TARGETS
 from agent.kube.client import Client, encode
 from agent.kube.errors import KubeError, NotFound
-from agent.sandbox.objects import apply, connect
+from hack.lab.sandbox.objects import apply, connect
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS

@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import SERVICES
-from agent.sandbox import SandboxError, binaries
-from agent.sandbox.progress import Silent
+from agent.cli.progress import Silent
+from hack.lab.sandbox import SandboxError, binaries
 from tests.e2e import shared
 from tests.e2e.faults.agents import agent_with
 from tests.e2e.fleet import Fleet

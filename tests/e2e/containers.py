@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.sandbox import Cluster, network, process
-from agent.sandbox.realnode import cgroups
+from hack.lab.sandbox import Cluster, network, process
+from hack.lab.sandbox.realnode import cgroups
 from tests.chart.helm import NAMESPACE
 
 RELEASE = "flotilla"

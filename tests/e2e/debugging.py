@@ -20,8 +20,8 @@ from uuid import uuid4
 from agent.api.kinds import LEASES, PODS
 from agent.api.names import LEASE_CONTROLLERS, PREFIX
 from agent.base.clock import parse
-from agent.sandbox import faults, process
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox import faults, process
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.e2e.fleet import Fleet
 
 Raw = dict[str, Any]

@@ -9,10 +9,10 @@ from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, SERVICES
 from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY
 from agent.api.names.links import GATEWAY_SERVICE, GATEWAY_SLICE_MANAGER
 from agent.api.roles import OPTIONAL_FEATURES
-from agent.sandbox.gateways import PORT, GatewayPod
-from agent.sandbox.ipfamilies import VERSIONS
-from agent.sandbox.manifests import AGENT_NAMESPACE
-from agent.sandbox.plan import ClusterPlan
+from hack.lab.sandbox.gateways import PORT, GatewayPod
+from hack.lab.sandbox.ipfamilies import VERSIONS
+from hack.lab.sandbox.manifests import AGENT_NAMESPACE
+from hack.lab.sandbox.plan import ClusterPlan
 from tests.controllers.services.test_gateways import certificate
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet

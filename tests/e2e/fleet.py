@@ -37,9 +37,9 @@ from agent.api.names import (
 )
 from agent.kube.client import Client
 from agent.kube.errors import KubeError, NotFound
-from agent.sandbox import Sandbox, faults, kubeconfig
-from agent.sandbox.manifests import AGENT_NAMESPACE
-from agent.sandbox.objects import apply, connect
+from hack.lab.sandbox import Sandbox, faults, kubeconfig
+from hack.lab.sandbox.manifests import AGENT_NAMESPACE
+from hack.lab.sandbox.objects import apply, connect
 from tests.chart import helm
 from tests.e2e import manifests
 from tests.e2e.census import Census

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Sandbox, SandboxError, network, older
-from agent.sandbox.plan import OLDEST
-from agent.sandbox.progress import Silent
+from agent.cli.progress import Silent
+from hack.lab.sandbox import Sandbox, SandboxError, network, older
+from hack.lab.sandbox.plan import OLDEST
 from tests.e2e.fleet import Fleet
 from tests.e2e.installed import Installed
 from tests.e2e.rights import LEDGER, refused

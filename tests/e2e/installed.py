@@ -18,9 +18,9 @@ from typing import Any
 from agent.api.kinds import CLUSTER_ROLES, CRDS, DEPLOYMENTS, LEASES, PODS
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
-from agent.sandbox import Cluster, Sandbox, SandboxError, ownimage, process
-from agent.sandbox.gateways import program as envoy
-from agent.sandbox.objects import connect
+from hack.lab.sandbox import Cluster, Sandbox, SandboxError, ownimage, process
+from hack.lab.sandbox.gateways import program as envoy
+from hack.lab.sandbox.objects import connect
 from tests.chart import helm
 from tests.chart.helm import NAMESPACE
 from tests.e2e.containers import PROGRAMS, RELEASE, InstalledCluster

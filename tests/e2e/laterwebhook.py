@@ -15,7 +15,7 @@ from agent.api.kinds import MUTATING_WEBHOOKS, PODS
 from agent.kube.client import Client, encode
 from agent.kube.errors import NotFound
 from agent.model.diff import json_patch
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox.certificates import Authority
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.webhook.replica import host_facing

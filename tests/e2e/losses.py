@@ -10,7 +10,7 @@ from agent.api.names import NODE_LEASE_NAMESPACE
 from agent.base.clock import SystemClock, micro_stamp
 from agent.kube.client import Client
 from agent.kube.errors import KubeError, NotFound
-from agent.sandbox.objects import apply
+from hack.lab.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 

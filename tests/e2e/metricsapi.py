@@ -12,7 +12,7 @@ from aiohttp import web
 from agent.api.kinds import PODS, SERVICES, Kind
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox.certificates import Authority
 from tests.e2e.fleet import Fleet
 from tests.webhook.replica import host_facing
 

@@ -10,9 +10,9 @@ from typing import Any
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, SERVICE_ACCOUNTS, Kind
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.sandbox import kubeconfig, process
-from agent.sandbox.manifests import service_account
-from agent.sandbox.objects import REPOSITORY, apply, token
+from hack.lab.sandbox import kubeconfig, process
+from hack.lab.sandbox.manifests import service_account
+from hack.lab.sandbox.objects import REPOSITORY, apply, token
 from tests.e2e.fleet import Fleet
 from tests.e2e.metricsapi import API_SERVICE, API_SERVICES, register
 

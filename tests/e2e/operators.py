@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 from agent.api.kinds import CRDS, NAMESPACES
-from agent.sandbox import SandboxError, process
-from agent.sandbox.build import Part
-from agent.sandbox.objects import REPOSITORY
-from agent.sandbox.progress import Silent
-from hack.operators.programs import definitions, find
+from agent.cli.progress import Silent
+from hack.lab.operators.programs import definitions, find
+from hack.lab.sandbox import SandboxError, process
+from hack.lab.sandbox.build import Part
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.controllers.installed import uninstalled
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.test_11_elect_by_default import ELECTS, elects

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NODES, PODS, TARGETS
-from agent.sandbox import faults
+from hack.lab.sandbox import faults
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, condition
 from tests.waiting import until

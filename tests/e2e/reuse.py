@@ -14,7 +14,7 @@ from agent.api.kinds import EVENTS, NAMESPACES, NODES, TARGETS, Kind
 from agent.api.names import ANNOTATION_FREE, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, virtual_node
 from agent.kube.client import Client, encode
 from agent.kube.errors import KubeError, NotFound
-from hack.corpora.contents import Contents
+from hack.lab.corpus.contents import Contents
 from tests.e2e.manifests import DAEMONSETS
 
 Raw = dict[str, Any]

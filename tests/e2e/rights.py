@@ -12,8 +12,8 @@ from agent.api.accounts import HOME, Account
 from agent.api.agentpolicies import specs
 from agent.api.ownroles import AGENT, CANDIDATES, REGISTER, WEBHOOK
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, Grant
-from agent.sandbox.manifests import AGENT_NAMESPACE
-from hack.soaking import audit
+from hack.lab.sandbox.manifests import AGENT_NAMESPACE
+from hack.lab.soak import audit
 from tests.chart import helm
 
 _USERS = tuple(f"system:serviceaccount:{home}:flotilla-" for home in (AGENT_NAMESPACE, helm.NAMESPACE))

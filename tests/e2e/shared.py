@@ -20,7 +20,7 @@ from agent.api.kinds import (
 )
 from agent.kube.errors import NotFound
 from agent.model.service import is_native
-from agent.sandbox import kubeconfig
+from hack.lab.sandbox import kubeconfig
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, token_of
 from tests.e2e.manifests import DEPLOYMENTS

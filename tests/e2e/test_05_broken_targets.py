@@ -9,9 +9,9 @@ import pytest
 from agent.api.kinds import EVENTS, SECRETS, SERVICE_ACCOUNTS, TARGETS
 from agent.api.names import virtual_node
 from agent.kube.errors import Invalid
-from agent.sandbox import kubeconfig
-from agent.sandbox.errors import NoNamespacesError
-from agent.sandbox.objects import apply
+from hack.lab.sandbox import kubeconfig
+from hack.lab.sandbox.errors import NoNamespacesError
+from hack.lab.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, token_of
 from tests.e2e.manifests import DEPLOYMENTS

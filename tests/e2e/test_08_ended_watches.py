@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.sandbox import faults
+from hack.lab.sandbox import faults
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.api.kinds import TARGETS
-from agent.sandbox.objects import apply
+from hack.lab.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS, JOBS

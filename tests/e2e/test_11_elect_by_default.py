@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from agent.api.kinds import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES, SOURCES, TARGETS
 from agent.api.names import ANNOTATION_MANIFEST, LABEL_ELECT_BY_DEFAULT
-from agent.sandbox.errors import SandboxError
+from hack.lab.sandbox.errors import SandboxError
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, condition, on_virtual_node
 from tests.e2e.manifests import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from agent.api.kinds import NODES, PODS, Kind
 from agent.api.names import LABEL_TARGET_NAME, LABEL_TARGET_NAMESPACE, virtual_node
-from agent.sandbox.errors import SandboxError
+from hack.lab.sandbox.errors import SandboxError
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DAEMONSETS, DEPLOYMENTS

@@ -8,7 +8,7 @@ import pytest
 
 from agent.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICE_ACCOUNTS, SOURCES, TARGETS, Kind
 from agent.kube.errors import NotFound
-from agent.sandbox.errors import SandboxError
+from hack.lab.sandbox.errors import SandboxError
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, condition
 

@@ -16,8 +16,8 @@ from agent.api.kinds import (
     TARGETS,
 )
 from agent.api.names import LABEL_PARENT_UID, finalizer, virtual_node
-from agent.sandbox import kubeconfig
-from agent.sandbox.objects import apply
+from hack.lab.sandbox import kubeconfig
+from hack.lab.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS

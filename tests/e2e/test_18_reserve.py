@@ -9,7 +9,7 @@ import pytest_asyncio
 from agent.api import names
 from agent.api.kinds import EVENTS, NAMESPACES, NODES, PODS, TARGETS
 from agent.api.names import virtual_node
-from agent.sandbox.faults import Drop
+from hack.lab.sandbox.faults import Drop
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS

@@ -14,7 +14,7 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, PODS, RESOURCE_QUOTAS, TARGETS, Kind
 from agent.clusters.target_info import shapes
 from agent.kube.store import Object
-from agent.sandbox.objects import apply
+from hack.lab.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS

@@ -22,8 +22,8 @@ from agent.api.names.links import ANNOTATION_POD_IPS, BY_GATEWAY, GATEWAY_SECRET
 from agent.api.roles import OPTIONAL_FEATURES
 from agent.kube.client import Client
 from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
-from agent.sandbox.gateways import PORT, GatewayPod
-from agent.sandbox.manifests import AGENT_NAMESPACE
+from hack.lab.sandbox.gateways import PORT, GatewayPod
+from hack.lab.sandbox.manifests import AGENT_NAMESPACE
 from tests.controllers.services.test_gateways import certificate, gateway_pod, led, offer, own_address
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet, condition

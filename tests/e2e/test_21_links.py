@@ -10,7 +10,7 @@ from agent.api.conditions import find_condition
 from agent.api.crds import ac3_crds
 from agent.api.kinds import CRDS, ENDPOINT_SLICES, MULTI_CLUSTER_NETWORKS, SERVICE_LINKS, SERVICES
 from agent.api.names import PREFIX, PROXY_CONSTRAINTS
-from agent.sandbox.objects import apply
+from hack.lab.sandbox.objects import apply
 from tests.api.test_ac3_crd import EXAMPLE
 from tests.cli.command import flotilla
 from tests.e2e import manifests, shared

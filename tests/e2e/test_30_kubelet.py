@@ -16,9 +16,9 @@ import pytest_asyncio
 from agent.api.kinds import CLUSTER_ROLES, NODE_METRICS, NODES, PODS
 from agent.api.names import virtual_node
 from agent.api.roles import SOURCE_ROLE, source_cluster_role
+from agent.cli.progress import Silent
 from agent.model.measured import add_up
-from agent.sandbox import SandboxError, binaries
-from agent.sandbox.progress import Silent
+from hack.lab.sandbox import SandboxError, binaries
 from tests.e2e.debugging import (
     IMAGE,
     USED_MIB,

@@ -19,7 +19,7 @@ from agent.kube.client import Client
 from agent.kube.config import parse
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
-from agent.sandbox import kubeconfig
+from hack.lab.sandbox import kubeconfig
 from tests.controllers.installed import installed
 from tests.e2e import shared
 from tests.e2e.faults.agents import agent_with

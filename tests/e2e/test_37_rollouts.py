@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import PODS, SERVICES, Kind
-from hack.operators.programs import ROLLOUTS
+from hack.lab.operators.programs import ROLLOUTS
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, on_virtual_node
 from tests.e2e.operators import Places, operator, places

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import SERVICES, Kind
-from hack.operators.programs import KUSTOMIZE
+from hack.lab.operators.programs import KUSTOMIZE
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS

@@ -6,7 +6,7 @@ import pytest
 
 from agent.api.kinds import CONFIGMAPS, PODS, SERVICES
 from agent.api.names import PREFIX, virtual_node
-from agent.sandbox.plan import OLDEST
+from hack.lab.sandbox.plan import OLDEST
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS

@@ -16,8 +16,8 @@ import pytest_asyncio
 
 from agent.api.kinds import SERVICES
 from agent.api.names import PREFIX, USE_CONSTRAINTS
-from agent.sandbox.objects import REPOSITORY
-from hack.benchmarks import trees
+from hack.lab.benchmarks import trees
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.e2e import shared, webpods
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS, REGION

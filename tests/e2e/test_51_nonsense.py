@@ -12,7 +12,7 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, CRDS, EVENTS, LEASES, NODES, PODS, SECRETS, TARGETS
 from agent.kube.errors import StatusError
 from agent.model.annotations import LIMIT
-from agent.sandbox.objects import apply, apply_definitions
+from hack.lab.sandbox.objects import apply, apply_definitions
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS

@@ -17,7 +17,7 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from agent.sandbox.errors import SandboxError
+from hack.lab.sandbox.errors import SandboxError
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
 

@@ -14,7 +14,7 @@ from agent.kube import config
 from agent.kube.client import encode
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
-from agent.sandbox.manifests import AGENT_NAMESPACE
+from hack.lab.sandbox.manifests import AGENT_NAMESPACE
 from tests.e2e.fleet import Fleet, Raw
 
 PROVIDER = {names.PROVIDER_KEY: names.PROVIDER_VALUE}

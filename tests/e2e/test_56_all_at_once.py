@@ -22,7 +22,7 @@ import yaml
 from agent.api.kinds import NAMESPACES, PODS, SECRETS, TARGETS
 from agent.api.names import FORCE_REMOVE, SHORT_PREFIX
 from agent.model.quantity import Quantity
-from hack.benchmarks import procfs
+from hack.lab.benchmarks import procfs
 from tests.chart import helm
 from tests.e2e import manifests
 from tests.e2e.attacks import EXPECTED, Attacks

@@ -10,8 +10,8 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS, SECRETS, SERVICE_ACCOUNTS, SOURCES
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound, Unauthorized
-from agent.sandbox.objects import connect
 from agent.targets.source.decide import Roles, wanted_bindings
+from hack.lab.sandbox.objects import connect
 from tests.e2e import manifests
 from tests.e2e.debugging import IMAGE
 from tests.e2e.fleet import Fleet, condition

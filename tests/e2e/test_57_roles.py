@@ -26,8 +26,8 @@ from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
 from agent.cli.joining.manifests import Names, renewal
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, Invalid, NotFound, Unauthorized
-from agent.sandbox import kubeconfig
-from agent.sandbox.objects import connect
+from hack.lab.sandbox import kubeconfig
+from hack.lab.sandbox.objects import connect
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, token_of
 

@@ -11,13 +11,13 @@ import pytest_asyncio
 
 from agent.api.kinds import SERVICES
 from agent.kube.errors import AlreadyExists, KubeError
-from hack.corpora import report
-from hack.corpora.expected import EXPECTED
-from hack.corpora.files import OWN, File, read
-from hack.corpora.ground import Ground, ground_of
-from hack.corpora.run import run
-from hack.corpora.trial import Result
-from hack.corpora.views import ENDPOINTS
+from hack.lab.corpus import report
+from hack.lab.corpus.expected import EXPECTED
+from hack.lab.corpus.files import OWN, File, read
+from hack.lab.corpus.ground import Ground, ground_of
+from hack.lab.corpus.run import run
+from hack.lab.corpus.trial import Result
+from hack.lab.corpus.views import ENDPOINTS
 from tests.e2e.fleet import Fleet
 from tests.e2e.test_14_missing_things import PRIORITY_CLASSES
 

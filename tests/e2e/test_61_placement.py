@@ -26,7 +26,7 @@ from agent.api.names.ocm import (
     WHEN_UNPLACED,
     decision_name,
 )
-from agent.sandbox.objects import apply
+from hack.lab.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS

@@ -14,7 +14,7 @@ from agent.api.names import LABEL_PARENT_UID, SHORT_PREFIX, chaperon, fencing, l
 from agent.api.roles import OPTIONAL_FEATURES
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden
-from hack.soaking import audit
+from hack.lab.soak import audit
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, token_of
 from tests.e2e.manifests import STATEFULSETS

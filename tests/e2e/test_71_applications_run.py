@@ -30,8 +30,8 @@ from agent.api.kinds import (
     SCHEDULING_MANIFESTS,
 )
 from agent.api.names.ocm import GLOBAL_SET, LABEL_CLUSTER_SET
-from agent.sandbox import SandboxError
-from agent.sandbox.realnode import images
+from hack.lab.sandbox import SandboxError
+from hack.lab.sandbox.realnode import images
 from tests.e2e import applications, manifests, requester, shared
 from tests.e2e.applications import CLAIM, DISTRIBUTIONS, HOMES, REPLICAS, become, uids, where
 from tests.e2e.fleet import Fleet

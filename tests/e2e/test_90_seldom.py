@@ -26,8 +26,8 @@ from agent.api.kinds import (
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, SOURCE_ROLE
 from agent.kube.client import Client
-from agent.sandbox import SandboxError, faults
-from agent.sandbox.objects import apply
+from hack.lab.sandbox import SandboxError, faults
+from hack.lab.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, token_of
 from tests.e2e.test_10_self_target import home

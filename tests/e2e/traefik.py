@@ -11,9 +11,9 @@ import aiohttp
 
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, INGRESSES, SERVICE_ACCOUNTS
 from agent.kube.errors import NotFound
-from agent.sandbox import process
-from agent.sandbox.manifests import service_account
-from agent.sandbox.objects import REPOSITORY, apply, token
+from hack.lab.sandbox import process
+from hack.lab.sandbox.manifests import service_account
+from hack.lab.sandbox.objects import REPOSITORY, apply, token
 from tests.e2e.fleet import Fleet
 
 PORT = 8000

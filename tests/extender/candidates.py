@@ -20,10 +20,10 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import Forbidden
 from agent.runtime.supervisor import Supervisor
-from agent.sandbox import Cluster as SandboxCluster
-from agent.sandbox import kubeconfig
-from agent.sandbox.objects import account_token, connect
 from agent.settings import Settings
+from hack.lab.sandbox import Cluster as SandboxCluster
+from hack.lab.sandbox import kubeconfig
+from hack.lab.sandbox.objects import account_token, connect
 from tests.runtime.test_health import free_port
 from tests.waiting import until
 

@@ -13,8 +13,8 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.sandbox import Sandbox
-from agent.sandbox.objects import connect
+from hack.lab.sandbox import Sandbox
+from hack.lab.sandbox.objects import connect
 from tests.extender.candidates import (
     ALLOWED,
     ENDED,

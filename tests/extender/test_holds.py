@@ -15,7 +15,7 @@ from agent.extender.decide import ENDED as ROUND_IS_OVER
 from agent.extender.decide import NOT_ALLOWED, STOPPING
 from agent.kube.client import Client
 from agent.pods.chaperon.controller import Chaperon
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.extender.candidates import (
     ALLOWED,

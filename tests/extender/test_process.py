@@ -9,7 +9,7 @@ import pytest
 
 from agent.kube.client import Client
 from agent.pods.chaperon.controller import Chaperon
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.extender.candidates import (
     ALLOWED,

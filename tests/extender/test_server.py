@@ -15,9 +15,9 @@ from agent.base.clock import SystemClock
 from agent.clusters.cluster import Cluster
 from agent.extender.server import Extender
 from agent.kube.config import load
-from agent.sandbox import Cluster as SandboxCluster
-from agent.sandbox.certificates import Authority
 from agent.settings import InvalidSetting, Settings
+from hack.lab.sandbox import Cluster as SandboxCluster
+from hack.lab.sandbox.certificates import Authority
 from tests.extender.candidates import Asker, serving
 from tests.kube.kubeconfigs import kubeconfig
 from tests.runtime.test_health import free_port

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agent.base.certificates import Pair
 from agent.model.gatewaypeer import UDP, Called, Offered, Peer, Service
-from agent.sandbox.gateways import PORT, GatewayPod
+from hack.lab.sandbox.gateways import PORT, GatewayPod
 from tests.gateway.lab import SPACE, stranger
 
 DNS = "dns"

@@ -4,7 +4,7 @@ import re
 
 from agent.api.kinds import ENDPOINT_SLICES
 from agent.api.names import LABEL_SERVICE_NAME
-from agent.sandbox import faults
+from hack.lab.sandbox import faults
 from tests.e2e.fleet import Fleet
 from tests.gateway.realnodes import PATIENCE_SECONDS
 

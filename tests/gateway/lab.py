@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from agent.base.certificates import Pair
 from agent.model import hostport
 from agent.model.gatewaypeer import Called, Offered, Peer, Service
-from agent.sandbox.gateways import PORT, GatewayPod
+from hack.lab.sandbox.gateways import PORT, GatewayPod
 
 SPACE = "shop"
 WEB = "web"

@@ -16,8 +16,8 @@ import pytest
 from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICES, SOURCES, TARGETS
 from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, links
 from agent.api.roles import OPTIONAL_FEATURES
-from agent.sandbox import SandboxError, network, process
-from agent.sandbox.realnode import cgroups
+from hack.lab.sandbox import SandboxError, network, process
+from hack.lab.sandbox.realnode import cgroups
 from tests.chart.helm import NAMESPACE
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet, condition

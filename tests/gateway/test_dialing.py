@@ -13,7 +13,7 @@ from agent.base.certificates import Pair
 from agent.cli.checks.dialing import Dialer
 from agent.cli.checks.view import Verdict
 from agent.model.gatewaypeer import health_name, identity
-from agent.sandbox.gateways import GatewayPod
+from hack.lab.sandbox.gateways import GatewayPod
 from tests.gateway.lab import SPACE, address, peer
 from tests.waiting import until
 

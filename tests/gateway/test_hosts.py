@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agent.model.gatewaypeer import Called, Offered, Service, server_name
-from agent.sandbox.gateways import GatewayPod
+from hack.lab.sandbox.gateways import GatewayPod
 from tests.gateway.lab import LOCAL, SPACE, UNUSED, address, ask, dial, peer, saying, serving
 from tests.waiting import until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox.gateways import GatewayPod
+from hack.lab.sandbox.gateways import GatewayPod
 from tests.gateway.lab import address
 from tests.waiting import until
 

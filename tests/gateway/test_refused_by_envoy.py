@@ -19,7 +19,7 @@ from agent.model import envoy
 from agent.model.envoyparts import Place
 from agent.model.envoystart import LIVE_PATH, of_peers
 from agent.model.gatewaypeer import Called, health_name
-from agent.sandbox.gateways import PORT, GatewayPod
+from hack.lab.sandbox.gateways import PORT, GatewayPod
 from tests.background import background
 from tests.gateway.lab import LOCAL, SPACE, UNUSED, address, ask, dial, echo, peer, serving, web
 from tests.processes import frozen

@@ -22,8 +22,8 @@ from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, SHORT_PR
 from agent.api.names.links import AFFINITY, BY_GATEWAY, GATEWAY_SLICE_MANAGER, LABEL_HEADLESS_OF
 from agent.model import gatewaytold, hostport
 from agent.model.gatewaypeer import server_name
-from agent.sandbox import SandboxError
-from agent.sandbox.gateways import GatewayPod
+from hack.lab.sandbox import SandboxError
+from hack.lab.sandbox.gateways import GatewayPod
 from tests.chart.helm import NAMESPACE
 from tests.e2e import shared
 from tests.e2e.fleet import Fleet, condition

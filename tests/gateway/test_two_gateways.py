@@ -19,7 +19,7 @@ import pytest_asyncio
 from agent.base import certificates
 from agent.model import envoy
 from agent.model.gatewaypeer import health_name, identity, server_name
-from agent.sandbox.gateways import PORT, GatewayPod, program
+from hack.lab.sandbox.gateways import PORT, GatewayPod, program
 from tests.gateway.lab import LOCAL, SPACE, UNUSED, WEB, address, ask, dial, echo, peer, serving, stranger, web
 from tests.processes import frozen
 from tests.waiting import until

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from agent.model.gatewaypeer import TCP, UDP, Called, Offered, Service, health_name, server_name
-from agent.sandbox.gateways import GatewayPod
+from hack.lab.sandbox.gateways import GatewayPod
 from tests.gateway import lab
 from tests.gateway.datagrams import (
     BY_HAND,

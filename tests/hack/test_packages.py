@@ -15,8 +15,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from agent.sandbox import ownimage
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox import ownimage
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.pages import DOCS, blocks
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
@@ -88,6 +88,7 @@ def test_hashes_of_other_versions_than_the_pins_are_reported_without_an_index(na
         (tmp_path / kept).symlink_to(REPOSITORY / kept)
     (tmp_path / "hack").unlink()
     (tmp_path / "hack").mkdir()
+    (tmp_path / "hack/lab").symlink_to(REPOSITORY / "hack/lab")
     for file in ("packages", "constraints.txt", "image.txt", "build.txt"):
         (tmp_path / "hack" / file).write_text((REPOSITORY / "hack" / file).read_text())
     image = tmp_path / "hack/image.txt"

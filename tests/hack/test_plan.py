@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import binaries
-from agent.sandbox.components import PROGRAMS
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox import binaries
+from hack.lab.sandbox.components import PROGRAMS
+from hack.lab.sandbox.objects import REPOSITORY
 
 TOOLS = ("bash", "cat", "dirname", "env", "flock", "nproc", "sed", "sha256sum")
 

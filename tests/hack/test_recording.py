@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from agent.sandbox.objects import REPOSITORY
-from hack.recording import picture, terminal
-from hack.recording.__main__ import PICTURES, RECORDINGS, frames, parse
+from hack.lab.recording import picture, terminal
+from hack.lab.recording.__main__ import PICTURES, RECORDINGS, frames, parse
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.pages import PAGES
 
 WIDTH = 40

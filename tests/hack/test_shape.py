@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.syntax import parsed
 
 FILE_LINES = 500

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent.base.certificates import Pair
 from agent.kube.channel import Channel
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox.certificates import Authority
 
 AUTHORITY = Authority("test", datetime.datetime.now(datetime.UTC))
 SERVING = AUTHORITY.serving(["localhost", "127.0.0.1"])

@@ -8,7 +8,7 @@ from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.session import Session
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.kube.relay import Relay
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 
 _COMPACT = """
 import json, sys, urllib.request

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.kube import config
 from agent.kube.config import FileAuth, load, parse
 from agent.kube.errors import InvalidConfig
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox.certificates import Authority
 from tests.kube.kubeconfigs import SERVER, data, kubeconfig
 
 AUTHORITY = Authority("test", datetime.now(UTC))

@@ -13,7 +13,7 @@ from agent.kube.client import Client
 from agent.kube.config import parse
 from agent.kube.errors import Forbidden, InvalidConfig, Unauthorized
 from agent.kube.session import Session
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.kube.kubeconfigs import kubeconfig
 from tests.waiting import until
 

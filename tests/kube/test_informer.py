@@ -14,7 +14,7 @@ from agent.kube.errors import Forbidden
 from agent.kube.informer import Informer
 from agent.kube.session import Session
 from agent.kube.store import metadata_only
-from agent.sandbox import Cluster, Sandbox
+from hack.lab.sandbox import Cluster, Sandbox
 from tests.kube.etcd import compact
 from tests.kube.relay import Relay, trusting
 from tests.kube.watching import listed, running, versions

@@ -5,8 +5,8 @@ import pytest
 from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS
 from agent.kube.client import Client
 from agent.kube.informer import Informer
-from agent.sandbox import Cluster, Sandbox
-from agent.sandbox.backup import back_up, restore
+from hack.lab.sandbox import Cluster, Sandbox
+from hack.lab.sandbox.backup import back_up, restore
 from tests.kube.test_informer import config_map, event
 from tests.kube.watching import Follower, listed, running, versions
 from tests.waiting import until

@@ -15,7 +15,7 @@ from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.errors import Unreachable
 from agent.kube.session import Session
-from agent.sandbox import Cluster, Sandbox, SandboxError
+from hack.lab.sandbox import Cluster, Sandbox, SandboxError
 from tests.kube.test_session import raw_server, read_all, serving
 
 

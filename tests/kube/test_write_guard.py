@@ -11,7 +11,7 @@ from agent.kube.config import Connection
 from agent.kube.errors import Deposed
 from agent.kube.session import Session
 from agent.kube.write_guard import fence
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox.certificates import Authority
 from tests.e2e.laterwebhook import serving
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

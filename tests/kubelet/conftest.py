@@ -7,7 +7,7 @@ import pytest
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from agent.api.names import virtual_node
 from agent.kube.client import Client
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, kubeconfig, tear_away
 from tests.kubelet.places import Kubelet, host_facing, place, real_node, remove

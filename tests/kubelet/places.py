@@ -19,7 +19,7 @@ from agent.kube.channel import Channel, ChannelClosed
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.kube.streams import Answer, ask, connect
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.kube.channels import server_tls
 from tests.kubelet.serving import anybody, say
 from tests.waiting import until

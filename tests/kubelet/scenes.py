@@ -10,9 +10,9 @@ from agent.api.names import virtual_node
 from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.kubelet.controller import KubeletController
-from agent.sandbox.objects import token
 from agent.targets.target import TargetController
 from agent.targets.virtual_node import VirtualNodeController
+from hack.lab.sandbox.objects import token
 from tests.kubelet.places import Kubelet, Placed, directly
 from tests.waiting import allowed, until
 

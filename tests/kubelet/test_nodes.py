@@ -15,9 +15,9 @@ from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.kubelet import certificate
 from agent.kubelet.controller import KubeletController
-from agent.sandbox import Cluster
 from agent.targets.target import TargetController
 from agent.targets.virtual_node import VirtualNodeController
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, kubeconfig, tear_away
 from tests.kubelet.places import Kubelet, directly, host_facing, place, remove, upgraded

@@ -13,7 +13,7 @@ import pytest
 from agent.kube import http_headers
 from agent.kube.channel import Channel, ChannelClosed
 from agent.kubelet import server as module
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox.certificates import Authority
 from tests.kube.channels import client_tls, dialled, everything
 from tests.kubelet.serving import Serving, anybody, new_tls, say, serving
 from tests.waiting import until

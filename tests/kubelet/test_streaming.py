@@ -19,8 +19,8 @@ from agent.api.names import ANNOTATION_AGENT_VERSION, SUMMARY_NAME
 from agent.clusters.deps import Deps
 from agent.kube.errors import BadRequest, Forbidden, NotFound, ServerError
 from agent.kube.streams import ask, connect
-from agent.sandbox import Cluster
-from agent.sandbox.objects import token
+from hack.lab.sandbox import Cluster
+from hack.lab.sandbox.objects import token
 from tests.controllers.target_links import kubeconfig, rewrite
 from tests.kubelet.places import make_delegate, refusal, upgraded
 from tests.kubelet.scenes import Scene

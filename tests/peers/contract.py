@@ -16,7 +16,7 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
 )
 from agent.kube.client import Client
-from agent.sandbox.objects import apply
+from hack.lab.sandbox.objects import apply
 from tests.e2e.fleet import token_of
 from tests.e2e.rights import Asked
 

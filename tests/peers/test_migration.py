@@ -20,7 +20,7 @@ from agent.api.kinds import (
 )
 from agent.api.names import ANNOTATION_APPLIED_LABELS, FINALIZER_DRAIN, finalizer, virtual_node
 from agent.kube.errors import NotFound
-from agent.sandbox.objects import apply, connect
+from hack.lab.sandbox.objects import apply, connect
 from tests.cli.command import flotilla
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet

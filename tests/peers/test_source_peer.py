@@ -11,7 +11,7 @@ import pytest_asyncio
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, NODES, PODS
 from agent.api.names import finalizer, virtual_node
 from agent.kube.client import Client
-from agent.sandbox.objects import connect
+from hack.lab.sandbox.objects import connect
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.e2e.rights import asked

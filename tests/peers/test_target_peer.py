@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, NAMESPACES, PODS, SECRETS, TARGETS
-from agent.sandbox import SandboxError, kubeconfig
-from agent.sandbox.objects import apply
+from hack.lab.sandbox import SandboxError, kubeconfig
+from hack.lab.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, token_of
 from tests.e2e.manifests import DEPLOYMENTS

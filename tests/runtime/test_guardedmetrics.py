@@ -14,7 +14,7 @@ from agent.kube.client import Client
 from agent.kube.tokens import bearer
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
-from agent.sandbox.objects import token
+from hack.lab.sandbox.objects import token
 from tests.examples import examples
 from tests.runtime.test_health import free_port
 

@@ -17,7 +17,7 @@ from agent.kube.config import load
 from agent.kube.errors import Deposed, NotFound
 from agent.kube.session import Session
 from agent.runtime.lease import LeaderLease, LeaseTimes
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.kube.relay import Relay
 from tests.waiting import until
 

@@ -19,8 +19,8 @@ from agent.kube.errors import NotFound
 from agent.kube.session import Session
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.renewals import Moment, Renewals
-from agent.sandbox import Cluster
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox import Cluster
+from hack.lab.sandbox.certificates import Authority
 from tests.e2e.laterwebhook import serving
 from tests.kube.relay import Relay
 from tests.waiting import until

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from agent.runtime.task_group import side_by_side, together
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.syntax import parsed
 
 MAKERS = {"create_task", "ensure_future", "TaskGroup"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from agent.sandbox import Sandbox
+from hack.lab.sandbox import Sandbox
 
 
 @pytest_asyncio.fixture

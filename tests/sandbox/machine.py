@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from agent.sandbox import network, process
-from agent.sandbox.plan import identity
-from agent.sandbox.realnode import cgroups
+from hack.lab.sandbox import network, process
+from hack.lab.sandbox.plan import identity
+from hack.lab.sandbox.realnode import cgroups
 
 
 def leftovers(directory: Path) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import ownimage
+from hack.lab.sandbox import ownimage
 
 
 def shared(factory: pytest.TempPathFactory) -> Path:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.sandbox import SandboxError
-from agent.sandbox.arguments import parse_family, parse_names, parse_nodes, parse_regions, parse_versions
+from hack.lab.sandbox import SandboxError
+from hack.lab.sandbox.arguments import parse_family, parse_names, parse_nodes, parse_regions, parse_versions
 
 
 def test_names_may_be_a_list_or_separated_by_commas() -> None:

@@ -7,8 +7,8 @@ import pytest
 from agent.api.kinds import CONFIGMAPS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.sandbox import Cluster, Sandbox
-from agent.sandbox.backup import back_up, restore
+from hack.lab.sandbox import Cluster, Sandbox
+from hack.lab.sandbox.backup import back_up, restore
 
 pytestmark = pytest.mark.cluster
 

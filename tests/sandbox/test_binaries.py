@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError, binaries, build, download, golang
-from agent.sandbox.build import NODE
-from agent.sandbox.components import NODE_PROGRAMS, PROGRAMS, REAL_PROGRAMS
-from agent.sandbox.download import KUBERNETES
-from agent.sandbox.progress import Silent
+from agent.cli.progress import Silent
+from hack.lab.sandbox import SandboxError, binaries, build, download, golang
+from hack.lab.sandbox.build import NODE
+from hack.lab.sandbox.components import NODE_PROGRAMS, PROGRAMS, REAL_PROGRAMS
+from hack.lab.sandbox.download import KUBERNETES
 
 
 def install(folder: Path, version: str, names: tuple[str, ...] = PROGRAMS) -> Path:

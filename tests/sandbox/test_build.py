@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import build, golang, process
-from agent.sandbox.binaries import SOURCE
-from agent.sandbox.build import NODE, Part
-from agent.sandbox.errors import BuildError
-from agent.sandbox.progress import Lines, Silent
+from agent.cli.progress import Lines, Silent
+from hack.lab.sandbox import build, golang, process
+from hack.lab.sandbox.binaries import SOURCE
+from hack.lab.sandbox.build import NODE, Part
+from hack.lab.sandbox.errors import BuildError
 from tests.waiting import until
 
 COMPONENTS = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"}

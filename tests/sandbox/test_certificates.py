@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from agent.base.certificates import Pair
-from agent.sandbox.certificates import Authority, service_account_keys
+from hack.lab.sandbox.certificates import Authority, service_account_keys
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import commands, process
-from agent.sandbox.errors import BuildError, SandboxError
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox import commands, process
+from hack.lab.sandbox.errors import BuildError, SandboxError
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.waiting import until
 
 
@@ -26,7 +26,7 @@ async def test_a_full_disk_names_the_folders_to_move() -> None:
 
 async def test_a_command_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    code = "import asyncio, sys; from agent.sandbox import commands; asyncio.run(commands.run(sys.argv[1:]))"
+    code = "import asyncio, sys; from hack.lab.sandbox import commands; asyncio.run(commands.run(sys.argv[1:]))"
     argv = ("sh", "-c", f"echo $$ > {pid_file}; exec sleep 600")
     starter = await asyncio.create_subprocess_exec(sys.executable, "-c", code, *argv, cwd=REPOSITORY)
     await until(lambda: pid_file.exists() and pid_file.read_text() != "")

@@ -4,11 +4,11 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from agent.sandbox.components import PROGRAMS, REAL_PROGRAMS, Context, components
-from agent.sandbox.manifests import scheduler_configuration
-from agent.sandbox.plan import ClusterPlan, NodeShape, Plan
-from agent.sandbox.realnode import containerd
-from agent.sandbox.realnode.host import PACKAGES
+from hack.lab.sandbox.components import PROGRAMS, REAL_PROGRAMS, Context, components
+from hack.lab.sandbox.manifests import scheduler_configuration
+from hack.lab.sandbox.plan import ClusterPlan, NodeShape, Plan
+from hack.lab.sandbox.realnode import containerd
+from hack.lab.sandbox.realnode.host import PACKAGES
 
 SEPARATE = ClusterPlan("us", 1, "10.130.1.11", "us", NodeShape(), "flotilla-abcdef-us")
 SHARED = dataclasses.replace(SEPARATE, address="127.70.1.2", namespace="", ports={**SEPARATE.ports, "etcd": 12379})
@@ -38,7 +38,7 @@ def test_audit_logs_follow_the_policy_that_is_given() -> None:
 
     assert policies(PLAN) == []
     (own,) = policies(dataclasses.replace(PLAN, audit=True))
-    assert own.endswith("/agent/sandbox/audit.yaml")
+    assert own.endswith("/hack/lab/sandbox/audit.yaml")
     given = dataclasses.replace(PLAN, audit=True, audit_policy="/p/other.yaml")
     assert policies(given) == ["--audit-policy-file=/p/other.yaml"]
 

@@ -13,8 +13,8 @@ import pytest_asyncio
 from aiohttp import web
 from yarl import URL
 
-from agent.sandbox.download import DownloadError, Release, expected_digest, fetch, release
-from agent.sandbox.progress import Silent
+from agent.cli.progress import Silent
+from hack.lab.sandbox.download import DownloadError, Release, expected_digest, fetch, release
 
 KUBECTL = b"#!/bin/sh\necho kubectl\n" * 1000
 ETCD = b"#!/bin/sh\necho etcd\n" * 1000

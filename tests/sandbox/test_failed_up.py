@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Sandbox, SandboxError, binaries, process
-from agent.sandbox.plan import identity
-from agent.sandbox.progress import Silent
+from agent.cli.progress import Silent
+from hack.lab.sandbox import Sandbox, SandboxError, binaries, process
+from hack.lab.sandbox.plan import identity
 from tests.sandbox.machine import leftovers
 from tests.waiting import until
 
@@ -103,7 +103,7 @@ async def test_a_full_disk_is_named_and_nothing_is_left(small_disk: Path) -> Non
 async def test_a_disk_that_fills_up_later_is_named_and_nothing_is_left(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.sandbox.store.BYTES_PER_CLUSTER", 0)
+    monkeypatch.setattr("hack.lab.sandbox.store.BYTES_PER_CLUSTER", 0)
     with pytest.raises(SandboxError, match=r"etcd ended(.*\n)*.*(disk .* is full|no space left)"):
         await Sandbox(small_disk / "sandbox", ["one"], "kwok:0", agents=False).up()
     assert leftovers(small_disk / "sandbox") == []

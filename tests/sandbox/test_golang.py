@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import cache, golang
-from agent.sandbox.errors import BuildError
-from agent.sandbox.progress import Silent
+from agent.cli.progress import Silent
+from hack.lab.sandbox import cache, golang
+from hack.lab.sandbox.errors import BuildError
 
 
 def program(path: Path, version: str, folders: str = "/tmp /tmp") -> Path:

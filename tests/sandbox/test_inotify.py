@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.sandbox import inotify
+from hack.lab.sandbox import inotify
 
 
 def test_instances_are_allowed_up_to_what_a_sandbox_needs_and_never_fewer_than_before(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 import datetime
 
 from agent.kube import config
-from agent.sandbox import kubeconfig
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox import kubeconfig
+from hack.lab.sandbox.certificates import Authority
 
 AUTHORITY = Authority("us", datetime.datetime.now(datetime.UTC))
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from agent.sandbox import listening
-from agent.sandbox.listening import is_listening
+from hack.lab.sandbox import listening
+from hack.lab.sandbox.listening import is_listening
 
 ELSEWHERE = "import socket, time; server = socket.create_server(('', 4321)); print('up', flush=True); time.sleep(60)"
 

@@ -1,7 +1,7 @@
 """Objects the sandbox makes."""
 
-from agent.sandbox import manifests
-from agent.sandbox.plan import ClusterPlan, NodeShape
+from hack.lab.sandbox import manifests
+from hack.lab.sandbox.plan import ClusterPlan, NodeShape
 
 CLUSTER = ClusterPlan("us", 0, "10.130.1.10", "us-east-1", NodeShape(2, "8", "16Gi", 1000))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError, network
-from agent.sandbox.plan import PORTS
+from hack.lab.sandbox import SandboxError, network
+from hack.lab.sandbox.plan import PORTS
 
 Net = ipaddress.IPv4Network
 

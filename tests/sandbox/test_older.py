@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError, golang, older
-from agent.sandbox.components import APISERVER, ETCD, Context
-from agent.sandbox.plan import OLDEST, ClusterPlan, NodeShape, Plan
-from agent.sandbox.progress import Silent
+from agent.cli.progress import Silent
+from hack.lab.sandbox import SandboxError, golang, older
+from hack.lab.sandbox.components import APISERVER, ETCD, Context
+from hack.lab.sandbox.plan import OLDEST, ClusterPlan, NodeShape, Plan
 
 COMPONENTS = {"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 

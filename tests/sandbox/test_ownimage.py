@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import ownimage
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox import ownimage
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.sandbox.ownbase import shared
 
 EXPRESSION = """

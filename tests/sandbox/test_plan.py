@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError, ipfamilies
-from agent.sandbox.ipfamilies import VERSIONS, Family
-from agent.sandbox.plan import MAX_CLUSTERS, ClusterPlan, NodeShape, Plan, identity
+from hack.lab.sandbox import SandboxError, ipfamilies
+from hack.lab.sandbox.ipfamilies import VERSIONS, Family
+from hack.lab.sandbox.plan import MAX_CLUSTERS, ClusterPlan, NodeShape, Plan, identity
 
 
 def plan() -> Plan:

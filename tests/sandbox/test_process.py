@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError, process
+from hack.lab.sandbox import SandboxError, process
 
 MARK = "f00d00/us/sleeper"
 FOREVER = [sys.executable, "-c", "import time; print('hello', flush=True); time.sleep(600)"]

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from agent.sandbox.progress import Bars, Lines, Silent, ticking
+from agent.cli.progress import Bars, Lines, Silent, ticking
 
 
 class Clock:

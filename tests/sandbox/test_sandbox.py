@@ -25,8 +25,8 @@ from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
-from agent.sandbox import Cluster, Sandbox, SandboxError, blackhole
-from agent.sandbox.objects import connect
+from hack.lab.sandbox import Cluster, Sandbox, SandboxError, blackhole
+from hack.lab.sandbox.objects import connect
 from tests.cli.command import call
 from tests.sandbox.machine import leftovers
 from tests.waiting import gone, until

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from agent.kube.client import Client
-from agent.sandbox import Cluster, Sandbox
+from hack.lab.sandbox import Cluster, Sandbox
 from tests.scheduler.reserving import Open, Stage, stage
 
 

@@ -16,9 +16,9 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.pods.feedback.controller import Feedback
 from agent.runtime.controller import Controller
-from agent.sandbox import Cluster, Sandbox
-from agent.sandbox.objects import connect
 from agent.scheduler.controller import ProxyScheduler
+from hack.lab.sandbox import Cluster, Sandbox
+from hack.lab.sandbox.objects import connect
 from tests.controllers.proxies import connected, create, elected
 from tests.controllers.starting import namespace_known, running
 from tests.kube.relay import Relay

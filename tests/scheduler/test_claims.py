@@ -13,9 +13,9 @@ from agent.api.names.ocm import CLAIMS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model import clusterclaims
-from agent.sandbox import Sandbox
-from agent.sandbox.objects import connect
 from agent.scheduler.failed_targets import failed_targets_of
+from hack.lab.sandbox import Sandbox
+from hack.lab.sandbox.objects import connect
 from tests.controllers.targets.test_summary import definition, fact
 from tests.scheduler.reserving import Open, Stage
 from tests.scheduler.test_placement import UNSCHEDULABLE, runs, stand

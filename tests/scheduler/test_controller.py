@@ -14,13 +14,13 @@ from agent.model.proxypod import proxy_pod
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
 from agent.ranking.rank import Ranking
-from agent.sandbox import Cluster
 from agent.scheduler import proxy_writer
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.reserve import controller as reserve
 from agent.scheduler.reserve.decide import NO_SCHEDULER
 from agent.scheduler.reserve.view import Timeouts
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
 from tests.controllers.starting import running
 from tests.controllers.target_links import target as of_itself

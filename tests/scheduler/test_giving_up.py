@@ -11,9 +11,9 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.model.delegatepod import delegate
 from agent.pods.feedback.controller import Feedback
-from agent.sandbox import Cluster
 from agent.scheduler import chaperon_writer
 from agent.scheduler.controller import ProxyScheduler
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import chaperons, connected, create, elected
 from tests.controllers.starting import running
 from tests.waiting import until

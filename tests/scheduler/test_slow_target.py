@@ -16,11 +16,11 @@ from agent.kube.config import load
 from agent.kube.store import Key
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
-from agent.sandbox import Cluster
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.limits import PrioritySemaphore
 from agent.targets.target.controller import TargetController
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away

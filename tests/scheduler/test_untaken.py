@@ -12,8 +12,8 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
-from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.starting import running
 from tests.queues import GATE, gating, is_gated

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agent.api.names import LABEL_PARENT_UID, SCHEDULER_PROXY
-from hack.soaking.audit import Line, parse
-from hack.soaking.evidence import Evidence, Outage
-from hack.soaking.lives import History
+from hack.lab.soak.audit import Line, parse
+from hack.lab.soak.evidence import Evidence, Outage
+from hack.lab.soak.lives import History
 
 Raw = dict[str, Any]
 BEGINNING = datetime(2026, 11, 23, 12, tzinfo=UTC)

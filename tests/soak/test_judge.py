@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from agent.api.names import LABEL_PARENT_UID
-from hack.soaking.evidence import Outage
-from hack.soaking.judge import judge
-from hack.soaking.lives import History
+from hack.lab.soak.evidence import Outage
+from hack.lab.soak.judge import judge
+from hack.lab.soak.lives import History
 from tests.soak.logs import (
     ADMIN,
     AGENT,

@@ -19,9 +19,9 @@ from agent.api.kinds import (
     SERVICES,
     Kind,
 )
-from hack.soaking.leftovers import EVERYWHERE, IN_NAMESPACE, Listed, last_made, problems
-from hack.soaking.manifests import APP
-from hack.soaking.plan import Step
+from hack.lab.soak.leftovers import EVERYWHERE, IN_NAMESPACE, Listed, last_made, problems
+from hack.lab.soak.manifests import APP
+from hack.lab.soak.plan import Step
 
 Raw = dict[str, Any]
 Objects = dict[Kind, list[Raw]]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hack.soaking import audit
-from hack.soaking.lives import Life
+from hack.lab.soak import audit
+from hack.lab.soak.lives import Life
 from tests.soak.logs import ADMIN, GARBAGE, KWOK, Pod, at, delegate, history, line, proxy
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from agent.sandbox import Sandbox
-from hack.soaking import report
-from hack.soaking.figures import Figures, thirds
-from hack.soaking.load import Found, budgets
+from hack.lab.sandbox import Sandbox
+from hack.lab.soak import report
+from hack.lab.soak.figures import Figures, thirds
+from hack.lab.soak.load import Found, budgets
 
 
 def figures(*memory: float) -> Figures:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.soaking.__main__ import main, parse
+from hack.lab.soak.__main__ import main, parse
 
 
 @pytest.mark.parametrize(

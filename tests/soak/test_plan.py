@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hack.soaking.errors import SoakError
-from hack.soaking.plan import AT_ONCE, LONGEST_SECONDS, Fault, Head, Plan, Step, claims, make, parse, wanted
+from hack.lab.soak.errors import SoakError
+from hack.lab.soak.plan import AT_ONCE, LONGEST_SECONDS, Fault, Head, Plan, Step, claims, make, parse, wanted
 
 Test = Callable[..., None]
 

@@ -2,12 +2,12 @@
 
 import json
 
-from agent.sandbox import Sandbox
-from hack.benchmarks.report import json_line
-from hack.soaking import plan, report
-from hack.soaking.figures import Figures
-from hack.soaking.judge import Violation
-from hack.soaking.soak import Result
+from hack.lab.benchmarks.report import json_line
+from hack.lab.sandbox import Sandbox
+from hack.lab.soak import plan, report
+from hack.lab.soak.figures import Figures
+from hack.lab.soak.judge import Violation
+from hack.lab.soak.soak import Result
 from tests.soak.logs import ADMIN, delegate, history, outage, proxy
 
 

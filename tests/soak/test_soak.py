@@ -7,9 +7,9 @@ from typing import get_args
 
 import pytest
 
-from agent.sandbox.progress import Silent
-from hack.soaking import plan, report
-from hack.soaking.soak import Patience, soak
+from agent.cli.progress import Silent
+from hack.lab.soak import plan, report
+from hack.lab.soak.soak import Patience, soak
 
 pytestmark = [
     pytest.mark.cluster,

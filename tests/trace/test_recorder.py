@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox.objects import REPOSITORY
-from hack.tracing.fleet import LAUNCHER
-from hack.tracing.recorder import ENTRANCES, Calls, function_of, module_of, read
+from hack.lab.sandbox.objects import REPOSITORY
+from hack.lab.trace.fleet import LAUNCHER
+from hack.lab.trace.recorder import ENTRANCES, Calls, function_of, module_of, read
 
 POD = "one"
 PARSE = ("agent.model.quantity", "parse")

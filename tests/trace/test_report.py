@@ -1,9 +1,9 @@
 """What hack/trace prints."""
 
-from agent.sandbox.objects import REPOSITORY
-from hack.tracing.fleet import Traced
-from hack.tracing.recorder import Calls
-from hack.tracing.report import by_module, lines, of_scheduler, purpose
+from hack.lab.sandbox.objects import REPOSITORY
+from hack.lab.trace.fleet import Traced
+from hack.lab.trace.recorder import Calls
+from hack.lab.trace.report import by_module, lines, of_scheduler, purpose
 
 STEP: Calls = {
     ("agent.scheduler.controller", "ProxyScheduler.reconcile"): 2,

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from agent.sandbox.objects import REPOSITORY
-from hack.tracing.__main__ import parse
-from hack.tracing.report import LIMITS
+from hack.lab.sandbox.objects import REPOSITORY
+from hack.lab.trace.__main__ import parse
+from hack.lab.trace.report import LIMITS
 
 
 @pytest.mark.parametrize("arguments", [["--mode", "x"], ["pod"]])
@@ -22,7 +22,7 @@ def test_what_makes_no_sense_is_refused_with_usage(arguments: list[str], capsys:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("mode", LIMITS)
 def test_the_way_of_a_pod_is_told_function_by_function(mode: str) -> None:
-    command = [sys.executable, "-m", "hack.tracing", "--mode", mode]
+    command = [sys.executable, "-m", "hack.lab.trace", "--mode", mode]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     *_, last = done.stdout.splitlines()

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.kube.client import Client
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.webhook.replica import Place
 
 

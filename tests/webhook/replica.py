@@ -25,7 +25,7 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import AlreadyExists, NotFound, ServerError, from_status
 from agent.kube.session import Session
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.waiting import until
 from webhook.app import Webhook
 from webhook.settings import parse

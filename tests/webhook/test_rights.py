@@ -23,8 +23,8 @@ from agent.api.ownroles import ASK_FOR_USERS, REGISTER, SECRETS_OF_TARGETS, WEBH
 from agent.api.roles import Grant, rules
 from agent.kube.errors import NotFound
 from agent.model.proxypod import is_proxy
-from agent.sandbox.manifests import empty_secret
-from agent.sandbox.objects import connect
+from hack.lab.sandbox.manifests import empty_secret
+from hack.lab.sandbox.objects import connect
 from tests.controllers.target_links import kubeconfig
 from tests.e2e.fleet import token_of
 from tests.waiting import until

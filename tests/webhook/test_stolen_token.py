@@ -30,7 +30,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
 from agent.model.proxypod import is_proxy
-from agent.sandbox.manifests import empty_secret
+from hack.lab.sandbox.manifests import empty_secret
 from tests.controllers.target_links import kubeconfig
 from tests.e2e.fleet import token_of
 from tests.waiting import until

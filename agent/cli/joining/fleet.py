@@ -11,9 +11,9 @@ from agent.cli.joining.contexts import Side, Way, side
 from agent.cli.joining.manifests import Names
 from agent.cli.joining.objects import Report
 from agent.cli.options import Failed
+from agent.cli.progress import Progress, ticking
 from agent.kube.errors import InvalidConfig
 from agent.kube.kubeconfig import Entry
-from agent.sandbox.progress import Progress, ticking
 
 AT_ONCE = 10
 """Number of pairs that are processed concurrently."""

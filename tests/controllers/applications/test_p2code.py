@@ -46,7 +46,7 @@ from agent.kube.config import load
 from agent.kube.errors import KubeError, NotFound
 from agent.placement.placements.controller import PlacementController
 from agent.runtime.controller import Controller
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.cli.command import Told, flotilla
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running

@@ -11,7 +11,7 @@ from agent.kube.client import Client, encode
 from agent.kube.config import load
 from agent.kube.store import Object
 from agent.moves.mover import causes
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import connected
 from tests.controllers.starting import running
 from tests.controllers.target_links import target as of_itself

@@ -15,7 +15,7 @@ from agent.kube.errors import NotFound
 from agent.model.replacement import stand_in
 from agent.moves.mover.view import Create, Evict, Owner, Pod
 from agent.moves.mover.writer import Refusal, Writer
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import create, elected
 from tests.controllers.starting import running
 from tests.waiting import until

@@ -23,7 +23,7 @@ from agent.moves.mover.gather import Read
 from agent.moves.mover.owners import OwnerPods, owner
 from agent.moves.mover.pauses import LONGEST_SECONDS, Pauses
 from agent.moves.mover.view import Adopt, Evict, Owner, Pod, Tell
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import elected
 from tests.controllers.starting import running

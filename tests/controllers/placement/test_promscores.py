@@ -23,8 +23,8 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model import promscore
 from agent.placement.prometheus_scores import PrometheusScoresController
-from agent.sandbox import Cluster
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox import Cluster
+from hack.lab.sandbox.certificates import Authority
 from tests.chart import prometheus
 from tests.chart.prometheus import Prometheus
 from tests.controllers.starting import running

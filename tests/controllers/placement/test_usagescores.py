@@ -24,8 +24,8 @@ from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.errors import NotFound
 from agent.placement.usage_scores import UsageScoresController
-from agent.sandbox import Cluster
 from agent.targets.summary import SummaryController
+from hack.lab.sandbox import Cluster
 from tests.controllers.limited import limited
 from tests.controllers.starting import running
 from tests.controllers.target_links import condition, target, tear_away

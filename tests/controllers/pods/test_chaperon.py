@@ -14,7 +14,7 @@ from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.pods.chaperon import delegate_memory, policies, refusals
 from agent.pods.chaperon.controller import Chaperon
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers import byhand
 from tests.controllers.starting import running
 from tests.controllers.target_links import kubeconfig

@@ -7,7 +7,7 @@ from agent.api.kinds import CHAPERONS, EVENTS, PODS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.pods.chaperon.controller import Chaperon
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.pods.test_chaperon import chaperon, status
 from tests.controllers.starting import running
 from tests.waiting import until

@@ -13,7 +13,7 @@ from agent.kube.errors import NotFound
 from agent.pods.chaperon.actions import DeletePod, LookAgain, PatchChaperon, PutStatus
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.chaperon.decide import ChaperonAndPod, decide
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.pods.test_chaperon import chaperon as manifest
 from tests.controllers.pods.test_chaperon import status
 from tests.controllers.pods.test_chaperon_decide import JUST_BOUND, NOW, chaperon, outcome, pod

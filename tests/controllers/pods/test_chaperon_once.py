@@ -13,7 +13,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.chaperon.once import Once
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.pods.test_chaperon import chaperon, status
 from tests.controllers.starting import running
 from tests.waiting import until

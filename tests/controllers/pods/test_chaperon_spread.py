@@ -10,7 +10,7 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, NODES, PODS
 from agent.kube.client import Client
 from agent.pods.chaperon.controller import Chaperon
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.pods.test_chaperon import chaperon, status
 from tests.controllers.proxies import PROVIDER
 from tests.controllers.starting import running

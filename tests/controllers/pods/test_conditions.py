@@ -14,8 +14,8 @@ from agent.kube.client import Client
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
 from agent.pods.live_changes.controller import LiveChanges
-from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from hack.lab.sandbox import Cluster
 from tests.controllers.pods.test_livechanges import summary
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.starting import running

@@ -10,8 +10,8 @@ from agent.kube.config import Connection, StaticAuth, load
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.events.controller import DelegateEvents
 from agent.pods.feedback.controller import Feedback
-from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.starting import running
 from tests.e2e.fleet import token_of

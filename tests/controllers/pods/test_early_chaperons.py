@@ -20,10 +20,10 @@ from agent.model.proxypod import proxy_pod
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
 from agent.pods.orphan_finalizers import OrphanFinalizersController
-from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.failed_targets import with_failed_target
 from agent.targets.target import TargetController
+from hack.lab.sandbox import Cluster
 from tests.clusters.test_delegates import delegate
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where

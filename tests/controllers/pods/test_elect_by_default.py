@@ -7,7 +7,7 @@ import pytest
 from agent.api.kinds import EVENTS, NAMESPACES
 from agent.kube.client import Client
 from agent.pods.elect_by_default import ElectByDefaultController
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.waiting import until
 

@@ -19,8 +19,8 @@ from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
 from agent.pods.feedback.decide import home_patch
 from agent.pods.feedback.view import GONE, MAY_HAVE_RUN, TargetChaperon
-from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from hack.lab.sandbox import Cluster
 from tests.controllers import byhand
 from tests.controllers.counting import counting_writes
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where

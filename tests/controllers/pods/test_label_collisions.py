@@ -9,9 +9,9 @@ from agent.api.kinds import EVENTS, PODS
 from agent.kube.client import Client
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
-from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.label_collisions import REASON, message
+from hack.lab.sandbox import Cluster
 from tests.controllers.pods.test_livechanges import summary
 from tests.controllers.proxies import connected, create, elected, pod_where
 from tests.controllers.starting import running

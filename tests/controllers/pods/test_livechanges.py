@@ -15,8 +15,8 @@ from agent.kube.errors import Forbidden, Invalid, NotFound
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
 from agent.pods.live_changes.controller import LiveChanges
-from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.starting import running
 from tests.waiting import until

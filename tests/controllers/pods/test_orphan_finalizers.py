@@ -6,7 +6,7 @@ from agent.api.kinds import PODS, TARGETS
 from agent.api.names import FINALIZER_V010, finalizer
 from agent.kube.client import Client
 from agent.pods.orphan_finalizers import OrphanFinalizersController
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.waiting import until
 

@@ -9,9 +9,9 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, EVENTS, NAMESPACES, PODS, TARGETS
 from agent.pods.feedback.controller import Feedback
 from agent.pods.orphans import OrphansController
-from agent.sandbox import Sandbox
-from agent.sandbox.backup import back_up, restore
 from agent.targets.target import TargetController
+from hack.lab.sandbox import Sandbox
+from hack.lab.sandbox.backup import back_up, restore
 from tests.controllers.leading import TIMES, leading
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running

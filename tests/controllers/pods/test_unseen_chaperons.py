@@ -18,13 +18,13 @@ from agent.model.proxypod import proxy_pod
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
 from agent.pods.orphan_finalizers import OrphanFinalizersController
-from agent.sandbox import Cluster
 from agent.scheduler import chaperon_writer
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.proxy_writer import ProxyWriter
 from agent.targets.target import TargetController
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import PROVIDER, chaperons, connected, create, elected, enable, pod_where
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away

@@ -24,11 +24,11 @@ from agent.api.kinds import (
 from agent.clusters.deps import Deps
 from agent.kube.errors import NotFound
 from agent.model.ac3 import World, plan
-from agent.sandbox.objects import apply
 from agent.services.ac3 import AC3NetworkController
 from agent.services.copies import GlobalServices
 from agent.services.endpoints.controller import EndpointsController
 from agent.services.links import ServiceLinksController
+from hack.lab.sandbox.objects import apply
 from tests.controllers.counting import counting_writes
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable

@@ -13,9 +13,9 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import Invalid, KubeError, ServerError, Unreadable
 from agent.model.endpoints import Shelf, mirrors
-from agent.sandbox import Cluster
 from agent.services.copies import GlobalServices
 from agent.services.endpoints.controller import UNREAD_SECONDS, EndpointsController
+from hack.lab.sandbox import Cluster
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, enable
 from tests.controllers.servicelinks import Links, shared_with_eu

@@ -18,7 +18,7 @@ from agent.kube.config import load
 from agent.kube.session import Session
 from agent.model.gatewaypeer import Peer
 from agent.model.gatewaytold import Told, write
-from agent.sandbox.gateways import GatewayPod
+from hack.lab.sandbox.gateways import GatewayPod
 from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
 from tests.gateway.lab import address, peer

@@ -13,9 +13,9 @@ from agent.kube.client import Client
 from agent.kube.errors import Invalid
 from agent.model.gatewayhosts import every_local
 from agent.model.localports import SOURCE_LIMIT
-from agent.sandbox import Cluster
 from agent.services.gateways import GatewaySlicesController
 from agent.services.gateways.hosts import CREATED_AT_ONCE
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.namespaces import clear
 from tests.stalls import StallWatch

@@ -29,7 +29,7 @@ from tests.kube.relay import Relay
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from agent.sandbox import Cluster
+    from hack.lab.sandbox import Cluster
 
 Raw = dict[str, Any]
 

@@ -45,14 +45,14 @@ from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.model.gatewaypeer import identity
 from agent.model.gatewaytold import read
-from agent.sandbox.gateways import GatewayPod
-from agent.sandbox.objects import connect
 from agent.services.copies import GlobalServices
 from agent.services.endpoints import EndpointsController, NetworkDriverController
 from agent.services.gateways import GatewayPeersController, GatewaySlicesController, GatewayTrustController
 from agent.services.imports import ServiceImportsController
 from agent.services.links import ServiceLinksController
 from agent.targets.summary import SummaryController
+from hack.lab.sandbox.gateways import GatewayPod
+from hack.lab.sandbox.objects import connect
 from tests.controllers.limited import limited
 from tests.controllers.mcsapi import Exported, published, served
 from tests.controllers.pair import Pair

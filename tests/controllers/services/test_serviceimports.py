@@ -21,8 +21,8 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
-from agent.sandbox import Sandbox
-from agent.sandbox.objects import connect
+from hack.lab.sandbox import Sandbox
+from hack.lab.sandbox.objects import connect
 from tests.controllers.counting import counting_writes
 from tests.controllers.limited import limited
 from tests.controllers.mcsapi import NAME, PORTS, ROOMS, SETTINGS, Exported, implemented, published, served

@@ -15,10 +15,10 @@ from agent.kube.config import load
 from agent.model.servicemarks import native
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
-from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from agent.services.unready_pods import UnreadyPodsController
 from agent.services.unready_pods.controller import REASON
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import connected, create, elected, pod_where
 from tests.controllers.starting import running
 from tests.kube.relay import Relay, nothing

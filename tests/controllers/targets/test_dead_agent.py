@@ -17,11 +17,11 @@ from agent.pods.chaperon.controller import Chaperon
 from agent.pods.feedback.controller import Feedback
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
-from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from agent.targets.summary import SummaryController
 from agent.targets.target import TargetController
 from agent.targets.virtual_node import VirtualNodeController
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import create, elected, enable, pod_where
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away

@@ -27,10 +27,10 @@ from agent.api.kinds import (
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.pods.chaperon.controller import Chaperon
-from agent.sandbox import Cluster
 from agent.targets.source import SourceController
 from agent.targets.source.controller import OCCUPIED_SECONDS
 from agent.targets.source.decide import Roles, wanted_bindings
+from hack.lab.sandbox import Cluster
 from tests.controllers.pods.test_chaperon import chaperon, status
 from tests.controllers.starting import running
 from tests.waiting import gone, until

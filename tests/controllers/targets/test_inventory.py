@@ -18,9 +18,9 @@ from agent.api.kinds import (
 )
 from agent.api.roles import EVERYTHING, MISSED, cluster_summary_viewer_role, rules
 from agent.kube.client import Client
-from agent.sandbox import Cluster
 from agent.targets.inventory import InventoryController, controller
 from agent.targets.target import TargetController
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, secret, target, tear_away
 from tests.e2e.fleet import token_of

@@ -5,7 +5,7 @@ import pytest
 from agent.api.kinds import SELF_ACCESS_REVIEWS, SELF_RULES_REVIEWS, TARGETS
 from agent.kube.client import Client
 from agent.kube.config import load
-from agent.sandbox import Cluster
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, kubeconfig
 from tests.controllers.targets.test_inventory import ROOMS, _namespace, account, published

@@ -15,8 +15,8 @@ from agent.api.kinds import (
 )
 from agent.api.names import cluster_source_binding, cluster_source_viewer_binding
 from agent.kube.client import Client
-from agent.sandbox import Cluster
 from agent.targets.source import SourceController
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.waiting import empty, gone, until
 

@@ -12,8 +12,8 @@ from agent.api.kinds import CLUSTER_CLAIMS, CLUSTER_PROPERTIES, CLUSTER_SUMMARIE
 from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.sandbox import Cluster
 from agent.targets.summary import SummaryController
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.waiting import unserved, until
 

@@ -14,10 +14,10 @@ from agent.clusters.deps import Deps
 from agent.kube import informer as module
 from agent.kube.client import Client
 from agent.kube.informer import Informer
-from agent.sandbox import Cluster
 from agent.targets.summary import SummaryController
 from agent.targets.summary.controller import PAUSE_SECONDS
 from agent.targets.summary.usage import FIELDS
+from hack.lab.sandbox import Cluster
 from tests.controllers.limited import limited
 from tests.controllers.starting import running
 from tests.controllers.targets.test_summary import node, settled, writes

@@ -12,8 +12,8 @@ from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.quantity import Quantity
-from agent.sandbox import Cluster
 from agent.targets.summary import SummaryController
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.targets.test_summary import node, settled, writes
 from tests.waiting import unserved, until

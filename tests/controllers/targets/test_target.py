@@ -18,8 +18,8 @@ from agent.api.names import (
 )
 from agent.kube.client import Client
 from agent.pods.orphan_finalizers import OrphanFinalizersController
-from agent.sandbox import Cluster
 from agent.targets.target import TargetController, TargetSecretController
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, rewrite, secret, target, tear_away
 from tests.waiting import empty, gone, until

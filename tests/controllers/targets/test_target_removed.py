@@ -13,8 +13,8 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.pods.feedback.controller import Feedback
 from agent.pods.orphan_finalizers import OrphanFinalizersController
-from agent.sandbox import Cluster
 from agent.targets.target import TargetController, TargetSecretController
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, secret, target, tear_away
 from tests.controllers.targets.test_target import held, proxy

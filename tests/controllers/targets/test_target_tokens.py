@@ -13,8 +13,8 @@ from agent.cli.joining.manifests import Names, renewal
 from agent.kube import kubeconfig as documents
 from agent.kube.client import Client
 from agent.model.token import Claims, claims
-from agent.sandbox import Cluster
 from agent.targets.target import TargetController, TargetSecretController, TargetTokenController
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.waiting import until

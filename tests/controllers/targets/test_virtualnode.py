@@ -22,7 +22,6 @@ from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.pods.orphan_finalizers import OrphanFinalizersController
-from agent.sandbox import Cluster
 from agent.targets.summary import SummaryController
 from agent.targets.target import TargetController
 from agent.targets.virtual_node import (
@@ -32,6 +31,7 @@ from agent.targets.virtual_node import (
     VirtualNodeController,
 )
 from agent.targets.virtual_node import controller as virtualnode
+from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, kubeconfig, rewrite, tear_away
 from tests.e2e.manifests import DAEMONSETS, workload

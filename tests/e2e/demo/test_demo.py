@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import process
-from agent.sandbox.objects import REPOSITORY
-from agent.sandbox.plan import identity
+from hack.lab.sandbox import process
+from hack.lab.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.plan import identity
 from tests.cli.command import flotilla
 from tests.sandbox.machine import leftovers
 from tests.waiting import until
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
 Start = Callable[..., Awaitable[Process]]
-_PROGRAM = "from agent.cli import main; from agent.sandbox.demo import run, steps; {changes}; main()"
+_PROGRAM = "from agent.cli import main; from hack.lab.demo import run, steps; {changes}; main()"
 ONE_TARGET = "run.TARGETS = ('us',)"
 FEW_PODS = "steps.PODS, steps.SCALED = 5, 10"
 """What is different of a demo that costs less: how many clusters and pods there are is no part of what it promises."""

@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Sequence
 
-from agent.sandbox import faults, kubeconfig, process
-from agent.sandbox.components import AGENT, AGENT_KUBECONFIG, Context
+from hack.lab.sandbox import faults, kubeconfig, process
+from hack.lab.sandbox.components import AGENT, AGENT_KUBECONFIG, Context
 from tests.e2e.fleet import Fleet, token_of
 
 USUAL_SETTINGS = (

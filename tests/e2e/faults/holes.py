@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import TARGETS
-from agent.sandbox import faults
-from agent.sandbox.blackhole import Lost
+from hack.lab.sandbox import faults
+from hack.lab.sandbox.blackhole import Lost
 from tests.e2e import manifests
 from tests.e2e.faults.agents import agent_by, proxy_of
 from tests.e2e.fleet import Fleet

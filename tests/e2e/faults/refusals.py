@@ -14,8 +14,8 @@ from agent.api.kinds import VALIDATING_WEBHOOKS, Kind
 from agent.api.names import LABEL_PARENT_UID
 from agent.kube.client import Client, encode
 from agent.kube.errors import NotFound, ServerError, StatusError, TooManyRequests
-from agent.sandbox import Cluster
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox import Cluster
+from hack.lab.sandbox.certificates import Authority
 from tests.e2e.laterwebhook import serving
 from tests.waiting import until
 from tests.webhook.replica import host_facing

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from agent.sandbox.blackhole import Lost
+from hack.lab.sandbox.blackhole import Lost
 from tests.e2e.faults.holes import STEPS, Hole, Step, swallowed
 from tests.e2e.fleet import Fleet
 

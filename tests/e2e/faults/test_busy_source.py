@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from agent.api.kinds import PODS, VALIDATING_WEBHOOKS
-from agent.sandbox.certificates import Authority
+from hack.lab.sandbox.certificates import Authority
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.e2e.laterwebhook import serving

@@ -12,7 +12,7 @@ from agent.api.kinds import CHAPERONS, CRDS, SECRETS, TARGETS, Kind
 from agent.api.names import virtual_node
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.sandbox.objects import CRD_FOLDER, apply, is_served
+from hack.lab.sandbox.objects import CRD_FOLDER, apply, is_served
 from tests.e2e import manifests
 from tests.e2e.faults.takes import takes_pods_again
 from tests.e2e.fleet import Fleet, condition

@@ -9,7 +9,7 @@ import pytest
 
 from agent.api.kinds import CHAPERONS
 from agent.kube.errors import ServerError
-from agent.sandbox import faults
+from hack.lab.sandbox import faults
 from tests.e2e import manifests
 from tests.e2e.faults.agents import agent_with
 from tests.e2e.faults.byhand import scheduler_by_hand

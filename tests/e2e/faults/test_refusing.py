@@ -12,8 +12,8 @@ from agent.api.kinds import CHAPERONS, EVENTS, LEASES, PODS, RESOURCE_QUOTAS, TA
 from agent.api.names import LEASE_CONTROLLERS, virtual_node
 from agent.base.clock import SystemClock, micro_stamp
 from agent.kube.errors import Forbidden
-from agent.sandbox import faults
-from agent.sandbox.manifests import AGENT_NAMESPACE
+from hack.lab.sandbox import faults
+from hack.lab.sandbox.manifests import AGENT_NAMESPACE
 from tests.e2e import manifests
 from tests.e2e.faults.byhand import scheduler_by_hand
 from tests.e2e.faults.refusals import busy_webhook, dead_webhook, in_force

@@ -10,7 +10,7 @@ from agent.api.kinds import LEASES, NAMESPACES, PODS, TARGETS
 from agent.api.names import DELETE_ORPHANS, LABEL_PARENT_UID, LEASE_SOURCES, SHORT_PREFIX
 from agent.model import heartbeats
 from agent.model.heartbeats import Sign
-from agent.sandbox.backup import back_up, restore
+from hack.lab.sandbox.backup import back_up, restore
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS

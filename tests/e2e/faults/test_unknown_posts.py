@@ -11,7 +11,7 @@ import pytest
 
 from agent.api.kinds import CHAPERONS, PODS, TARGETS
 from agent.api.names import ANNOTATION_PARENT_NAME, LABEL_PARENT_UID
-from agent.sandbox import faults
+from hack.lab.sandbox import faults
 from tests.e2e import manifests
 from tests.e2e.faults.overlaps import none_overlap
 from tests.e2e.fleet import Fleet

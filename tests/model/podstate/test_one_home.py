@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from agent.sandbox.objects import REPOSITORY
+from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.source import modules
 
 HOME = "agent/model/podstate/"

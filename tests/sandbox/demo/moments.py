@@ -4,8 +4,8 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
-from agent.sandbox.demo.fleet import Readings
-from agent.sandbox.demo.manifests import DEPLOYMENT, DEPLOYMENTS, JOB, JOBS, REGION, deployment, job
+from hack.lab.demo.fleet import Readings
+from hack.lab.demo.manifests import DEPLOYMENT, DEPLOYMENTS, JOB, JOBS, REGION, deployment, job
 
 Raw = dict[str, Any]
 TARGETS = ("us", "eu")

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from agent.sandbox.demo.checks import Check, completed, deployed, empty, joined
-from agent.sandbox.demo.fleet import Readings, assemble
+from hack.lab.demo.checks import Check, completed, deployed, empty, joined
+from hack.lab.demo.fleet import Readings, assemble
 from tests.sandbox.demo import moments
 
 Spoil = Callable[[Readings], Any]

@@ -3,9 +3,9 @@ import io
 import pytest
 from rich.console import Console
 
-from agent.sandbox.demo.display import Display, how_far
-from agent.sandbox.demo.fleet import assemble
-from agent.sandbox.demo.manifests import DEPLOYMENT
+from hack.lab.demo.display import Display, how_far
+from hack.lab.demo.fleet import assemble
+from hack.lab.demo.manifests import DEPLOYMENT
 from tests.sandbox.demo import moments
 
 

@@ -1,6 +1,6 @@
 """The latest events of a step that did not come true."""
 
-from agent.sandbox.demo.explain import _latest
+from hack.lab.demo.explain import _latest
 
 
 def test_events_are_told_in_their_order_also_those_that_do_not_say_whom_they_are_about() -> None:

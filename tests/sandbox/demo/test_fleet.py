@@ -1,5 +1,5 @@
-from agent.sandbox.demo.fleet import assemble, spread
-from agent.sandbox.demo.manifests import DEPLOYMENT
+from hack.lab.demo.fleet import assemble, spread
+from hack.lab.demo.manifests import DEPLOYMENT
 from tests.sandbox.demo import moments
 
 

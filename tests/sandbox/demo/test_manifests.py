@@ -1,5 +1,5 @@
 from agent.model.proxypod import is_elected
-from agent.sandbox.demo import manifests
+from hack.lab.demo import manifests
 
 
 def test_pods_of_the_deployment_and_of_the_job_are_elected() -> None:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Cluster, Sandbox, SandboxError, faults
-from agent.sandbox.realnode import cgroups
+from hack.lab.sandbox import Cluster, Sandbox, SandboxError, faults
+from hack.lab.sandbox.realnode import cgroups
 
 
 def why_not() -> str:

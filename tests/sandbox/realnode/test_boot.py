@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Cluster, Sandbox
-from agent.sandbox.plan import identity
-from agent.sandbox.realnode import cgroups
+from hack.lab.sandbox import Cluster, Sandbox
+from hack.lab.sandbox.plan import identity
+from hack.lab.sandbox.realnode import cgroups
 from tests.sandbox.machine import leftovers
 from tests.sandbox.realnode.conftest import CLIENT, apply, field, ready, run
 from tests.waiting import until

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.sandbox.realnode import cgroups
+from hack.lab.sandbox.realnode import cgroups
 
 MOUNTINFO = """\
 24 1 0:22 / /proc rw,nosuid - proc proc rw

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError
-from agent.sandbox.ipfamilies import Family
-from agent.sandbox.plan import ClusterPlan, NodeShape, Plan
-from agent.sandbox.realnode import boot, containerd, kubelet, machine
+from hack.lab.sandbox import SandboxError
+from hack.lab.sandbox.ipfamilies import Family
+from hack.lab.sandbox.plan import ClusterPlan, NodeShape, Plan
+from hack.lab.sandbox.realnode import boot, containerd, kubelet, machine
 
 CLUSTER = ClusterPlan("us", 1, "10.130.1.11", "us-east", NodeShape(1, pods=7, kind="real"), "flotilla-abcdef-us")
 PROGRAMS = {"runc": "/usr/sbin/runc", "ptp": "/usr/lib/cni/ptp", "busybox": "/bin/busybox", "unshare": "/bin/unshare"}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import Sandbox, SandboxError, process
-from agent.sandbox.plan import identity
-from agent.sandbox.progress import Silent
-from agent.sandbox.realnode import host
+from agent.cli.progress import Silent
+from hack.lab.sandbox import Sandbox, SandboxError, process
+from hack.lab.sandbox.plan import identity
+from hack.lab.sandbox.realnode import host
 from tests.sandbox.machine import leftovers
 from tests.waiting import until
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError
-from agent.sandbox.progress import Silent
-from agent.sandbox.realnode import host
+from agent.cli.progress import Silent
+from hack.lab.sandbox import SandboxError
+from hack.lab.sandbox.realnode import host
 
 
 @pytest.fixture

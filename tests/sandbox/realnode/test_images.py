@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError
-from agent.sandbox.realnode import images
-from agent.sandbox.realnode.images import Image, Start, build, build_all
+from hack.lab.sandbox import SandboxError
+from hack.lab.sandbox.realnode import images
+from hack.lab.sandbox.realnode.images import Image, Start, build, build_all
 
 NAME = "flotilla.local/thing:1"
 

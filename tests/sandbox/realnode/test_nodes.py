@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Sandbox, SandboxError
-from agent.sandbox.realnode import images
+from hack.lab.sandbox import Sandbox, SandboxError
+from hack.lab.sandbox.realnode import images
 from tests.sandbox.realnode.conftest import CLIENT, apply, field, kubectl, ready, run
 from tests.waiting import until
 

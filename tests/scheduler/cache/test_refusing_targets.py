@@ -12,8 +12,8 @@ from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, PODS, TARGETS
 from agent.dependencies.follow.controller import FollowController
 from agent.kube.client import Client
 from agent.kube.config import load
-from agent.sandbox import Cluster, Sandbox
 from agent.targets.target.controller import TargetController
+from hack.lab.sandbox import Cluster, Sandbox
 from tests.controllers.proxies import enable
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away

@@ -13,8 +13,8 @@ from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.ranking.extrascore import ExtraScore
 from agent.ranking.snapshot import Extra, TargetInfo, amounts
-from agent.sandbox import Cluster
 from agent.scheduler.cache.target_cache import TargetCache
+from hack.lab.sandbox import Cluster
 from tests.controllers.proxies import connected
 from tests.controllers.starting import running
 from tests.controllers.target_links import target

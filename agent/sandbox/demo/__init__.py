@@ -1,8 +1,0 @@
-"""The demo: a Deployment and a Job of one cluster run in two others, step by step.
-
-Each step ends with a check that reads the result from all API servers.
-"""
-
-from agent.sandbox.demo.run import Demo
-
-__all__ = ["Demo"]

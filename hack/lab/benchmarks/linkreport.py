@@ -1,0 +1,128 @@
+"""What came of the links benchmark, beside what links may take. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hack.lab.benchmarks import counters, report, stats
+from hack.lab.benchmarks.budgets import Budget
+from hack.lab.benchmarks.lab import Phase
+from hack.lab.benchmarks.stats import Spread
+
+LIMIT_SECONDS, ADDED_SECONDS = 5.0, 0.5
+_NOT_STORED = (
+    *counters.APART,
+    *counters.OWN_REVIEWS,
+    "certificatesigningrequests",
+    "subjectaccessreviews",
+    "tokenreviews",
+)
+"""What is asked of API servers, and what a process needs that starts: a resync may do it."""
+_TITLES = {
+    "created": "Services are created",
+    "last": "the last batch of them",
+    "touched": "every Target touched",
+    "restarted": "started again, and a target's",
+    "well": "another batch, all well",
+    "dark": "a Target in a black hole",
+}
+
+Times = list[float]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the source's agent has done in a phase, and all else that has happened."""
+
+    phase: Phase
+    cpu: float
+    reconciles: dict[str, float]
+    """By controller."""
+
+    @property
+    def stored(self) -> dict[str, float]:
+        """Writes that an API server keeps, as `ROLE METHOD RESOURCE`."""
+        return stored(self.phase.writes)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Times in seconds, from the request that creates a Service."""
+
+    links: int
+    targets: int
+    programmed: Times
+    """Until its link is Programmed, in the order of their creation."""
+    well: tuple[Times, Times]
+    """In a batch more, as large as the last of these: the same; and of a burst in one namespace, until callers reach
+    the nearer of two targets.
+    """
+    dark: tuple[Times, Times]
+    """The same batch once more, while that namespace's other Target is in a black hole."""
+    work: Mapping[str, Work]
+    """By phase."""
+
+
+def phases(found: Found) -> dict[str, Work]:
+    """By their titles."""
+    return {_TITLES[name]: work for name, work in found.work.items()}
+
+
+def stored(writes: Mapping[str, float]) -> dict[str, float]:
+    """Writes that an API server keeps, heartbeats apart, as `ROLE METHOD RESOURCE`."""
+    return {
+        key: count for key, count in counters.by_resource(writes).items() if counters.resource(key) not in _NOT_STORED
+    }
+
+
+def link_budgets(found: Found) -> list[Budget]:
+    """What links may take."""
+    before, dark = (stats.percentile(times, 99) for times in (found.well[0], found.dark[0]))
+    touched, restarted = (sum(found.work[name].stored.values()) for name in ("touched", "restarted"))
+    return [
+        Budget("Service to Programmed, p99", stats.percentile(found.programmed, 99), "most", LIMIT_SECONDS, "s"),
+        Budget("writes when every Target is touched", touched, "most", 0.0, ""),
+        Budget("writes of an agent that starts again", restarted, "most", 0.0, ""),
+        Budget("p99 beside a black hole", dark, "most", LIMIT_SECONDS, "s"),
+        Budget("what the black hole adds to it", dark - before, "most", ADDED_SECONDS, "s"),
+        Budget("the longest in its own namespace, to the other target", max(found.dark[1]), "most", LIMIT_SECONDS, "s"),
+    ]
+
+
+def link_lines(found: Found, pace: float) -> list[str]:
+    """Times, and what the agent did for them."""
+    rows = [[f"{found.links} links, {found.targets} Targets, {pace:g} Services a second", "p50", "p99", "longest"]]
+    for name, times in (
+        ("Service to Programmed", found.programmed),
+        (f"{len(found.well[0])} more, while one namespace has a burst", found.well[0]),
+        (f"{len(found.dark[0])} more, while a black hole swallows a Target there, too", found.dark[0]),
+        (f"the burst of {len(found.well[1])}: until callers here reach one target", found.well[1]),
+        ("the same while the other Target is swallowed", found.dark[1]),
+    ):
+        spread = Spread.of(times)
+        rows.append([name, *(f"{each:.2f} s" for each in (spread.p50, spread.p99, spread.longest))])
+    work = [["the source's agent", "seconds", "CPU", "strangers", "writes", "reconciliations", "most of them"]]
+    for name, each in phases(found).items():
+        most = max(each.reconciles, key=lambda room: each.reconciles[room], default="")
+        counts = sum(each.stored.values()), sum(each.reconciles.values())
+        seconds = (each.phase.seconds, each.cpu, each.phase.strangers)
+        cells = [*(f"{value:.1f} s" for value in seconds), *(f"{value:.0f}" for value in counts)]
+        work.append([name, *cells, f"{most} {each.reconciles.get(most, 0.0):.0f}"])
+    return ["", *report.table(rows), "", *report.table(work), "", *_details(found)]
+
+
+def _details(found: Found) -> list[str]:
+    created = found.work["created"]
+    links = len(found.programmed) - len(found.well[0]) - len(found.well[1])
+    each = [[f"for each of the first {links} links", ""]]
+    each += [[key, f"{count / links:.2f}"] for key, count in created.stored.items()]
+    each += [
+        [f"reconciliations of {room}", f"{count / links:.1f}"]
+        for room, count in sorted(created.reconciles.items())
+        if count >= links
+    ]
+    idle = [
+        [f"{_TITLES[name]}: {key}", f"{count:.0f}"]
+        for name in ("touched", "restarted")
+        for key, count in found.work[name].stored.items()
+    ]
+    return [*report.table(each), *(["", *report.table([["writes of a resync", ""], *idle])] if idle else [])]

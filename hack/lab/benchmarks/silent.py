@@ -1,0 +1,63 @@
+"""The silent benchmark: all targets stop answering, and come back: CPU and standstills of the source's agent."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agent.cli.progress import Progress
+from hack.lab.benchmarks import report
+from hack.lab.benchmarks.budgets import silent_budgets
+from hack.lab.benchmarks.burst import takes_pods
+from hack.lab.benchmarks.idle import CLUSTERS, SETTLE_SECONDS, SOURCE, join_all, wait, watch_agent
+from hack.lab.benchmarks.lab import Lab, Phase, open_lab, phase
+from hack.lab.benchmarks.stillness import longest
+
+SILENT_SECONDS, BACK_SECONDS = 60.0, 60.0
+
+
+async def silent(targets: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
+    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    async with open_lab(CLUSTERS, 3, 110, progress, agent_flags=("--moves",)) as lab:
+        path = await watch_agent(lab)
+        await join_all(lab, targets)
+        await wait(lab, "settling", SETTLE_SECONDS)
+        with _stopped(lab):
+            quiet = await _measured(lab, path, "silent", SILENT_SECONDS)
+        back = await _measured(lab, path, "coming back", BACK_SECONDS)
+        is_back = await takes_pods(lab, targets)
+    budgets = silent_budgets(quiet, back, SOURCE, targets)
+    figures = {
+        "benchmark": "silent",
+        "targets": targets,
+        "all_back": is_back,
+        "budgets": report.budget_figures(budgets),
+    }
+    note = f"{BACK_SECONDS:.0f} s after they came back all virtual nodes take pods: {'yes' if is_back else 'not yet'}"
+    return [*report.budget_lines(budgets, note), *report.disturbance([quiet[0], back[0]])], figures
+
+
+async def _measured(lab: Lab, path: Path, what: str, seconds: float) -> tuple[Phase, float]:
+    before, began = await lab.sample(), time.monotonic()
+    await wait(lab, what, seconds)
+    after = await lab.sample()
+    return phase(before, after), longest(path, began, time.monotonic())
+
+
+@contextlib.contextmanager
+def _stopped(lab: Lab) -> Iterator[None]:
+    """The API server of the targets takes connections and answers nothing, as behind a link that swallows packets."""
+    name = CLUSTERS[1]
+    pid = next(
+        line.pid
+        for line in lab.sandbox.status()
+        if (line.cluster, line.process) == (name, "kube-apiserver") and line.pid is not None
+    )
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,1 @@
+"""Verbs of `flotilla` that only a checkout has: one file per verb."""

@@ -1,0 +1,10 @@
+"""Several real Kubernetes clusters on one machine: control planes with fake nodes, each on an address of its own.
+
+For the demo, the tests and the benchmarks: `Sandbox(directory).up()`, `.down()`, and faults on purpose.
+"""
+
+from hack.lab.sandbox.cluster import Cluster
+from hack.lab.sandbox.errors import SandboxError
+from hack.lab.sandbox.sandbox import Sandbox
+
+__all__ = ["Cluster", "Sandbox", "SandboxError"]

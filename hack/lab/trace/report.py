@@ -1,0 +1,77 @@
+"""What was noted, as text. Pure, but for the docstrings, which are read from the files."""
+
+import ast
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from hack.lab.trace.fleet import Traced
+from hack.lab.trace.recorder import Calls
+
+SCHEDULER = "agent.scheduler."
+LIMITS = {"ranked": 20, "reserve": 30}
+"""So many modules a reader should have to open at the most, by mode."""
+
+
+def lines(traced: Traced, repository: Path, *, whole: bool = False) -> list[str]:
+    """The scheduler's part function by function; before it, with `whole`, everything module by module."""
+    source, *_ = traced.processes.values()
+    calls = of_scheduler(source)
+    found = _everything(traced, repository) if whole else []
+    found += [f"A pod in mode {traced.mode}, bound to {traced.node}: what the scheduler calls for it"]
+    found += modules(calls, repository, functions=True)
+    return [*found, "", by_package(calls), count(calls, LIMITS[traced.mode])]
+
+
+def _everything(traced: Traced, repository: Path) -> list[str]:
+    found = []
+    for process, rooms in traced.processes.items():
+        for room, calls in rooms.items():
+            found += [f"{process}, {room}", *modules(calls, repository, functions=False), ""]
+    return found
+
+
+def of_scheduler(rooms: Mapping[str, Calls]) -> Calls:
+    """The calls of the controllers of the scheduler, together."""
+    together: Calls = {}
+    for calls in rooms.values():
+        if next(iter(calls))[0].startswith(SCHEDULER):
+            for key, number in calls.items():
+                together[key] = together.get(key, 0) + number
+    return together
+
+
+def by_module(calls: Calls) -> dict[str, dict[str, int]]:
+    """The functions of each module with their counts, both in the order of the first calls."""
+    found: dict[str, dict[str, int]] = {}
+    for (module, function), number in calls.items():
+        found.setdefault(module, {})[function] = number
+    return found
+
+
+def modules(calls: Calls, repository: Path, *, functions: bool) -> list[str]:
+    """One line for each module, and with `functions` one for each of its functions."""
+    found = []
+    for number, (module, called) in enumerate(by_module(calls).items(), 1):
+        found.append(f"{number:>4}  {module}: {purpose(repository, module)}")
+        if functions:
+            found += [f"      {times:>5} x {function}" for function, times in called.items()]
+    return found
+
+
+def by_package(calls: Calls) -> str:
+    """How many modules of each package that is."""
+    packages = Counter(".".join(module.split(".")[:2]) for module in by_module(calls))
+    return "modules by package: " + ", ".join(f"{package} {number}" for package, number in packages.most_common())
+
+
+def count(calls: Calls, limit: int) -> str:
+    """The last line."""
+    return f"{len(by_module(calls))} modules (limit {limit}), {len(calls)} functions, {sum(calls.values())} calls"
+
+
+def purpose(repository: Path, module: str) -> str:
+    """The first line of a module's docstring."""
+    path = repository / module.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
