@@ -1,9 +1,11 @@
 """The test as a kubelet: delegates of a scheduler that is not there, on a node that is not there."""
 
+import contextlib
 from typing import Any
 
 from agent.api.kinds import PODS
 from agent.kube.client import Client
+from agent.kube.errors import NotFound
 from tests.waiting import until
 
 NOBODYS = {"schedulerName": "nobody"}
@@ -37,5 +39,9 @@ async def say(client: Client, namespace: str, name: str, phase: str, code: int |
 
 
 async def remove(client: Client, namespace: str, name: str) -> None:
-    """What a kubelet does once a pod that is being deleted has ended."""
-    await client.delete(PODS, name, namespace, grace=0)
+    """Remove a terminating pod that has ended, as its kubelet does.
+
+    kube-controller-manager may have removed it before, since its node does not exist.
+    """
+    with contextlib.suppress(NotFound):
+        await client.delete(PODS, name, namespace, grace=0)
