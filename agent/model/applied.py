@@ -1,8 +1,8 @@
-"""What server-side apply keeps of manifests: what of them is sent, in which order, and whether an object still has it.
+"""Server-side apply of manifests: the applied body, the order of kinds, and whether an object is unchanged.
 
-An object is as it was applied where the digest of its manifest is the one that we noted on it, and we still own every
-field of the manifest: whoever changes a field takes it over. Values are not compared: API servers write many of them in
-another way (`1000m`), and what admission or another controller of ours has been allowed to change stays so.
+An object is unchanged if its annotation has the digest of the manifest and our field manager still owns every field of
+the manifest: a client that changes a field becomes its owner. Values are not compared. The API server normalizes many
+of them (`1000m`), and changes by admission or by other controllers of ours are allowed.
 """
 
 import base64
@@ -19,7 +19,7 @@ Raw = dict[str, Any]
 _DIGEST_LENGTH = 16
 _METADATA = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
 _NOT_OWNED = {"apiVersion", "kind", "name", "namespace"}
-"""Fields at the top, or of metadata, that nobody owns."""
+"""Fields of an object or its metadata that managedFields never lists."""
 
 _ORDER = (
     ("Namespace",),
@@ -29,53 +29,53 @@ _ORDER = (
     ("Service",),
     ("Pod", "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "ReplicationController", "Job", "CronJob"),
 )
-"""Open Cluster Management's work agent goes by it."""
+"""Kinds in the order in which Open Cluster Management's work agent applies them."""
 _RANKS = {kind: rank for rank, kinds in enumerate(_ORDER) for kind in kinds}
 WORKLOADS = _RANKS["Pod"]
-"""Rank of what makes pods. What has a higher one only points at it."""
+"""Rank of pods and of kinds that create pods. Kinds with a higher rank only refer to these."""
 
 
 def rank(kind: str) -> int:
-    """When objects of a kind are applied: those of the lowest rank first."""
+    """Return the position of a kind in the order of apply, lowest first."""
     return _RANKS.get(kind, WORKLOADS + 1)
 
 
 class Place(NamedTuple):
-    """Where objects of a kind are; no namespace for those of the whole cluster."""
+    """A kind and a namespace with objects of that kind; the namespace is empty for cluster-scoped kinds."""
 
     kind: Kind
     namespace: str
 
     def __str__(self) -> str:
-        """`KIND.GROUP/NAMESPACE`, as `parsed` reads it."""
+        """Return `KIND.GROUP/NAMESPACE`, as `parsed` reads it."""
         kind = self.kind
         return f"{kind.name}.{kind.group}/{self.namespace}" if kind.group else f"{kind.name}/{self.namespace}"
 
     @property
     def rank(self) -> int:
-        """When its objects are applied."""
+        """Position in the order of apply, lowest first."""
         return rank(self.kind.name)
 
     @property
     def stage(self) -> int:
-        """What has this number is deleted before what has a higher one: pods may need the rest until they are gone."""
+        """Position in the order of deletion, lowest first: workloads, objects that pods may still need, namespaces."""
         return 0 if self.rank >= WORKLOADS else 1 if self.rank > _RANKS["Namespace"] else 2
 
 
 def parsed(place: str) -> tuple[str, str, str]:
-    """Group and name of a place's kind, and its namespace."""
+    """Parse a place's text into the kind's group, the kind's name and the namespace."""
     kind, _, namespace = place.rpartition("/")
     name, _, group = kind.partition(".")
     return group, name, namespace
 
 
 def title(kind: str, namespace: str, name: str) -> str:
-    """How users call an object."""
+    """Return an object's name for messages: `KIND NAMESPACE/NAME`, or `KIND NAME` if it has no namespace."""
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
 def flaw(manifest: Mapping[str, Any]) -> str:
-    """What makes a manifest none, by its field; empty if nothing does."""
+    """Return the first invalid field of a manifest, with the reason; empty if it is valid."""
     for field in ("apiVersion", "kind"):
         if not isinstance(manifest.get(field), str):
             return f"{field} is missing or no string"
@@ -91,7 +91,7 @@ def flaw(manifest: Mapping[str, Any]) -> str:
 
 
 def sent(manifest: Mapping[str, Any], labels: Mapping[str, str]) -> Raw:
-    """What is applied of a manifest: without what API servers write themselves, with our labels and its digest."""
+    """Return the body to apply: the manifest without server-set fields, with our labels and the digest."""
     body = {key: value for key, value in manifest.items() if key != "status"}
     given = manifest.get("metadata") or {}
     metadata = {key: given[key] for key in _METADATA if given.get(key)}
@@ -104,7 +104,10 @@ def sent(manifest: Mapping[str, Any], labels: Mapping[str, str]) -> Raw:
 
 
 def _encode(secret: Raw) -> None:
-    """What is in stringData goes into data: nobody owns it, and what is no longer there would stay in the object."""
+    """Move stringData into data.
+
+    managedFields does not list stringData, so apply would not remove a key that the manifest no longer has.
+    """
     plain = secret.pop("stringData", None) or {}
     if plain:
         encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in plain.items()}
@@ -116,7 +119,7 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def is_unchanged(metadata: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
-    """Whether an object, by its metadata, is as `sent` would have it."""
+    """Return True if an object still has the body that `sent` returned, by its digest and managedFields."""
     noted = (metadata.get("annotations") or {}).get(ANNOTATION_APPLIED)
     if noted != body["metadata"]["annotations"][ANNOTATION_APPLIED]:
         return False
@@ -138,7 +141,7 @@ def is_unchanged(metadata: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
 
 
 def _owns(fields: Mapping[str, Any], value: object) -> bool:
-    """Whether a tree of fieldsV1 has all that is in a value; a leaf is owned with all that is below it."""
+    """Return True if a fieldsV1 tree owns all fields of a value; a leaf owns everything below it."""
     if isinstance(value, Mapping):
         return all(
             f"f:{key}" in fields and _owns_below(fields[f"f:{key}"], each)
@@ -165,7 +168,7 @@ def _keyed(fields: Mapping[str, Any]) -> Iterator[tuple[Raw, Mapping[str, Any]]]
 
 
 def _is_of(keys: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
-    """Whether an item has these keys; those that it does not name have their default."""
+    """Return True if a list item has these merge keys; a key that the item lacks has its default value."""
     return all(key not in item or item[key] == value for key, value in keys.items())
 
 
@@ -174,7 +177,7 @@ def _is_empty(value: object) -> bool:
 
 
 def autoscaled(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, str, str]]:
-    """Kind, namespace and name of everything that a HorizontalPodAutoscaler among the manifests scales."""
+    """Return kind, namespace and name of all objects that a HorizontalPodAutoscaler of the manifests scales."""
     found = set()
     for each in manifests:
         target = (
@@ -187,7 +190,7 @@ def autoscaled(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, s
 
 
 def left_to_scaler(metadata: Mapping[str, Any], body: Raw) -> Raw:
-    """What is applied to an object whose replicas an autoscaler has set: all but these."""
+    """Return the body to apply, without replicas if a client of the scale subresource has set them."""
     by_scale = any(
         entry.get("subresource") == "scale" and "f:replicas" in (entry.get("fieldsV1") or {}).get("f:spec", {})
         for entry in metadata.get("managedFields") or ()

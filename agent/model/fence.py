@@ -1,9 +1,9 @@
-"""Fences by a Lease: when a delegate is gone whose source cannot be heard in its target. Pure.
+"""Lease fences: when a delegate has certainly stopped although source and target are disconnected. Pure.
 
-Both sides count from the same renewal, each by a clock of its own that is never set. The source renews the Lease in the
-target for as long as that answers. The target's agent stops the delegates when it has seen no renewal for `term`
-seconds, and says on the chaperon in how many seconds after a renewal its delegate is gone: the term, and the grace of
-the pod. The source starts others that much, and a margin, after the last renewal that it may have sent.
+The source's agent renews a Lease in the target while the target answers. The target's agent stops the delegates if it
+has observed no renewal for `term` seconds. It promises this on the chaperon: the delegate is stopped within the term
+plus the pod's grace period after a renewal. The source starts a replacement that long, plus a margin, after the last
+renewal that it may have sent. Both agents count from the same renewal, each by its own monotonic clock.
 """
 
 import math
@@ -16,41 +16,41 @@ from agent.api.names import fencing
 
 DEFAULT_TERM_SECONDS = 60.0
 UNKNOWN_SECONDS = 25.0
-"""For so long, two renewals and a half, one is waited for of which nobody knows when the last was."""
+"""Seconds to wait for another renewal if the age of the last one is unknown: two and a half intervals."""
 INTERVAL_SECONDS = 10.0
 _SHARE = 6
-"""So many renewals are missed at least before the term is over."""
+"""Minimum number of renewals within one term."""
 _DEFAULT_GRACE = 30
 
 
 class Promise(NamedTuple):
-    """What a target's agent has said on a chaperon."""
+    """Promise of the target's agent to stop a delegate, from the chaperon's annotation."""
 
     replica: str
     seconds: float
-    """After a renewal the delegate is gone, if no other is seen."""
+    """Seconds after the last renewal until the delegate has certainly stopped."""
 
 
 class Seen(NamedTuple):
-    """The last renewal of a Lease that was seen. Moments are of a clock that is never set."""
+    """Last observed renewal of a Lease. Times are of a monotonic clock, in seconds."""
 
     renewal: str
     at: float
-    """From when it counts."""
+    """Time from which the term counts."""
     seen: float
-    """When it was seen first."""
+    """Time at which the agent first observed the renewal."""
     term: float = DEFAULT_TERM_SECONDS
-    """For how many seconds it lets delegates run."""
+    """Seconds for which delegates may run after the renewal."""
 
     def left(self, now: float) -> float:
-        """For how many seconds they may run yet."""
+        """Return for how many more seconds delegates may run; 0 if the term is over."""
         return max(0.0, self.at + self.term - now)
 
 
 def asked(levels: Iterable[Mapping[str, str] | None]) -> bool:
-    """Whether a pod is to be fenced.
+    """Return True if a pod is to be fenced.
 
-    :param levels: annotations of the pod, its owners and its namespace, in this order; the first that says it counts
+    :param levels: annotations of the pod, its owners and its namespace, in this order; the first valid value counts
     """
     for annotations in levels:
         value = said(annotations)
@@ -60,63 +60,63 @@ def asked(levels: Iterable[Mapping[str, str] | None]) -> bool:
 
 
 def said(annotations: Mapping[str, str] | None) -> str | None:
-    """Return what annotations say of a fence, None if nothing that is understood."""
+    """Return the value of the fence annotation, None if it is missing or unknown."""
     value = names.annotation(annotations, fencing.FENCE)
     return value if value in fencing.FENCES else None
 
 
 def interval(term: float) -> float:
-    """Seconds between two renewals."""
+    """Return the seconds between two renewals."""
     return min(INTERVAL_SECONDS, term / _SHARE)
 
 
 def grace_of(pod_spec: Mapping[str, Any] | None) -> int:
-    """Seconds that a pod may take to end; 0 or more."""
+    """Return a pod's grace period in seconds; 30 if its spec has none."""
     grace = (pod_spec or {}).get("terminationGracePeriodSeconds")
     return max(0, grace if isinstance(grace, int) else _DEFAULT_GRACE)
 
 
 def promise(replica: str, term: float, pod_spec: Mapping[str, Any], delegate: Mapping[str, Any] | None = None) -> str:
-    """What a target's agent says on a chaperon.
+    """Return the text of a promise: replica and seconds.
 
-    :param pod_spec: of the chaperon
-    :param delegate: the delegate's own spec, None if none exists: a webhook in the target may have changed it
+    :param pod_spec: spec of the chaperon
+    :param delegate: spec of the delegate, which a webhook in the target may have changed; None if none exists
     """
     grace = max(grace_of(pod_spec), grace_of(delegate) if delegate is not None else 0)
     return f"{replica} {math.ceil(term) + grace}"
 
 
 def covers(promised: Promise, term: float, pod_spec: Mapping[str, Any]) -> bool:
-    """Return True if a promise may be of this term. A shorter one was made for a shorter term.
+    """Return True if a promise is valid for a term. A promise of fewer seconds was made for a shorter term.
 
-    :param pod_spec: of the chaperon
+    :param pod_spec: spec of the chaperon
     """
     return promised.seconds >= math.ceil(term) + grace_of(pod_spec)
 
 
 def promised_grace(text: str | None, term: float, pod_spec: Mapping[str, Any]) -> int | None:
-    """Seconds that a stopped delegate may take to end, by what was promised; None if nothing was.
+    """Return the grace period of a stopped delegate that a promise includes, in seconds; None without a promise.
 
-    :param text: of the annotation on the chaperon
-    :param pod_spec: of the chaperon, whose grace every valid promise includes
+    :param text: value of the chaperon's annotation
+    :param pod_spec: spec of the chaperon, whose grace period every valid promise includes
     """
     found = promised(text)
     return max(int(found.seconds) - math.ceil(term), grace_of(pod_spec)) if found is not None else None
 
 
 class Ending(NamedTuple):
-    """How to delete a delegate whose fence has fallen."""
+    """Deletion of a delegate whose term is over."""
 
     grace: int | None
-    """Seconds; None for the delegate's own."""
+    """Grace period in seconds; None for the delegate's own."""
 
 
 def ending(allowed: int | None, own: int, ends_in: float | None) -> Ending | None:
-    """Decide how to delete a delegate. Return None if it ends in time already.
+    """Decide how to delete a delegate. Return None if a deletion in progress ends in time.
 
-    :param allowed: seconds that it may take; None for any
-    :param own: seconds of its own spec
-    :param ends_in: seconds until its grace is over; None if it has not been deleted yet
+    :param allowed: longest grace period in seconds; None for any
+    :param own: grace period of its spec, in seconds
+    :param ends_in: seconds until its grace period is over; None if it has not been deleted yet
     """
     # The API server removes a pod with a grace of 0 at once, while its containers may still run.
     least = None if allowed is None else max(1, allowed)
@@ -126,18 +126,18 @@ def ending(allowed: int | None, own: int, ends_in: float | None) -> Ending | Non
 
 
 _ROUNDED_SECONDS = 2.0
-"""Timestamps of deletions are whole seconds, and the clocks of two machines are compared by answers of one second."""
+"""Tolerance: deletion timestamps are whole seconds, and so is the Date header that clocks are compared by."""
 
 
 def promised(text: str | None) -> Promise | None:
-    """The same, read; None for what no agent of ours has written."""
+    """Parse the text of a promise; return None if it is missing or invalid."""
     replica, _, number = (text or "").rpartition(" ")
     seconds = kept(number)
     return Promise(replica, seconds) if replica and seconds is not None else None
 
 
 def kept(text: str | None) -> float | None:
-    """Seconds as they are written on proxy pods, None where there are none."""
+    """Parse seconds from an annotation; return None if the text is missing or no decimal number."""
     if not text or not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS:
         return None
     return float(text)
@@ -147,13 +147,15 @@ _DIGITS = 9
 
 
 def see(before: Seen | None, lease: Mapping[str, Any] | None, now: float, server: datetime) -> Seen:
-    """What is known after a look at a Lease; None: there is none.
+    """Return the last observed renewal after reading a Lease.
 
-    A renewal counts from when it was written, as far as the API server tells: who looks may be late, or have begun just
-    now. It is younger than the one that was seen before it, whatever clocks say. Where the API server does not tell, it
-    counts from when it was seen; the first may be old then, and has to be followed by another soon.
+    A renewal counts from the time in managedFields, because the agent may read the Lease late. It never counts from
+    before the previous renewal was observed. Without that time it counts from now. The first renewal may be old in that
+    case, so only UNKNOWN_SECONDS of its term are left.
 
-    :param server: the moment by the API server's clock, of which only what has passed since the write matters
+    :param lease: None if the Lease does not exist
+    :param now: time by the monotonic clock, in seconds
+    :param server: current time by the API server's clock, for the age of the renewal
     """
     spec = (lease or {}).get("spec") or {}
     metadata = (lease or {}).get("metadata") or {}
@@ -169,7 +171,10 @@ def see(before: Seen | None, lease: Mapping[str, Any] | None, now: float, server
 
 
 def age(metadata: Mapping[str, Any], server: datetime) -> float | None:
-    """How many seconds ago a Lease was renewed by the API server's own clock, None where it does not tell."""
+    """Return the age of a Lease's renewal in seconds, by the API server's clock; None without a valid time.
+
+    :param metadata: metadata of the Lease; managedFields has the time of the write
+    """
     for entry in metadata.get("managedFields") or ():
         fields = (entry.get("fieldsV1") or {}).get("f:spec") or {}
         if "f:renewTime" in fields and entry.get("time"):
@@ -181,10 +186,10 @@ def age(metadata: Mapping[str, Any], server: datetime) -> float | None:
 
 
 def left(seconds: float, since: float, margin: float, now: float) -> float:
-    """In how many seconds nothing of a fenced pod runs any more; 0 for nothing does.
+    """Return the seconds until a fenced pod has certainly stopped; 0 if it has.
 
-    :param seconds: after a renewal the delegate is gone, as its target has said
-    :param since: when the last renewal may have been sent
-    :param margin: how much later a renewal may arrive, and be seen
+    :param seconds: seconds from a renewal until the delegate has stopped, as the target's agent promised
+    :param since: time at which the source may have sent the last renewal
+    :param margin: longest delay in seconds until the target's agent observes a renewal
     """
     return max(0.0, since + seconds + margin - now)

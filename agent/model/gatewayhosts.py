@@ -1,8 +1,8 @@
-"""Hosts of headless Services by gateways: what a source tells of them in GatewayPeers, and what gateways read of that.
+"""Hosts of headless Services in GatewayPeers, as sources write them and gateways read them. Pure.
 
-A host is what pods of a headless Service are called by, the `hostname` of its endpoints, which each pod of a
-StatefulSet has for itself; the empty one stands for all endpoints without. Callers use the pods' own ports, which are
-told, and not those of the Service. All of it is in fields of its own: where the CRD is older there is none of it. Pure.
+A host is the `hostname` of a headless Service's endpoints; each pod of a StatefulSet has its own. The empty host
+represents all endpoints without a `hostname`. Callers use the ports of the pods, not those of the Service. GatewayPeers
+have separate fields for hosts; an older CRD drops these fields.
 """
 
 import re
@@ -27,27 +27,27 @@ from agent.model.gatewaypeer import Called, Gateway, Offered, Peer, Service
 
 Raw = dict[str, Any]
 Ports = tuple[tuple[str, int], ...]
-"""Names and numbers, each once."""
+"""Names and numbers of ports; each name and each number occurs once."""
 At = tuple[str, str]
 """A headless Service and a host of it."""
 
 HEADLESS, OFFERED = "headless", "offeredHeadless"
-"""Fields of a GatewayPeer's spec: what is called there, and what it may call here."""
+"""Fields of a GatewayPeer's spec: the peer's headless Services, and the local ones that the peer may call."""
 EVERY_CALLED = (*gatewaylink.CALLED.values(), HEADLESS)
-"""All fields that name Services that are called there, with hosts or without; what stands for them is in the status."""
+"""All fields with Services of the peer, headless or not. The status has the local ports that represent them."""
 EVERY_OFFERED = (*gatewaylink.OFFERED.values(), OFFERED)
-"""All that name Services that it may call here."""
+"""All fields with local Services that the peer may call, headless or not."""
 SWITCH_ON = "set --gateway-headless of the agent"
 HOSTS_LIMIT = 100
-"""Hosts of one Service that are told of."""
+"""Maximum number of hosts of one Service in a GatewayPeer."""
 
 
 class Host(NamedTuple):
-    """Pods that are called by one name."""
+    """Pods with the same `hostname`; the name is empty for pods without."""
 
     name: str
     ready: int = 0
-    """How many of them are ready."""
+    """Number of ready pods; in a GatewayPeer rounded down."""
 
 
 class Headless(NamedTuple):
@@ -57,16 +57,17 @@ class Headless(NamedTuple):
     ports: Ports
     hosts: tuple[Host, ...]
     left_out: int = 0
-    """How many hosts of the Service are not told of."""
+    """Number of the Service's hosts beyond HOSTS_LIMIT, which GatewayPeers do not name."""
 
 
 def hosts_of(
     service: str, slices: Iterable[Mapping[str, Any]], away: Collection[str], ports: Collection[str]
 ) -> list[Headless]:
-    """The hosts that a cluster has itself, by its own slices of a headless Service.
+    """Return the hosts of a headless Service in this cluster, grouped by their ports.
 
-    :param away: names of nodes that stand for other clusters
-    :param ports: names of the Service's ports that are told of
+    :param slices: EndpointSlices of the Service
+    :param away: names of virtual nodes, whose endpoints are skipped
+    :param ports: names of the Service's ports to include
     """
     numbers, ready = defaultdict[str, set[tuple[int, str]]](set), defaultdict[str, set[str]](set)
     for slice in slices:
@@ -88,7 +89,7 @@ def hosts_of(
 
 
 def tcp_ports(slice: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Names and numbers of the ports of an EndpointSlice at which pods take TCP."""
+    """Return names and numbers of an EndpointSlice's TCP ports; none if its address type is FQDN."""
     if slice["addressType"] == "FQDN":
         return []
     ports = (each for each in slice.get("ports") or () if each.get("port") and each.get("protocol", "TCP") == "TCP")
@@ -96,7 +97,7 @@ def tcp_ports(slice: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 
 def ready_of(peer: Mapping[str, Any], service: str) -> int | None:
-    """How many ready endpoints of a Service a GatewayPeer tells of, rounded down; None where it does not name that."""
+    """Return the ready endpoints of a peer's Service, rounded down; None if the GatewayPeer lacks the Service."""
     every = (each for field in gatewaylink.CALLED.values() for each in peer["spec"].get(field) or ())
     found = [each.get("ready", 0) for each in every if each["name"] == service]
     hosts = [host.ready for each in told(peer) if each.service == service for host in each.hosts]
@@ -104,7 +105,7 @@ def ready_of(peer: Mapping[str, Any], service: str) -> int | None:
 
 
 def _once(ports: Iterable[tuple[int, str]]) -> Ports:
-    """Every number and every name once: a Service cannot have two ports that agree in one of them."""
+    """Drop ports with a repeated number or name: a Service cannot have two ports with the same name or number."""
     found = dict[int, str]()
     for number, name in sorted(ports):
         if name not in found.values():
@@ -113,13 +114,13 @@ def _once(ports: Iterable[tuple[int, str]]) -> Ports:
 
 
 def _in_order(host: str) -> tuple[str, int, str]:
-    """db-9 before db-10: of those that are too many, the last pods of a StatefulSet are left out."""
+    """Return the sort key of a host: db-9 before db-10, so that HOSTS_LIMIT cuts off a StatefulSet's last pods."""
     base, ordinal = re.fullmatch(r"(.*?)(\d{0,9})", host, re.DOTALL).groups()  # type: ignore[union-attr]
     return base, int(ordinal or -1), host
 
 
 def written(field: str, found: Sequence[Headless]) -> Raw:
-    """The field of a GatewayPeer's spec that tells it; nothing where there is nothing to be told."""
+    """Return a field of a GatewayPeer's spec with these hosts; {} without hosts."""
     return {field: [_written(each, field == HEADLESS) for each in found]} if found else {}
 
 
@@ -131,7 +132,7 @@ def _written(each: Headless, called: bool) -> Raw:
 
 
 def told(peer: Mapping[str, Any], field: str = HEADLESS) -> Iterator[Headless]:
-    """What a GatewayPeer tells, of each host and Service once and of no more hosts than are told of."""
+    """Yield the hosts in a field of a GatewayPeer, each once, and at most HOSTS_LIMIT of a Service."""
     seen = defaultdict[str, set[str]](set)
     for each in peer["spec"].get(field) or ():
         hosts, of_service = list[Host](), seen[each["name"]]
@@ -144,17 +145,17 @@ def told(peer: Mapping[str, Any], field: str = HEADLESS) -> Iterator[Headless]:
 
 
 def names_told(peer: Mapping[str, Any], field: str = HEADLESS) -> set[str]:
-    """Headless Services that a GatewayPeer names."""
+    """Return the names of the headless Services in a field of a GatewayPeer."""
     return {each["name"] for each in peer["spec"].get(field) or ()}
 
 
 def names_called(peer: Mapping[str, Any]) -> set[str]:
-    """Services that a GatewayPeer names among those that gateways may call, headless or not."""
+    """Return the names of the peer's Services that gateways may call, headless or not."""
     return {each["name"] for field in EVERY_CALLED for each in peer["spec"].get(field) or ()}
 
 
 def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, str, int], tuple[int, ...]]:
-    """Local ports that stand for ports of hosts, by Service, host and port."""
+    """Return the local ports that represent ports of the peer's hosts, by Service, host and port."""
     return {
         (each["name"], each["host"], port["port"]): tuple(port.get("locals") or ())
         for each in (peer.get("status") or {}).get(HEADLESS) or ()
@@ -163,22 +164,22 @@ def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, str, int], tuple[int, 
 
 
 def every_local(peer: Mapping[str, Any]) -> set[int]:
-    """Local ports that stand for anything of a peer."""
+    """Return all local ports that represent Services or hosts of a peer."""
     return locals_of_services(peer) | locals_of_hosts(peer)
 
 
 def locals_of_services(peer: Mapping[str, Any]) -> set[int]:
-    """Those that stand for Services."""
+    """Return the local ports that represent ports of a peer's Services."""
     return {port for ports in gatewaylink.locals_of(peer).values() for port in ports}
 
 
 def locals_of_hosts(peer: Mapping[str, Any]) -> set[int]:
-    """Those that stand for hosts."""
+    """Return the local ports that represent ports of a peer's hosts."""
     return {port for ports in locals_of(peer).values() for port in ports}
 
 
 def leads_to_hosts(peer: Mapping[str, Any], service: str) -> bool:
-    """Whether a gateway has said that it listens for every host of a Service, and that the peer answers it."""
+    """Return True if a gateway listens for every host of a Service and the peer answers it, by the status."""
     locals_ = locals_of(peer)
     ports = [
         locals_.get((service, host.name, port), ())
@@ -191,7 +192,7 @@ def leads_to_hosts(peer: Mapping[str, Any], service: str) -> bool:
 
 
 def with_hosts(gateway: Gateway, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:
-    """What the gateways of a cluster do, hosts of headless Services included."""
+    """Return a gateway's configuration with the hosts of headless Services added."""
     found = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in peers}
     if not any(each["spec"].get(HEADLESS) or each["spec"].get(OFFERED) for each in found.values()):
         return gateway
@@ -226,7 +227,7 @@ def _called(peer: Mapping[str, Any]) -> list[Called]:
 
 
 def _endpoints(slices: Iterable[Mapping[str, Any]], port: int, host: str) -> tuple[str, ...]:
-    """Ready endpoints of a host on nodes of this cluster."""
+    """Return HOST:PORT of a host's ready endpoints on nodes of this cluster."""
     return addresses_in(
         slices,
         lambda each: port if any(number == port for _, number in tcp_ports(each)) else None,
