@@ -1,4 +1,4 @@
-"""AC3's MultiClusterNetworks: the ServiceLinks that they mean, Services shared for them, what they tell. Pure."""
+"""AC3's MultiClusterNetworks: their ServiceLinks, the Services shared for them, and their status. Pure."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ Key = tuple[str, str]
 
 SHARED_FOR = "ac3"
 CONFLICT = "Conflict"
-"""Reason for which a link is not told: one of its name is not ours."""
+"""Reason of a condition: a ServiceLink of the same name exists that was not made for this network."""
 _OWN_GLOBAL = names.SHORT_PREFIX + names.GLOBAL
 _NAME_LIMIT = 63
 _HASH_LENGTH = 8
@@ -33,18 +33,18 @@ _NAMESPACES = ("sourceNamespace", "targetNamespace")
 
 @dataclass(frozen=True)
 class World:
-    """What is in this cluster."""
+    """Objects of this cluster that networks refer to."""
 
     namespaces: frozenset[str]
     deployments: Mapping[Key, Raw]
-    """Those that applications name, as far as there are such."""
+    """Existing Deployments that networks name as applications."""
     services: Mapping[str, Sequence[Raw]]
-    """By namespace: of those in which applications are looked for."""
+    """Services by namespace, of namespaces in which networks name applications."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """A part of a network, by the field that it is in, and what is to be said of it."""
+    """A finding about one field of a network."""
 
     where: str
     finding: Finding
@@ -52,20 +52,20 @@ class Told:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a network means."""
+    """ServiceLinks of a network, and the fields that were refused."""
 
     links: Mapping[Key, dict[str, Any]]
     """ServiceLinks by namespace and name."""
     fields: Mapping[Key, str]
-    """Where each of them comes from."""
+    """Field of the network that each ServiceLink comes from."""
     refused: Sequence[Told]
-    """What is not understood, or is not allowed."""
+    """Findings about invalid or forbidden fields."""
 
 
 def plan(network: Raw, world: World, everywhere: str) -> Plan:
-    """What is wrong with one link concerns no other.
+    """Return the ServiceLinks of a network. An invalid link of the network does not affect its other links.
 
-    :param everywhere: the namespace whose networks may name Services of other namespaces
+    :param everywhere: namespace whose networks may name Services of other namespaces; empty for none
     """
     links: dict[Key, dict[str, Any]] = {}
     fields: dict[Key, str] = {}
@@ -90,7 +90,7 @@ def plan(network: Raw, world: World, everywhere: str) -> Plan:
 
 
 def network_of(link: Raw) -> Key | None:
-    """The network that a ServiceLink is made for."""
+    """Return namespace and name of the network that a ServiceLink was made for; None if there is none."""
     metadata = link["metadata"]
     if LABEL_NETWORK_UID not in (metadata.get("labels") or {}):
         return None
@@ -99,7 +99,7 @@ def network_of(link: Raw) -> Key | None:
 
 
 def places(network: Raw) -> set[Key]:
-    """Deployments that a network names."""
+    """Return namespace and name of the Deployments that a network names."""
     return {
         (str(each.get("sourceNamespace")), str(application))
         for each in (network.get("spec") or {}).get("links") or ()
@@ -108,9 +108,11 @@ def places(network: Raw) -> set[Key]:
 
 
 def sharing(annotations: Mapping[str, str] | None, wanted: bool) -> dict[str, str | None]:
-    """Annotations that a Service gets or loses (None), so that it is shared as long as networks mean it.
+    """Return the annotations to set on a Service, or to remove (None), so that it is shared while networks need it.
 
-    What its user has said of that counts more, and what is another cluster's is not ours to share.
+    Annotations of the user take precedence. Copies from other clusters are never shared.
+
+    :param wanted: whether a network needs the Service
     """
     found = annotations or {}
     marked = ANNOTATION_SHARED_FOR in found
@@ -125,7 +127,11 @@ def sharing(annotations: Mapping[str, str] | None, wanted: bool) -> dict[str, st
 
 
 def heard(link: Raw | None, uid: str) -> Finding:
-    """What a ServiceLink tells; `uid` is that of the network which it should be made for."""
+    """Return the finding about a ServiceLink, by its condition Ready.
+
+    :param link: None if it does not exist yet
+    :param uid: UID of the network that it has to belong to
+    """
     if link is None:
         return Finding("Unknown", "Pending", "its ServiceLink has not been made yet")
     metadata = link["metadata"]
@@ -140,9 +146,9 @@ def heard(link: Raw | None, uid: str) -> Finding:
 
 
 def status(network: Raw, refused: Sequence[Told], told: Sequence[Told], now: datetime, *, room: bool) -> dict[str, Any]:
-    """The status of a network.
+    """Return the new status of a network.
 
-    :param room: whether the CRD that is served has conditions
+    :param room: whether the installed CRD has the field `conditions`
     """
     links = [dict(each) for each in (network.get("spec") or {}).get("links") or ()]
     new: dict[str, Any] = {"previousLinks": links}
@@ -157,17 +163,17 @@ def status(network: Raw, refused: Sequence[Told], told: Sequence[Told], now: dat
 
 
 def accepted(refused: Sequence[Told]) -> Finding:
-    """Whether all of a network is understood and allowed."""
+    """Return the finding for the condition Accepted: whether all fields of a network are valid and allowed."""
     return _worst(refused) or Finding("True", ACCEPTED)
 
 
 def ready(refused: Sequence[Told], told: Sequence[Told]) -> Finding:
-    """Whether all that it means is reached."""
+    """Return the finding for the condition Ready: whether all ServiceLinks of a network are ready."""
     return _worst([*refused, *told]) or Finding("True", READY)
 
 
 def _worst(told: Sequence[Told]) -> Finding | None:
-    """What is False or else Unknown, with the fields that it is about; None where all is True."""
+    """Combine the findings that are False, or else those that are Unknown; return None if all are True."""
     for status in ("False", "Unknown"):
         worse = [each for each in told if each.finding.status == status]
         if worse:
@@ -177,7 +183,7 @@ def _worst(told: Sequence[Told]) -> Finding | None:
 
 
 def _flaw(link: Raw, where: str) -> Finding | None:
-    """What can be said of no cluster, namespace or Service."""
+    """Return why the names or ports of a link are invalid; None if they are valid."""
     for field in _CLUSTERS:
         if not 0 < len(link[field]) <= 253:
             return Finding("False", "InvalidName", f"{field} must name a cluster, as its Target is called: correct it")
@@ -204,7 +210,7 @@ def _forbidden(network: Raw, link: Raw, world: World, everywhere: str) -> Findin
 
 
 def _services(link: Raw, where: str, world: World) -> tuple[dict[str, list[int] | None], list[Told]]:
-    """Ports of the Services that a link means, None for all; and applications that mean none."""
+    """Return the ports of a link's Services (None for all ports), and findings about applications without Services."""
     ports: dict[str, list[int] | None] = {}
     for each in link.get("services") or ():
         ports[each["name"]] = _union(ports.get(each["name"], []), [each["port"]])
@@ -215,13 +221,13 @@ def _services(link: Raw, where: str, world: World) -> tuple[dict[str, list[int] 
             problems.append(Told(where, found))
             continue
         for service in found:
-            # A Service that is named keeps to the ports that are named.
+            # A Service that the link names itself keeps only the ports named there.
             ports.setdefault(service, None)
     return ports, problems
 
 
 def _behind(namespace: str, application: str, world: World) -> list[str] | Finding:
-    """Services that select the pods of a Deployment."""
+    """Return the names of the Services that select the pods of a Deployment, or why none does."""
     deployment = world.deployments.get((namespace, application))
     if deployment is None:
         message = f"applications: there is no Deployment {application} in namespace {namespace}: create it, or correct"
@@ -233,7 +239,7 @@ def _behind(namespace: str, application: str, world: World) -> list[str] | Findi
             if selects(each, labels):
                 found.append(each["metadata"]["name"])
         except ValueError:
-            # The controller of ServiceLinks reports a Service that cannot be understood.
+            # The controller of ServiceLinks reports a Service with an invalid annotation or selector.
             continue
     if not found:
         message = f"applications: no Service selects the pods of Deployment {application}: create one"
@@ -242,7 +248,7 @@ def _behind(namespace: str, application: str, world: World) -> list[str] | Findi
 
 
 def _is_within_one_place(link: Raw) -> bool:
-    """Kubernetes itself does that."""
+    """Return True if a link stays in one namespace of one cluster, which needs no ServiceLink."""
     return bool(link["sourceCluster"] == link["targetCluster"] and link["sourceNamespace"] == link["targetNamespace"])
 
 

@@ -1,7 +1,7 @@
-"""Filters by claim: which claims of a cluster a pod asks for by annotation, itself or through its namespace. Pure.
+"""Filters by claim: annotations of a pod, or of its namespace, that require claims of the target's cluster. Pure.
 
-`p2code.filter.region: south` wants the claim of that very name to have that value, as in P2CODE's manifests. All that
-is asked for counts together.
+`p2code.filter.region: south`, as in P2CODE's manifests, requires a claim `p2code.filter.region` with the value `south`.
+A target has to meet all filters.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,35 +16,36 @@ _SHOWN = 60
 
 
 class Telling(Protocol):
-    """A target as far as it tells of its cluster."""
+    """A target with the claims of its cluster."""
 
     @property
     def claims(self) -> Mapping[str, str] | None:
-        """Of its cluster, by name; None while they are not known."""
+        """Values of the cluster's claims by name; None while the agent has not received them."""
 
 
 class Level(NamedTuple):
-    """What one object asks for: claims with their values, by name."""
+    """Filters of one object."""
 
     where: str
-    """What says it, as `namespace shop`."""
+    """The object, such as `namespace shop`."""
     wanted: tuple[tuple[str, str], ...]
+    """Names and required values of claims, sorted."""
 
 
 def level(where: str, annotations: Mapping[str, str] | None) -> Level:
-    """What the annotations of an object ask for."""
+    """Return the filters among the annotations of an object."""
     return Level(where, tuple(sorted((key, value) for key, value in (annotations or {}).items() if is_filter(key))))
 
 
 def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
-    """What no claim can be among the annotations of an object: the field, and why not with the remedy."""
+    """Yield the field of each invalid filter annotation, and the reason with the remedy."""
     for key, value in level("", annotations).wanted:
         if reason := _flaw(key, value):
             yield f"metadata.annotations[{key}]", reason
 
 
 def is_filter(key: str) -> bool:
-    """Whether an annotation asks for a claim, or is meant to."""
+    """Return True if an annotation is a filter, valid or not."""
     return key.startswith(FILTER) and "/" not in key
 
 
@@ -60,14 +61,14 @@ def _flaw(key: str, value: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ClaimFilter:
-    """What all levels together ask for: one object for all pods for which it is the same."""
+    """Filters of all levels together. Pods with the same filters share one object."""
 
     levels: tuple[Level, ...]
     flaw: str = ""
-    """Why it is not known what is meant, in words: then no target will do, and nothing that a pod has is taken."""
+    """Message about invalid filters; empty if all are valid. Otherwise no target qualifies, and pods stay in place."""
 
     def refusal(self, target: Telling) -> str:
-        """Why the pods may not go there, in words; empty where they may."""
+        """Return why the pods may not run in a target, as a message; empty if they may."""
         if self.flaw:
             return self.flaw
         if target.claims is None:
@@ -82,19 +83,19 @@ class ClaimFilter:
         return ""
 
     def misplaced(self, target: Telling) -> str:
-        """Why a pod that is there would not get there today; empty where it would, and where that is not known."""
+        """Return why a pod that runs in a target does not meet its filters; empty if it does, or if that is unknown."""
         return "" if self.flaw or target.claims is None else self.refusal(target)
 
     @property
     def source(self) -> str:
-        """Who asks for what, in one line."""
+        """All filters with their objects in one line, or the message about invalid ones."""
         said = (f"{claim}={_shown(value)} of {where}" for where, wanted in self.levels for claim, value in wanted)
         return self.flaw or "; ".join(said)
 
 
 @lru_cache(maxsize=512)
 def combine(levels: Sequence[Level]) -> ClaimFilter | None:
-    """What the levels ask for together, None where none asks for anything. The same object is the same answer."""
+    """Return the filters of all levels together; None without filters. Equal levels return the same object (cached)."""
     asking = tuple(each for each in levels if each.wanted)
     found = [
         f"{where}: metadata.annotations[{key}] {reason}"

@@ -1,8 +1,8 @@
-"""GatewayPeers: what a source writes of one cluster for the gateways of another one, and what gateways read of it.
+"""GatewayPeers, as sources write them and gateways read them. Pure.
 
-A GatewayPeer is in the namespace whose Services are reached through it, in the cluster whose gateways are to call
-`services` of the peer and to let it call what is `offered`. It counts for the Services alone that whoever wrote it has
-shared: those that are its copies, or in its own cluster those that are marked as shared. Pure.
+A GatewayPeer represents another cluster (the peer) in one namespace. This cluster's gateways call the peer's `services`
+and let the peer call the `offered` local Services of the namespace. Only Services that the writing source has shared
+count: copies of its Services, or in the source itself Services that are marked as shared.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,38 +22,41 @@ from agent.model.servicelinks import PROGRAMMED
 Raw = dict[str, Any]
 _STEPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 CALLED: dict[Protocol, str] = {TCP: "services", UDP: "udpServices"}
-"""Fields of spec and status of what is called, by protocol. UDP has its own: a CRD of before drops the whole of it."""
+"""Fields of spec and status with the peer's Services, by protocol. An older CRD drops the whole field of UDP."""
 OFFERED: dict[Protocol, str] = {TCP: "offered", UDP: "udpOffered"}
 NO_PORT = "NoPort"
 """Reason of a GatewayPeer's condition Programmed: Services of the peer lack local ports."""
 _VIRTUAL = names.virtual_node("", "")
-"""What names of virtual nodes begin with."""
+"""Prefix of the names of virtual nodes."""
 
 
 class Shared(NamedTuple):
-    """A Service between two clusters, seen from one of them."""
+    """A Service that one of two linked clusters shares with the other."""
 
     name: str
     ports: tuple[tuple[str, int], ...]
-    """Names and numbers."""
+    """Names and numbers of its TCP ports."""
     ready: int = 0
-    """How many endpoints the other cluster has."""
+    """Number of ready endpoints in the other cluster."""
     udp: tuple[tuple[str, int], ...] = ()
     """Names and numbers of its UDP ports."""
 
     def of(self, protocol: Protocol) -> tuple[tuple[str, int], ...]:
-        """Names and numbers of its ports of a protocol."""
+        """Return names and numbers of its ports of a protocol."""
         return self.ports if protocol == TCP else self.udp
 
 
 def ports_of(service: Mapping[str, Any], protocol: Protocol) -> tuple[tuple[str, int], ...]:
-    """Names and numbers of a Service's ports of a protocol, by its spec."""
+    """Return names and numbers of a Service's ports of a protocol.
+
+    :param service: spec of the Service
+    """
     ports = service.get("ports") or ()
     return tuple((each.get("name") or "", each["port"]) for each in ports if each.get("protocol", TCP) == protocol)
 
 
 def step(ready: int) -> int:
-    """How many ready endpoints are told: not every pod that comes or goes is news."""
+    """Round a number of ready endpoints down to a step, so that few pod changes update a GatewayPeer."""
     return max(each for each in _STEPS if each <= max(ready, 0))
 
 
@@ -67,11 +70,11 @@ def manifest(
     offered: Sequence[Shared],
     headless: Mapping[str, Any] = MappingProxyType({}),
 ) -> Raw:
-    """The GatewayPeer that stands for another cluster.
+    """Return the GatewayPeer that represents another cluster.
 
     :param source: UID of the cluster that writes it
-    :param uid: of the other cluster
-    :param headless: what of the spec is about headless Services (see `gatewayhosts`)
+    :param uid: UID of the other cluster
+    :param headless: fields of the spec about headless Services (see `gatewayhosts`)
     """
     return {
         "apiVersion": GATEWAY_PEERS.api_version,
@@ -101,14 +104,16 @@ def _service(shared: Shared, protocol: Protocol) -> Raw:
 
 
 def writer(peer: Mapping[str, Any]) -> str:
-    """UID of the cluster that has written a GatewayPeer; empty where that is not told."""
+    """Return the UID of the cluster that wrote a GatewayPeer; empty if its label is missing."""
     return str((peer["metadata"].get("labels") or {}).get(names.LABEL_PARENT_CLUSTER_UID, ""))
 
 
 def is_shared_by(labels: Mapping[str, str], source: str, own: str) -> bool:
-    """Whether a Service, or a slice of it, is one that a source has shared: a copy of it, or marked in its cluster.
+    """Return True if a source has shared a Service: it is the source's copy, or is marked as shared in the source.
 
-    :param own: UID of the cluster that it is in
+    :param labels: labels of the Service or of one of its EndpointSlices
+    :param source: UID of the source; empty for none
+    :param own: UID of the cluster with the Service
     """
     if source == own:
         return labels.get(names.LABEL_GLOBAL) == "true"
@@ -116,19 +121,19 @@ def is_shared_by(labels: Mapping[str, str], source: str, own: str) -> bool:
 
 
 def are_shared_by(slices: Iterable[Mapping[str, Any]], source: str, own: str) -> bool:
-    """Whether none of the slices of a Service is another source's."""
+    """Return True if all slices of a Service are shared by the source."""
     return all(is_shared_by(_labels(each), source, own) for each in slices)
 
 
 def called(peer: Mapping[str, Any]) -> Iterator[tuple[Protocol, Mapping[str, Any]]]:
-    """Services that are called there, as the spec has them, by protocol: one may be there twice."""
+    """Yield the peer's Services from the spec with their protocol; a Service with TCP and UDP occurs twice."""
     for protocol, field in CALLED.items():
         for each in peer["spec"].get(field) or ():
             yield protocol, each
 
 
 def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int, Protocol], tuple[int, ...]]:
-    """Local ports that stand for ports of a peer's Services, by Service, port and protocol."""
+    """Return the local ports that represent ports of a peer's Services, by Service, port and protocol."""
     status = peer.get("status") or {}
     return {
         (each["name"], port["port"], protocol): tuple(port.get("locals") or ())
@@ -139,9 +144,9 @@ def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int, Protocol], tuple[
 
 
 def leads_to(peer: Mapping[str, Any], name: str) -> bool:
-    """Return whether callers reach every port of a Service of a peer: a gateway listens, and the peer answers it.
+    """Return True if callers reach every port of a peer's Service: a gateway listens, and the peer answers it.
 
-    The status lists no port that the Service lacks in the callers' cluster: the spec lists all of them.
+    The spec lists all ports of the Service. The status lists only those that the Service has in the callers' cluster.
     """
     found = locals_of(peer)
     ports = [
@@ -154,9 +159,9 @@ def leads_to(peer: Mapping[str, Any], name: str) -> bool:
 
 
 def is_listened_at(peer: Mapping[str, Any], ports: Collection[int]) -> bool:
-    """Return whether callers may be sent to these local ports: a gateway listens at all of them, and its peer answers.
+    """Return True if one gateway listens at all these local ports and the peer answers it.
 
-    With the reason NoPort some Services of the peer lack local ports; the others are served.
+    With reason NoPort some Services of the peer lack local ports; gateways serve the other Services.
     """
     status = peer.get("status") or {}
     programmed = find_condition(status.get("conditions"), PROGRAMMED) or {}
@@ -218,7 +223,10 @@ def _labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def by_service(slices: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
-    """A cluster's own slices: what leads to other clusters is handed on to none."""
+    """Group a cluster's own slices by namespace and Service.
+
+    Mirrors and slices of gateways are left out, so that no cluster passes on the endpoints of another.
+    """
     found = dict[tuple[str, str], list[Mapping[str, Any]]]()
     for each in slices:
         labels = _labels(each)
@@ -229,7 +237,7 @@ def by_service(slices: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], lis
 
 
 def _endpoints(slices: Iterable[Mapping[str, Any]], port: str, protocol: Protocol) -> tuple[str, ...]:
-    """Ready endpoints on nodes of this cluster, at the port of this name and protocol."""
+    """Return HOST:PORT of ready endpoints on nodes of this cluster, for the port with this name and protocol."""
 
     def number(slice: Mapping[str, Any]) -> int | None:
         told = slice.get("ports") or ()
@@ -244,9 +252,10 @@ def addresses_in(
     number: Callable[[Mapping[str, Any]], int | None],
     counts: Callable[[Mapping[str, Any]], bool],
 ) -> tuple[str, ...]:
-    """HOST:PORT of those endpoints that count, are ready, and are on nodes of this cluster.
+    """Return HOST:PORT of ready endpoints on nodes of this cluster, sorted.
 
-    :param number: the port in a slice; None: there is none
+    :param number: returns the port number of a slice; None to skip the slice
+    :param counts: returns False to skip an endpoint
     """
     found = set[str]()
     for each in slices:
@@ -260,10 +269,10 @@ def addresses_in(
 
 
 def is_ready(endpoint: Mapping[str, Any]) -> bool:
-    """Whether an endpoint of an EndpointSlice is ready."""
+    """Return True if an endpoint of an EndpointSlice is ready; a missing condition counts as ready."""
     return (endpoint.get("conditions") or {}).get("ready") is not False
 
 
 def is_elsewhere(endpoint: Mapping[str, Any]) -> bool:
-    """Whether it is on a virtual node: its containers are in another cluster."""
+    """Return True if an endpoint, or a pod's spec, names a virtual node: its containers run in another cluster."""
     return str(endpoint.get("nodeName") or "").startswith(_VIRTUAL + "-")

@@ -1,7 +1,7 @@
-"""What a gateway is told: its own cluster, the clusters it is linked with, by namespace, and its own shared Services.
+"""Configuration of a gateway: its own cluster, the peers in each namespace, and its own shared Services. Pure.
 
-A peer is another cluster in one namespace. Each has a CA of its own, so that who may name peers in a namespace reaches
-the Services of that namespace and no others. Names of TLS (SNI) say who calls what. Pure.
+A peer is another cluster in one namespace. Each peer has its own CA, so that a user who may create peers in a namespace
+reaches only Services of that namespace. TLS server names (SNI) identify the calling cluster and the called Service.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import msgspec
 from agent.model import hostport
 
 FIRST_PORT, LAST_PORT = 20000, 59999
-"""Ports of a gateway pod that may stand for a port of another cluster's Service."""
+"""Range of the local ports of a gateway pod that represent ports of other clusters' Services."""
 SUFFIX = "gateway.flotilla"
 Protocol = Literal["TCP", "UDP"]
 TCP: Protocol = "TCP"
@@ -27,14 +27,14 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
 class Called(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A port of a peer's Service, and the local ports that stand for it."""
+    """A port of a peer's Service, and the local ports that represent it."""
 
     name: str
     port: int
     locals: tuple[int, ...] = ()
     protocol: Protocol = TCP
     host: str | None = None
-    """Of a headless Service, which pods: those of this host name, or (empty) those that have none."""
+    """Host name of the called pods of a headless Service; empty for pods without; None for other Services."""
 
 
 class Offered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,7 +47,7 @@ class Offered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another cluster in one namespace: what it may call here, and what is called there."""
+    """Another cluster in one namespace: its Services, and the local ones that it may call."""
 
     name: str
     namespace: str
@@ -59,7 +59,7 @@ class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> str:
-        """Its name in Envoy and in what is told of it."""
+        """Name of the peer in Envoy's configuration and in the gateway's reports."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -75,7 +75,7 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that one gateway is told."""
+    """Whole configuration of one gateway."""
 
     cluster: str
     peers: tuple[Peer, ...] = ()
@@ -83,11 +83,11 @@ class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InvalidGateway(ValueError):
-    """What a gateway is told cannot be used at all; the message names the field and the remedy."""
+    """A configuration that cannot be used at all; the message names the field and the remedy."""
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What of it can be used, and why the rest cannot, by peer."""
+    """The valid part of a configuration, and the problems of refused peers by key."""
 
     gateway: Gateway
     problems: dict[str, str]
@@ -108,7 +108,7 @@ _decode_service = msgspec.json.Decoder(Service).decode
 
 
 class _Known(NamedTuple):
-    """A peer, why it cannot be used (empty if it can), and the label by which it calls."""
+    """A peer, why it cannot be used (empty if it can), and its label in server names."""
 
     peer: Peer
     problem: str
@@ -127,7 +127,10 @@ class Reader:
         self._services: dict[bytes, Service] = {}
 
     def read(self, document: bytes) -> Judged:
-        """Return what a document says. A wrong peer takes no other with it. Raises InvalidGateway."""
+        """Parse a document. An invalid peer does not affect other peers.
+
+        :raises InvalidGateway: if the document is no JSON of a gateway, or has no valid UID
+        """
         try:
             found = _decode_document(document)
             if found.cluster != self._own:
@@ -155,7 +158,7 @@ class Reader:
 
 
 def _where(document: bytes) -> str:
-    """Return the error of a whole document, with the place in it."""
+    """Return the decoding error of a whole document, with its path; empty if there is none."""
     try:
         _decode(document)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -164,7 +167,7 @@ def _where(document: bytes) -> str:
 
 
 def _without_conflicts(listed: Iterable[_Known]) -> tuple[tuple[Peer, ...], dict[str, str]]:
-    """Leave out peers with a problem of their own, and peers that claim what an earlier peer has."""
+    """Drop peers with a problem of their own, and peers with a name, UID or local port of an earlier peer."""
     peers, problems = list[Peer](), dict[str, str]()
     keys, callers, ports = set[str](), set[str](), set[int]()
     for peer, wrong, label in listed:
@@ -185,7 +188,7 @@ def _without_conflicts(listed: Iterable[_Known]) -> tuple[tuple[Peer, ...], dict
 
 
 def _conflict(peer: Peer, taken: Collection[int]) -> str:
-    """Return the first local port of a peer that is taken, as a problem; empty if there is none."""
+    """Return a message about the first local port of a peer that another peer has; empty if there is none."""
     for called in peer.services if taken else ():
         for port in called.locals:
             if port in taken:
@@ -220,7 +223,7 @@ def _problem(peer: Peer, own: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether it is HOST:PORT, as gateways are called."""
+    """Return True if a text is HOST:PORT, with an IP address or a DNS name and a port above 0."""
     try:
         host, port = hostport.split(text)
     except ValueError:
@@ -229,7 +232,10 @@ def is_address(text: str) -> bool:
 
 
 def _is_endpoint(text: str, loopback: bool) -> bool:
-    """Whether it is an address that a pod can have: a gateway opens nothing in its own pod or on its node's link."""
+    """Return True if HOST:PORT is an address that a pod can have.
+
+    A gateway must not connect to its own pod (loopback) or to the link of its node.
+    """
     try:
         host, port = hostport.split(text)
         address = ipaddress.ip_address(host)
@@ -241,7 +247,7 @@ def _is_endpoint(text: str, loopback: bool) -> bool:
 
 
 def is_ip(host: str) -> bool:
-    """Whether it is an IP address and no name."""
+    """Return True if a host is an IP address and not a DNS name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -250,31 +256,31 @@ def is_ip(host: str) -> bool:
 
 
 def identity(uid: str) -> str:
-    """The URI by which certificates of a cluster's gateways are known."""
+    """Return the URI in the certificates of a cluster's gateways."""
     return f"spiffe://{uid}/gateway"
 
 
 def caller(namespace: str, uid: str) -> str:
-    """The label of server names by which a cluster calls what is in a namespace."""
+    """Return the label of server names that identifies the calling cluster in a namespace."""
     return _digest(f"{namespace}/{uid}")
 
 
 def callers_suffix(namespace: str, uid: str, own: str) -> str:
-    """What all server names end in by which the cluster `uid` calls Services of a namespace of the cluster `own`."""
+    """Return the suffix of all server names with which cluster `uid` calls Services in a namespace of cluster `own`."""
     return f"{caller(namespace, uid)}.{_digest(own)}.{SUFFIX}"
 
 
 def server_name(
     namespace: str, service: str, port: int, uid: str, own: str, host: str | None = None, *, protocol: Protocol = TCP
 ) -> str:
-    """The server name by which the cluster `uid` calls a port of a Service of the cluster `own`, or of a host of it."""
+    """Return the server name with which cluster `uid` calls a port of a Service, or of its host, in cluster `own`."""
     what = f"{namespace}/{service}/{port}" + ("" if protocol == TCP else f"/{protocol}")
     what += f"/{host}" if host is not None else ""
     return f"{_digest(what)}.{callers_suffix(namespace, uid, own)}"
 
 
 def health_name(namespace: str, uid: str, own: str) -> str:
-    """The server name by which the cluster `uid` asks the gateways of the cluster `own` whether they admit it."""
+    """Return the server name with which cluster `uid` asks the gateways of cluster `own` whether they admit it."""
     return f"{_HEALTH}.{callers_suffix(namespace, uid, own)}"
 
 

@@ -1,6 +1,6 @@
-"""What a cluster tells of its gateways in its ClusterSummary: where they are called, and the CA of their certificates.
+"""Addresses and CA of a cluster's gateways, which its agent publishes in the ClusterSummary. Pure.
 
-Sources hand it on to the gateways of other clusters, in GatewayPeers. Pure.
+Sources copy both to GatewayPeers, for the gateways of other clusters.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,17 +17,17 @@ from agent.model.summary import told_uid
 
 _TEXT_LIMIT = 65536
 _NODES = 3
-"""Nodes whose ports are told where the Service is of type NodePort."""
+"""Maximum number of nodes with published addresses, for a Service of type NodePort."""
 _OUTSIDE = ("ExternalIP", "InternalIP")
 
 
 class Told(NamedTuple):
-    """What a cluster tells of its gateways."""
+    """CA and addresses of a cluster's gateways."""
 
     ca: str
-    """PEM; while a CA is replaced, both."""
+    """CA certificate (PEM); the old and the new one while the CA is replaced."""
     addresses: tuple[str, ...] = ()
-    """HOST:PORT; none: they call, and are not called."""
+    """HOST:PORT of the gateways; empty if other clusters cannot call them."""
 
 
 class _Document(msgspec.Struct, omit_defaults=True):
@@ -40,25 +40,25 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def write(told: Told) -> str:
-    """The annotation that tells it."""
+    """Return the value of the annotation."""
     return _encode(_Document(told.ca, list(told.addresses))).decode()
 
 
 def read(annotations: Mapping[str, str] | None) -> Told | None:
-    """What a summary with these annotations tells; None where there are no gateways, or it cannot be used."""
+    """Read a ClusterSummary's annotation; return None if it is missing or invalid."""
     found = _judged(annotations or {})
     return found if isinstance(found, Told) else None
 
 
 def usable(annotations: Mapping[str, str] | None) -> bool:
-    """Whether a summary tells of gateways, and nothing is wrong with that."""
+    """Return True if a ClusterSummary has gateways and a UID, both valid."""
     return isinstance(_judged(annotations or {}), Told) and bool(told_uid(annotations or {}))
 
 
 def flaw(annotations: Mapping[str, str] | None) -> str:
-    """Why what a summary tells of gateways cannot be used, with the field and the remedy; empty where nothing is wrong.
+    """Return why the gateways of a ClusterSummary cannot be used, with field and remedy; empty if valid or missing.
 
-    Nothing is where it tells of none. Its UID belongs to it: by that gateways know each other.
+    The cluster's UID is required, because the certificates of gateways contain it.
     """
     found = _judged(annotations or {})
     if isinstance(found, str):
@@ -69,7 +69,7 @@ def flaw(annotations: Mapping[str, str] | None) -> str:
 
 
 def _judged(annotations: Mapping[str, str]) -> Told | str | None:
-    """What is told, what is wrong with it, or None where nothing is."""
+    """Return the gateways, or a message if the annotation is invalid, or None if it is missing."""
     text = annotations.get(ANNOTATION_GATEWAY)
     if text is None:
         return None
@@ -90,7 +90,7 @@ def _judged(annotations: Mapping[str, str]) -> Told | str | None:
 
 
 def exposed(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]], port: str) -> list[str]:
-    """Where a Service is reached from outside of its cluster: at its load balancer, or else at ports of some nodes.
+    """Return HOST:PORT of a Service for other clusters: at its load balancer, or at node ports of up to three nodes.
 
     :param port: name of the Service's port
     """
