@@ -1,4 +1,4 @@
-"""An AddOnPlacementScore of ours: what it should say, what of it has to be written for that, and when again. Pure."""
+"""Status of our AddOnPlacementScores: the wanted scores, the patch to write, and the time of the next check. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,48 +12,48 @@ from agent.model.diff import same
 
 CONDITION = "AddOnPlacementScoreUpdated"
 RENEW_AT = 1 / 3
-"""Part of their validity that is left when scores are renewed."""
+"""Fraction of the validity that is left when scores are renewed."""
 _WHOLE_SECOND = 1.0
-"""Times are written in whole seconds."""
+"""Resolution of timestamps, in seconds."""
 
 _Raw = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Statement:
-    """Scores by name, and whether they are what they should be."""
+    """Wanted scores by name, with their validity and condition."""
 
     scores: Mapping[str, int]
     validity: float
-    """Seconds for which scores count."""
+    """Seconds for which the scores are valid."""
     status: Status = "True"
     reason: str = "Updated"
     message: str = ""
     age: float = 0.0
-    """Seconds since these were found out, which are taken off their validity."""
+    """Seconds since the scores were computed; they shorten the validity."""
     made: bool = False
-    """Whether it is made although it has no scores."""
+    """Whether to create the AddOnPlacementScore even if it has no scores."""
 
 
 class Writing(msgspec.Struct, frozen=True):
-    """What to do about one."""
+    """Decision about one AddOnPlacementScore."""
 
     patch: _Raw | None
-    """Of its status; None where it says so already."""
+    """Patch of its status; None if the status is up to date."""
     again: float | None
-    """In how many seconds to look at it again; None: not before something changes."""
+    """Seconds until the next check; None if only a change requires one."""
 
 
 def scores_of(status: Mapping[str, Any]) -> dict[str, int]:
-    """The scores of a status, whether they have expired or not."""
+    """Return the scores of a status, expired or not."""
     return {each["name"]: each["value"] for each in status.get("scores") or ()}
 
 
 def decide(wanted: Statement, status: Mapping[str, Any], now: datetime) -> Writing:
-    """What has to be written to a status so that it says this.
+    """Decide which patch a status needs, and when to check it again.
 
-    Scores that have not moved are renewed when a third of their validity is left, if they are news; where there are
-    none, nothing has to be renewed.
+    Unchanged scores are renewed when a third of their validity is left, if that extends it. A status without
+    scores is not renewed.
     """
     conditions = set_condition(status.get("conditions"), CONDITION, wanted.status, wanted.reason, wanted.message, now)
     told = _left(status, now)
@@ -74,7 +74,7 @@ def decide(wanted: Statement, status: Mapping[str, Any], now: datetime) -> Writi
 
 
 def _left(status: Mapping[str, Any], now: datetime) -> float:
-    """For how many seconds scores count yet; for ever where they do not say."""
+    """Return the seconds until scores expire; infinity without `validUntil`, 0 if it is invalid."""
     until = status.get("validUntil")
     if until is None:
         return float("inf")

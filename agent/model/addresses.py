@@ -1,7 +1,7 @@
-"""Addresses that copies of a LoadBalancer or an Ingress have in targets, as their original tells of them. Pure.
+"""Addresses of a LoadBalancer's or Ingress's copies in targets, published on the original. Pure.
 
-`publish-addresses` asks for it: `true`, or the key of an annotation that others read, such as a controller that keeps
-DNS records; there all addresses are listed, those of the original first.
+The annotation `publish-addresses` requests this. Its value is `true`, or the key of a further annotation with all
+addresses, the original's first, for example for a controller of DNS records.
 """
 
 import ipaddress
@@ -14,32 +14,32 @@ from agent.api import labels, names
 
 Raw = Mapping[str, Any]
 Found = Mapping[str, Sequence[str] | None]
-"""Addresses by virtual node; None where they are not known at the moment."""
+"""Addresses by virtual node; None if they are unknown at the moment."""
 
 MOST = 16
-"""Addresses of one cluster that are told of: load balancers have few, and a target may say anything."""
+"""Maximum number of addresses of one cluster, since a target may report any number; load balancers have few."""
 _decode = msgspec.json.Decoder(dict[str, list[str]]).decode
 
 
 class InvalidRequest(ValueError):
-    """A value of `publish-addresses` that asks for nothing that can be."""
+    """An invalid value of `publish-addresses`."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked for."""
+    """Parsed value of `publish-addresses`."""
 
     wanted: bool
     key: str = ""
-    """The annotation with the list, empty for none."""
+    """Key of the annotation with the list of all addresses; empty for none."""
 
 
 NOT_WANTED = Request(wanted=False)
 
 
 def request(annotations: Mapping[str, str]) -> Request:
-    """What the annotations of an original ask for.
+    """Parse `publish-addresses` among the annotations of an original.
 
-    :raises InvalidRequest: if that makes no sense
+    :raises InvalidRequest: if its value is neither true, false nor a valid key
     """
     said = names.annotation(annotations, names.PUBLISH_ADDRESSES)
     if said in (None, "false"):
@@ -61,14 +61,14 @@ def request(annotations: Mapping[str, str]) -> Request:
 
 
 def of(obj: Raw) -> list[str]:
-    """Addresses of the load balancer of a Service or Ingress, by its status."""
+    """Return the valid addresses in the `loadBalancer` status of a Service or Ingress, at most MOST."""
     listed = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     found = (each.get("ip") or each.get("hostname") for each in listed if isinstance(each, Mapping))
     return list(dict.fromkeys(str(each) for each in found if _is_address(each)))[:MOST]
 
 
 def told(annotations: Mapping[str, str]) -> dict[str, list[str]]:
-    """What an original tells of its copies; nothing where that cannot be read."""
+    """Return the published addresses of an original's copies, by virtual node; {} if missing or invalid."""
     try:
         return _decode(annotations.get(names.ANNOTATION_ADDRESSES) or "{}")
     except (msgspec.DecodeError, RecursionError):
@@ -76,9 +76,9 @@ def told(annotations: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def changes(original: Raw, asked: Request, found: Found) -> dict[str, str | None]:
-    """Annotations of an original that are to change; None takes one away.
+    """Return the annotations of an original to change; None removes one.
 
-    :param found: of every target that may have a copy and is not on its way out
+    :param found: addresses in all targets that may have a copy, without targets that are being removed
     """
     annotations: Mapping[str, str] = original["metadata"].get("annotations") or {}
     before = told(annotations)

@@ -1,28 +1,29 @@
-"""What of an admitted proxy pod its delegate is made of.
+"""Fields of an admitted proxy pod that its delegate gets.
 
-Admission judged the proxy pod: Pod Security, quotas, policies about images, webhooks. So the delegate gets what was
-judged, of the manifest only what the webhook took away, and of neither what belongs to the source:
+Admission in the source has checked the proxy pod: Pod Security, quotas, image policies, webhooks. The delegate
+therefore gets the admitted spec. From the manifest it gets only the constraints that our webhook removed. Fields that
+are valid only in the source are left out:
 
-    field, or what wrote it         travels   because
+    field, or writer of the field   copied    because
     nodeName                        no        the target's own scheduler chooses the node
-    priority, preemptionPolicy      no        the target's admission sets them by the name of the class, which travels
-    overhead                        no        the same by the runtime class
-    serviceAccount                  no        an old name of serviceAccountName, which travels: an account of the target
-    schedulingGates                 no        nobody in the target would open them again
-    ephemeralContainers             no        a pod cannot be created with them: they follow as live changes
+    priority, preemptionPolicy      no        the target's admission sets them from priorityClassName, which is copied
+    overhead                        no        the target's admission sets it from runtimeClassName, which is copied
+    serviceAccount                  no        deprecated alias of serviceAccountName, which is copied
+    schedulingGates                 no        no controller in the target would remove them
+    ephemeralContainers             no        the API server creates no pod with them; they follow as live changes
     tolerations, 300 s              no        every API server adds those for not-ready and unreachable to its own pods
-    the account's token             no        a token of the source; the target mounts one of its own
-    added containers and volumes    if asked  a mesh's sidecar would bring the identity that it has in the source
-    what else webhooks changed      yes       the user's own containers are what admission made of them
+    the service account's token     no        valid only in the source; the target's admission mounts its own
+    added containers and volumes    opt-in    a mesh's sidecar would have its identity from the source
+    other changes by webhooks       yes       admission has checked the user's containers with these changes
     LimitRanger's defaults          yes       quotas have counted them
-    imagePullSecrets                yes       the images are the same there, and Secrets that pods name follow
-    enableServiceLinks              yes       the user's choice, or the default that the target would write, too
-    resourceClaims                  yes       what was allocated for them here is in the status, which stays
-    added tolerations               yes       of ExtendedResourceToleration, PodTolerationRestriction, webhooks: it
-                                              was admitted with them, and nodes there may have the same taints
-    added node selectors, affinity  yes       a queue chose nodes so while it gated the pod (`additions`)
-    the constraints that were taken yes       among them what PodNodeSelector and RuntimeClass added before the webhook;
-                                              not where the annotation says that they are for the proxy pod alone
+    imagePullSecrets                yes       the images are the same, and the Secrets are copied to the target
+    enableServiceLinks              yes       the user's choice, or the default that the target also has
+    resourceClaims                  yes       the devices that the source allocated are in the status, which stays
+    added tolerations               yes       from ExtendedResourceToleration, PodTolerationRestriction or webhooks; the
+                                              target's nodes may have the same taints
+    added node selectors, affinity  yes       a queue selected nodes with them while it gated the pod (`additions`)
+    constraints that we removed     yes       includes those that PodNodeSelector and RuntimeClass added before our
+                                              webhook; not if an annotation reserves them for the proxy pod
 """
 
 from collections.abc import Iterable
@@ -51,15 +52,16 @@ _CONTAINERS = ("initContainers", "containers")
 _DEFAULT_TOLERATIONS = tuple(
     {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in sorted(NODE_LOST)
 )
-"""As API servers write them, unless a flag of theirs names other seconds."""
+"""Tolerations of DefaultTolerationSeconds admission; a flag of kube-apiserver may set other seconds."""
 
 
 def spec(proxy: Raw, source: Raw, *, injected: bool) -> Raw:
-    """The pod spec that travels, as it is in the source: labels, environment and mounts are not rewritten yet.
+    """Return the pod spec for the target, before labels, environment and mounts are rewritten.
 
+    :param proxy: the admitted proxy pod
     :param source: the pod as its user sent it, from the manifest
-    :param injected: containers that other webhooks added travel, too
-    :raises InvalidPod: if the manifest knows none of the containers, or constraints cannot be read or contradict
+    :param injected: whether containers that other webhooks added are copied, too
+    :raises InvalidPod: if the manifest has none of the containers, or constraints are invalid or contradict
     """
     found = {key: value for key, value in proxy["spec"].items() if key not in _STAYS}
     taken = manifest.taken(source)
@@ -76,11 +78,11 @@ def spec(proxy: Raw, source: Raw, *, injected: bool) -> Raw:
 
 
 _LISTS = ("tolerations", "initContainers", "volumes")
-"""What is left out when nothing is left of it."""
+"""Lists that are left out if they are empty."""
 
 
 def added_tolerations(proxy: Raw, source: Raw) -> list[Raw]:
-    """Those of a proxy pod that the webhook has not given it; nor are they the ones by which pods leave a lost node.
+    """Return tolerations that neither the user nor our webhook wrote, without limited ones for lost nodes.
 
     :raises InvalidPod: if the constraints of the manifest cannot be read
     """
@@ -88,7 +90,7 @@ def added_tolerations(proxy: Raw, source: Raw) -> list[Raw]:
 
 
 def _without_added(found: Raw, source: Raw) -> Raw:
-    """Containers and volumes without those that the manifest does not know, and that none of the others uses."""
+    """Return the containers that the manifest has, and the volumes that it has or that these containers use."""
     containers, volumes = manifest.known_names(source)
     kept = {field: [each for each in found.get(field) or () if each["name"] in containers] for field in _CONTAINERS}
     manifest.check_containers(source, found)

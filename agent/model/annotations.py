@@ -1,4 +1,4 @@
-"""The annotations of an object together: how large they are, and which of many do not fit. Pure."""
+"""Size limit of an object's annotations, and the choice of those that fit. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,23 +7,23 @@ from agent.api.labels import is_key
 from agent.model.abridged import abridged
 
 LIMIT = 256 * 1024
-"""Bytes of all annotations of an object together (apimachinery's TotalAnnotationSizeLimitB)."""
+"""Maximum bytes of all annotations of an object (apimachinery: TotalAnnotationSizeLimitB)."""
 RESERVED = 4 * 1024
-"""Bytes of them that stay free for what agents write later."""
+"""Bytes that stay free for annotations that agents write later."""
 _KEYS_TOLD = 10
 _KEY_SHOWN = 80
 
 
 def size(annotations: Mapping[str, str]) -> int:
-    """Their bytes as API servers count them."""
+    """Return the bytes of annotations, as the API server counts them."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
 
 
 def fitting(current: Mapping[str, str], changes: Mapping[str, Any]) -> tuple[dict[str, str | None], tuple[str, ...]]:
-    """Of a merge patch of annotations what an API server takes, and the keys of what is left out.
+    """Return the part of a merge patch of annotations that the API server accepts, and the keys that are left out.
 
-    Left out is what is no annotation and, until the rest fits, what makes them larger, the largest first. A patch of
-    what was left out leaves out the same again.
+    Invalid annotations are left out first, then those with the largest growth until the rest fits. A patch with only
+    the keys that were left out leaves out the same keys again.
     """
     if not changes:
         return {}, ()
@@ -39,8 +39,9 @@ def fitting(current: Mapping[str, str], changes: Mapping[str, Any]) -> tuple[dic
 
 
 def within(pairs: Mapping[str, str], taken: int, *, listed: bool = False) -> dict[str, str]:
-    """Return annotations without the largest, until all fit beside `taken` bytes of others.
+    """Drop the largest annotations until the rest fits.
 
+    :param taken: bytes of further annotations of the object
     :param listed: whether another annotation lists the keys as JSON
     """
     costs = {key: len(key.encode()) * (1 + listed) + len(value.encode()) + 4 * listed for key, value in pairs.items()}
@@ -54,7 +55,7 @@ def within(pairs: Mapping[str, str], taken: int, *, listed: bool = False) -> dic
 
 
 def message(keys: Sequence[str]) -> str:
-    """What users are told of those that are left out."""
+    """Return the message to users about annotations that were left out."""
     shown = abridged([key[:_KEY_SHOWN] for key in keys], _KEYS_TOLD)
     return (
         f"annotations of the delegate that do not come home: {shown}: all of an object together may have "

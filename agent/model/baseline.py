@@ -1,7 +1,7 @@
-"""The labels and annotations that a proxy pod had when its chaperon was made: changes are told from there on.
+"""Labels and annotations of a proxy pod at the creation of its chaperon: the baseline for later changes.
 
-Mostly they are those of the manifest. Where other webhooks, or somebody while the pod waited, had changed them, the
-chaperon is born with a note of the difference.
+Usually they equal those of the manifest. If other webhooks, or clients while the pod was pending, have changed them,
+the chaperon is created with an annotation about the difference.
 """
 
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from agent.model.diff import merge_patch
 Raw = dict[str, Any]
 
 KEY = "original"
-"""In a chaperon's note of live changes: merge patch from the manifest's labels and annotations."""
+"""Field of a chaperon's live-changes annotation: merge patch from the manifest's labels and annotations."""
 BORN = "born"
-"""In the same: generation of the proxy pod when the chaperon was made; left out if it is 1."""
+"""Field of the same annotation: generation of the proxy pod when the chaperon was created; left out if it is 1."""
 _REGEXP = (names.PREFIX + names.NO_PREFIX_REGEXP, names.SHORT_PREFIX + names.NO_PREFIX_REGEXP)
 
 
 def labels(pod: Mapping[str, Any]) -> dict[str, str]:
-    """Labels of a proxy pod that travel, before they are rewritten."""
+    """Return the labels of a proxy pod that its delegate gets, before they are rewritten."""
     found: dict[str, str] = pod["metadata"].get("labels") or {}
     return {
         key: value
@@ -33,12 +33,12 @@ def labels(pod: Mapping[str, Any]) -> dict[str, str]:
 
 
 def annotations(pod: Mapping[str, Any]) -> dict[str, str]:
-    """Annotations of a pod that travel."""
+    """Return the annotations of a pod that its delegate gets."""
     return travelling(pod["metadata"].get("annotations"))
 
 
 def note(proxy: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, str]:
-    """Annotation of a chaperon that is about to be made; none where the manifest says it all."""
+    """Return the live-changes annotation of a new chaperon; {} if the proxy pod is as in the manifest."""
     before, now = _metadata(source), _metadata(proxy)
     noted: Raw = {KEY: merge_patch(before, now)} if before != now else {}
     generation = proxy["metadata"].get("generation") or 1
@@ -50,10 +50,10 @@ def note(proxy: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, str]:
 
 
 def of(source: Mapping[str, Any], told: Mapping[str, Any]) -> Raw:
-    """Labels and annotations from which changes are told.
+    """Return the baseline of labels and annotations.
 
     :param source: the pod as its user sent it, from the manifest
-    :param told: what the chaperon carries of live changes
+    :param told: live changes that the chaperon records
     """
     found, noted = _metadata(source), told.get(KEY)
     for field in found:

@@ -1,4 +1,4 @@
-"""Claims: what a cluster says of itself, as Open Cluster Management's ManagedClusters list it. Pure."""
+"""Claims: named properties of a cluster, as in Open Cluster Management's ManagedClusters. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -8,23 +8,26 @@ import msgspec
 from agent.api.names import ocm
 
 LIMIT = 20
-"""Claims beside the reserved ones, which are told always."""
+"""Maximum number of claims in addition to the reserved ones."""
 VALUE_LIMIT = 1024
 _NAME_LIMIT = 253
 RESERVED = (ocm.CLAIM_ID, ocm.CLAIM_KUBE_VERSION, ocm.CLAIM_PLATFORM, ocm.CLAIM_PRODUCT)
 
 
 class Told(NamedTuple):
-    """What a cluster's agent tells."""
+    """Claims that a cluster's agent publishes."""
 
     text: str = ""
-    """As JSON, empty where there is nothing to tell."""
+    """Claims as JSON; empty without claims."""
     found: int = 0
-    """How many claims there are beside the reserved ones; what is beyond LIMIT is left out."""
+    """Number of claims without the reserved ones; those beyond LIMIT are not published."""
 
 
 def write(sources: Iterable[Mapping[str, str]]) -> Told:
-    """What a cluster's agent tells; the last source wins."""
+    """Return the claims to publish.
+
+    :param sources: claims by name; a later source overrides an earlier one
+    """
     fit = _fitting({name: value for source in sources for name, value in source.items()})
     told = _limited(fit)
     text = msgspec.json.encode(told).decode() if told else ""
@@ -32,7 +35,7 @@ def write(sources: Iterable[Mapping[str, str]]) -> Told:
 
 
 def read(text: str | None) -> dict[str, str]:
-    """What a cluster's agent has told; what cannot be read is nothing."""
+    """Return published claims by name; {} if the text is missing or invalid."""
     try:
         return _limited(_fitting(msgspec.json.decode(text or "{}", type=dict[str, str])))
     except msgspec.DecodeError:
@@ -40,10 +43,10 @@ def read(text: str | None) -> dict[str, str]:
 
 
 def listed(uid: str, version: str, told: Mapping[str, str]) -> list[dict[str, str]]:
-    """`clusterClaims` of a ManagedCluster: reserved ones first, then the others by name.
+    """Return `clusterClaims` of a ManagedCluster: reserved claims first, then the others by name.
 
-    :param uid: of the cluster; two that call themselves the same are two all the same
-    :param version: of its API server
+    :param uid: UID of the cluster, which overrides a published ID; empty if it is unknown
+    :param version: version of its API server; empty if it is unknown
     """
     known = {ocm.CLAIM_ID: uid, ocm.CLAIM_KUBE_VERSION: version}
     found = {**told, **{name: value for name, value in known.items() if value}}

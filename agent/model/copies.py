@@ -1,7 +1,8 @@
 """Copies in targets of objects that pods need: same name, same namespace, same content (wire contract, 6).
 
-Keys of ours are never copied: they say whose child the copy is. Nor are annotations that clients of the source keep for
-themselves, and the largest of those that do not fit beside ours. All else is copied, unknown fields included.
+Labels and annotations with our prefixes are never copied: on a copy they identify its original. Annotations that
+clients keep for themselves are not copied either, nor the largest ones if all together exceed the size limit.
+Everything else is copied, unknown fields included.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,15 +19,15 @@ Raw = dict[str, Any]
 
 _HEAD = frozenset(("apiVersion", "kind", "metadata", "status"))
 _CLUSTERS_OWN = {SERVICE_ACCOUNTS.name: frozenset(("secrets",))}
-"""By name of a kind, fields that each cluster fills in itself: tokens of service accounts."""
+"""Fields by kind that each cluster sets itself: Secrets with tokens of a ServiceAccount."""
 TOKEN_TYPE = "kubernetes.io/service-account-token"
-"""Type of secrets that belong to a service account of their own cluster, and mean nothing to another."""
+"""Type of Secrets with a ServiceAccount token, which is valid only in its own cluster."""
 
 
 def copy_of(kind: Kind, original: Mapping[str, Any], *, cluster_name: str, cluster_uid: str) -> Raw:
-    """The copy to create in a target.
+    """Return the copy to create in a target.
 
-    :param cluster_name: of the source, may be empty
+    :param cluster_name: name of the source, may be empty
     :param cluster_uid: UID of the source's kube-system namespace (ruling 4)
     """
     metadata = original["metadata"]
@@ -48,7 +49,7 @@ def copy_of(kind: Kind, original: Mapping[str, Any], *, cluster_name: str, clust
 
 
 def same_content(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a copy is as it should be: content, labels and annotations, no more and no less."""
+    """Return True if a copy has exactly the wanted content, labels and annotations."""
     metadata, should = copy["metadata"], wanted["metadata"]
     return all(
         equivalent(metadata.get(field) or {}, should[field]) for field in ("labels", "annotations")
@@ -56,7 +57,7 @@ def same_content(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether API servers would refuse to change the copy, so that it has to be deleted and made again."""
+    """Return True if the API server would refuse the update, so that the copy has to be deleted and recreated."""
     if not _same_fields(copy, wanted, ("type",)):
         return True
     fields = _fields(wanted["kind"], copy, wanted)
@@ -64,7 +65,7 @@ def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool
 
 
 def revised(copy: Mapping[str, Any], wanted: Raw) -> Raw:
-    """The body that turns this very copy, and none that has changed since, into what is wanted."""
+    """Return the body of an update to the wanted copy; its resourceVersion makes it fail if the copy has changed."""
     kept = {field: copy["metadata"][field] for field in ("uid", "resourceVersion")}
     owners = {
         field: copy["metadata"][field] for field in ("finalizers", "ownerReferences") if copy["metadata"].get(field)
@@ -74,7 +75,7 @@ def revised(copy: Mapping[str, Any], wanted: Raw) -> Raw:
 
 
 class Content(NamedTuple):
-    """What of a copy is decided by its original. All three are asked of a copy and what is wanted of it."""
+    """Functions that define which fields of a copy follow its original; each takes the copy and the wanted copy."""
 
     same: Callable[[Mapping[str, Any], Raw], bool]
     must_be_replaced: Callable[[Mapping[str, Any], Raw], bool]
@@ -82,14 +83,13 @@ class Content(NamedTuple):
 
 
 EXACT = Content(same_content, must_be_replaced, revised)
-"""Everything."""
+"""All fields follow the original."""
 
 
 def belongs_to(copy: Mapping[str, Any], original_uid: str, cluster_uid: str) -> bool:
-    """Whether an object is a copy of ours.
+    """Return True if an object is a copy from this source.
 
-    One without a cluster's UID was made by Admiralty: it is ours only where it is the child of this very original
-    (ruling 4).
+    Copies that Admiralty made lack the cluster's UID: such a copy is ours only if its parent UID matches (ruling 4).
     """
     labels = copy["metadata"].get("labels") or {}
     cluster = labels.get(names.LABEL_PARENT_CLUSTER_UID)
@@ -99,20 +99,20 @@ def belongs_to(copy: Mapping[str, Any], original_uid: str, cluster_uid: str) -> 
 
 
 def parent_uid(copy: Mapping[str, Any]) -> str:
-    """UID of the original: a label, which v0.10 wrote as an annotation; empty for what is no copy."""
+    """Return the UID of a copy's original; empty if the object is no copy. v0.10 wrote it as an annotation."""
     metadata = copy["metadata"]
     found = (metadata.get("labels") or {}).get(names.LABEL_PARENT_UID)
     return str(found or (metadata.get("annotations") or {}).get(names.LABEL_PARENT_UID) or "")
 
 
 def is_same_or_upstream(found: Mapping[str, Any], original: Mapping[str, Any]) -> bool:
-    """Whether what is found in a target is the original itself, or what the original is a copy of."""
+    """Return True if an object in a target is the original itself, or the object that the original was copied from."""
     uid = found["metadata"]["uid"]
     return bool(uid == original["metadata"]["uid"] or uid == parent_uid(original))
 
 
 def travelling(annotations: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the annotations of an original, or of a pod, that mean something in another cluster."""
+    """Return the annotations of an original or a pod that are copied to other clusters."""
     return {key: value for key, value in _theirs(annotations).items() if not is_of_client(key)}
 
 

@@ -1,7 +1,7 @@
-"""Pods of DaemonSets on virtual nodes: what is said of them where no kubelet is. Pure.
+"""Status of DaemonSet pods on virtual nodes, which have no kubelet. Pure.
 
-They are Running and Ready, so that the rollout of their DaemonSet ends, and have neither an address, so that no Service
-leads to them, nor containers, of which none runs.
+The pods are Running and Ready, so that the rollout of their DaemonSet completes. They have no address, so that no
+Service routes traffic to them, and no container statuses, since no container runs.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from agent.model.proxypod import is_of_a_daemon_set, is_proxy
 Raw = dict[str, Any]
 
 REASON = "VirtualNode"
-"""What `kubectl get pods` shows as STATUS of such a pod."""
+"""Reason in the status of such a pod, which `kubectl get pods` shows as STATUS."""
 _CONDITIONS = ("Initialized", "ContainersReady", "Ready")
 
 
 def message(node: str) -> str:
-    """What the pod says of itself."""
+    """Return the message in the status of a DaemonSet's pod on a virtual node."""
     return (
         f"no container of this pod runs: node {node} stands for another cluster, and pods of DaemonSets here do not go"
         " there; it counts as ready so that the DaemonSet's rollout ends"
@@ -29,7 +29,7 @@ def message(node: str) -> str:
 
 
 def patch(pod: Mapping[str, Any], now: datetime) -> Raw:
-    """Merge patch for the status of a DaemonSet's pod on a virtual node, {} when it says all; what has ended stays."""
+    """Return the merge patch of a DaemonSet pod's status; {} if it is up to date or the pod has ended."""
     old: Raw = pod.get("status") or {}
     if old.get("phase") in ENDED:
         return {}
@@ -45,12 +45,12 @@ def patch(pod: Mapping[str, Any], now: datetime) -> Raw:
 
 
 def comes_again(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod on a virtual node is made anew for that node whenever it is deleted, and nothing runs for it."""
+    """Return True for a DaemonSet's pod on a virtual node: it runs nothing, and its controller recreates it."""
     return not is_proxy(pod) and is_of_a_daemon_set(pod)
 
 
 def unplaced(pod: Mapping[str, Any]) -> str:
-    """The node that a DaemonSet's pod is for, once its scheduler has found no room there; empty for any other."""
+    """Return the node of an unschedulable DaemonSet pod, by its node affinity; empty for other pods."""
     scheduled = condition_of(pod, "PodScheduled") or {}
     if pod["spec"].get("nodeName") or scheduled.get("reason") != "Unschedulable":
         return ""

@@ -1,7 +1,7 @@
-"""Envoy's files for a gateway: what it starts with, its clusters, its listeners, and the order in which they change.
+"""Envoy's files for a gateway: arguments, clusters, listeners, and the order of their updates. Pure.
 
-Listeners name clusters, so what is new comes into the clusters first, and what is gone leaves them last. Endpoints are
-in the clusters: a file of their own would cost an inotify instance each. Pure.
+Listeners refer to clusters, so new clusters are written before the listeners, and old ones are removed after them.
+Clusters contain their endpoints: a separate file for each would need an inotify instance each.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from agent.model.gatewaypeer import TCP, Called, Peer, callers_suffix, health_na
 ADMIN, BOOTSTRAP = envoystart.ADMIN, envoystart.BOOTSTRAP
 CLUSTERS, LISTENERS = envoystart.CLUSTERS, envoystart.LISTENERS
 DRAIN_SECONDS = 8
-"""How long connections of what is gone go on: with the time that files take, they have ended after 10 s."""
+"""Seconds for which connections of a removed listener continue; with the time to write files, 10 s at most."""
 HEALTH = "health"
 _NOTHING = "refused"
 _SOL_SOCKET, _SO_KEEPALIVE, _IPPROTO_TCP, _TCP_KEEPIDLE = 1, 9, 6, 4
@@ -39,9 +39,9 @@ _NO_PORT = 1
 
 
 def steps(old: Resources, new: Resources, *, again: bool = False) -> list[tuple[str, Encoded]]:
-    """Which files to write, in this order, with what is in them.
+    """Return the files to write, in this order, with their content.
 
-    :param again: also what has not changed
+    :param again: whether to write unchanged files, too
     """
     found: list[tuple[str, Encoded]] = []
     if new.listeners == old.listeners and not again:
@@ -56,34 +56,37 @@ def steps(old: Resources, new: Resources, *, again: bool = False) -> list[tuple[
 
 
 def file(content: Encoded) -> tuple[str, bytes]:
-    """A file's version and its bytes; the same for the same content."""
+    """Return the version and the bytes of a file; equal content gives equal bytes."""
     listed = b"[" + b",".join(content.values()) + b"]"
     version = hashlib.sha256(listed).hexdigest()[:16]
     return version, b'{"version_info":"' + version.encode() + b'","resources":' + listed + b"}"
 
 
 def certificate(chain: bytes, key: bytes) -> Encoded:
-    """The file of the gateway's own certificate."""
+    """Return the content of the file with the gateway's own certificate."""
     found = {"certificate_chain": {"inline_string": chain.decode()}, "private_key": {"inline_string": key.decode()}}
     secret = {"@type": EXTENSIONS + "transport_sockets.tls.v3.Secret", "name": OWN, "tls_certificate": found}
     return encoded([secret])
 
 
 def arguments(directory: str, concurrency: int = 2, drain_seconds: int = DRAIN_SECONDS) -> list[str]:
-    """What Envoy is started with."""
+    """Return Envoy's command-line arguments.
+
+    :param concurrency: number of worker threads
+    """
     given = {"config-path": f"{directory}/{BOOTSTRAP}", "concurrency": concurrency, "drain-time-s": drain_seconds}
     more = {"drain-strategy": "immediate", "log-level": "warning"}
-    # Envoy takes no `--name=value`.
+    # Envoy does not accept `--name=value`.
     return [text for name, value in (given | more).items() for text in (f"--{name}", str(value))] + [
         "--disable-hot-restart"
     ]
 
 
 def tcp_peer_cluster(peer: Peer, own: str, place: Place) -> Raw:
-    """Return the cluster of a peer's gateways, which connections of clients and checks of health use."""
-    # With TLS 1.3 a client's handshake is over before its certificate is looked at: only an answer tells.
+    """Return the cluster of a peer's gateways, for client connections and health checks."""
+    # With TLS 1.3 the client's handshake succeeds before the server verifies its certificate: only a reply proves it.
     check = {"reuse_connection": False, "tcp_health_check": {"receive": [{"text": HEALTH.encode().hex()}]}}
-    # The server name of checks of health; connections of clients bring names of their own.
+    # The server name of health checks; client connections set their own.
     return peer_cluster(PEER + peer.key, peer, place, health_name(peer.namespace, own, peer.uid), check)
 
 
@@ -103,7 +106,7 @@ def _listener(name: str, host: str, port: int, chains: Sequence[Raw | msgspec.Ra
 def ingress(chains: Sequence[Raw | msgspec.Raw], place: Place) -> Raw:
     """Return the listener that peers call.
 
-    Links do not change a chain, because Envoy ends the connections of a chain that changes.
+    New links do not change a peer's TCP chain: Envoy closes the connections of a changed chain.
     """
     made = _listener(INGRESS, place.host, place.port, chains or [_nobody()])
     inspector = {"@type": EXTENSIONS + "filters.listener.tls_inspector.v3.TlsInspector"}
@@ -115,20 +118,23 @@ def ingress(chains: Sequence[Raw | msgspec.Raw], place: Place) -> Raw:
 
 
 def _nobody() -> Raw:
-    """What no connection matches, for Envoy takes no listener without a chain: without peers all are counted, too."""
+    """Return a filter chain that matches no connection.
+
+    Envoy requires a chain in each listener. Without peers, the listener still counts refused connections.
+    """
     filters = [_proxy("nobody", _NOTHING)]
     return {"name": "nobody", "filter_chain_match": {"destination_port": _NO_PORT}, "filters": filters}
 
 
 def chain(peer: Peer, own: str, place: Place) -> Raw:
-    """Return the filter chain that takes a peer's TCP connections."""
+    """Return the filter chain that accepts a peer's TCP connections."""
     by_server_name = {"@type": EXTENSIONS + "filters.network.sni_cluster.v3.SniCluster"}
     filters = [
         {"name": "sni_cluster", "typed_config": by_server_name},
         _proxy(
             f"in/{peer.key}",
             _NOTHING,
-            # Nothing is opened for whoever has not shown a certificate.
+            # Connect to the Service only after the client's certificate has been verified.
             {"upstream_connect_mode": "ON_DOWNSTREAM_TLS_HANDSHAKE", "max_early_data_bytes": _EARLY_BYTES},
         ),
     ]
@@ -156,7 +162,7 @@ def _egress_name(peer: Peer, called: Called, port: int) -> str:
 
 
 def listener_of(peer: Peer, called: Called, port: int) -> str:
-    """Name of the listener at a local port that stands for a port of a peer's Service."""
+    """Return the name of the listener at a local port that represents a port of a peer's Service."""
     return _egress_name(peer, called, port) if called.protocol == TCP else envoyudp.egress_name(peer, called, port)
 
 
@@ -173,7 +179,7 @@ def _proxy(counters: str, cluster: str, more: Mapping[str, Any] | None = None) -
 
 
 def health_listener(place: Place) -> Raw:
-    """Return the listener that answers checks of health."""
+    """Return the listener that answers health checks by peers."""
     answer = {
         "@type": EXTENSIONS + "filters.network.direct_response.v3.Config",
         "response": {"inline_string": HEALTH},

@@ -1,15 +1,15 @@
-"""What Envoy's counters say of a gateway: whether each peer answers, why not, and whom it has refused. Pure."""
+"""Envoy's counters of a gateway: health of each peer, traffic, and refused connections. Pure."""
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 INGRESS = "gateway"
-"""The listener that peers call, and what its counters begin with."""
+"""Name of the listener that peers call, and prefix of its counters."""
 PEER = "peer/"
-"""What clusters of Envoy begin with that stand for peers."""
+"""Prefix of the names of Envoy clusters that represent peers."""
 UDP_PEER = "udp/"
-"""And those that stand for a UDP port of a peer's Service."""
+"""Prefix of the names of Envoy clusters that represent a UDP port of a peer's Service."""
 _NOT_LINKED = "NotLinked"
 _REFUSALS = {
     "no_filter_chain_match": "UnknownPeer",
@@ -29,53 +29,54 @@ COUNTERS = (
     r"ssl\.(fail_verify_.*|handshake|session_reused)|upstream_cx_(active|total|connect_fail))|"
     rf"cluster\.{UDP_PEER}.*\.membership_healthy"
 )
-"""Those that are kept; others would only take memory."""
+"""Regular expression of the counters that Envoy keeps; others would only take memory."""
 
 Counters = Mapping[str, int]
 
 
 class PeerHealth(msgspec.Struct, frozen=True):
-    """How many addresses of a peer answer, and what is wrong where none does."""
+    """Number of a peer's addresses that answer, and the reason if none does."""
 
     healthy: int
     total: int
     reason: str
     handshakes: int = 0
     refused: int = 0
-    """How many certificates of the peer were refused so far."""
+    """Number of refused certificates of the peer since Envoy started."""
 
     @property
     def ready(self) -> bool:
-        """Whether the peer can be called."""
+        """True if at least one address of the peer answers."""
         return self.healthy > 0
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """What has passed between this gateway and a peer by TCP since its Envoy started."""
+    """TCP traffic between this gateway and a peer since its Envoy started."""
 
     calling: int
-    """Connections of callers here."""
+    """Connections from clients in this cluster to the peer."""
     called: int
-    """Connections from the peer: of callers there, and to ask how this gateway is."""
+    """Connections from the peer: of clients in its cluster, and health checks."""
     sent: int
-    """Bytes, by whoever called."""
+    """Bytes sent to the peer, on connections in both directions."""
     received: int
+    """Bytes received from the peer, on connections in both directions."""
 
 
 def traffic(counters: Counters, peers: Iterable[str]) -> dict[str, Traffic]:
-    """What has passed, by peer."""
+    """Return the TCP traffic by peer."""
     found = {}
     for peer in peers:
         ours, theirs = (
             [counters.get(f"tcp.{way}/{peer}.downstream_cx_{each}", 0) for each in _PASSED] for way in ("out", "in")
         )
-        # Of what callers here send, this gateway's Envoy is the receiver.
+        # Envoy counts bytes from local clients as received (rx), and this gateway sends them to the peer.
         found[peer] = Traffic(ours[0], theirs[0], ours[1] + theirs[2], ours[2] + theirs[1])
     return found
 
 
 def refusals(counters: Counters) -> dict[str, int]:
-    """How many connections of others were refused, by reason."""
+    """Return the number of refused connections to this gateway, by reason."""
     found = dict.fromkeys(REASONS, 0)
     for name, reason in _REFUSALS.items():
         found[reason] = counters.get(f"listener.{INGRESS}.{name}", 0)
@@ -88,15 +89,18 @@ def refusals(counters: Counters) -> dict[str, int]:
 
 
 def takes_udp(counters: Counters, cluster: str) -> bool:
-    """Whether a peer answers for a UDP port of a Service: it has such ports, and admits us to this one."""
+    """Return True if a peer answers for a UDP port of a Service: it supports UDP and admits this cluster to the port.
+
+    :param cluster: name of the Envoy cluster that represents the port
+    """
     return counters.get(f"cluster.{cluster}.membership_healthy", 0) > 0
 
 
 def health(counters: Counters, peers: Mapping[str, int], before: Mapping[str, PeerHealth]) -> dict[str, PeerHealth]:
-    """How peers are.
+    """Return the health of each peer.
 
-    :param peers: how many addresses each has
-    :param before: what was said last: reasons are told by what has been counted since
+    :param peers: number of addresses of each peer
+    :param before: previous result; a reason follows from the counters that have grown since
     """
     return {peer: _health(counters, peer, total, before.get(peer)) for peer, total in peers.items()}
 
@@ -113,7 +117,7 @@ def _health(counters: Counters, peer: str, total: int, before: PeerHealth | None
     elif refused > (before.refused if before else 0):
         reason = "CertificateRefused"
     elif handshakes > (before.handshakes if before else 0):
-        # It shows the right certificate, and does not answer: it knows another CA of ours, or no link.
+        # The peer's certificate is valid, but it does not answer: it has another CA for this cluster, or no link.
         reason = "NotAdmitted"
     else:
         reason = before.reason if before and before.total and not before.ready else "PeerUnreachable"

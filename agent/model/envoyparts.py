@@ -1,4 +1,4 @@
-"""What Envoy's files are made of, whatever passes: addresses, clusters, listeners, TLS with a peer. Pure."""
+"""Parts of Envoy's configuration for TCP and UDP: addresses, clusters, listeners, TLS with a peer. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,40 +16,40 @@ OWN = "own"
 EXTENSIONS = "type.googleapis.com/envoy.extensions."
 KEEPALIVE_SECONDS = 60
 MANY = 1_000_000
-"""Of connections and of streams of one cluster there is no limit; Envoy's own is 1,024."""
+"""Practically no limit for connections and streams of one cluster; Envoy's default is 1,024."""
 CONNECTIONS = 8192
-"""That a gateway takes at most, unless it is told another number."""
+"""Default of the maximum number of connections of a gateway."""
 NOTICED_SECONDS = 8
-"""After so long Envoy has noticed at most that a peer is silent: by the times below, 3 + 2 + 1 + 2."""
+"""Seconds after which Envoy has certainly detected a silent peer; the intervals and timeouts below: 3 + 2 + 1 + 2."""
 _CHECKS: Raw = {
-    # What takes a processor longer than this twice, with a second between, is as good as gone.
+    # A peer that twice, one second apart, takes longer than this to answer counts as failed.
     "timeout": "2s",
     "interval": "3s",
     "unhealthy_edge_interval": "1s",
     "unhealthy_interval": "2s",
-    # While nobody has called there these count instead: of one that answers, and of one that has not just now.
+    # Intervals until the first connection to the peer: while it answers, and after it has not.
     "no_traffic_healthy_interval": "3s",
     "no_traffic_interval": "1s",
 }
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a gateway listens, and where its files are."""
+    """Directory of a gateway's files, and its listening addresses."""
 
     directory: str
     port: int
     host: str = "0.0.0.0"
     """`::` for all addresses of both IP families."""
     health: str = "127.0.0.1:19903"
-    """On loopback: answers peers that ask whether they are admitted."""
+    """HOST:PORT on loopback that answers the health checks of admitted peers."""
     live: str = "0.0.0.0:8081"
-    """Answers whoever asks whether Envoy is alive."""
+    """HOST:PORT of the liveness endpoint."""
     connections: int = CONNECTIONS
-    """Taken at most in all."""
+    """Maximum number of connections in total."""
 
 
 Encoded = Mapping[str, bytes]
-"""Resources of one kind as JSON, by name. Equal ones are mostly the same bytes object, which compares at once."""
+"""Resources of one kind as JSON, by name. Equal ones are usually the same bytes object, which compares quickly."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ def encoded(resources: Iterable[Raw]) -> dict[str, bytes]:
 
 
 def from_file(path: str) -> Raw:
-    """Where Envoy reads a kind of resources."""
+    """Return the config source of a kind of resources that Envoy reads from a file."""
     return {"path_config_source": {"path": path}, "resource_api_version": "V3"}
 
 
 def socket_address(text: str) -> Raw:
-    """HOST:PORT."""
+    """Convert HOST:PORT to Envoy's address."""
     host, port = hostport.split(text)
     return {"socket_address": {"address": host, "port_value": port}}
 
@@ -86,7 +86,11 @@ def bound_to(host: str, port: int, **more: str) -> Raw:
 
 
 def make_cluster(name: str, kind: str, addresses: Iterable[str]) -> Raw:
-    """A cluster with its endpoints."""
+    """Return a cluster with its endpoints.
+
+    :param kind: Envoy's discovery type, such as STATIC
+    :param addresses: HOST:PORT of the endpoints
+    """
     found = [{"endpoint": {"address": socket_address(each)}} for each in addresses]
     return {
         "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
@@ -101,14 +105,16 @@ def make_cluster(name: str, kind: str, addresses: Iterable[str]) -> Raw:
 
 
 def static_cluster(name: str, addresses: Iterable[str]) -> Raw:
-    """A cluster whose endpoints are IP addresses."""
+    """Return a cluster whose endpoints have IP addresses."""
     return make_cluster(name, "STATIC", addresses)
 
 
 def peer_cluster(name: str, peer: Peer, place: Place, sni: str, check: Raw, alpn: Iterable[str] = ()) -> Raw:
-    """A peer's gateways, called by TLS with a server name, and asked whether they are well.
+    """Return the cluster of a peer's gateways, called by TLS, with health checks.
 
-    :param check: how they are asked
+    :param sni: server name of the TLS connections
+    :param check: Envoy's settings of the health check
+    :param alpn: application protocols to offer
     """
     hosts = (hostport.split(each)[0] for each in peer.addresses)
     made = make_cluster(name, "STATIC" if all(map(is_ip, hosts)) else "STRICT_DNS", peer.addresses)
@@ -133,7 +139,7 @@ def peer_cluster(name: str, peer: Peer, place: Place, sni: str, check: Raw, alpn
 
 
 def tls_with(peer: Peer, place: Place, alpn: Iterable[str] = ()) -> Raw:
-    """TLS 1.3 with a peer: this gateway's certificate, and only that peer's CA and name."""
+    """Return the TLS 1.3 settings for a peer: this gateway's certificate, and the peer's CA and identity."""
     found: Raw = {
         "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
         **_own_certificate(place),
@@ -165,7 +171,7 @@ def certificate_cluster(place: Place) -> Raw:
 def peer_chain(
     name: str, peer: Peer, place: Place, server_name: str, filters: list[Raw], alpn: Iterable[str] = ()
 ) -> Raw:
-    """What takes a peer's connections by a server name, once it has shown its certificate."""
+    """Return a filter chain for a peer's connections with a server name; requires the peer's certificate."""
     tls = {
         "@type": EXTENSIONS + "transport_sockets.tls.v3.DownstreamTlsContext",
         "require_client_certificate": True,
@@ -181,6 +187,6 @@ def peer_chain(
 
 
 def ca_of(cluster: Mapping[str, Any]) -> str:
-    """The CA with which a cluster is called, empty where it is called by none."""
+    """Return the CA (PEM) that verifies the endpoints of a cluster; empty without TLS validation."""
     tls = cluster.get("transport_socket", {}).get("typed_config", {}).get("common_tls_context", {})
     return str(tls.get("validation_context", {}).get("trusted_ca", {}).get("inline_string", ""))

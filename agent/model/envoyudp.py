@@ -1,8 +1,9 @@
-"""Envoy's files for UDP: datagrams of a caller's address and port are a session, and travel as CONNECT-UDP (RFC 9298).
+"""Envoy's clusters, filter chains and listeners for UDP. Pure.
 
-A port of a Service has a server name of its own, and where it is offered a filter chain of its own, that leads to its
-endpoints and nowhere else. So what is not linked ends where other connections for what is not linked do, and what is
-taken away or loses an endpoint ends its own sessions alone. Pure.
+Datagrams from one client address and port form a session, which travels as CONNECT-UDP (RFC 9298). Each UDP port of a
+Service has its own server name and, in the offering cluster, its own filter chain, which routes only to its endpoints.
+Calls to a port that is not linked are therefore refused as for TCP, and removing a port or an endpoint ends only the
+sessions of that port.
 """
 
 from collections.abc import Mapping
@@ -25,18 +26,21 @@ from agent.model.envoyparts import (
 from agent.model.gatewaypeer import UDP, Called, Offered, Peer, server_name
 
 IDLE_SECONDS = 60
-"""A session in which nothing is said for so long ends."""
+"""Seconds without a datagram after which a session ends."""
 SESSIONS = 16384
-"""With a port of a Service at most, in one gateway pod: each takes 20 KiB, and a client has as many as it has ports."""
+"""Maximum number of sessions for a port of a Service in one gateway pod.
+
+Each session takes 20 KiB; a client has one session for each of its source ports.
+"""
 _DATAGRAM_BYTES = 65535
 _EARLY_BYTES = 2 * _DATAGRAM_BYTES
-"""Kept for a session until the peer has taken it; what is more is lost."""
+"""Bytes that Envoy buffers for a session until the peer accepts it; further datagrams are dropped."""
 _CLIENT = "flotilla-client"
-"""Header that says whose session it is: one that begins anew is led to the same endpoint."""
+"""Header with the client's address, so that Envoy routes a client's next session to the same endpoint."""
 _HEALTH_PATH = "/health"
 _UPGRADE = "CONNECT-UDP"
 _SLOTS = 1021
-"""Of the table by which sessions are led to endpoints; a prime number. Envoy's own takes half a MiB for each."""
+"""Size of the Maglev table of a cluster, a prime number. Envoy's default table takes half a MiB per cluster."""
 _PING_SECONDS = 10
 _MARK = "flotilla"
 _MARKED = b'"filter_metadata":{"flotilla":'
@@ -53,9 +57,9 @@ _decode_ingress = msgspec.json.Decoder(_Ingress).decode
 
 
 def service_cluster(name: str, endpoints: tuple[str, ...]) -> Raw:
-    """Endpoints of an own Service.
+    """Return the cluster with the endpoints of a local Service's UDP port.
 
-    :param name: the server name. The cluster has another one: by this, a peer would reach the same ports by TCP
+    :param name: server name. The cluster has a different name; otherwise a peer could reach the endpoints by TCP
     """
     made = static_cluster(_cluster_of(name), endpoints)
     made["circuit_breakers"]["thresholds"][0]["max_requests"] = MANY
@@ -63,12 +67,12 @@ def service_cluster(name: str, endpoints: tuple[str, ...]) -> Raw:
 
 
 def _cluster_of(name: str) -> str:
-    # No server name that a peer's chain takes ends like this.
+    # The TCP chain of a peer accepts no server name with this suffix.
     return f"{name}/udp"
 
 
 def chain(peer: Peer, offered: Offered, name: str, place: Place) -> Raw:
-    """What takes a peer's sessions with a port of an own Service."""
+    """Return the filter chain that accepts a peer's sessions with a UDP port of a local Service."""
     cluster = _cluster_of(name)
     upgrade = {"upgrade_type": _UPGRADE}
     to_endpoints = {
@@ -106,9 +110,10 @@ def chain(peer: Peer, offered: Offered, name: str, place: Place) -> Raw:
 
 
 def renewed(old: Resources, new: Resources) -> Resources:
-    """With another chain where an endpoint has gone that sessions may be with: of that, Envoy itself takes no notice.
+    """Return the new resources, with a changed filter chain for each UDP port that has lost an endpoint.
 
-    What changes in a chain ends its sessions, and with the next datagram others begin.
+    Envoy does not end sessions with a removed endpoint. It ends all sessions of a changed chain, and the next datagram
+    of a client starts a new session.
     """
     chains = _chains(new)
     if not any(map(_is_marked, chains)):
@@ -159,12 +164,12 @@ def _endpoints(cluster: bytes) -> set[str]:
 
 
 def peers_cluster(peer: Peer, called: Called, own: str, place: Place) -> Raw:
-    """A peer's gateways, called for a port of a Service: a server name belongs to a cluster, and not to a session."""
+    """Return the cluster of a peer's gateways for a UDP port of a Service; in Envoy a cluster has one server name."""
     name = server_name(peer.namespace, called.name, called.port, own, peer.uid, protocol=UDP)
     check = {"http_health_check": {"path": _HEALTH_PATH, "host": name, "codec_client_type": "HTTP2"}}
     made = peer_cluster(name_of(peer, called), peer, place, name, check, ["h2"])
     made["circuit_breakers"]["thresholds"][0] |= {"max_connections": SESSIONS, "max_requests": SESSIONS}
-    # A connection on which nobody answers any more ends with its sessions, and others begin.
+    # Envoy closes a connection without replies together with its sessions, and clients start new ones.
     pings = {"connection_keepalive": {"interval": f"{_PING_SECONDS}s", "timeout": "5s"}}
     options = {
         "@type": f"type.googleapis.com/{_HTTP_OPTIONS}",
@@ -174,17 +179,17 @@ def peers_cluster(peer: Peer, called: Called, own: str, place: Place) -> Raw:
 
 
 def name_of(peer: Peer, called: Called) -> str:
-    """The cluster by which a peer is called for a port of a Service."""
+    """Return the name of the cluster that calls a UDP port of a peer's Service."""
     return f"{UDP_PEER}{peer.key}/{called.name}/{called.port}"
 
 
 def egress_name(peer: Peer, called: Called, port: int) -> str:
-    """The listener at a local port."""
+    """Return the name of the listener at a local UDP port."""
     return f"{name_of(peer, called)}/{port}"
 
 
 def egress(peer: Peer, called: Called, port: int, place: Place) -> Raw:
-    """A local port that stands for a port of a peer's Service."""
+    """Return the listener at a local UDP port that represents a port of a peer's Service."""
     cluster = name_of(peer, called)
     proxy = EXTENSIONS + "filters.udp.udp_proxy."
     route = {"@type": proxy + "v3.Route", "cluster": cluster}
@@ -198,7 +203,7 @@ def egress(peer: Peer, called: Called, port: int, place: Place) -> Raw:
             {"name": "capsules", "typed_config": {"@type": proxy + "session.http_capsule.v3.FilterConfig"}}
         ],
         "tunneling_config": {
-            # Who is called is said by TLS; these have to be there.
+            # The TLS server name selects the called Service; Envoy requires these fields all the same.
             "proxy_host": "gateway",
             "target_host": called.name,
             "default_target_port": called.port,
