@@ -173,7 +173,7 @@ def ready(refused: Sequence[Told], told: Sequence[Told]) -> Finding:
 
 
 def _worst(told: Sequence[Told]) -> Finding | None:
-    """Combine the findings that are False, or else those that are Unknown; return None if all are True."""
+    """Combine all False findings, or else all Unknown ones; return None if all are True."""
     for status in ("False", "Unknown"):
         worse = [each for each in told if each.finding.status == status]
         if worse:

@@ -1,8 +1,8 @@
 """Fields of an admitted proxy pod that its delegate gets.
 
 Admission in the source has checked the proxy pod: Pod Security, quotas, image policies, webhooks. The delegate
-therefore gets the admitted spec. From the manifest it gets only the constraints that our webhook removed. Fields that
-are valid only in the source are left out:
+therefore gets the admitted spec. From the manifest it gets only the fields that our webhook changed. Fields that are
+valid only in the source are left out:
 
     field, or writer of the field   copied    because
     nodeName                        no        the target's own scheduler chooses the node
@@ -22,7 +22,7 @@ are valid only in the source are left out:
     added tolerations               yes       from ExtendedResourceToleration, PodTolerationRestriction or webhooks; the
                                               target's nodes may have the same taints
     added node selectors, affinity  yes       a queue selected nodes with them while it gated the pod (`additions`)
-    constraints that we removed     yes       includes those that PodNodeSelector and RuntimeClass added before our
+    constraints our webhook removed yes       includes those that PodNodeSelector and RuntimeClass added before our
                                               webhook; not if an annotation reserves them for the proxy pod
 """
 

@@ -1,4 +1,4 @@
-"""Size limit of an object's annotations, and the choice of those that fit. Pure."""
+"""Size limit of an object's annotations, and the choice of annotations that fit. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

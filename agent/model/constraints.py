@@ -1,8 +1,8 @@
-"""The scheduling constraints of pods: those that users write for proxy pods, read strictly (wire contract, 2.1), and
-those of a manifest, where Kubernetes may know more fields than we do.
+"""Scheduling constraints of pods.
 
-The structs say only which fields there are and of which type: what the values may be, the API server checks itself when
-it gets the pod. The raw dict is what travels.
+`parse` reads constraints that users write for proxy pods strictly (wire contract, 2.1). `of` reads constraints of a
+manifest and keeps unknown fields, since the API server may be newer than this agent. The structs check only names and
+types of fields; the API server checks the values. The raw dict is copied to the delegate.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from agent.model import json_or_yaml
 from agent.model.errors import InvalidPod
 
 FIELDS = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
-"""What of a pod spec counts as a constraint."""
+"""Fields of a pod spec that are constraints."""
 
 
 class _Known(msgspec.Struct, rename="camel", gc=False):
@@ -103,12 +103,12 @@ class _Constraints(_Known):
 
 
 def parse(field: str, text: str) -> dict[str, Any]:
-    """The constraints written in an annotation, as a raw fragment of a pod spec.
+    """Parse the constraints in an annotation into a raw fragment of a pod spec.
 
-    Only the four fields above are taken. Admiralty reads, and ignores, other fields of a pod spec; here they are
-    refused like misspelt ones: what is written has an effect or an error.
+    Fields other than FIELDS are refused, so that no text of the user is ignored. Admiralty ignores them.
 
-    :raises InvalidPod: naming the annotation `field`
+    :param field: name of the annotation, for the error
+    :raises InvalidPod: if the text is invalid
     """
     try:
         fragment = _without_nulls(json_or_yaml.read(text))
@@ -127,7 +127,7 @@ def parse(field: str, text: str) -> dict[str, Any]:
 
 
 def of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The constraints of a pod spec that no API server has checked; fields that we do not know stay.
+    """Return the constraints of a pod spec that no API server has checked; unknown fields are kept.
 
     :raises msgspec.ValidationError: if one is not of its type
     :raises RecursionError: if it is nested too deeply
@@ -136,14 +136,14 @@ def of(spec: Mapping[str, Any]) -> dict[str, Any]:
     try:
         msgspec.convert(found, _Constraints)
     except msgspec.ValidationError:
-        # Seldom: API servers write no nulls here.
+        # Rare: API servers write no nulls in these fields.
         found = {name: _without_nulls(value) for name, value in found.items()}
         msgspec.convert(found, _Constraints)
     return found
 
 
 def _unknown(given: Any, taken: Any, path: str = "$") -> str | None:
-    """The path of the first field that is given and was not taken, None if all were."""
+    """Return the path of the first given field that decoding dropped; None if it kept all."""
     if taken is None:
         return path
     if isinstance(given, dict):
@@ -157,7 +157,7 @@ def _unknown(given: Any, taken: Any, path: str = "$") -> str | None:
 
 
 def _without_nulls(value: Any) -> Any:
-    """As Go reads them, fields that are null are not there."""
+    """Drop fields that are null, as Go's JSON decoder does."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 """Delegates: proxy pod -> PodChaperon in the target -> the pod that runs there (wire contract, 4.1).
 
-The results share unchanged parts with what was given: treat both as read-only.
+The results share unchanged parts with the arguments: treat both as read-only.
 """
 
 import re
@@ -58,13 +58,13 @@ def chaperon(
     injected: bool = False,
     exact: bool = True,
 ) -> dict[str, Any]:
-    """The PodChaperon to create in a target for a proxy pod; the same at every attempt.
+    """Return the PodChaperon to create in a target for a proxy pod; every attempt returns the same.
 
-    :param cluster_name: of the source, may be empty
+    :param cluster_name: name of the source, may be empty
     :param cluster_uid: UID of the source's kube-system namespace (ruling 4)
-    :param source_api: HOST:PORT of the source's API for a pod that asks for it, empty if there is none
+    :param source_api: HOST:PORT of the source's API for pods that request it, empty if not available
     :param reserve: let the candidate scheduler place the delegate, rather than the scheduler that the pod names
-    :param injected: the pod's namespace asks for containers that other webhooks added to go along
+    :param injected: the pod's namespace requests that containers added by other webhooks are copied, too
     :param exact: every delegate of the namespace in the target has exact labels, so that constraints may select by them
     :raises InvalidPod: if the manifest or an annotation of the proxy pod is unusable
     """
@@ -91,9 +91,9 @@ def chaperon(
 
 
 def check(proxy: dict[str, Any]) -> None:
-    """Check at admission that the agent can make a chaperon of a proxy pod; its name and UID may not exist yet.
+    """Check at admission that the agent can create a chaperon for a proxy pod; its name and UID may not exist yet.
 
-    Of the rest of `chaperon`, only a regular expression and the downward API can be too much for a pod.
+    Builds the chaperon only for pods with a regular expression or downward API, which alone can exceed a limit.
 
     :raises InvalidPod: as `chaperon`, or if the pod names too many ConfigMaps, Secrets and claims
     """
@@ -120,9 +120,9 @@ def _annotations(proxy: dict[str, Any], source: dict[str, Any]) -> dict[str, str
 
 
 def delegate(chaperon: dict[str, Any]) -> dict[str, Any]:
-    """The pod that the target makes of a PodChaperon: same name, labels, annotations and spec, controlled by it.
+    """Return the delegate that the target creates for a PodChaperon: same name, labels and spec, controlled by it.
 
-    The annotations by which schedulers and controllers talk over the chaperon stay on the chaperon.
+    Annotations with which schedulers and controllers communicate are not copied to the delegate.
     """
     metadata = chaperon["metadata"]
     annotations = metadata.get("annotations") or {}
@@ -150,9 +150,9 @@ def delegate(chaperon: dict[str, Any]) -> dict[str, Any]:
 
 
 def delegate_containers(containers: Iterable[dict[str, Any]], proxy: dict[str, Any]) -> list[dict[str, Any]]:
-    """Containers of the proxy pod as its delegate has them.
+    """Return containers of the proxy pod, rewritten for its delegate.
 
-    :raises InvalidPod: if the values that are written out for them are too long
+    :raises InvalidPod: if their resolved environment variables are too long
     """
     environment, tokens = _environment(proxy), accounttoken.admission_volumes(proxy["spec"])
     return [_container(container, environment, tokens) for container in containers]
@@ -166,7 +166,7 @@ def _creator(metadata: Mapping[str, Any]) -> dict[str, str]:
 def _rewritten(
     proxy: dict[str, Any], travels: dict[str, Any], files: downward.Files, *, reserve: bool, exact: bool
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The spec and the labels as they are in the target; the limit of the pod's regexp is for both together."""
+    """Return spec and labels for the target. Both share one limit for the pod's regular expression."""
     annotations = proxy["metadata"].get("annotations") or {}
     try:
         pattern = LabelPattern(names.annotation(annotations, names.NO_PREFIX_REGEXP))
@@ -178,19 +178,19 @@ def _rewritten(
 
 
 def _labels(proxy: dict[str, Any], source: dict[str, Any]) -> dict[str, str]:
-    """Labels of the pod, without those that its virtual node gave it."""
+    """Return the proxy pod's labels without node labels, which the API server adds when it binds the pod."""
     found, sent = baseline.labels(proxy), baseline.labels(source)
     of_node = names.LABELS_OF_NODE - sent.keys() if proxy["spec"].get("nodeName") else ()
     return {key: value for key, value in found.items() if key not in of_node}
 
 
 def _spec(proxy: dict[str, Any], travels: dict[str, Any], files: downward.Files, *, reserve: bool) -> dict[str, Any]:
-    """What travels of a pod's spec, as it is in the target."""
+    """Return the pod's spec for the target."""
     spec = dict(travels)
     if reserve:
         spec["schedulerName"] = names.SCHEDULER_CANDIDATE
     elif spec.get("schedulerName") in _OUR_SCHEDULERS:
-        # A pod that names ours itself would be a proxy pod, or wait for a permission, in the target.
+        # In the target, a pod that names one of our schedulers would be a proxy pod or a candidate.
         del spec["schedulerName"]
     hostname = _hostname(proxy["metadata"]["name"])
     if hostname and not spec.get("hostname") and not spec.get("hostNetwork"):
@@ -202,23 +202,23 @@ def _spec(proxy: dict[str, Any], travels: dict[str, Any], files: downward.Files,
 
 
 def _hostname(pod_name: str) -> str | None:
-    """What containers of a pod of this name see as their host name, None where the field cannot say it.
+    """Return the host name of containers in a pod of this name; None if it is not valid as `spec.hostname`.
 
-    Kubelets cut names to 63 characters; the field takes a DNS label, so not the name of a pod with a dot in it.
+    The kubelet cuts the pod's name to 63 characters. The field must be a DNS label, without dots.
     """
     cut = pod_name[: names.SHORT_LIMIT].rstrip("-.")
     return cut if _DNS_LABEL.fullmatch(cut) else None
 
 
 def _rewrite_containers(spec: dict[str, Any], proxy: dict[str, Any]) -> None:
-    """Take out the service account token of the source, and resolve the downward API of the environment."""
+    """Remove the source's service account token, and resolve downward API references in the environment."""
     tokens = accounttoken.admission_volumes(proxy["spec"])
     environment = _environment(proxy)
     for field in _LISTS:
         if spec.get(field):
             spec[field] = [_container(container, environment, tokens) for container in spec[field]]
     if tokens and spec.get("volumes"):
-        # A volume that is mounted elsewhere, too, has to stay.
+        # Keep a volume that a container also mounts at another path.
         used = {
             mount["name"]
             for field in _LISTS

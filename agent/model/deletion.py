@@ -1,4 +1,4 @@
-"""Deletion of a proxy pod: the seconds that it grants the delegate, and what the chaperon says of both. Pure.
+"""Deletion of a proxy pod: the delegate's grace period, and the annotations of the chaperon about it. Pure.
 
 A proxy pod has a grace period of 0 by the wire contract, or that of its longest sleeping hook. A deletion without a
 grace period of its own therefore shows as that value, and grants the delegate what the delegate's spec says. Any other
@@ -60,7 +60,7 @@ def began(proxy: Mapping[str, Any]) -> datetime | None:
 
 
 def told_seconds(chaperon: Mapping[str, Any]) -> int | None:
-    """Return the grace period that a chaperon says its delegate gets, None if it says none that can be read."""
+    """Return the delegate's grace period from the chaperon's annotation, in seconds; None if missing or invalid."""
     text = (chaperon["metadata"].get("annotations") or {}).get(ANNOTATION_GRACE_PERIOD, "")
     if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_LIMIT)):
         return None
@@ -68,13 +68,13 @@ def told_seconds(chaperon: Mapping[str, Any]) -> int | None:
 
 
 def seconds_to_tell(chaperon: Mapping[str, Any], seconds: int) -> int | None:
-    """Return the grace period to write on a chaperon, None if its delegate gets no more than `seconds` already."""
+    """Return the grace period to write on a chaperon; None if the delegate's is not longer than `seconds` already."""
     wanted, known = max(LEAST_SECONDS, seconds), told_seconds(chaperon)
     return wanted if wanted < (own_seconds(chaperon) if known is None else known) else None
 
 
 def may_serve(proxy: Mapping[str, Any], chaperon: Mapping[str, Any]) -> bool:
-    """Return whether Services may route to the delegate of a terminating proxy pod: it is ready, and no Job's."""
+    """Return True if Services may route traffic to the delegate of a terminating proxy pod; never for a Job's pod."""
     controller, status = controller_of(proxy), chaperon.get("status") or {}
     if (controller is not None and controller["kind"] == "Job") or has_ended(proxy) or has_ended(chaperon):
         return False
@@ -85,7 +85,7 @@ def may_serve(proxy: Mapping[str, Any], chaperon: Mapping[str, Any]) -> bool:
 
 
 def is_withdrawn(chaperon: Mapping[str, Any]) -> bool:
-    """Return whether the source has told a chaperon that its delegate serves no longer."""
+    """Return True if the source has recorded on the chaperon that Services no longer select the delegate."""
     labels = told(chaperon).get("labels", {})
     return names.LABEL_SERVING in labels and labels[names.LABEL_SERVING] is None
 
@@ -93,7 +93,7 @@ def is_withdrawn(chaperon: Mapping[str, Any]) -> bool:
 def withdrawal_patch(chaperon: Mapping[str, Any], seconds: int | None) -> Raw:
     """Return the merge patch by which copies of Services no longer select the delegate; its other labels stay.
 
-    :param seconds: grace period to tell at the same time, None for none
+    :param seconds: grace period to write with the same patch, None for none
     """
     known = told(chaperon)
     changed = {**known, "labels": {**known.get("labels", {}), names.LABEL_SERVING: None}}
@@ -108,6 +108,6 @@ def withdrawal_patch(chaperon: Mapping[str, Any], seconds: int | None) -> Raw:
 
 
 def grace_patch(chaperon: Mapping[str, Any], seconds: int) -> Raw:
-    """Return the merge patch that tells a chaperon the grace period of its delegate."""
+    """Return the merge patch that records the delegate's grace period on the chaperon."""
     annotations = {ANNOTATION_GRACE_PERIOD: str(seconds)}
     return {"metadata": {"uid": chaperon["metadata"]["uid"], "annotations": annotations}}

@@ -7,10 +7,10 @@ import msgspec
 
 
 def merge_patch(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """JSON merge patch (RFC 7386) from old to new; {} when there is nothing to do.
+    """Return the JSON merge patch (RFC 7386) from old to new; {} if they are equivalent.
 
-    Fields that are None count as absent, in lists, too: a merge patch cannot write null, API servers read it so, and
-    they write it for times that nobody set. Lists that differ are replaced as a whole.
+    None counts as absent, also in lists: a merge patch cannot write null, and API servers write null for unset times.
+    Different lists are replaced as a whole.
     """
     patch: dict[str, Any] = {}
     for key, before in old.items():
@@ -30,14 +30,14 @@ def merge_patch(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_patch(old: Any, new: Any) -> list[dict[str, Any]]:
-    """JSON patch (RFC 6902) from old to new, without `test` operations; [] when there is nothing to do."""
+    """Return the JSON patch (RFC 6902) from old to new, without `test` operations; [] if they are equal."""
     operations: list[dict[str, Any]] = []
     _walk("", old, new, operations)
     return operations
 
 
 def same(old: Any, new: Any) -> bool:
-    """Whether two JSON values are equal; unlike in Python, true is not 1."""
+    """Return True if two JSON values are equal; unlike in Python, true is not 1."""
     if isinstance(old, dict) and isinstance(new, dict):
         return old.keys() == new.keys() and all(same(value, new[key]) for key, value in old.items())
     if isinstance(old, list) and isinstance(new, list):
@@ -46,7 +46,7 @@ def same(old: Any, new: Any) -> bool:
 
 
 def equivalent(old: Any, new: Any) -> bool:
-    """Whether two JSON values are equal to an API server, for which a field that is null is not there."""
+    """Return True if two JSON values are equal for the API server, which treats null fields as absent."""
     if isinstance(old, dict) and isinstance(new, dict):
         return all(equivalent(value, new.get(key)) for key, value in old.items()) and all(
             value is None or key in old for key, value in new.items()
@@ -57,7 +57,7 @@ def equivalent(old: Any, new: Any) -> bool:
 
 
 def others(found: Iterable[Any], known: Iterable[Any]) -> list[Any]:
-    """Members of one list that are not in another, without comparing each with each: whoever made them made many."""
+    """Return the members of one list that are not in another, in linear time, since users choose the lengths."""
     seen = {_encoded(each) for each in known}
     return [each for each in found if _encoded(each) not in seen]
 

@@ -1,9 +1,9 @@
-"""Downward API of delegates: what a container asks about its pod is answered about the proxy pod.
+"""Downward API of delegates: containers get the values of the proxy pod.
 
-Environment variables get the proxy's value written out, except for an annotation that the delegate has, too: there the
-target's kubelet resolves the reference. Files of downwardAPI volumes are pointed at where the delegate carries the same
-value: its exact label, or an annotation or label about its parent. Files of all labels or annotations show the proxy
-pod's own and none of ours: their text is an annotation of the delegate, of which kubelets update files as of any other.
+Environment variables get the proxy's value written out. For an annotation that the delegate also has, the target's
+kubelet resolves the reference. Files of downwardAPI volumes refer to the delegate's copy of the value: its exact label,
+or an annotation or label about its parent. Files with all labels or all annotations list those of the proxy pod,
+without ours. Their text is an annotation of the delegate, so that the kubelet updates the file when it changes.
 """
 
 import re
@@ -17,7 +17,7 @@ from agent.model.errors import InvalidPod
 from agent.model.relabel import exact_key
 
 LIMIT = 1 << 20
-"""Bytes of all values together that are written out for one pod.
+"""Maximum bytes of all values that are written out for one pod.
 
 A short reference can name a long value, and becomes a copy of it. API servers take 1.5 MiB for a whole object."""
 
@@ -50,7 +50,7 @@ class Environment:
         self._left = LIMIT
 
     def resolve(self, container: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Variables of a container, in which references to the pod's metadata are replaced by the proxy's values.
+        """Return a container's variables with references to the pod's metadata replaced by the proxy's values.
 
         :raises InvalidPod: if the values are longer than LIMIT, together with those of the containers before
         """
@@ -85,20 +85,21 @@ class Environment:
 
 
 class Files:
-    """Files of one pod's downwardAPI volumes. `annotations` are those that its delegate needs for them.
+    """Files of one pod's downwardAPI volumes.
 
-    `labels` are those of the proxy pod that travel.
+    `labels`: labels of the proxy pod that the delegate gets. `annotations`: annotations that the delegate needs for the
+    files.
     """
 
     def __init__(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
-        """:param annotations: those of the proxy pod that travel"""
+        """:param annotations: annotations of the proxy pod that the delegate gets"""
         self.labels = labels
         self._left = sizes.LIMIT - sizes.RESERVED - sizes.size(annotations)
         self._texts = dict(zip(_WHOLE, (labels, annotations), strict=True))
         self.annotations: dict[str, str] = {}
 
     def redirect(self, volume: dict[str, Any]) -> dict[str, Any]:
-        """Return a volume whose files name what the delegate has instead."""
+        """Return a volume with its references changed to labels and annotations of the delegate."""
         if volume.get("downwardAPI"):
             return {**volume, "downwardAPI": self._items(volume["downwardAPI"])}
         sources = (volume.get("projected") or {}).get("sources")
@@ -130,11 +131,11 @@ class Files:
         return {**item, "fieldRef": {**reference, "fieldPath": new}}
 
     def _label(self, key: str) -> str:
-        """Return the key under which a delegate has a label; those of its node it gets as any pod does."""
+        """Return the delegate's key of a label: its exact key, or the same key for a label of the node."""
         return key if key in names.LABELS_OF_NODE - self.labels.keys() else exact_key(key)
 
     def _writes(self, path: str) -> bool:
-        """Whether the text of a file is an annotation: a pod with too many annotations keeps the reference."""
+        """Add the annotation with a file's text. Return False if it does not fit, so that the reference is kept."""
         key = _WHOLE[path]
         if key not in self.annotations:
             text = listing(self._texts[path])
@@ -146,18 +147,18 @@ class Files:
 
 
 def listing(pairs: Mapping[str, str]) -> str:
-    """Return labels or annotations as kubelets write all of them into a file, without those of ours."""
+    """Return labels or annotations in the kubelet's format of a downwardAPI file, without ours."""
     return "\n".join(f"{key}={_quoted(value)}" for key, value in sorted(pairs.items()) if not names.is_ours(key))
 
 
 def changed_files(
     delegate: Mapping[str, str], labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the texts of files that have changed.
+    """Return changed texts of files by annotation; {} if they do not fit.
 
     :param delegate: annotations of the chaperon, which show whether the pod has such files
-    :param labels: those of the proxy pod that travel
-    :param annotations: the same
+    :param labels: labels of the proxy pod that the delegate gets
+    :param annotations: annotations of the proxy pod that the delegate gets
     """
     found = {
         key: listing(pairs)
@@ -169,7 +170,7 @@ def changed_files(
 
 
 def _is_of_node(field: str, key: str, metadata: Mapping[str, Any]) -> bool:
-    """Whether it is a label that the delegate gets from its node, when it is bound."""
+    """Return True for a label that the API server adds to the delegate when it is bound to a node."""
     return field == "labels" and key in names.LABELS_OF_NODE and key not in (metadata.get("labels") or {})
 
 

@@ -1,7 +1,7 @@
-"""EndpointSlices that tell a cluster of endpoints in another one: *mirrors* (ruling 12).
+"""Mirrors: EndpointSlices in one cluster with the endpoints of another cluster (ruling 12).
 
-A mirror has the addresses, ports, conditions, host names and zones of what it mirrors. It has no node and no pod, which
-mean nothing elsewhere, and belongs to the Service of the cluster that it is in.
+A mirror has the addresses, ports, conditions, host names and zones of its original. It has no nodeName and no
+targetRef, which are valid only in the original's cluster. The Service in the mirror's own cluster owns it.
 """
 
 from collections import Counter
@@ -19,22 +19,22 @@ Raw = dict[str, Any]
 
 ENDPOINTS_LIMIT = 100
 HEADLESS_LABEL = "service.kubernetes.io/headless"
-"""By it kube-proxy leaves EndpointSlices of headless Services alone."""
+"""Label of EndpointSlices of headless Services; kube-proxy ignores slices with it."""
 _COPIED = ("addresses", "hostname", "zone")
 
 
 class Shelf(msgspec.Struct, frozen=True):
-    """Where mirrors go: the Service of one cluster."""
+    """Service that owns mirrors, in their cluster."""
 
     namespace: str
     service: str
     uid: str
     labels: tuple[tuple[str, str], ...] = ()
-    """Whatever it takes for the mirrors to be found there."""
+    """Additional labels, by which agents in that cluster select the mirrors."""
 
 
 def is_mirror(labels: Mapping[str, str]) -> bool:
-    """Whether an EndpointSlice is one of ours."""
+    """Return True if an EndpointSlice with these labels is a mirror."""
     return labels.get(names.LABEL_SLICE_MANAGED_BY) == names.SLICE_MANAGER
 
 
@@ -46,10 +46,12 @@ def mirrors(
     ranges: PodRanges = ANYWHERE,
     ports: Collection[str] | None = None,
 ) -> list[Raw]:
-    """The mirrors of one EndpointSlice of `origin`, without the endpoints on nodes that are `away`, without the
-    addresses that are outside the ranges of that cluster, and with the `ports` of these names alone.
+    """Return the mirrors of one EndpointSlice: [] without endpoints, several for more than 100 endpoints.
 
-    None where that leaves no endpoint; several where it has more than 100 of them.
+    :param origin: cluster of the EndpointSlice
+    :param away: names of nodes whose endpoints are left out
+    :param ranges: address ranges of that cluster; addresses outside of them are left out
+    :param ports: names of the ports to keep; None for all
     """
     found = [each for each in slice.get("endpoints") or () if each.get("nodeName") not in away]
     endpoints = [_mirrored(each) for each in _inside(found, ranges)]
@@ -86,13 +88,13 @@ def _owner(shelf: Shelf) -> Raw:
 
 
 def outside(slice: Mapping[str, Any], ranges: PodRanges) -> list[str]:
-    """Addresses of an EndpointSlice that are outside the ranges of its cluster."""
+    """Return the addresses of an EndpointSlice that are outside the ranges of its cluster."""
     found = (address for each in slice.get("endpoints") or () for address in each.get("addresses") or ())
     return [str(address) for address in found if not ranges.holds(address)]
 
 
 def silenced(mirror: Mapping[str, Any]) -> Raw:
-    """The mirror of endpoints in a cluster that has gone silent: none of them is ready, as on a node that is lost."""
+    """Return the mirror for a disconnected cluster: no endpoint is ready or serving, as on a lost node."""
     return {
         **mirror,
         "endpoints": [
@@ -103,9 +105,9 @@ def silenced(mirror: Mapping[str, Any]) -> Raw:
 
 
 def held(mirror: Mapping[str, Any]) -> Raw:
-    """The mirror with no endpoint ready, for a cluster with ready ones of its own (affinity local): they still serve.
+    """Return the mirror without a ready endpoint, for a cluster with ready endpoints of its own (affinity `local`).
 
-    A cluster that is silent later has its endpoints not serve either.
+    The endpoints are still serving; `silenced` changes that if their cluster becomes disconnected.
     """
     return {
         **mirror,
@@ -117,7 +119,7 @@ def held(mirror: Mapping[str, Any]) -> Raw:
 
 
 def ready(slice: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Addresses of ready endpoints by node name, empty for none. A condition that is not told counts as true."""
+    """Return the addresses of ready endpoints by node name (empty for none). A missing condition counts as true."""
     found: dict[str, list[str]] = {}
     for each in slice.get("endpoints") or ():
         if (each.get("conditions") or {}).get("ready") is not False:
@@ -126,7 +128,10 @@ def ready(slice: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def routed(slice: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the same without terminating endpoints, which a Service that publishes not-ready addresses calls ready."""
+    """Return the addresses of ready endpoints that do not terminate, by node name.
+
+    A Service with `publishNotReadyAddresses` reports terminating endpoints as ready.
+    """
     endpoints = slice.get("endpoints") or ()
     return ready({"endpoints": [each for each in endpoints if not (each.get("conditions") or {}).get("terminating")]})
 

@@ -1,4 +1,4 @@
-"""What Envoy starts with: where its files are, whom it answers that it is alive, and how much it takes on. Pure."""
+"""Envoy's bootstrap configuration: files, admin socket, liveness endpoint, limits of connections. Pure."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ ADMIN = "admin.sock"
 BOOTSTRAP, CLUSTERS, LISTENERS = "bootstrap.json", "clusters.json", "listeners.json"
 LIVE = "live"
 LIVE_PATH = "/ready"
-"""Of Envoy's own admin interface; nothing else of it is reached from outside of the pod."""
+"""Path of Envoy's admin interface that the liveness endpoint serves; the only one reachable from other pods."""
 _LIVE_SECONDS = 4
 _PEERS_SHARE = 0.75
 _MONITOR = "envoy.resource_monitors.global_downstream_max_connections"
 
 
 def bootstrap(place: Place, node: str) -> Raw:
-    """What Envoy starts with; it never changes."""
+    """Return Envoy's bootstrap configuration, which never changes while Envoy runs."""
     directory = place.directory
     return {
         "node": {"id": node, "cluster": "flotilla-gateway"},
@@ -29,15 +29,16 @@ def bootstrap(place: Place, node: str) -> Raw:
         "static_resources": {"listeners": [_live(place)], "clusters": [_admin_cluster(place)]},
         "overload_manager": {"resource_monitors": [_all_connections(place)]},
         "layered_runtime": {"layers": [{"name": "limits", "static_layer": _limits(place)}]},
-        # Two thousand Services have a hundred counters each, of which nobody asks for more than these.
+        # Two thousand Services would have a hundred counters each; the gateway reads only these.
         "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": [{"safe_regex": {"regex": COUNTERS}}]}}},
     }
 
 
 def of_peers(connections: int) -> int:
-    """How many of all connections may be those at the port that peers call.
+    """Return the maximum number of connections at the port that peers call.
 
-    Anybody may dial that, and is not known before the handshake is over: the rest is left for pods of this cluster.
+    Any client can connect to that port, and is authenticated only by the TLS handshake. The remaining connections are
+    reserved for pods of this cluster.
     """
     return max(1, int(connections * _PEERS_SHARE))
 
@@ -69,7 +70,10 @@ def _admin_cluster(place: Place) -> Raw:
 
 
 def _live(place: Place) -> Raw:
-    """Who asks here is answered by a worker, and it by the main thread: what hangs of either gives no answer."""
+    """Return the listener of the liveness endpoint.
+
+    A worker thread forwards the request to the admin interface on the main thread. No reply means that either hangs.
+    """
     host, port = hostport.split(place.live)
     route = {"match": {"path": LIVE_PATH}, "route": {"cluster": ADMIN, "timeout": f"{_LIVE_SECONDS}s"}}
     config = {

@@ -146,7 +146,7 @@ def locals_of(peer: Mapping[str, Any]) -> dict[tuple[str, int, Protocol], tuple[
 def leads_to(peer: Mapping[str, Any], name: str) -> bool:
     """Return True if callers reach every port of a peer's Service: a gateway listens, and the peer answers it.
 
-    The spec lists all ports of the Service. The status lists only those that the Service has in the callers' cluster.
+    The spec lists all ports of the Service. The status lists only ports that the Service has in the callers' cluster.
     """
     found = locals_of(peer)
     ports = [
@@ -171,7 +171,7 @@ def is_listened_at(peer: Mapping[str, Any], ports: Collection[int]) -> bool:
 
 
 def document(own: str, peers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Gateway:
-    """What the gateways of a cluster do, by all GatewayPeers there and the slices of shared Services.
+    """Return the configuration of a cluster's gateways, from all its GatewayPeers and the slices of shared Services.
 
     :param own: UID of the cluster
     """

@@ -1,7 +1,7 @@
 """Configuration of a gateway: its own cluster, the peers in each namespace, and its own shared Services. Pure.
 
-A peer is another cluster in one namespace. Each peer has its own CA, so that a user who may create peers in a namespace
-reaches only Services of that namespace. TLS server names (SNI) identify the calling cluster and the called Service.
+A peer is another cluster in one namespace. Each peer has its own CA, so that a user with the right to create peers in a
+namespace reaches only its Services. TLS server names (SNI) identify the calling cluster and the called Service.
 """
 
 import hashlib
