@@ -1,4 +1,4 @@
-"""The first of a list, for messages: `a, b and 3 more`."""
+"""Shortened lists for messages: `a, b and 3 more`."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,11 @@ _MORE = {", ": " and {} more", "; ": "; and {} more"}
 
 
 def abridged(items: Sequence[str], most: int, joiner: str = ", ", *, in_brackets: bool = False) -> str:
-    """The first items, joined, and how many are left out: `a, b and 3 more`, `a; b; and 3 more`, `a; b (and 3 more)`.
+    """Join the first items, and count the rest: `a, b and 3 more`, `a; b; and 3 more`, or `a; b (and 3 more)`.
 
-    :param joiner: a comma between names, a semicolon between sentences
+    :param most: maximum number of items to show
+    :param joiner: comma between names, semicolon between sentences
+    :param in_brackets: whether to put the count in brackets
     """
     shown, hidden = joiner.join(items[:most]), len(items) - most
     if hidden <= 0:

@@ -1,8 +1,8 @@
-"""Volumes with the token of a pod's service account: those of ServiceAccount admission, and those of users. Pure.
+"""Volumes with the token of a pod's service account, from ServiceAccount admission or from users. Pure.
 
 Admission adds a volume `kube-api-access-XXXXX` to pods, and mounts it in each container that mounts nothing at the
-usual path (kubernetes: plugin/pkg/admission/serviceaccount). Each cluster does so for itself: the volume stays in the
-source. A volume that a user has written by hand, whatever it holds, travels like any other.
+usual path (kubernetes: plugin/pkg/admission/serviceaccount). The target's admission does the same, so the source's
+volume is not copied. Volumes that users define are copied, whatever their content.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ def token_volumes(spec: Mapping[str, Any]) -> set[str]:
 
 
 def mounts_token(container: Mapping[str, Any], volumes: Iterable[str]) -> bool:
-    """Return whether a container has one of these volumes where clients look for their token."""
+    """Return True if a container mounts one of these volumes at the default path of the token."""
     return any(
         mount.get("mountPath") == SERVICE_ACCOUNT_MOUNT and mount.get("name") in volumes
         for mount in container.get("volumeMounts") or ()

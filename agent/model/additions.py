@@ -1,12 +1,12 @@
-"""Constraints that were added to a proxy pod after the webhook had taken the user's away.
+"""Constraints that were added to a proxy pod after the webhook had removed the user's.
 
-A queue such as Kueue gates the pod, writes the node labels and tolerations of the chosen flavour into it, and opens the
-gate; other webhooks add theirs at admission. They mean nodes as their authors know them, so they travel to the target
-like the user's own constraints, unless they name virtual nodes. Kubernetes lets gated pods gain node selectors,
-requirements of required node affinity, preferences and tolerations; nothing is ever removed.
+A queue such as Kueue gates the pod, writes the node labels and tolerations of the chosen flavour into it, and removes
+the gate. Other webhooks add constraints at admission. These constraints are meant for real nodes, so they are copied to
+the target like the user's own, unless they name virtual nodes. Kubernetes lets gated pods gain node selectors,
+requirements of required node affinity, preferences and tolerations, but never lose any.
 
-Where the user's constraints choose the virtual node (`use-constraints-from-spec-for-proxy-pod-scheduling`), so do added
-ones.
+If the user's constraints select the virtual node (`use-constraints-from-spec-for-proxy-pod-scheduling`), so do the
+added ones.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,28 +25,28 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _PARTS = ("matchExpressions", "matchFields")
 _OF_VIRTUAL_NODES = (("type", "virtual-kubelet"), ("kubernetes.io/role", "cluster"))
 _NODE_PREFIX = "admiralty-"
-"""Of the names of virtual nodes."""
+"""Prefix of the names of virtual nodes."""
 MOST_TERMS = 100
-"""Terms of a delegate's required node affinity: each of the user's combined with each added one."""
+"""Maximum number of terms in a delegate's required node affinity; each user's term is combined with each added one."""
 
 
 class Additions(NamedTuple):
-    """Added constraints that travel."""
+    """Added constraints to copy to the target."""
 
     selector: Mapping[str, str]
     terms: tuple[Raw, ...]
-    """Terms of required node affinity, of which one has to match; empty for none."""
+    """Terms of required node affinity; a node has to match one of them. Empty for none."""
     preferred: tuple[Raw, ...]
     tolerations: tuple[Raw, ...]
     given: Raw
-    """Constraints that the proxy pod has from its user's annotations; reading them can take long."""
+    """Constraints of the proxy pod from its user's annotations, kept here because parsing them can take long."""
 
 
 _NONE = Additions({}, (), (), (), {})
 
 
 def may_be(spec: Mapping[str, Any]) -> bool:
-    """Check cheaply whether a proxy pod can have other constraints than the webhook gives to most pods."""
+    """Return True if a proxy pod can have more constraints than the webhook gives to most pods; a cheap check."""
     return (
         len(spec.get("nodeSelector") or ()) > 1
         or bool((spec.get("affinity") or {}).get("nodeAffinity"))
@@ -55,7 +55,9 @@ def may_be(spec: Mapping[str, Any]) -> bool:
 
 
 def of(spec: Mapping[str, Any], source: Raw) -> Additions:
-    """Return what was added to a proxy pod with this spec.
+    """Return the constraints that were added to a proxy pod.
+
+    :param spec: spec of the proxy pod
 
     :param source: the pod as its user sent it, from the manifest
     :raises InvalidPod: if the constraints of the manifest cannot be read
@@ -86,9 +88,9 @@ def of(spec: Mapping[str, Any], source: Raw) -> Additions:
 
 
 def with_additions(constraints: Raw, added: Additions) -> Raw:
-    """Return the constraints of the user's pod together with the added ones, tolerations apart: the delegate's.
+    """Return the delegate's constraints except tolerations: those of the user's pod and the added ones.
 
-    :raises InvalidPod: if they contradict each other, or are too many together
+    :raises InvalidPod: if they contradict each other, or have too many terms
     """
     found = dict(constraints)
     if added.selector:
@@ -105,7 +107,7 @@ def with_additions(constraints: Raw, added: Additions) -> Raw:
 
 
 def without_additions(spec: Mapping[str, Any], added: Additions) -> Raw:
-    """Return the spec of a proxy pod with the constraints that are about virtual nodes."""
+    """Return the spec of a proxy pod without added constraints; those about virtual nodes are kept."""
     found = dict(spec)
     if added.selector:
         kept = {key: value for key, value in spec["nodeSelector"].items() if key not in added.selector}
@@ -153,9 +155,9 @@ def _node_affinity(constraints: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _added_terms(now: Mapping[str, Any] | None, was: Mapping[str, Any] | None) -> list[Raw]:
-    """Return the added requirements, term by term; one term without any makes them void.
+    """Return the added requirements term by term; [] if a term has none, since one matching term suffices.
 
-    API servers let terms only grow at their ends: `validateNodeAffinityMutation`.
+    The API server lets terms grow only at their ends (kubernetes: `validateNodeAffinityMutation`).
     """
     terms, before = ((each or {}).get("nodeSelectorTerms") or () for each in (now, was))
     if not before:
@@ -176,7 +178,7 @@ def _is_about_virtual_nodes(term: Mapping[str, Any]) -> bool:
 
 
 def _names_virtual_node(key: str, values: Iterable[str]) -> bool:
-    """Whether only virtual nodes have, or lack, such a label."""
+    """Return True if a requirement with this key and these values refers to virtual nodes."""
     if key == names.PROVIDER_KEY or names.is_ours(key):
         return True
     if key in (HOSTNAME, "metadata.name"):

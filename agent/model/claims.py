@@ -1,4 +1,4 @@
-"""Volume claims in targets: the source's claim as it was before a cluster made a volume of it. Pure."""
+"""Copies of PersistentVolumeClaims in targets, without the binding to a volume of the source. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,21 +7,23 @@ from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS
 from agent.model.copies import Raw, copy_of
 
 _OF_THE_BINDING = ("pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/")
-"""Prefixes of annotations by which the controllers of one cluster talk about its volume."""
+"""Prefixes of annotations that a cluster's controllers set about the bound volume."""
 
 
 _CLASS = "volume.beta.kubernetes.io/storage-class"
-"""Annotation of claims and volumes that counts before storageClassName."""
+"""Annotation of claims and volumes that takes precedence over storageClassName."""
 
 
 class InvalidMapping(ValueError):
-    """Storage classes that cannot be read; the message says which part."""
+    """An invalid mapping of storage classes; the message quotes the invalid part."""
 
 
 def storage_classes(text: str | None) -> dict[str, str]:
-    """The mapping of a Target's annotation, as `here=there,other=`.
+    """Parse a Target's mapping of storage classes, `SOURCE=TARGET,OTHER=`.
 
-    :raises InvalidMapping: if a part is not of this form
+    An empty value stands for the default class of the target.
+
+    :raises InvalidMapping: if a part has another form
     """
     classes: dict[str, str] = {}
     for part in filter(None, map(str.strip, (text or "").split(","))):
@@ -33,12 +35,12 @@ def storage_classes(text: str | None) -> dict[str, str]:
 
 
 def storage_class(obj: Mapping[str, Any]) -> str:
-    """The storage class of a claim or a volume, empty for none."""
+    """Return the storage class of a claim or a volume; empty for none."""
     return str(_annotated_class(obj) or obj["spec"].get("storageClassName") or "")
 
 
 def claim_of(original: Mapping[str, Any], classes: Mapping[str, str], *, cluster_name: str, cluster_uid: str) -> Raw:
-    """The claim to create in a target: same spec without the volume, its storage class by the mapping."""
+    """Return the claim to create in a target: same spec without the volume, storage class mapped."""
     claim = copy_of(PERSISTENT_VOLUME_CLAIMS, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
     metadata = claim["metadata"]
     metadata["annotations"] = {
@@ -60,7 +62,7 @@ def _annotated_class(obj: Mapping[str, Any]) -> str | None:
 
 
 def growth(original: Mapping[str, Any], copy: Mapping[str, Any]) -> Raw:
-    """Merge patch that has a claim ask for as much as its original does now; {} when it does."""
+    """Return the merge patch that sets a claim's requests to those of its original; {} if they are equal."""
     wanted = (original["spec"].get("resources") or {}).get("requests") or {}
     if wanted == ((copy["spec"].get("resources") or {}).get("requests") or {}):
         return {}

@@ -7,14 +7,14 @@ from agent.api.labels import ANNOTATIONS_NOT_HOME, ANNOTATIONS_WITH_ADDRESSES, i
 
 @dataclass(frozen=True)
 class Homecoming:
-    """Choice of an installation, for one target."""
+    """Annotations that an installation copies to proxy pods, for one target."""
 
     only: frozenset[str] = frozenset()
-    """Keys and domains that are copied, and no others; empty: all but `never`."""
+    """Keys and domains to copy exclusively; empty to copy all but `never`."""
     never: frozenset[str] = frozenset(ANNOTATIONS_NOT_HOME)
-    """Keys and domains that are not copied if `only` is empty."""
+    """Keys and domains not to copy; ignored if `only` is not empty."""
     addresses: bool = True
-    """Whether keys from which networks take a pod's addresses may be copied."""
+    """Whether to copy keys from which network plugins take a pod's addresses."""
 
     def lets(self, key: str) -> bool:
         """Return True if an annotation without a prefix of ours is copied."""
@@ -22,11 +22,11 @@ class Homecoming:
         return chosen and not self.withholds(key)
 
     def withholds(self, key: str) -> bool:
-        """Return True for keys with addresses, if the target may have certain addresses only."""
+        """Return True for keys with addresses if the target's pods may have only certain addresses."""
         return not self.addresses and is_among(key, ANNOTATIONS_WITH_ADDRESSES)
 
     def without_addresses(self) -> "Homecoming":
-        """Return the same choice for a target whose pods may have certain addresses only."""
+        """Return the same choice for a target whose pods may have only certain addresses."""
         return replace(self, addresses=False)
 
 

@@ -1,4 +1,4 @@
-"""Durations as Kubernetes writes them (`60s`, `1m30s`, `100ms`), with days, and plain numbers as seconds. Pure."""
+"""Durations in the format of Kubernetes (`60s`, `1m30s`, `100ms`), with days, or as numbers of seconds. Pure."""
 
 import contextlib
 import math
@@ -11,11 +11,14 @@ _WRITTEN = (("h", 3600), ("m", 60))
 
 
 class InvalidDuration(ValueError):
-    """Text that is no duration."""
+    """A text that is not a duration."""
 
 
 def seconds(text: str) -> float:
-    """The length of a duration, 0 or more. Raises InvalidDuration."""
+    """Parse a duration into seconds, 0 or more.
+
+    :raises InvalidDuration: if the text is invalid or negative
+    """
     found = math.nan
     if _WHOLE.fullmatch(text):
         found = math.fsum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
@@ -28,7 +31,7 @@ def seconds(text: str) -> float:
 
 
 def written(length: float) -> str:
-    """A number of seconds as Kubernetes writes it: `1m30s`."""
+    """Format seconds in the format of Kubernetes, such as `1m30s`."""
     if length < 1:
         return f"{length * 1000:g}ms" if length else "0s"
     parts = []

@@ -1,4 +1,4 @@
-"""Pods that were annotated to be elected after they had been created, which changes nothing. Pure."""
+"""Pods that got the annotation `elect` only after their creation, when it has no effect. Pure."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ _KEYS = (f"f:{PREFIX}{ELECT}", f"f:{SHORT_PREFIX}{ELECT}")
 
 
 def elected_later(pod: bytes) -> bool:
-    """Return True if all who own the annotation, by the pod's managedFields, wrote it after the pod's creation.
+    """Return True if all managers of the annotation, by managedFields, wrote it after the pod's creation.
 
-    :param pod: as an API server sent it
+    :param pod: JSON from the API server
     """
     metadata: dict[str, Any] = msgspec.json.decode(pod)["metadata"]
     times = [
@@ -20,7 +20,7 @@ def elected_later(pod: bytes) -> bool:
         for entry in metadata.get("managedFields") or ()
         if any(key in _annotations(entry) for key in _KEYS)
     ]
-    # Both are stamps of the same form and time zone, to the second.
+    # Both timestamps have the same format and time zone, so that texts compare like times.
     return bool(times) and all(time > str(metadata.get("creationTimestamp") or "") for time in times)
 
 

@@ -1,7 +1,7 @@
-"""Builds Envoy's clusters and listeners of a gateway, peer by peer. Pure.
+"""Builder of a gateway's Envoy clusters and listeners, peer by peer. Pure.
 
-A change concerns one namespace, and mostly one peer or the endpoints of one Service. Resources of peers that have not
-changed are taken from the build before, as the same bytes.
+A change affects one namespace, and usually one peer or the endpoints of one Service. Unchanged peers keep the resources
+of the previous build, as the same bytes objects.
 """
 
 import operator
@@ -26,7 +26,7 @@ class _Built(NamedTuple):
 
     peer: Peer
     services: Sequence[Service]
-    """Own Services in the namespace of the peer."""
+    """Local Services in the namespace of the peer."""
     clusters: dict[str, bytes]
     listeners: dict[str, bytes]
     chains: list[bytes]
@@ -46,7 +46,7 @@ class Builder:
         self._health = msgspec.json.encode(envoy.health_listener(place))
 
     def build(self, gateway: Gateway) -> Iterator[str]:
-        """Build changed peers; yield the key of each peer after it was built, so that other tasks may run."""
+        """Build changed peers; yield the key of each built peer, so that the caller can let other tasks run."""
         if gateway.cluster != self._own:
             self._own, self._built = gateway.cluster, {}
         self._services = _by_namespace(gateway.services, self._services)
@@ -81,13 +81,13 @@ class Builder:
         called, listeners = self._called(peer)
         chains = [envoy.chain(peer, self._own, self._place), *chains]
         health = static_cluster(health_name(peer.namespace, peer.uid, self._own), [self._place.health])
-        # Also of a peer that is not called: Envoy judges its CA by this, before the CA is in the listener of all peers.
+        # Also for peers without Services: Envoy validates their CA in this cluster first, before it is in the listener.
         of_peer = envoy.tcp_peer_cluster(peer, self._own, self._place)
         clusters = encoded([health, *offered, of_peer, *called])
         return _Built(peer, services, clusters, encoded(listeners), list(encoded(chains).values()))
 
     def _offered(self, peer: Peer, services: Sequence[Service]) -> tuple[list[Raw], list[Raw]]:
-        """Return clusters of own Services that a peer may call, and filter chains of those with UDP."""
+        """Return clusters of local Services that a peer may call, and filter chains for UDP ports."""
         endpoints: dict[_At, tuple[str, ...]] = {
             (each.name, each.port, each.protocol, each.host): each.endpoints for each in services
         }

@@ -1,8 +1,8 @@
-"""What the model refuses."""
+"""Errors of the model."""
 
 
 class InvalidPod(ValueError):
-    """A pod we cannot federate: which field, and why with what to do about it."""
+    """A pod that cannot be federated, with the field, and the reason with the remedy."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")

@@ -1,4 +1,4 @@
-"""How far a delegate has followed its proxy pod, as source and target record it on the chaperon."""
+"""Changes of a proxy pod that its delegate has applied, as source and target record them on the chaperon."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,19 +12,20 @@ Raw = dict[str, Any]
 
 
 def followed(chaperon: Mapping[str, Any]) -> Followed:
-    """Return what the delegate of a chaperon has from the proxy pod, as source and target have recorded it."""
+    """Return the readiness gates and the generation of the proxy pod that the delegate has applied."""
     known = told(chaperon)
     text = (chaperon["metadata"].get("annotations") or {}).get(following.ANNOTATION_OBSERVED, "")
     born: int = known.get(baseline.BORN, 1)
-    # The annotation may be a user's: digits beyond a generation's are none.
+    # A user may have written the annotation: a number too long for a generation is ignored.
     generation = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else born
     return Followed(known.get("gates", ()), min(generation, known.get("generation", born)))
 
 
 def observed(changed: Raw, pod: Mapping[str, Any]) -> str:
-    """Return the generation of the proxy pod that a delegate's kubelet has observed, empty if there is no news.
+    """Return the generation of the proxy pod that a delegate's kubelet has observed; empty if it has not yet.
 
-    :param changed: what the delegate has followed, completely
+    :param changed: changes of the proxy pod that the delegate has applied completely
+    :param pod: the delegate
     """
     generation, there = changed.get("generation"), (pod.get("status") or {}).get("observedGeneration") or 0
     if not generation or not there or there < (pod["metadata"].get("generation") or 0):

@@ -1,4 +1,4 @@
-"""Which addresses of EndpointSlices a gateway may call: those of pods of the same namespace in its own cluster. Pure.
+"""Addresses that a gateway may call: those of pods of the EndpointSlice's namespace in its own cluster. Pure.
 
 EndpointSlices are no proof of an address. Their writer chooses the addresses, and a source with the feature `services`
 may write EndpointSlices. A gateway that called any address would let the source reach pods of other namespaces, also
@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder(_Pod).decode
 
 
 def reduced(pod: bytes) -> bytes:
-    """Return what a gateway keeps of a pod: name, node, addresses. It keeps no containers and no variables."""
+    """Return the part of a pod that a gateway caches: name, node, addresses; no containers and variables."""
     return msgspec.json.encode(_decode(pod))
 
 
@@ -88,7 +88,7 @@ def left_out(slices: Iterable[Mapping[str, Any]], pods: Addresses) -> dict[tuple
 def warning(
     peer: Mapping[str, Any], found: Mapping[tuple[str, str], Iterable[str]], fields: Iterable[str], error: str = ""
 ) -> str:
-    """Return which endpoints of a peer's Services the gateway does not call, and the remedy; empty if none.
+    """Return a message about endpoints of a peer's Services that the gateway does not call; empty if none.
 
     :param found: result of `left_out`
     :param fields: fields of the spec that name the Services that the peer may call

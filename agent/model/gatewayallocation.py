@@ -1,7 +1,7 @@
 """Which GatewayPeers and Services fit into one Envoy, kept up to date namespace by namespace. Pure.
 
-If everything together is too much, each namespace gets a small part, then what this Envoy serves already stays, then
-each namespace gets an equal share of the rest.
+If all together exceed the limits, each namespace first gets a small guaranteed part. Then namespaces keep the entries
+that this Envoy already serves. Finally each namespace gets an equal share of the rest.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ _ROUNDING = 1e-9
 
 
 class Allocation:
-    """The limits of one Envoy, divided among namespaces."""
+    """Division of one Envoy's limits among namespaces."""
 
     def __init__(self, limit: Limits, before: Iterable[At] = ()) -> None:
         """:param before: entries that this Envoy serves already"""
@@ -27,7 +27,7 @@ class Allocation:
             self._before.setdefault(at[0][0], set()).add(at)
 
     def update(self, namespace: str, costs: Mapping[At, Cost]) -> None:
-        """Note what GatewayPeers and Services of a namespace cost now; without any the namespace is forgotten."""
+        """Set the costs of a namespace's GatewayPeers and Services; without costs the namespace is forgotten."""
         known = self._spaces.get(namespace)
         kept = known.kept if known is not None else self._before.pop(namespace, set())
         if costs:
@@ -36,7 +36,7 @@ class Allocation:
             self._spaces.pop(namespace, None)
 
     def settle(self) -> set[str]:
-        """Decide again; return the namespaces whose choice has changed."""
+        """Choose again; return the namespaces whose kept entries have changed."""
         memory, files = (sum(each.total[part] for each in self._spaces.values()) for part in (0, 1))
         if memory <= self.limit.memory and files <= self.limit.files:
             return {name for name, each in self._spaces.items() if each.keep_all()}
@@ -51,7 +51,7 @@ class Allocation:
         return known.kept if known is not None else ()
 
     def left_out(self, namespace: str) -> Mapping[Key, int]:
-        """Return how many entries of a namespace are left out, by GatewayPeer, which counts as one itself."""
+        """Return the number of a namespace's left-out entries by GatewayPeer, which counts as one entry itself."""
         known = self._spaces.get(namespace)
         return Counter(at[0] for at in known.parts if at not in known.kept) if known is not None else {}
 
@@ -69,7 +69,7 @@ class _Space:
         self.used = self._sum()
         """Fraction of the limits that kept entries need."""
         self._least = 0.0
-        """Fraction of the limits that the smallest entry that could be kept, too, needs; 0 if nothing was chosen."""
+        """Fraction of the limits that the smallest left-out entry needs; 0 before the first choice, inf for none."""
 
     def keep_all(self) -> bool:
         """Keep all entries; return False if all are kept already."""
@@ -79,7 +79,7 @@ class _Space:
         return True
 
     def choose(self, allowance: float) -> bool:
-        """Keep entries up to a fraction of the limits, earlier ones first; return True if others are kept now."""
+        """Keep entries up to a fraction of the limits, already kept ones first; return True if that changes them."""
         room = allowance - self.used + _ROUNDING
         if 0 <= room < self._least:
             return False
@@ -122,7 +122,11 @@ def _allowances(needs: Mapping[str, float], served: Mapping[str, float]) -> dict
 
 
 def _share(needs: Sequence[float], room: float) -> float:
-    """Divide the room: return the upper bound of each part. Needs below it are met in full."""
+    """Divide capacity: return the upper bound of each part. Needs below it are met in full.
+
+    :param needs: needs in ascending order
+    :param room: capacity to divide
+    """
     for number, need in enumerate(needs):
         if need * (len(needs) - number) > room:
             return max(0.0, room) / (len(needs) - number)

@@ -1,4 +1,4 @@
-"""What GatewayPeers say of the Services that are called through them, as links tell it. Pure."""
+"""Findings for ServiceLinks from the status of GatewayPeers. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,9 +19,12 @@ UNTOLD = Finding(
 
 
 def changed(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> set[str]:
-    """Services of which a GatewayPeer says something else than before, None where there is none.
+    """Return the Services whose findings differ between two states of a GatewayPeer.
 
-    With every Service that is shared all of a namespace's GatewayPeers change, and nothing is new of the others.
+    Each newly shared Service changes all GatewayPeers of its namespace, but not the findings about other Services.
+
+    :param old: None if the GatewayPeer did not exist before
+    :param new: None if it has been deleted
     """
     before, after = _said(old), _said(new)
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
@@ -39,15 +42,15 @@ def _said(peer: Mapping[str, Any] | None) -> dict[str, object]:
 
 
 def answers(peer: Mapping[str, Any], service: str = "") -> Finding:
-    """Whether the gateways of a peer are reached from the cluster that its GatewayPeer is in.
+    """Return the finding whether gateways of the GatewayPeer's cluster reach the peer.
 
-    :param service: for callers of this Service: others may have no local ports
+    :param service: Service to call, since only some Services may have local ports; empty for the peer in general
     """
     return _answers(peer, allotted=service in _allotted(peer))
 
 
 def _allotted(peer: Mapping[str, Any]) -> set[str]:
-    """Return Services with local ports for all of their ports, or hosts; none unless other Services lack them."""
+    """Return Services with local ports for all of their ports or hosts; none unless other Services lack local ports."""
     said = find_condition((peer.get("status") or {}).get("conditions"), PROGRAMMED) or {}
     if said.get("reason") != NO_PORT:
         return set()
@@ -75,7 +78,7 @@ def _answers(peer: Mapping[str, Any], *, allotted: bool) -> Finding:
 
 
 def udp_taken(peer: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether a gateway has said that a peer takes the UDP ports of a Service, for each that has any."""
+    """Return, for each Service with UDP ports, whether one gateway listens at all of its local UDP ports."""
     wanted: dict[str, set[int]] = {each["name"]: set() for protocol, each in called(peer) if protocol == UDP}
     for (service, _, protocol), found in locals_of(peer).items():
         if protocol == UDP and service in wanted:
@@ -86,9 +89,9 @@ def udp_taken(peer: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def unreached(peer: Mapping[str, Any]) -> dict[str, Finding | None]:
-    """Why callers do not reach the hosts of a headless Service, None where each has an address; of each that has hosts.
+    """Return why callers do not reach the hosts of each headless Service; None if each host has a Service.
 
-    Of a Service that is not there it has not been told yet: `UNTOLD`.
+    Services without hosts in the GatewayPeer are missing; their finding is `UNTOLD`.
     """
     status = peer.get("status") or {}
     made = {(each["name"], each["host"]) for each in status.get(HEADLESS) or ()}

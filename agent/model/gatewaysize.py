@@ -1,8 +1,7 @@
 """Bounds on the configuration of one Envoy: memory and files. Pure.
 
-An Envoy that runs out of memory takes the connections of all namespaces with it. So what GatewayPeers ask for is
-estimated before it is built. If it is too much, each namespace gets a small part, then what this Envoy serves already
-stays, then each namespace gets an equal share of the rest.
+An Envoy that runs out of memory breaks the connections of all namespaces. The cost of all GatewayPeers is therefore
+estimated before the configuration is built. `gatewayallocation` chooses the entries to keep if it exceeds the limits.
 """
 
 from collections import Counter, defaultdict
@@ -21,11 +20,11 @@ Key = tuple[str, str]
 Served = Mapping[Key, Mapping[str, tuple[str, ...]]]
 """Names of Services by GatewayPeer and field."""
 At = tuple[Key, str, str, int]
-"""GatewayPeer, field of its spec, Service, and which one of that name; an empty field: the GatewayPeer itself."""
+"""Entry: GatewayPeer, field of its spec, Service, number among those of that name. Empty field: the peer itself."""
 
 _MIB = 1024 * 1024
 FILES_LIMIT = 56 * _MIB
-"""Of the 64 MiB of the chart's volume; while a file is replaced, it is there twice."""
+"""Maximum bytes of files on the chart's volume of 64 MiB; a file exists twice while it is replaced."""
 GUARANTEE = 1 / 16
 """Fraction of the limits that a namespace gets in any case; with more than 16 namespaces it is less."""
 _ROUNDING = 1e-9
@@ -43,11 +42,11 @@ class Cost(NamedTuple):
     files: float = 0.0
 
     def times(self, count: int) -> "Cost":
-        """Return the cost of so many."""
+        """Return this cost times a count."""
         return Cost(self.memory * count, self.files * count)
 
     def plus(self, other: "Cost") -> "Cost":
-        """Return the cost of both."""
+        """Return the sum of both costs."""
         return Cost(self.memory + other.memory, self.files + other.files)
 
 
@@ -85,7 +84,7 @@ def limits(memory: int) -> Limits:
 
 
 class Priced(NamedTuple):
-    """GatewayPeers of one namespace, with those Services alone that gateways serve."""
+    """GatewayPeers of one namespace with only the Services that gateways serve, and their costs."""
 
     peers: list[Raw]
     costs: dict[At, Cost]
@@ -169,7 +168,7 @@ class _Known:
 
 
 def _costs(peer: Raw, known: _Known) -> Iterator[tuple[str, Any, Cost]]:
-    """Yield what a GatewayPeer itself costs, then each of its Services that gateways serve, with their field."""
+    """Yield the cost of a GatewayPeer itself, then field, Service and cost of each Service that gateways serve."""
     spec, namespace, source = peer["spec"], peer["metadata"]["namespace"], writer(peer)
     ca = len(spec["ca"])
     yield "", None, PEER.plus(Cost(4.0 * ca, 4.0 * ca))
@@ -194,7 +193,7 @@ def _costs(peer: Raw, known: _Known) -> Iterator[tuple[str, Any, Cost]]:
 
 
 def _named(peer: Raw, found: Iterable[tuple[str, Any, _T]]) -> Iterator[tuple[At, _T]]:
-    """Yield the same with its name: a headless Service is there several times if its hosts have different ports."""
+    """Yield each item with its entry; a headless Service has several entries if its hosts have different ports."""
     key, seen = _key(peer), Counter[tuple[str, str]]()
     for field, each, what in found:
         name = each["name"] if field else ""

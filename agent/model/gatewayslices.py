@@ -1,7 +1,7 @@
 """EndpointSlices that send callers of other clusters' Services to a cluster's own gateways.
 
-kube-proxy weighs endpoints alike and tells them apart by address and port: a Service with many pods elsewhere has
-several ports at each gateway. Pure.
+kube-proxy gives all endpoints the same weight and identifies them by address and port. A Service with many pods in the
+other cluster therefore has several ports at each gateway. Pure.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from agent.model.servicelinks import CONNECTED, Finding
 
 Raw = dict[str, Any]
 WEIGHT_LIMIT = 8
-"""Endpoints that one gateway pod has for one Service of a peer."""
+"""Maximum number of endpoints at one gateway pod for one Service of a peer."""
 _SHOWN = 2
 
 
@@ -30,18 +30,22 @@ class Pod(NamedTuple):
 
 
 def weight(ready: int, gateways: int) -> int:
-    """How many endpoints a Service with so many ready pods elsewhere has at each gateway."""
+    """Return the number of endpoints that a Service has at each gateway pod, 1 to WEIGHT_LIMIT.
+
+    :param ready: number of its ready pods in the other cluster
+    :param gateways: number of gateway pods
+    """
     return min(WEIGHT_LIMIT, max(1, -(-ready // max(gateways, 1))))
 
 
 def slices(peer: Mapping[str, Any], pods: Sequence[Pod], family: str, services: Collection[str]) -> list[Raw]:
-    """The slices of a peer's Services at the own gateways.
+    """Return the EndpointSlices that route calls of a peer's Services to this cluster's gateways.
 
-    A gateway's endpoint is ready when it has said that it listens there, and that the peer answers it. UDP ports are in
-    slices of their own: a peer may take TCP alone.
+    A gateway's endpoint is ready if the gateway reports that it listens at the ports and that the peer answers it. UDP
+    ports have separate slices, since a peer may accept only TCP.
 
     :param family: address type of the gateways' own slices
-    :param services: names of those whose callers may be sent there
+    :param services: names of Services whose traffic may be routed to the peer
     """
     found, allotted = list[Raw](), locals_of(peer)
     for protocol, each in called(peer) if pods else ():
@@ -67,7 +71,12 @@ def at_gateways(
     family: str,
     protocol: Protocol = TCP,
 ) -> Raw:
-    """A slice of a Service (its `name`, and how many are `ready` there) that leads to local ports of the gateways."""
+    """Return a slice of a Service with local ports of the gateways.
+
+    :param service: `name` of the Service, and number of `ready` endpoints in the other cluster
+    :param number: number of the slice among those of the Service, from 0
+    :param ports: names of the Service's ports, and local ports
+    """
     metadata, says = peer["metadata"], (peer.get("status") or {}).get("gateways") or {}
     apart = "" if protocol == TCP else f"-{protocol.lower()}"
     return {
@@ -100,7 +109,7 @@ def at_gateways(
 
 
 def owner(peer: Mapping[str, Any]) -> Raw:
-    """The reference to a GatewayPeer of what goes with it."""
+    """Return the owner reference to a GatewayPeer."""
     metadata = peer["metadata"]
     head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name, "controller": True}
     return {**head, "name": metadata["name"], "uid": metadata["uid"]}
@@ -111,7 +120,7 @@ def _reaches(says: Mapping[str, Any] | None, ports: Iterable[int]) -> bool:
 
 
 def connected(peer: Mapping[str, Any], pods: Sequence[Pod]) -> Finding:
-    """Whether a peer answers any of the own gateways, and if not, why."""
+    """Return the finding whether a peer answers any of this cluster's gateways."""
     if not pods:
         return Finding("False", "NoGateway", "no pod of this cluster's gateways runs: see their Deployment")
     says = (peer.get("status") or {}).get("gateways") or {}

@@ -1,8 +1,8 @@
-"""Signs of life that sources leave in a target: annotations of one Lease, which the target's agent creates. Pure.
+"""Heartbeats of sources in a target: annotations of one Lease, which the target's agent creates. Pure.
 
-A source records once a minute, with its own UID, that it lives: under a key of its ServiceAccount, which no other
-account may write (`agent.api.heartbeat_policies`), and under one that any source may write, which older releases
-read. One Lease for all sources needs rights on one name only, which roles can list.
+Once a minute each source writes a heartbeat with its UID under two keys. One contains its ServiceAccount, and no other
+account may write it (`agent.api.heartbeat_policies`). The other is shared by all sources, and older releases read it.
+One Lease for all sources needs rights on a single name, which a Role can list.
 """
 
 import re
@@ -18,12 +18,12 @@ from agent.api.heartbeat_policies import SHARED_AT_MOST
 _ACCOUNT = "system:serviceaccount:"
 _ACCOUNT_UID = re.compile(r"[0-9a-f]([-0-9a-f]{0,61}[0-9a-f])?")
 _NAME_LIMIT = 350
-"""Characters of a user name; those of a ServiceAccount with the longest names of namespace and account are fewer."""
+"""Maximum characters of a user name; ServiceAccounts with the longest possible names have fewer."""
 _NAME_SHOWN = 63
 
 
 class Account(NamedTuple):
-    """ServiceAccount as whom a source is known to a target; empty texts for a user of another kind, or an unknown."""
+    """ServiceAccount that a source uses in a target; both fields are empty for another kind of user or if unknown."""
 
     name: str = ""
     """User name: `system:serviceaccount:NAMESPACE:NAME`."""
@@ -52,7 +52,7 @@ class _Review(msgspec.Struct):
 
 
 def account_of(review: object) -> Account:
-    """Return the account that a SelfSubjectReview names; an empty one if it names none, or cannot be read."""
+    """Return the ServiceAccount in a SelfSubjectReview; NOBODY if it has none or is invalid."""
     try:
         username, uid = msgspec.structs.astuple(msgspec.convert(review, _Review).status.user_info)
     except msgspec.ValidationError:
@@ -62,16 +62,16 @@ def account_of(review: object) -> Account:
 
 
 class Sign(msgspec.Struct, frozen=True):
-    """One sign of a source."""
+    """Heartbeat of a source."""
 
     seen: datetime
-    """Time of the sign, by the clock of the source."""
+    """Time of the heartbeat, by the clock of the source."""
     holder: str = ""
-    """Name of the agent that leads in the source; each makes it up when it begins to lead."""
+    """Name of the leader in the source; each leader chooses a new one when it is elected."""
     name: str = ""
-    """Name of the cluster, for people."""
+    """Name of the cluster, for messages to users."""
     account: str = ""
-    """User name of the ServiceAccount that wrote it; empty under keys that any source may write."""
+    """User name of the ServiceAccount that wrote it; empty under shared keys."""
 
     @property
     def namespace(self) -> str:
@@ -84,27 +84,28 @@ _SHARED = names.sign("")
 
 
 def read(annotations: Mapping[str, str] | None) -> dict[str, Sign]:
-    """Return the latest sign of each source by UID; a key of an account counts before one that all may write."""
+    """Return the latest heartbeat of each source by UID; keys of an account take precedence over shared keys."""
     ordered = sorted(_signs(annotations), key=lambda each: (bool(each[2].account), each[2].seen))
     return {uid: sign for uid, _, sign in ordered}
 
 
 def of_source(annotations: Mapping[str, str] | None, uid: str) -> dict[str, Sign]:
-    """Return all signs with the UID of a source, by key."""
+    """Return all heartbeats with the UID of a source, by key."""
     return {key: sign for found, key, sign in _signs(annotations) if found == uid}
 
 
 def keys_of(annotations: Mapping[str, str] | None, uid: str) -> list[str]:
-    """Return all keys with the UID of a source, also of signs that cannot be read."""
+    """Return all keys with the UID of a source, also those of invalid heartbeats."""
     return [key for key in annotations or {} if _uid(key) == uid]
 
 
 def patch(
     uid: str, sign: Sign, version: str, account: Account = NOBODY, others: Mapping[str, str] | None = None
 ) -> dict[str, object]:
-    """Return the merge patch that gives a sign, for this version of the Lease.
+    """Return the merge patch that writes a heartbeat.
 
-    :param others: annotations that the Lease has: a new key that all may write is left out if there are too many
+    :param version: resourceVersion that the Lease must have
+    :param others: annotations of the Lease; a new shared key is left out if it has too many of them
     """
     sign = msgspec.structs.replace(sign, name=sign.name[:_NAME_SHOWN])
     shared = [key for key in others or {} if key.startswith(_SHARED)]
@@ -126,7 +127,7 @@ def _uid(key: str) -> str | None:
 
 
 def _signs(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str, Sign]]:
-    """Yield UID of the source, key and sign; one that cannot be read is none."""
+    """Yield UID of the source, key and heartbeat; invalid heartbeats are skipped."""
     for key, text in (annotations or {}).items():
         uid = _uid(key)
         if uid is None:
@@ -135,7 +136,7 @@ def _signs(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str, Si
             sign = _decoder.decode(text)
         except msgspec.DecodeError:
             continue
-        # Whoever writes a key of no account may claim any.
+        # A writer of a shared key may claim any account.
         sign = sign if not key.startswith(_SHARED) else msgspec.structs.replace(sign, account="")
         if sign.seen.tzinfo is not None:
             yield uid, key, sign

@@ -1,7 +1,7 @@
-"""Hosts of headless Services in other clusters have an address here: a Service each, that leads to the own gateways.
+"""Services that represent hosts of another cluster's headless Services. Pure.
 
-Its cluster IP stands under the host's name in an EndpointSlice of the headless Service: DNS answers with it, and
-callers use the pods' own ports. Pure.
+The Service of a host routes traffic to this cluster's gateways. An EndpointSlice of the headless Service lists its
+cluster IP under the host's name, so that DNS returns it. Callers use the ports of the pods.
 """
 
 from collections import defaultdict
@@ -25,19 +25,19 @@ Raw = dict[str, Any]
 
 
 class HostService(NamedTuple):
-    """The Service that stands for a host."""
+    """A Service that represents a host."""
 
     name: str
     at: At
     ports: Ports
     ready: int
-    """How many pods of the host are ready there."""
+    """Number of ready pods of the host in the other cluster."""
 
 
 def host_services(peer: Mapping[str, Any], services: Collection[str]) -> list[HostService]:
-    """Those of a peer's hosts.
+    """Return the Services for the hosts of a peer.
 
-    :param services: headless Services whose callers may be sent there
+    :param services: headless Services whose traffic may be routed to the peer
     """
     name = peer["metadata"]["name"]
     return [
@@ -49,7 +49,7 @@ def host_services(peer: Mapping[str, Any], services: Collection[str]) -> list[Ho
 
 
 def manifest(peer: Mapping[str, Any], made: HostService) -> Raw:
-    """The Service of a host; it selects nothing."""
+    """Return the manifest of a host's Service, which has no selector."""
     service, host = made.at
     labels = {LABEL_GATEWAY_PEER: peer["metadata"]["name"], LABEL_HEADLESS_OF: service, LABEL_GATEWAY_HOST: host}
     return {
@@ -66,7 +66,7 @@ def manifest(peer: Mapping[str, Any], made: HostService) -> Raw:
 
 
 def ports_of(made: HostService) -> list[Raw]:
-    """Ports of the Service of a host, as API servers complete them."""
+    """Return the ports of a host's Service with the API server's defaults."""
     return [
         {**({"name": name} if name else {}), "port": port, "protocol": "TCP", "targetPort": port}
         for name, port in made.ports
@@ -80,10 +80,11 @@ def slices(
     family: str,
     addresses: Mapping[str, Sequence[str]],
 ) -> list[Raw]:
-    """The slices of the Services of hosts, which lead to the own gateways, and those of headless Services with them.
+    """Return the slices of the hosts' Services with this cluster's gateways, and those of the headless Services.
 
-    :param family: address type
-    :param addresses: cluster IPs of the Services of hosts, by their names
+    :param pods: gateway pods
+    :param family: address type of the slices
+    :param addresses: cluster IPs of the hosts' Services by name
     """
     made, allotted, listed = list[Raw](), locals_of(peer), defaultdict[tuple[str, Ports], list[Raw]](list)
     for host in found if pods else ():
