@@ -14,7 +14,7 @@ PREFIX = "kube-api-access-"
 
 
 def is_of_admission(name: str, *, has_token: bool) -> bool:
-    """Return True for a volume that ServiceAccount admission has added.
+    """Return True for a volume that ServiceAccount admission added.
 
     :param has_token: whether the volume projects a token for the API server
     """

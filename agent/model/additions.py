@@ -1,9 +1,9 @@
 """Constraints that were added to a proxy pod after the webhook had removed the user's.
 
 A queue such as Kueue gates the pod, writes the node labels and tolerations of the chosen flavour into it, and removes
-the gate. Other webhooks add constraints at admission. These constraints are meant for real nodes, so they are copied to
-the target like the user's own, unless they name virtual nodes. Kubernetes lets gated pods gain node selectors,
-requirements of required node affinity, preferences and tolerations, but never lose any.
+the gate. Other webhooks add constraints at admission. Unless they name virtual nodes, added constraints refer to real
+nodes and are copied to the target with the user's own. Kubernetes lets gated pods gain node selectors, requirements of
+required node affinity, preferences and tolerations, but never lose any.
 
 If the user's constraints select the virtual node (`use-constraints-from-spec-for-proxy-pod-scheduling`), so do the
 added ones.
@@ -39,7 +39,7 @@ class Additions(NamedTuple):
     preferred: tuple[Raw, ...]
     tolerations: tuple[Raw, ...]
     given: Raw
-    """Constraints of the proxy pod from its user's annotations, kept here because parsing them can take long."""
+    """Constraints of the proxy pod from its user's annotations, cached because parsing them can take long."""
 
 
 _NONE = Additions({}, (), (), (), {})

@@ -22,8 +22,8 @@ valid only in the source are left out:
     added tolerations               yes       from ExtendedResourceToleration, PodTolerationRestriction or webhooks; the
                                               target's nodes may have the same taints
     added node selectors, affinity  yes       a queue selected nodes with them while it gated the pod (`additions`)
-    constraints our webhook removed yes       includes those that PodNodeSelector and RuntimeClass added before our
-                                              webhook; not if an annotation reserves them for the proxy pod
+    constraints our webhook removed yes       includes additions of PodNodeSelector and RuntimeClass before our webhook;
+                                              not if an annotation reserves the constraints for the proxy pod
 """
 
 from collections.abc import Iterable

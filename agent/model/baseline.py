@@ -52,8 +52,8 @@ def note(proxy: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, str]:
 def of(source: Mapping[str, Any], told: Mapping[str, Any]) -> Raw:
     """Return the baseline of labels and annotations.
 
-    :param told: live changes that the chaperon records
     :param source: the pod as its user sent it, from the manifest
+    :param told: live changes that the chaperon records
     """
     found, noted = _metadata(source), told.get(KEY)
     for field in found:

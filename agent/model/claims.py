@@ -21,7 +21,7 @@ class InvalidMapping(ValueError):
 def storage_classes(text: str | None) -> dict[str, str]:
     """Parse a Target's mapping of storage classes, `SOURCE=TARGET,OTHER=`.
 
-    An empty value stands for the default class of the target.
+    Without a name after the equals sign, the copy gets the target's default class.
 
     :raises InvalidMapping: if a part has another form
     """

@@ -178,7 +178,7 @@ def _rewritten(
 
 
 def _labels(proxy: dict[str, Any], source: dict[str, Any]) -> dict[str, str]:
-    """Return the proxy pod's labels without those that the API server copied from the virtual node at binding."""
+    """Return the proxy pod's labels without labels that the API server copied from the virtual node at binding."""
     found, sent = baseline.labels(proxy), baseline.labels(source)
     of_node = names.LABELS_OF_NODE - sent.keys() if proxy["spec"].get("nodeName") else ()
     return {key: value for key, value in found.items() if key not in of_node}

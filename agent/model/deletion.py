@@ -1,8 +1,8 @@
 """Deletion of a proxy pod: the delegate's grace period, and the annotations of the chaperon about it. Pure.
 
-A proxy pod has a grace period of 0 by the wire contract, or that of its longest sleeping hook. A deletion without a
-grace period of its own therefore shows as that value, and grants the delegate what the delegate's spec says. Any other
-value is what the user asked for: `kubectl delete --grace-period=3`, `--now`, an eviction with a grace period.
+The spec of a proxy pod has a grace period of 0 (wire contract), or that of its longest `sleep` hook. A deletion without
+an explicit grace period therefore has this value, and grants the delegate the grace period of its own spec. Any other
+value was requested by the user: `kubectl delete --grace-period=3`, `--now`, an eviction with a grace period.
 """
 
 from collections.abc import Mapping
@@ -24,25 +24,25 @@ LEAST_SECONDS = 1
 """Shortest grace period of a delegate: 0 would remove it from its target before its containers have ended."""
 _DEFAULT_SECONDS = 30
 _ENDS = {names.ANNOTATION_POD_ENDING, names.ANNOTATION_POD_MISSING_SINCE}
-"""Annotations of a chaperon whose delegate ends in its target already, or has been removed there."""
+"""Annotations of a chaperon whose delegate is terminating or missing in the target."""
 _LIMIT = 2**31
 
 
 def own_seconds(chaperon: Mapping[str, Any]) -> int:
-    """Return the grace period that a delegate has by its spec, in seconds."""
+    """Return the grace period in a delegate's spec, in seconds; 30 if it has none."""
     found = (chaperon.get("spec") or {}).get("terminationGracePeriodSeconds")
     return found if isinstance(found, int) else _DEFAULT_SECONDS
 
 
 def asked_seconds(proxy: Mapping[str, Any]) -> int:
-    """Return the grace period that the deletion of a proxy pod has, in seconds."""
+    """Return the grace period of a proxy pod's deletion, in seconds; 0 if it has not been deleted."""
     return proxy["metadata"].get("deletionGracePeriodSeconds") or 0
 
 
 def granted_seconds(proxy: Mapping[str, Any], chaperon: Mapping[str, Any], before: int = 0) -> int:
-    """Return the seconds that a terminating proxy pod grants its delegate from the deletion on, at most its own.
+    """Return the delegate's grace period for a terminating proxy pod, in seconds; at most that of the delegate's spec.
 
-    :param before: longest grace period that its deletion had earlier; a shorter one is what the user asked for
+    :param before: longest grace period that the deletion had earlier; the user requested a shorter one
     """
     asked, own = asked_seconds(proxy), own_seconds(chaperon)
     is_default = asked == (proxy["spec"].get("terminationGracePeriodSeconds") or 0) and asked >= before
@@ -91,7 +91,7 @@ def is_withdrawn(chaperon: Mapping[str, Any]) -> bool:
 
 
 def withdrawal_patch(chaperon: Mapping[str, Any], seconds: int | None) -> Raw:
-    """Return the merge patch by which copies of Services no longer select the delegate; its other labels stay.
+    """Return the merge patch of a chaperon after which copies of Services no longer select the delegate.
 
     :param seconds: grace period to write with the same patch, None for none
     """

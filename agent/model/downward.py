@@ -19,10 +19,11 @@ from agent.model.relabel import exact_key
 LIMIT = 1 << 20
 """Maximum bytes of all values that are written out for one pod.
 
-A short reference can name a long value, and becomes a copy of it. API servers take 1.5 MiB for a whole object."""
+Many short references can copy the same long value. The API server accepts at most 1.5 MiB for a whole object.
+"""
 
 _SHOWN = 100
-"""Characters of names in messages; names of variables have no limit."""
+"""Maximum characters of a name in messages, since names of variables may have any length."""
 
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _PLAIN = {"metadata.name": "name", "metadata.namespace": "namespace", "metadata.uid": "uid"}
@@ -41,10 +42,10 @@ _ESCAPES |= {"\t": "\\t", "\v": "\\v"}
 
 
 class Environment:
-    """Environment variables of one pod's delegate. The limit is for all its containers together."""
+    """Environment variables of one pod's delegate. LIMIT applies to all its containers together."""
 
     def __init__(self, proxy: Mapping[str, Any], travelling: Mapping[str, str]) -> None:
-        """:param travelling: annotations that the delegate has, with the proxy's values"""
+        """:param travelling: annotations that the delegate shares with the proxy pod"""
         self._metadata: Mapping[str, Any] = proxy["metadata"]
         self._travelling = travelling
         self._left = LIMIT
@@ -61,7 +62,7 @@ class Environment:
         value = self._value(path) if path else None
         if path is None or value is None:
             return item
-        # The kubelet expands $(NAME) in values that are written out, and reads $$ as one $.
+        # The kubelet expands $(NAME) in literal values, and reads $$ as one $.
         self._left -= len(value) + value.count("$") if value.isascii() else len(value.encode()) + value.count("$")
         if self._left < 0:
             raise InvalidPod(

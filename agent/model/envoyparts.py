@@ -157,9 +157,10 @@ def _own_certificate(place: Place) -> Raw:
 
 
 def certificate_cluster(place: Place) -> Raw:
-    """Return a cluster without endpoints that has Envoy load the gateway's certificate before the first peer.
+    """Return a cluster without endpoints, with which Envoy loads the gateway's certificate before the first peer.
 
-    Until then Envoy takes clusters of peers with any CA, and one unusable CA then keeps it from using the certificate.
+    Without the certificate Envoy accepts clusters with invalid CAs. One invalid CA would then prevent it from using the
+    certificate later.
     """
     tls = {
         "@type": EXTENSIONS + "transport_sockets.tls.v3.UpstreamTlsContext",

@@ -1,8 +1,8 @@
 """Addresses that a gateway may call: those of pods of the EndpointSlice's namespace in its own cluster. Pure.
 
-EndpointSlices are no proof of an address. Their writer chooses the addresses, and a source with the feature `services`
-may write EndpointSlices. A gateway that called any address would let the source reach pods of other namespaces, also
-past NetworkPolicies that admit gateways.
+Addresses in EndpointSlices cannot be trusted: a source with the feature `services` may write EndpointSlices with any
+address. If gateways called these, the source would reach pods of other namespaces, even with NetworkPolicies, which
+admit gateways.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Which GatewayPeers and Services fit into one Envoy, kept up to date namespace by namespace. Pure.
+"""Choice of the GatewayPeers and Services that fit into one Envoy, updated namespace by namespace. Pure.
 
 If all together exceed the limits, each namespace first gets a small guaranteed part. Then namespaces keep the entries
 that this Envoy already serves. Finally each namespace gets an equal share of the rest.
@@ -57,7 +57,7 @@ class Allocation:
 
 
 class _Space:
-    """One namespace. Its choice stays valid until its costs or its allowance change."""
+    """Entries of one namespace. The choice stays valid until their costs or the allowance change."""
 
     def __init__(self, costs: Mapping[At, Cost], limit: Limits, before: Collection[At]) -> None:
         """:param before: entries that were kept until now"""

@@ -79,7 +79,10 @@ class Limits(NamedTuple):
 
 
 def limits(memory: int) -> Limits:
-    """:param memory: bytes that Envoy's container may have; 0 if that is not known"""
+    """Return the limits for an Envoy.
+
+    :param memory: memory limit of Envoy's container in bytes; 0 if unknown, for no limit of memory
+    """
     return Limits(max(_MIB, memory * _USABLE - _BASE) if memory else float("inf"))
 
 

@@ -52,7 +52,7 @@ class _Review(msgspec.Struct):
 
 
 def account_of(review: object) -> Account:
-    """Return the ServiceAccount in a SelfSubjectReview; NOBODY if it has none or is invalid."""
+    """Return the ServiceAccount in a SelfSubjectReview; an empty Account if it has none or is invalid."""
     try:
         username, uid = msgspec.structs.astuple(msgspec.convert(review, _Review).status.user_info)
     except msgspec.ValidationError:
