@@ -107,7 +107,7 @@ def with_additions(constraints: Raw, added: Additions) -> Raw:
 
 
 def without_additions(spec: Mapping[str, Any], added: Additions) -> Raw:
-    """Return the spec of a proxy pod without added constraints; those about virtual nodes are kept."""
+    """Return a proxy pod's spec without added node selectors and affinity, which concern the target's nodes."""
     found = dict(spec)
     if added.selector:
         kept = {key: value for key, value in spec["nodeSelector"].items() if key not in added.selector}

@@ -74,7 +74,7 @@ def seconds_to_tell(chaperon: Mapping[str, Any], seconds: int) -> int | None:
 
 
 def may_serve(proxy: Mapping[str, Any], chaperon: Mapping[str, Any]) -> bool:
-    """Return True if Services may route traffic to the delegate of a terminating proxy pod; never for a Job's pod."""
+    """Return True if Services may route traffic to a terminating proxy pod's delegate: it is ready and not of a Job."""
     controller, status = controller_of(proxy), chaperon.get("status") or {}
     if (controller is not None and controller["kind"] == "Job") or has_ended(proxy) or has_ended(chaperon):
         return False

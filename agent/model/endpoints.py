@@ -30,7 +30,7 @@ class Shelf(msgspec.Struct, frozen=True):
     service: str
     uid: str
     labels: tuple[tuple[str, str], ...] = ()
-    """Additional labels, by which agents in that cluster select the mirrors."""
+    """Additional labels of the mirrors, by which agents select them."""
 
 
 def is_mirror(labels: Mapping[str, str]) -> bool:

@@ -81,7 +81,7 @@ class Builder:
         called, listeners = self._called(peer)
         chains = [envoy.chain(peer, self._own, self._place), *chains]
         health = static_cluster(health_name(peer.namespace, peer.uid, self._own), [self._place.health])
-        # Also for peers without Services: Envoy validates their CA in this cluster first, before it is in the listener.
+        # Also for peers without Services: Envoy validates the CA here before it is in the listener of all peers.
         of_peer = envoy.tcp_peer_cluster(peer, self._own, self._place)
         clusters = encoded([health, *offered, of_peer, *called])
         return _Built(peer, services, clusters, encoded(listeners), list(encoded(chains).values()))

@@ -1,9 +1,9 @@
 """Envoy's clusters, filter chains and listeners for UDP. Pure.
 
-Datagrams from one client address and port form a session, which travels as CONNECT-UDP (RFC 9298). Each UDP port of a
-Service has its own server name and, in the offering cluster, its own filter chain, which routes only to its endpoints.
-Calls to a port that is not linked are therefore refused as for TCP, and removing a port or an endpoint ends only the
-sessions of that port.
+Datagrams from one client address and port form a session, which gateways tunnel as CONNECT-UDP (RFC 9298). Each UDP
+port of a Service has its own server name. In the cluster of the Service, it also has its own filter chain, which routes
+only to its endpoints. Gateways therefore refuse calls to an unlinked port as they do for TCP. The removal of a port or
+endpoint ends only the sessions of that port.
 """
 
 from collections.abc import Mapping

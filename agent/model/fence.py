@@ -118,7 +118,7 @@ def ending(allowed: int | None, own: int, ends_in: float | None) -> Ending | Non
     :param own: grace period of its spec, in seconds
     :param ends_in: seconds until its grace period is over; None if it has not been deleted yet
     """
-    # The API server removes a pod with a grace of 0 at once, while its containers may still run.
+    # The API server removes a pod with grace period 0 at once, while its containers may still run.
     least = None if allowed is None else max(1, allowed)
     if ends_in is None:
         return Ending(least if least is not None and own > least else None)

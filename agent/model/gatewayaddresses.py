@@ -65,7 +65,7 @@ def addresses_of(pod: Mapping[str, Any]) -> frozenset[str]:
 
 
 def of_pods(slices: Iterable[Mapping[str, Any]], pods: Addresses) -> list[Raw]:
-    """Return EndpointSlices with only those endpoints whose address belongs to a pod of the namespace."""
+    """Return EndpointSlices with only the endpoints whose address belongs to a pod of the namespace."""
     found = list[Raw]()
     for each in slices:
         endpoints, own = each.get("endpoints") or (), pods.get(each["metadata"]["namespace"], ())

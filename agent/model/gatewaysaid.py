@@ -78,7 +78,7 @@ def _answers(peer: Mapping[str, Any], *, allotted: bool) -> Finding:
 
 
 def udp_taken(peer: Mapping[str, Any]) -> dict[str, bool]:
-    """Return, for each Service with UDP ports, whether one gateway listens at all of its local UDP ports."""
+    """Return, for each Service with UDP ports, whether a gateway reports that the peer accepts all of them."""
     wanted: dict[str, set[int]] = {each["name"]: set() for protocol, each in called(peer) if protocol == UDP}
     for (service, _, protocol), found in locals_of(peer).items():
         if protocol == UDP and service in wanted:
