@@ -1,4 +1,4 @@
-"""Whole applications of P2CODE's scheduler: a cluster is chosen for each bundle, and what is in it is applied here."""
+"""Applications of P2CODE's scheduler: each bundle gets a cluster through a Placement, and its objects are applied."""
 
 from agent.applications.controller import P2CodeController
 

@@ -23,7 +23,7 @@ class Analyst:
         self._precedence = precedence
 
     async def draft(self, psm: Object, memory: Memory, distribution: str) -> Draft:
-        """Return the draft of an application, and have its calls in `memory`."""
+        """Return the draft of an application, and store its calls in `memory`."""
         raw = psm.decode()
         of = (raw["metadata"].get("generation"), distribution)
         if memory.draft is None or memory.of != of:

@@ -1,4 +1,4 @@
-"""What has been applied beside workloads: watched by its metadata alone, so that what somebody changes is put right."""
+"""Metadata watch on applied objects other than workloads, so that changes by other writers are corrected."""
 
 from typing import Protocol
 
@@ -9,20 +9,20 @@ from agent.clusters.optional_watch import Watched
 from agent.kube.store import Object, metadata_only
 
 KINDS = (CONFIGMAPS, SECRETS, SERVICES, INGRESSES, PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS)
-"""Those that an agent may watch anyway, unless what needs them is switched off."""
+"""Kinds that the agent's role covers anyway, unless the feature that needs them is off."""
 
 
 class Changed(Protocol):
-    """Called with the UID of a P2CodeSchedulingManifest of whose objects one has changed.
+    """Callback with the UID of a P2CodeSchedulingManifest that had an object change.
 
-    `touched`: it may not be as it was applied any more.
+    `touched`: the object may differ from its applied state.
     """
 
     def __call__(self, psm_uid: str, *, touched: bool) -> None: ...
 
 
 class Ancillaries:
-    """Watches from when it is made, as far as the agent may."""
+    """Watches ConfigMaps, Secrets, Services and similar objects of applications, as far as the agent's rights allow."""
 
     def __init__(self, deps: Deps, changed: Changed) -> None:
         self._changed = changed
@@ -33,6 +33,6 @@ class Ancillaries:
             watched.wanted(True)
 
     def _object_changed(self, old: Object | None, new: Object | None) -> None:
-        # One that has just come to be is as it was applied.
+        # A new object is in its applied state.
         if old is not None and (uid := old.labels.get(LABEL_PSM_UID)):
             self._changed(uid, touched=True)

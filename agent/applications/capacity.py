@@ -1,4 +1,4 @@
-"""What is known of the targets that bundles are to go to: made anew whenever it is asked for, which is seldom."""
+"""Capacity of the targets that bundles are placed in, computed for each call: calls are rare."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from agent.model.requests import held_by
 
 
 class Capacities:
-    """`changed` is called when anything of a target changes: one that was too small may have room by now."""
+    """Capacity by Target. Calls `changed` when a target changes, as it may have enough capacity now."""
 
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
         self._deps = deps
@@ -28,7 +28,7 @@ class Capacities:
         deps.targets.on_change(lambda target: changed())
 
     def of(self, obj: Object) -> Capacity | None:
-        """What is known of the target of a Target or ClusterTarget, None while it is being found out."""
+        """Return the capacity of a Target or ClusterTarget; None until its connection and summary have been checked."""
         target = self._deps.targets.get(obj.key)
         if target is None:
             told = unconnected_target(obj)
@@ -48,5 +48,5 @@ class Capacities:
 
 
 def _is_read(target: Target) -> bool:
-    """Whether what it tells of its nodes has been read, where it can be."""
+    """Return True if the target's ClusterSummaries have been listed, or cannot be listed."""
     return target.summaries.synced.is_set() or target.summaries.error is not None

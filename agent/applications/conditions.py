@@ -1,4 +1,4 @@
-"""Conditions of an application whose objects are refused, or still there while it is deleted. Pure."""
+"""Conditions of an application for objects that were refused, or that still exist during its deletion. Pure."""
 
 from collections.abc import Sequence
 
@@ -10,16 +10,16 @@ from agent.model.p2code.status import LEFT, Told
 from agent.model.p2code.verdicts import Verdict, not_applied
 
 _NAMED = 3
-"""So many objects are named in a message."""
+"""Maximum number of objects named in a message."""
 
 
 def objects_refused(refusals: Sequence[Refusal]) -> Verdict:
-    """Some objects are not as their manifests have them."""
+    """Return the verdict that names refused objects, which differ from their manifests."""
     return not_applied(abridged([each.message for each in refusals], _NAMED, "; ", in_brackets=True))
 
 
 def objects_left(remaining: Sequence[Remaining]) -> Told:
-    """Some objects that are to be deleted are still there."""
+    """Return the condition that names objects whose deletion is pending."""
 
     def words(each: Remaining) -> str:
         where = f"{each.namespace}/" if each.namespace else ""
@@ -32,5 +32,5 @@ NOTHING_LEFT = Told(LEFT, "")
 
 
 def is_work(place: Place) -> bool:
-    """Whether what is there are ManifestWorks, and not the objects themselves."""
+    """Return True if the objects of a kind and namespace are ManifestWorks."""
     return (place.kind.group, place.kind.name) == (MANIFEST_WORKS.group, MANIFEST_WORKS.name)

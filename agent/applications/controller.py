@@ -1,12 +1,12 @@
-"""P2CODE's applications: have a cluster chosen for each bundle of one, then apply it here, its pods sent there.
+"""P2CODE's applications: create a Placement per bundle, then apply its objects with the chosen target.
 
-Watches  P2CodeSchedulingManifests, their Placements and what these decide, ManagedClusters with their sets and
-         bindings, namespaces, Targets with their virtual nodes and ClusterSummaries, ServiceLinks, the workloads
-         that are applied, of the rest the metadata, Services, and what pods say of where they are.
-         On a hub of Open Cluster Management, ManifestWorks, while any is to be distributed by them.
-Writes   Placements; the objects of applications, or ManifestWorks of them, with the rights of an account of their
-         namespace; finalizer, status and Events of P2CodeSchedulingManifests.
-Absent target: whoever evaluates Placements decides for another cluster, and the mover does what that asks for.
+Watches  P2CodeSchedulingManifests, their Placements and PlacementDecisions, ManagedClusters with their sets and
+         bindings, namespaces, Targets with their virtual nodes and ClusterSummaries, ServiceLinks, Services,
+         applied workloads, the metadata of other applied objects, and conditions and nodes of proxy pods.
+         ManifestWorks, on a hub of Open Cluster Management, while any application is distributed by them.
+Writes   Placements; the objects of applications, or their ManifestWorks, with the rights of a service account in
+         their namespace; finalizer, status and Events of P2CodeSchedulingManifests.
+Absent target: the evaluator of Placements decides for another cluster, and the mover moves the pods there.
 """
 
 import asyncio
@@ -49,18 +49,18 @@ from agent.runtime.controller import Controller
 QUIET_SECONDS = 0.05
 _PASSING_SECONDS = 2.0
 _REFUSED_SECONDS = 60.0
-"""After which what is refused is tried again: nobody tells when an account may do more, or a foreign object is gone."""
+"""Retry interval after a refusal: no watch reports new rights of the account, or the deletion of a foreign object."""
 _DRIFT_SECONDS = 300.0
-"""After which it is looked at again what has become of objects of kinds that are not watched."""
+"""Interval for applying again objects of kinds that are not watched."""
 TOUCHED_SECONDS = 10.0
-"""Pause after objects have been applied until what somebody else does to them is put right: it may be done again."""
+"""Minimum time between two applies that correct another writer's change, as the writer may repeat it."""
 _LEFT_SECONDS = 1.0
 _PROGRESS_SECONDS = 0.5
-"""What becomes of workloads is told at most so often: each change is a write."""
+"""Minimum interval for reports about workloads: each change is a write."""
 
 
 class P2CodeController(Controller[Key]):
-    """Keys are those of P2CodeSchedulingManifests."""
+    """Controller with the keys of P2CodeSchedulingManifests."""
 
     name = "p2code"
     workers = 16
@@ -75,7 +75,7 @@ class P2CodeController(Controller[Key]):
         self._memories: dict[str, Memory] = {}
         self._around = Surroundings(deps, lambda key: self.queue.add_after(key, QUIET_SECONDS), self._all)
         self._unfit: set[Key] = set()
-        """Those that wait for a target to change."""
+        """Applications that wait for a target to change."""
         self._paths = Paths(deps, self._around.leading)
         self._capacities = Capacities(deps, self._targets_changed)
         self._workloads = Workloads(deps, self._object_changed)
@@ -92,11 +92,11 @@ class P2CodeController(Controller[Key]):
         deps.placement.on_turn(self._all)
 
     def lane(self, key: Key) -> str:
-        """Return the namespace: while its applications are analysed, workers are left for other namespaces."""
+        """Return the namespace, so that analysing its applications leaves workers for other namespaces."""
         return key[0]
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one application in line."""
+        """Apply or delete one application, and update its status."""
         psm = self._watched.store.get(key) if self._watched.store is not None else None
         if psm is None:
             return None
@@ -106,7 +106,7 @@ class P2CodeController(Controller[Key]):
         if only and psm.namespace != only:
             await self._tell(psm, verdicts.wrong_namespace(only), [])
             return None
-        # Where there are no Placements, there is no set either, and that is told.
+        # In mode `off` Placements are never known: go on, so that the missing cluster set is reported.
         if not self._around.known and self._deps.placement.mode != "off":
             return None
         if FINALIZER not in psm.finalizers:
@@ -144,7 +144,7 @@ class P2CodeController(Controller[Key]):
         return self._capacities.of(obj) if obj is not None else None
 
     def _rows(self, service: Key) -> list[Mapping[str, Any]]:
-        """What ServiceLinks tell of a Service, by the cluster of its callers."""
+        """Return the rows of a Service's ServiceLinks, one per cluster of its callers."""
         links = self._deps.service_links.of(service)
         return [row for link in links for row in linked.rows_of(link.decode())]
 
@@ -180,13 +180,13 @@ class P2CodeController(Controller[Key]):
         if memory.applied != wanted or memory.until <= now:
             memory.applied, touches = None, memory.touches
             applier, works = self._applier(psm), self._distribution(psm) == WORKS
-            # Of two distributions both would have the same objects in the clusters.
+            # After a change of distribution the clusters would otherwise have the objects of both.
             if others := await applier.delete(lambda place: is_work(place) != works):
                 await self._tell(
                     psm, plan.tell or verdicts.PLACED, plan.decisions, [*plan.beside, objects_left(others)]
                 )
                 return _LEFT_SECONDS
-            # What may run twice, and what not, is decided over what the watch has told.
+            # A ManifestWork that the watch has not shown yet might hold a workload that must not run twice.
             if plan.seen is not None and not await applier.there(is_work) <= plan.seen:
                 return _PROGRESS_SECONDS
             refusals = await applier.apply(
@@ -208,7 +208,7 @@ class P2CodeController(Controller[Key]):
     async def _tell(
         self, psm: Object, verdict: Verdict, decisions: Iterable[Decision] | None, beside: Iterable[Told] = ()
     ) -> Object:
-        """Write what it is told, if that is news."""
+        """Write the status of an application if it changed, with an Event if the verdict or decisions changed."""
         raw = psm.decode()
         now = self._deps.clock.now()
         new = status(raw, verdict, list(decisions) if decisions is not None else None, beside, now)
@@ -227,7 +227,7 @@ class P2CodeController(Controller[Key]):
         return self._psms.absorb(raw)
 
     async def _delete(self, psm: Object) -> float | None:
-        """Everything goes, what makes pods first; then it may go itself."""
+        """Delete workloads first, then other objects and Placements; remove the finalizer last."""
         if FINALIZER not in psm.finalizers:
             return None
         if said(psm.decode()) != verdicts.RELEASING:
@@ -237,7 +237,7 @@ class P2CodeController(Controller[Key]):
         if remaining and not forced:
             await self._tell(self._psms.store.get(psm.key) or psm, verdicts.DELETING, [], [objects_left(remaining)])
             return _LEFT_SECONDS
-        # Garbage collection takes its time, and one of the same name may come at once.
+        # Do not leave Placements to garbage collection: a manifest of the same name may be created at once.
         await self._remove(psm, self._around.placements(psm, ()).values())
         psm = await self._tell(self._psms.store.get(psm.key) or psm, verdicts.RELEASING, [], [NOTHING_LEFT])
         with contextlib.suppress(NotFound):
@@ -246,7 +246,7 @@ class P2CodeController(Controller[Key]):
 
     @property
     def _psms(self) -> Informer:
-        """What watches them, while they are served."""
+        """Informer of P2CodeSchedulingManifests, while the API server serves them."""
         return self._deps.local.informer(SCHEDULING_MANIFESTS)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:

@@ -1,4 +1,4 @@
-"""What is to be done for one P2CodeSchedulingManifest, and what it is told. Pure."""
+"""Decisions for one P2CodeSchedulingManifest: objects to write, and its status. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,11 +23,11 @@ from agent.model.targetchoice import CLUSTER_TARGET
 
 _SATISFIED = "PlacementSatisfied"
 _UNKNOWN_SECONDS = 0.5
-"""Pause while a target is being connected: nobody tells that one has been read that says nothing of its nodes."""
+"""Poll interval while a target connects: no event reports that it has no ClusterSummary."""
 
 
 def decide(view: View) -> Plan:
-    """The first thing that is wrong is told; nothing is applied before every bundle has a cluster."""
+    """Return the plan for an application. Report the first fault; apply nothing before every bundle has a cluster."""
     found = _wrong(view) or check(view.draft, view.world)
     if isinstance(found, Verdict):
         return Plan(tell=found, decisions=[])
@@ -64,7 +64,10 @@ def _wrong(view: View) -> Verdict | None:
 def _arranged(
     view: View, found: Application, beside: Sequence[Told], clusters: Mapping[str, str], *, quiet: bool
 ) -> Plan:
-    """Everything has a cluster; `quiet`: that is not told apart."""
+    """Return the plan once every bundle has a cluster, with Placements that are no longer needed.
+
+    :param quiet: do not report the placement separately, as the user named the cluster
+    """
     arrange = distributed if view.distribution == WORKS else _applied
     plan = arrange(view, found, beside, clusters, quiet=quiet)
     if plan.apply is None:
@@ -75,7 +78,7 @@ def _arranged(
 
 
 def _chosen(view: View, found: Application) -> dict[str, str] | Verdict | None:
-    """The cluster of each bundle; why one has none; None where it is not known yet."""
+    """Return the cluster of each bundle, a verdict if one has none, or None while a Placement is undecided."""
     clusters, waiting = {}, False
     for bundle in found.bundling.bundles:
         there = view.placements.get(_placement_of(bundle, view.psm))
@@ -133,9 +136,9 @@ def _applied(
 def _newcomers(
     view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str], objects: Mapping[Identity, Write]
 ) -> Iterator[Newcomer]:
-    """Workloads of bundles of which it has not been told that they go there, and that are not there.
+    """Yield workloads that are new to their cluster: neither reported as decided for it nor annotated with it.
 
-    Those of others have been looked at, and are maybe what fills the cluster.
+    Other workloads have been checked before, and may be the load that fills the cluster.
     """
     known = decided(view.psm)
     for bundle in bundles:
@@ -146,25 +149,25 @@ def _newcomers(
 
 
 def _sent(view: View, workload: Manifest) -> str:
-    """Where pods of a workload that is there are sent, as annotations name it; empty for one that is not there."""
+    """Return the target annotation of an existing workload; empty if the workload or annotation does not exist."""
     there = view.workloads(workload.identity).raw
     return str(names.annotation(at(there, "metadata", "annotations"), TARGETS) or "")
 
 
 def _called(view: View) -> Callable[[str, str], str]:
-    """How links in a namespace call a ManagedCluster."""
+    """Return a function from namespace and ManagedCluster to the Target's name as ServiceLinks write it."""
     return lambda namespace, cluster: view.target(namespace, cluster).removeprefix(CLUSTER_TARGET)
 
 
 def _links(view: View, needs: Sequence[linked.Need]) -> linked.Standing:
-    """What ServiceLinks tell, or, without any, the drivers of the Targets."""
+    """Return the state of links from ServiceLinks, or from the drivers of Targets if ServiceLinks are not served."""
     conditions, called = (view.psm.get("status") or {}).get("conditions"), _called(view)
     rows = view.links or linked.by_drivers(needs, view.path, called)
     return linked.standing(needs, rows, called, conditions, view.now)
 
 
 def _unreachable(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> Verdict | None:
-    """Open Cluster Management knows clusters that no Target leads to."""
+    """Return a verdict if the chosen cluster has no Target: Open Cluster Management may choose such clusters."""
     for bundle in bundles:
         for each in bundle.manifests:
             cluster = clusters[bundle.name]
@@ -188,7 +191,7 @@ def _is_own(there: Raw, psm: Raw) -> bool:
 
 
 def _is_stale(there: Raw, psm: Raw) -> bool:
-    """Whether it was made for one of the same name: two at a time there cannot be."""
+    """Return True if a Placement belongs to a deleted manifest of the same name: its controller has another UID."""
     uid, name = psm["metadata"]["uid"], psm["metadata"]["name"]
     owner: Raw = next((each for each in there["metadata"].get("ownerReferences") or () if each.get("controller")), {})
     is_psm = str(owner.get("apiVersion")).partition("/")[0] == SCHEDULING_MANIFESTS.group

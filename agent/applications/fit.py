@@ -1,4 +1,4 @@
-"""Whether one pod of each template that is about to be applied fits into its cluster, as the scheduler judges. Pure."""
+"""Check whether one pod of each new template fits into its cluster, by the scheduler's filters. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,35 +23,35 @@ _WEIGHTS = Weights()
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a target has room for."""
+    """Capacity of a target."""
 
     info: TargetInfo
     held: Amounts = field(default_factory=dict)
-    """What our pods there request, where its Target limits that."""
+    """Requests of proxy pods bound to the target; empty if its Target sets no limits."""
 
 
 Capacities = Callable[[str, str], Capacity | None]
-"""What leads from a namespace to a ManagedCluster; None while too little is known of it."""
+"""Capacity of a ManagedCluster for pods of a namespace; None while its target is being connected."""
 
 
 class Newcomer(NamedTuple):
-    """A workload that is not where its bundle is to be."""
+    """A workload that its bundle's cluster does not have yet."""
 
     bundle: str
     cluster: str
     manifest: Manifest
     written: Raw
-    """As it is applied."""
+    """Rendered object that is applied."""
 
 
 class Unfit(NamedTuple):
-    """One that cannot be applied."""
+    """A workload whose pods do not fit, with the reason."""
 
     newcomer: Newcomer
     why: str
 
     def verdict(self, last: Verdict | None) -> Verdict:
-        """What is told of it: the same as before while only figures have changed, for each change is a write."""
+        """Return the verdict; the last one if only figures have changed, since each change is a write."""
         bundle, cluster, manifest, _ = self.newcomer
         message = (
             f"No pod of {manifest.kind.lower()} {manifest.name} would run in the managed cluster {cluster}, which was "
@@ -63,9 +63,9 @@ class Unfit(NamedTuple):
 
 
 def unfit(newcomers: Iterable[Newcomer], capacities: Capacities) -> Unfit | None:
-    """The first for which there is no room beside those before it.
+    """Return the first workload whose pod does not fit in addition to those before it; None if all fit.
 
-    :raises LookupError: while too little is known of a target
+    :raises LookupError: while the capacity of a target is unknown
     """
     usages = Usages()
     for number, each in enumerate(newcomers):
@@ -77,7 +77,7 @@ def unfit(newcomers: Iterable[Newcomer], capacities: Capacities) -> Unfit | None
         except InvalidPod as error:
             return Unfit(each, str(error))
         except (AttributeError, KeyError, TypeError, ValueError):
-            # Authors may write anything: what is wrong with it, the API server says in its own words.
+            # The template is malformed: the API server refuses it with an exact message.
             continue
         info = capacity.info
         if capacity.held and usages.get(info.node_name) is None:
@@ -91,7 +91,7 @@ def unfit(newcomers: Iterable[Newcomer], capacities: Capacities) -> Unfit | None
 
 
 def _template(newcomer: Newcomer) -> PodTemplate:
-    """What the proxy pods will ask for."""
+    """Return the scheduling requirements of the workload's proxy pods."""
     manifest = newcomer.manifest
     source = at(newcomer.written, *manifest.template_path)
     metadata = {**at(source, "metadata"), "namespace": manifest.namespace}

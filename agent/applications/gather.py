@@ -1,4 +1,4 @@
-"""What P2CodeSchedulingManifests are decided over, and whom a change of it concerns."""
+"""Inputs for decisions about P2CodeSchedulingManifests, and the manifests that a changed input affects."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,7 +22,10 @@ _OWNER, _DECIDED = "p2code owner", "p2code decided"
 
 
 class Surroundings:
-    """`concerned` is called with a P2CodeSchedulingManifest that a change concerns, `everybody` if it may be all."""
+    """Placements, decisions, sets, namespaces and Targets.
+
+    Calls `concerned` with the key of a P2CodeSchedulingManifest that a change affects, `everybody` if all may be.
+    """
 
     def __init__(self, deps: Deps, concerned: Callable[[Key], None], everybody: Callable[[], None]) -> None:
         self._concerned = concerned
@@ -42,16 +45,16 @@ class Surroundings:
 
     @property
     def informers(self) -> Iterable[Informer]:
-        """Nothing may be concluded before they have synced."""
+        """Informers that have to sync before the first decision."""
         return self._namespaces, *self._targets.informers
 
     @property
     def known(self) -> bool:
-        """Whether all else has been read, which may not be served."""
+        """True if Placements, decisions and the fleet have been read; False while any is not served."""
         return self._placements.store is not None and self._decisions.store is not None and self._fleet.known
 
     def world(self, namespace: str) -> World:
-        """For what is in a namespace."""
+        """Return the sets and namespaces that matter to a manifest in a namespace."""
         fleet = self._fleet.fleet
         there = [obj for obj in self._namespaces.store if not obj.deleting]
         return World(
@@ -62,14 +65,14 @@ class Surroundings:
         )
 
     def is_leaving(self, namespace: str) -> bool:
-        """Whether a namespace is gone, or being deleted."""
+        """Return True if a namespace does not exist or is being deleted."""
         if not namespace or not self._namespaces.synced.is_set():
             return False
         obj = self._namespaces.store.get(("", namespace))
         return obj is None or obj.deleting
 
     def placements(self, psm: Object, needed: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Those that are its own, and others of these names."""
+        """Return the Placements of an application, and foreign ones with a needed name, by name."""
         store = self._placements.store
         found = {obj.name: obj for obj in self._placements.find(_OWNER, _made_for, "/".join(psm.key))}
         for name in needed if store is not None else ():
@@ -79,7 +82,7 @@ class Surroundings:
         return {name: obj.decode() for name, obj in found.items() if not obj.deleting}
 
     def decisions(self, namespace: str, placements: Iterable[str]) -> dict[str, str]:
-        """The cluster that each has decided for, if it has decided."""
+        """Return the decided cluster by Placement name; undecided Placements are left out."""
         found = {}
         for name in placements:
             parts = parts_of(self._decisions, owner_of((namespace, name)))
@@ -89,7 +92,7 @@ class Surroundings:
         return found
 
     def target(self, namespace: str, cluster: str) -> str:
-        """What leads from a namespace to a ManagedCluster, as annotations name it; empty for nothing."""
+        """Return the Target for a ManagedCluster as annotations in a namespace name it; empty if none exists."""
         obj = self.leading(namespace, cluster)
         if obj is None or obj.namespace:
             return obj.name if obj is not None else ""
@@ -97,7 +100,7 @@ class Surroundings:
         return CLUSTER_TARGET + obj.name if obj.name in own else obj.name
 
     def leading(self, namespace: str, cluster: str) -> Object | None:
-        """The Target, or else ClusterTarget, that leads from a namespace to a ManagedCluster."""
+        """Return the Target of a namespace for a ManagedCluster, or else the ClusterTarget."""
         leading = (obj for obj in self._serving(namespace) if managed_cluster(obj) == cluster)
         return min(leading, key=lambda obj: (not obj.namespace, obj.name), default=None)
 
@@ -105,7 +108,7 @@ class Surroundings:
         return [obj for obj in self._targets.serving(namespace) if not obj.deleting]
 
     def absorb(self, raw: bytes) -> None:
-        """Take a Placement from the answer to our own write."""
+        """Store a Placement from the response to the agent's own write."""
         self._placements.absorb(raw)
 
     def _placement_changed(self, old: Object | None, new: Object | None) -> None:
@@ -131,7 +134,7 @@ class Surroundings:
             self._everybody()
 
     def _look(self) -> None:
-        """Labels and scores of clusters change all the time: what matters is which of them are in which set."""
+        """Call `everybody` if members of sets or bindings changed; labels and scores change too often for that."""
         fleet = self._fleet.fleet
         now = (fleet.once(_SETS, lambda: _sets(fleet)), dict(fleet.bindings), self._fleet.known)
         if now != self._known:
@@ -148,7 +151,7 @@ def _sets(fleet: PlacementInputs) -> dict[str, frozenset[str]]:
 
 
 def _leads(target: Object | None) -> object:
-    """What matters of a Target: the ManagedCluster, and by which driver Services there are reached."""
+    """Return the relevant state of a Target: its ManagedCluster, and how its Services are reached. None if deleted."""
     if target is None or target.deleting:
         return None
     manifest = target.decode()
@@ -157,7 +160,7 @@ def _leads(target: Object | None) -> object:
 
 
 def _owner(placement: Object) -> Key | None:
-    """The P2CodeSchedulingManifest that a Placement is made for."""
+    """Return the key of the P2CodeSchedulingManifest that controls a Placement; None if another object does."""
     owner = placement.controller
     if owner is None or owner.kind != SCHEDULING_MANIFESTS.name:
         return None

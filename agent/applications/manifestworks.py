@@ -1,4 +1,4 @@
-"""ManifestWorks of applications, as a hub of Open Cluster Management has them: read only while any asks for them."""
+"""Watch on the ManifestWorks of applications on a hub of Open Cluster Management, while any application uses them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ _METADATA = ("name", "namespace")
 
 
 class ManifestWorks:
-    """`turned` is called when it may be all that have changed."""
+    """ManifestWorks by application. Calls `turned` if all may have changed."""
 
     def __init__(self, deps: Deps, changed: Changed, turned: Callable[[], None]) -> None:
         self._changed = changed
@@ -32,12 +32,12 @@ class ManifestWorks:
         self._watched.subscribe(self._work_changed, turned)
 
     def asked(self, psm: Key, *, asks: bool) -> None:
-        """Whether a P2CodeSchedulingManifest is to be distributed by them."""
+        """Record whether a P2CodeSchedulingManifest uses ManifestWorks; watch them while any does."""
         (self._asking.add if asks else self._asking.discard)(psm)
         self._watched.wanted(bool(self._asking))
 
     def hub(self, psm_uid: str) -> Hub:
-        """What is known of those of a P2CodeSchedulingManifest."""
+        """Return the ManifestWorks of a P2CodeSchedulingManifest, or the API server's refusal to list them."""
         if self._watched.store is None:
             return Hub(refusal=self._watched.refusal)
         return Hub({obj.key: obj.decode() for obj in self._watched.find(_PSM, _psm_of, psm_uid)})
@@ -48,12 +48,12 @@ class ManifestWorks:
 
 
 def _psm_of(work: Object) -> list[str]:
-    """The UID of the P2CodeSchedulingManifest that a ManifestWork is made for."""
+    """Return the UID of the P2CodeSchedulingManifest in the label of a ManifestWork; empty if it has no label."""
     return [uid] if (uid := work.labels.get(LABEL_PSM_UID)) else []
 
 
 def without_contents(raw: bytes) -> bytes:
-    """A ManifestWork whose manifests are only named: what is in them, such as Secrets, is not kept."""
+    """Reduce the manifests of a ManifestWork to their names, to keep no contents such as Secrets in memory."""
     work: dict[str, Any] = msgspec.json.decode(raw)
     named = [
         {field: each.get(field) for field in _NAMED}

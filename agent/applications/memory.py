@@ -1,4 +1,4 @@
-"""What is remembered of an application between two looks, so that what has not changed is not found out again."""
+"""Cache of an application between reconciles, so that unchanged inputs are not analysed again."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -12,27 +12,27 @@ from agent.model.p2code.search import Searched
 
 @dataclass
 class Memory:
-    """What was found out about one of them, for as long as it stays what it is."""
+    """Cached results for one application, by UID."""
 
     psm: Key | None = None
     of: object = None
-    """Generation and distribution that the draft is of."""
+    """Generation and distribution of the draft."""
     draft: Draft | None = None
     namespaces: Collection[str] = ()
-    """Those that its manifests are in."""
+    """Namespaces of its manifests."""
     live: Services | None = None
-    """The Services there, over which was found out who calls whom."""
+    """Services in these namespaces when the calls were computed; None if not computed yet."""
     searched: Searched | None = None
-    """The hosts that workloads are given; they depend on the manifests alone."""
+    """Hosts that the manifests give to workloads; they do not depend on Services."""
     calls: Calls = field(default_factory=Calls)
-    """What the workload of each bundle calls."""
+    """Services that the workload of each bundle calls."""
     called: Collection[Key] = ()
-    """The Services among that."""
+    """Keys of the Services in `calls`."""
     applied: object = None
-    """What was applied without any refusal, and the annotations that say by whom."""
+    """Objects, kept ManifestWorks and service account of the last apply without refusals; None before one."""
     since: float = 0.0
-    """When that was."""
+    """Event-loop time of that apply, in seconds."""
     until: float = 0.0
-    """When it is looked at again all the same."""
+    """Event-loop time of the next apply if nothing changes, in seconds."""
     touches: int = 0
-    """How often somebody may have touched it."""
+    """Number of changes to applied objects that other writers may have made."""

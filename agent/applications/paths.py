@@ -1,4 +1,4 @@
-"""Whether Services of one ManagedCluster are reached from another, by the drivers of the Targets that lead there."""
+"""Links between ManagedClusters by the drivers of their Targets: whether one reaches the Services of the other."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ from agent.model.p2code.linked import unknown_path
 
 
 class Paths:
-    """Reads Targets and virtual nodes."""
+    """Links between ManagedClusters, from Targets and virtual nodes."""
 
     def __init__(self, deps: Deps, leading: Callable[[str, str], Object | None]) -> None:
-        """:param leading: the Target that leads from a namespace to a ManagedCluster"""
+        """:param leading: returns the Target of a namespace for a ManagedCluster, None if none exists"""
         self._clusters = Clusters(deps)
         self._leading = leading
 

@@ -1,4 +1,4 @@
-"""What is known of one P2CodeSchedulingManifest at one moment, and what is to be done for it."""
+"""Inputs of a decision about one P2CodeSchedulingManifest, and the resulting plan."""
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -31,92 +31,92 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class Hub:
-    """ManifestWorks of Open Cluster Management, as far as they can be read."""
+    """ManifestWorks of an application on a hub of Open Cluster Management."""
 
     works: Mapping[Key, Raw] | None = None
-    """Those of this application by namespace, which is their cluster, and name; None while they are not known."""
+    """ManifestWorks by namespace (the name of their cluster) and name; None while they are unknown."""
     refusal: str = ""
-    """Why they cannot be, as the API server says."""
+    """The API server's reason why ManifestWorks cannot be read; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class View:
-    """What is known at one moment."""
+    """Inputs of one decision."""
 
     psm: Raw
     draft: Draft
     world: World
     placements: Mapping[str, Raw]
-    """Those in its namespace that are its own, and others that have a name which one of its own needs."""
+    """Placements of the application, and foreign ones with a name that it needs, by name."""
     decisions: Mapping[str, str]
-    """Placement to the cluster that it has decided for, empty for none; of those that have any decision."""
+    """Decided cluster by Placement name; undecided Placements are left out."""
     target: Callable[[str, str], str]
-    """What leads from a namespace to a ManagedCluster, empty for nothing."""
+    """Target of a namespace for a ManagedCluster, as annotations name it; empty if none exists."""
     now: datetime
     capacities: Capacities
-    """What is known of the target that leads from a namespace to a ManagedCluster."""
+    """Capacity of a ManagedCluster for pods of a namespace."""
     calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
-    """What the workload of each bundle calls."""
+    """Services that the workload of each bundle calls, by bundle."""
     unknown_calls: Mapping[str, str] = field(default_factory=dict)
-    """Workloads with calls that are not known, and the bound that they exceed."""
+    """Workloads with unknown calls, and the limit that each exceeds."""
     live: Services = field(default_factory=dict)
-    """What there is in the namespaces of the application."""
+    """Existing Services in the namespaces of the application, with their ports."""
     workloads: Workloads = lambda identity: There()
-    """Those that are there."""
+    """State of an applied workload by its identity."""
     links: Callable[[Key], Sequence[Raw]] | None = None
-    """What ServiceLinks tell of a Service by cluster; None where nothing is known of links."""
+    """Rows of a Service's ServiceLinks, one per consuming cluster; None if ServiceLinks are not served."""
     path: Callable[[str, str, str], Link] = unknown_path
-    """The link between two ManagedClusters that Targets of a namespace lead to, by the drivers of these."""
+    """Link between two ManagedClusters by the drivers of a namespace's Targets."""
     elsewhere: bool = False
     """Whether ServiceLinks may name callers in other namespaces."""
     distribution: str = ELECTED
-    """How bundles are to get to their clusters."""
+    """Method that brings bundles to their clusters: election of pods, or ManifestWorks."""
     hub: Hub = field(default_factory=Hub)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done, in this order."""
+    """Writes for an application, in this order."""
 
     stale: Sequence[Raw] = ()
-    """Placements that go first: of one of that name that is no more, before garbage collection has come to them."""
+    """Placements of a deleted manifest of the same name that garbage collection has not deleted yet; deleted first."""
     create: Sequence[Write] = ()
-    """Placements."""
+    """Placements to create."""
     patch: Sequence[Write] = ()
-    """Placements, by their name."""
+    """Placements whose spec is patched."""
     tell: Verdict | None = None
-    """Before anything is applied; there is nothing to apply where it is all."""
+    """Verdict written before anything is applied; None if the status stays until `finish`."""
     decisions: Sequence[Decision] | None = None
-    """None: those that it was told before stay."""
+    """Decisions in the status; None leaves them unchanged."""
     beside: Sequence[Told] = ()
     apply: Sequence[Write] | None = None
     keep: AbstractSet[Key] = frozenset()
-    """ManifestWorks that stay though they are not among these."""
+    """ManifestWorks to keep in addition to those in `apply`."""
     seen: AbstractSet[Key] | None = None
-    """ManifestWorks over which this was decided: nothing is applied if there are others. None: that does not matter."""
+    """ManifestWorks that the decision was based on. If others exist, nothing is applied. None: no such check."""
     finish: Verdict | None = None
-    """Once everything is applied."""
+    """Verdict written once everything has been applied."""
     surplus: Sequence[Raw] = ()
-    """Placements that are needed no more, after that."""
+    """Unneeded Placements, deleted after the apply."""
     again: float | None = None
-    """In how many seconds to look again, though nothing changes."""
+    """Seconds until the next reconcile if nothing changes; None for no requeue."""
     unfit: bool = False
-    """Whether it waits for a target to change."""
+    """True if the application waits for a target to change."""
 
 
 def waiting(psm: Raw) -> Verdict:
-    """What it is told while Placements are evaluated."""
+    """Return the verdict while Placements are evaluated: the first analysis, or a repeated one."""
     return ANALYSING if said(psm) in (None, ANALYSING) else REANALYSING
 
 
 def knows(psm: Raw, decisions: Sequence[Decision]) -> bool:
-    """Whether it was told of these decisions, and of what came of them."""
+    """Return True if the status has these decisions and a result other than "in progress"."""
     last = said(psm)
     return observed(psm) and decided(psm) == list(decisions) and last is not None and last.state != IN_PROGRESS
 
 
 def decisions_of(bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> list[Decision]:
-    """The cluster of each bundle, as it is told."""
+    """Return the cluster of each bundle as decisions for the status."""
     return [Decision(bundle.name, clusters[bundle.name]) for bundle in bundles]
 
 
@@ -124,13 +124,13 @@ class Calls(NamedTuple):
     """Services that the workloads of an application call."""
 
     of: Mapping[str, Sequence[Call]] = {}
-    """By bundle."""
+    """Calls by bundle."""
     unknown: Mapping[str, str] = {}
-    """Workloads with calls that are not known, and the bound that they exceed."""
+    """Workloads with unknown calls, and the limit that each exceeds."""
 
 
 def searched_of(drafted: Draft) -> Searched:
-    """Search for the hosts that workloads are given. Only bundles of a workload each have calls of their own."""
+    """Search the manifests for hosts. Calls are only computed per bundle if each bundle has one workload."""
     found = drafted.application
     if found is None or found.bundling.mode != "workloads":
         return Searched({}, {})
@@ -138,7 +138,7 @@ def searched_of(drafted: Draft) -> Searched:
 
 
 def calls_of(drafted: Draft, live: Services, searched: Searched | None = None) -> Calls:
-    """Return what the workload of each bundle calls.
+    """Return the Services that the workload of each bundle calls.
 
     :param live: Services that exist in the namespaces of the application
     :param searched: result of `searched_of`, which does not depend on Services
@@ -160,7 +160,7 @@ def calls_of(drafted: Draft, live: Services, searched: Searched | None = None) -
 
 
 def unsearched(unknown: Mapping[str, str]) -> Told:
-    """Return the condition that names workloads with calls that are not known."""
+    """Return the condition that names workloads with unknown calls."""
     words = [f"{workload}: {why}" for workload, why in unknown.items()]
     message = f"not all Services are known that these workloads call: {abridged(words, _SHOWN, '; ')}: {_REMEDY}"
     return Told(CALLS_KNOWN, "TooMuchToSearch" if unknown else "", message, "False")

@@ -1,4 +1,4 @@
-"""Services that there are without an application, in the namespaces of applications: their pods may call them."""
+"""Existing Services in the namespaces of applications: pods of applications may call them."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,17 +9,17 @@ from agent.model.p2code.detect import ports
 
 
 class LiveServices:
-    """`changed` is called with a namespace where one came, went, or has other ports."""
+    """Ports of Services by namespace. Calls `changed` with a namespace whose Services or ports changed."""
 
     def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
         self._changed = changed
         self._ports: dict[str, dict[Key, frozenset[int]]] = {}
-        """Of each, by namespace."""
+        """Ports by namespace and Service."""
         self.informer = deps.local.informer(SERVICES)
         self.informer.subscribe(self._service_changed)
 
     def of(self, namespaces: Iterable[str]) -> dict[Key, frozenset[int]]:
-        """The ports of those in some namespaces."""
+        """Return the ports of the Services in these namespaces."""
         return {key: each for namespace in namespaces for key, each in self._ports.get(namespace, {}).items()}
 
     def _service_changed(self, old: Object | None, new: Object | None) -> None:

@@ -1,4 +1,4 @@
-"""The workloads that have been applied, as the API server has them, and those of their pods that cannot move."""
+"""Watch on applied workloads, and on their pods that cannot move."""
 
 import asyncio
 import functools
@@ -22,29 +22,29 @@ from agent.model.podstate import ENDED
 KINDS = (PODS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, CRON_JOBS)
 _CONDITION = CONDITION.encode()
 _AGAIN_SECONDS = 300.0
-"""Pause between two times that a workload is put right at once."""
+"""Minimum interval between two early corrections of a workload."""
 
 
 class _Home(NamedTuple):
-    """The Target behind a virtual node; of a ClusterTarget the namespace is empty."""
+    """The Target behind a virtual node; the namespace is empty for a ClusterTarget."""
 
     namespace: str
     title: str
 
 
 class Workloads:
-    """Watches applied workloads; `changed` is called with the UID of the P2CodeSchedulingManifest that has one."""
+    """Applied workloads. Calls `changed` with the UID of the P2CodeSchedulingManifest of a changed workload."""
 
     def __init__(self, deps: Deps, changed: Changed) -> None:
         self._changed = changed
         self._owners = deps.owners
         self._informers = {(k.group, k.name): deps.local.informer(k, labels=LABEL_PSM_UID) for k in KINDS}
         self._psms: dict[str, str] = {}
-        """UIDs of workloads to those of what they were applied for."""
+        """UID of the P2CodeSchedulingManifest by UID of its workload."""
         self._overwritten: dict[str, float] = {}
-        """By UID of a workload, when it was last to be put right because somebody else had written it."""
+        """Event-loop time of the last early correction by UID of a workload that another writer had changed."""
         self._stuck: dict[Key, Stuck] = {}
-        """Pods that cannot move."""
+        """Pods that cannot move, with the reason."""
         for informer in self._informers.values():
             informer.subscribe(self._workload_changed)
         self._proxies = deps.proxies.informer.store
@@ -59,7 +59,7 @@ class Workloads:
 
     @property
     def informers(self) -> Iterable[Informer]:
-        """Nothing may be concluded before they have synced."""
+        """Informers that have to sync before the first decision."""
         return *self._informers.values(), *(self._owners.informers.values() if self._owners is not None else ())
 
     def of(self, psm_uid: str) -> Callable[[Identity], There]:
@@ -77,7 +77,7 @@ class Workloads:
         return There(obj.decode(), stuck.get(obj.uid, ()), self._left(obj) if not self._moves else ())
 
     def _left(self, workload: Object) -> list[str]:
-        """Pods in a target where they would not get today."""
+        """Return names of pods in a target that placement no longer allows for them."""
         known = self._proxies.get(workload.key) if workload.kind is PODS else None
         pods = self._choices.pods_of(workload) if workload.kind is not PODS else [known] if known is not None else []
         bound = [pod for pod in pods if pod.node_name and not pod.deleting and pod.phase not in ENDED]
@@ -103,7 +103,10 @@ class Workloads:
             self._changed(uid, touched=touched)
 
     def _is_overwritten(self, old: Object, new: Object) -> bool:
-        """Whether it is to be put right soon: whoever has overwritten it may do so again and again, so not often."""
+        """Return True if another writer has changed a workload's spec and an early correction is due.
+
+        Limited to one per `_AGAIN_SECONDS`, as the writer may repeat its change.
+        """
         if old.head.metadata.generation == new.head.metadata.generation:
             return False
         now = asyncio.get_running_loop().time()
@@ -142,7 +145,7 @@ class Workloads:
             self._changed(psm, touched=False)
 
     def _maker(self, pod: Object | None) -> str:
-        """UID of what makes a pod, or its own; empty for one that is not known."""
+        """Return the UID of a pod's topmost owner, or its own without owners; empty if the pod is unknown."""
         if pod is None or self._owners is None:
             return ""
         owners = self._owners.of(pod).owners
@@ -150,7 +153,7 @@ class Workloads:
 
 
 def _whereabouts(pod: Object | None) -> object:
-    """Its virtual node, whether it stays there, and where it says itself that it may be."""
+    """Return a pod's virtual node, whether it is ending, and its target annotations; None without a pod."""
     if pod is None:
         return None
     said = pod.hot_annotations

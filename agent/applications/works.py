@@ -1,7 +1,8 @@
-"""What is to be done for one P2CodeSchedulingManifest whose bundles are distributed as ManifestWorks. Pure.
+"""Plan for one P2CodeSchedulingManifest whose bundles are distributed as ManifestWorks. Pure.
 
-A bundle that moves is made anew first, and goes from its former cluster once it is ready, unless it has a workload that
-must not run twice: then its former ManifestWork goes first, and the work agent there says when, by letting go of it.
+A bundle that moves is created in its new cluster first, and deleted from the former one once it is ready. If it has a
+workload that must not run twice, the former ManifestWork is deleted first. The work agent of the former cluster
+confirms that by removing its finalizer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,28 +21,28 @@ from agent.model.p2code.works import Report, holds, manifest_work, once, report,
 
 _SHOWN = 3
 _UNKNOWN_SECONDS = 0.5
-"""Pause while it is found out whether ManifestWorks can be read: nobody tells that they cannot."""
+"""Poll interval until ManifestWorks are read or refused: no event reports a refusal."""
 
 
 class _Sent(NamedTuple):
-    """A bundle, and what there is of it."""
+    """A bundle, and the state of its ManifestWork."""
 
     bundle: Bundle
     key: Key
-    """Of its ManifestWork: cluster and name."""
+    """Cluster and name of its ManifestWork."""
     report: Report | None
-    """None for one that is not there."""
+    """Report of the work agent; None if the ManifestWork does not exist."""
     blockers: frozenset[Key]
-    """ManifestWorks that have to be gone before it can be made."""
+    """ManifestWorks that must be deleted completely before this one can be created."""
 
     @property
     def current(self) -> bool:
-        """Whether its work agent has told of it as it is."""
+        """True if the work agent has reported on the present ManifestWork, and nothing blocks it."""
         return self.report is not None and self.report.current and not self.blockers
 
     @property
     def ready(self) -> bool:
-        """Whether all of it is there, with all its pods."""
+        """True if all objects are applied and all pods of its workloads are ready."""
         if self.report is None or not self.current or self.report.failures:
             return False
         there = _there([self])
@@ -52,7 +53,10 @@ class _Sent(NamedTuple):
 def distributed(
     view: View, found: Application, beside: Sequence[Told], clusters: Mapping[str, str], *, quiet: bool
 ) -> Plan:
-    """Everything has a cluster; `quiet`: that is not told apart. Placements that are not needed are the caller's."""
+    """Return the plan once every bundle has a cluster; the caller adds Placements that are no longer needed.
+
+    :param quiet: do not report the placement separately, as the user named the cluster
+    """
     works, psm = view.hub.works, view.psm
     bundles = found.bundling.bundles
     if works is None:
@@ -102,7 +106,7 @@ def _is_going(work: Raw) -> bool:
 
 
 def _kept(works: Mapping[Key, Raw], sent: Sequence[_Sent]) -> frozenset[Key]:
-    """Former ones whose bundles are not ready elsewhere, and those that are on their way, which is waited for."""
+    """Return former ManifestWorks to keep: those being deleted, and those whose workloads are not ready yet."""
     wanted = {each.key for each in sent}
     in_the_way = frozenset(key for each in sent for key in each.blockers)
     needed = frozenset(each for one in sent if not one.ready for each in workloads(one.bundle))
@@ -113,7 +117,7 @@ def _kept(works: Mapping[Key, Raw], sent: Sequence[_Sent]) -> frozenset[Key]:
 
 
 def _there(sent: Iterable[_Sent]) -> dict[Identity, There]:
-    """Workloads as work agents tell of them."""
+    """Return the state of workloads as reported by work agents."""
     found = {}
     for each in sent:
         statuses = each.report.statuses if each.report is not None and each.current else {}
@@ -144,7 +148,7 @@ def _cannot_move(sent: Sequence[_Sent]) -> Told:
 
 
 def _unlinked(needs: Sequence[linked.Need]) -> Told:
-    """Services that are in other clusters only are none of those whose endpoints are exchanged from here."""
+    """Return the condition for calls to Services in other clusters: ManifestWorks get no endpoints from the agent."""
     words = [f"workload {each.caller} in {each.consumer} calls {each.call} in {each.source}" for each in needs]
     remedy = (
         "Services of ManifestWorks are not linked from here: distribute by election, or connect them there, and say so "
