@@ -1,4 +1,4 @@
-"""ManagedClusters: what Placements are evaluated over, one for each cluster that a Target leads to."""
+"""ManagedClusters: the candidates of Placements, one for each cluster that has a Target."""
 
 from agent.placement.managed_clusters.controller import ManagedClusterController
 from agent.placement.managed_clusters.sets import ClusterSetController

@@ -1,11 +1,11 @@
-"""ManagedClusters: keep one for each cluster that a Target leads to, where Placements are evaluated here.
+"""ManagedClusters: create one for each cluster that has a Target, if this agent evaluates Placements.
 
 Watches  Targets, ClusterTargets, their virtual nodes, the ClusterSummary in each target, ManagedClusters, namespaces.
-Writes   ManagedClusters of ours, on change only, and a namespace of the same name for each.
-Absent target: it becomes Unknown and gets the taint of what cannot be reached; what was told of it last stays.
-Decisions that name it stay until it is lost, which takes as long as failover does.
-A ManagedCluster that others have made is left alone, also where a Target leads to its cluster. One of ours goes with
-the last Target to its cluster; its namespace stays, for others may have put something there.
+Writes   the agent's own ManagedClusters, on change only, and a namespace of the same name for each.
+Absent target: its ManagedCluster becomes Unknown, gets the unreachable taint, and keeps its last status. Decisions
+that name it stay until it is lost, after the failover delay.
+A ManagedCluster of another controller or a user is never changed, even if a Target has the same cluster. The agent's
+own is deleted with the last Target of its cluster. Its namespace stays, as it may hold objects of other controllers.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ _VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
 
 
 class ManagedClusterController(Controller[str]):
-    """Keys are names of ManagedClusters, and one for finding out which of them there should be."""
+    """Controller with names of ManagedClusters as keys; the key `ALL` computes which of them should exist."""
 
     name = "managedclusters"
 
@@ -50,10 +50,10 @@ class ManagedClusterController(Controller[str]):
         self._deps = deps
         self._client = deps.local.client
         self._wanted: Mapping[str, Sequence[Key]] = {}
-        """Those that we make, with the Targets that lead to their clusters."""
+        """Targets of the cluster by name of a ManagedCluster that the agent creates."""
         self._names: dict[Key, str] = {}
         self._looked: Mapping[Key, Found] = {}
-        """What that was made of: nothing is removed by what was so once."""
+        """Result of the naming that `_wanted` was computed from: nothing is deleted by an outdated one."""
         self._stops: dict[Key, Callable[[], None]] = {}
         self._naming = ClusterNaming(deps, lambda: self.queue.add_after(ALL, QUIET_SECONDS))
         self._outages = Outages()
@@ -69,7 +69,7 @@ class ManagedClusterController(Controller[str]):
         deps.targets.on_detach(self._detached)
 
     async def reconcile(self, key: str) -> float | None:
-        """Bring one ManagedCluster in line with its Targets."""
+        """Create, update or delete one ManagedCluster by its Targets."""
         if self._deps.placement.mode != "serve" or not self._naming.ready:
             return None
         if key == ALL:
@@ -106,13 +106,13 @@ class ManagedClusterController(Controller[str]):
     async def _keep(self, name: str, leads: Sequence[Key], current: Object | None) -> float | None:
         foreign = await self._own_namespace(name)
         if self._wanted.get(name) != leads:
-            # It comes again with those that lead there now.
+            # Its Targets changed meanwhile, which has queued it again.
             return None
         view = self._view(name, leads, current, foreign=foreign)
         action = decide(view)
         if isinstance(action, Create):
             with self._naming.making(name, view.uid), contextlib.suppress(AlreadyExists):
-                # Ours by its label, or the watch tells us whose it is.
+                # The label marks it as the agent's. If it already exists, the watch shows its labels.
                 self._naming.clusters.absorb(await self._client.create_raw(MANAGED_CLUSTERS, action.manifest))
         elif action is not None:
             raw = await self._client.patch_raw(MANAGED_CLUSTERS, name, action.body, sub=action.sub)
@@ -121,22 +121,22 @@ class ManagedClusterController(Controller[str]):
         return settles_in(view) or self._outages.due(name, longest)
 
     async def _own_namespace(self, name: str) -> bool:
-        """Whether there is one that is not ours; where there is none, it is made."""
+        """Create the namespace of a ManagedCluster. Return True if one exists that is not for this cluster."""
         there = self._namespaces.store.get(("", name))
         if there is None:
             try:
                 self._namespaces.absorb(await self._client.create_raw(NAMESPACES, namespace(name)))
             except AlreadyExists:
-                # The watch will show whose it is.
+                # The watch will show its labels.
                 return False
             except (Forbidden, Invalid) as error:
-                # It is for scores alone, which say that it is missing.
+                # Only scores need it, and they report that it is missing.
                 log.info("namespace %s of a ManagedCluster is not made: %s", name, error)
             return False
         return not is_for_its_cluster(there)
 
     async def _remove(self, current: Object) -> None:
-        """Unless a Target that is yet to connect may lead to that cluster."""
+        """Delete a ManagedCluster, unless a Target that has not connected yet may have that cluster."""
         if any(current.name in candidates(key) for key in self._naming.unknown):
             return
         with contextlib.suppress(NotFound, Conflict):

@@ -1,4 +1,4 @@
-"""What a ManagedCluster that we make should look like, by the Targets that lead to its cluster. Pure."""
+"""Content of a ManagedCluster that the agent creates, by the Targets of its cluster. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,65 +26,66 @@ NAMESPACE_TAKEN = "NamespaceTaken"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _LOST = (ocm.TAINT_UNREACHABLE, "NoSelect")
 _CONNECTING = timedelta(seconds=60)
-"""After a restart of the agent, a Target that is connecting says nothing of its cluster for so long."""
+"""Time after a restart of the agent in which a connecting Target does not change the status of its cluster."""
 
 _NOT_TAKEN = frozenset(
     (
-        # Argo CD and Flux take an object with such a label for one of theirs, and prune it.
+        # Argo CD and Flux treat an object with such a label as their own, and prune it.
         "app.kubernetes.io/instance",
         "argocd.argoproj.io",
         "toolkit.fluxcd.io",
     )
 )
-"""Keys and domains of labels that a ManagedCluster does not take from Targets."""
+"""Keys and domains of labels that are not copied from Targets to a ManagedCluster."""
 
 
 class Lead(msgspec.Struct, frozen=True):
-    """A Target that leads to the cluster; ClusterTargets have an empty namespace."""
+    """A Target of the cluster; the namespace of a ClusterTarget is empty."""
 
     namespace: str
     labels: Mapping[str, str]
     conditions: Sequence[Mapping[str, Any]]
     cordoned: bool
-    """Its virtual node is, or it is being removed."""
+    """True if its virtual node is cordoned or the Target is being deleted."""
     leaving: bool = False
-    """It is to be emptied, or a person has certified that nothing of it runs any more."""
+    """True if the Target is retiring, or a user has declared that no pod of it runs."""
     version: str = ""
-    """Of the cluster's API server, as its virtual node says."""
+    """Version of the cluster's API server by its virtual node; empty if unknown."""
     lost: bool = False
-    """Its pods are replaced elsewhere, or a person does not want to wait any longer."""
+    """True if its pods are being replaced in other targets, or a user has requested immediate failover."""
     failover_after: float = math.inf
-    """Seconds without an answer after which it is lost; infinite for never."""
+    """Seconds without an answer until the target is lost; infinite for never."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A cluster that Targets lead to, and its ManagedCluster."""
+    """A cluster with Targets, and its ManagedCluster."""
 
     name: str
     uid: str
-    """Of the cluster; empty where it tells none."""
+    """UID of the cluster; empty if the cluster reports none."""
     leads: Sequence[Lead]
     summary: Mapping[str, Any] | None
-    """Its ClusterSummary; None while that is not known: then what was told of it stays."""
+    """Its ClusterSummary; None while it is unknown, and the status keeps the last values."""
     current: Raw | None
+    """The existing ManagedCluster; None if there is none."""
     now: datetime
     foreign_namespace: bool = False
-    """The namespace of its name is not one that is for it."""
+    """True if the namespace of the same name is not marked for this cluster."""
     is_self: bool = False
     silent_for: float | None = None
-    """Seconds for which it has given no answer; None if it answers, also with a refusal, or that is not known."""
+    """Seconds without an answer; None if the cluster answers, even with a refusal, or if that is unknown."""
 
 
 @dataclass(frozen=True)
 class Create:
-    """Create the ManagedCluster."""
+    """Creation of the ManagedCluster."""
 
     manifest: Raw
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """Change it, or its status, by a merge patch."""
+    """Merge patch of the ManagedCluster, or of its subresource `sub`."""
 
     body: Raw
     sub: str | None = None
@@ -92,7 +93,7 @@ class Patch(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Available:
-    """Whether new pods can go there."""
+    """Condition that reports whether the cluster can get new pods."""
 
     status: Status
     reason: str
@@ -100,7 +101,7 @@ class Available:
 
 
 def decide(view: View) -> Create | Patch | None:
-    """The next write, None when all is as it should be; each is guarded by the version that it starts from."""
+    """Return the next write, guarded by the resourceVersion; None if nothing differs."""
     found = available(view.leads)
     if found.status == "Unknown" and settles_in(view):
         found = _told(view.current) or found
@@ -120,7 +121,7 @@ def decide(view: View) -> Create | Patch | None:
 
 
 def available(leads: Iterable[Lead]) -> Available:
-    """As the Target says that fares best."""
+    """Return the best condition that any Target of the cluster reports."""
     best = Available("Unknown", "NotConnected", "no Target that leads there is connected")
     for lead in leads:
         ready = find_condition(lead.conditions, "Ready")
@@ -137,7 +138,7 @@ def available(leads: Iterable[Lead]) -> Available:
 
 
 def settles_in(view: View) -> float:
-    """For how many seconds what is told already may stay, since a Target that was Ready is connecting; 0 for none."""
+    """Return the seconds for which the last status stays, as a Target has just begun to connect; 0 for none."""
     longest = 0.0
     for lead in view.leads:
         ready = find_condition(lead.conditions, "Ready")
@@ -148,9 +149,9 @@ def settles_in(view: View) -> float:
 
 
 def is_lost(view: View) -> bool:
-    """Return True if no decision keeps a cluster that is unknown. One that was lost stays so until it is known again.
+    """Return True if decisions drop an unknown cluster. A lost cluster stays lost until its state is known again.
 
-    Until then decisions that name it stay: the fault may be of the source, or short, or of the agent's credentials.
+    Before that decisions keep it: the fault may be the source's, short, or one of the agent's credentials.
     """
     taints = ((view.current or {}).get("spec") or {}).get("taints") or ()
     was_lost = any((taint.get("key"), taint.get("effect")) == _LOST for taint in taints)
@@ -165,7 +166,7 @@ def _told(current: Raw | None) -> Available | None:
 
 
 def _wanted(view: View, current: Raw, found: Available) -> Raw:
-    """With our labels, annotations and taints; what others have written stays."""
+    """Return the ManagedCluster with the agent's labels, annotations and taints; other fields stay unchanged."""
     metadata, spec = current["metadata"], current.get("spec") or {}
     annotations = metadata.get("annotations") or {}
     own = _labels_of(view)
@@ -186,9 +187,9 @@ def _wanted(view: View, current: Raw, found: Available) -> Raw:
 
 
 def _labels_of(view: View) -> dict[str, str]:
-    """Labels of the Targets; of ClusterTargets alone where there are any, which not everybody may write.
+    """Return the labels of the Targets; of ClusterTargets only if there are any, as fewer users may write those.
 
-    Nor does a Target in a namespace put its cluster into a set: to join one takes a right of its own.
+    A Target in a namespace cannot add its cluster to a set: joining a set needs a separate right.
     """
     cluster_wide = [lead for lead in view.leads if not lead.namespace]
     found: dict[str, str] = {}
@@ -204,12 +205,12 @@ def _applied(annotation: str | None) -> frozenset[str]:
     try:
         return msgspec.json.decode(annotation or "[]", type=frozenset[str])
     except msgspec.DecodeError:
-        # Somebody edited it: then every label may be theirs.
+        # A user edited the annotation: any label may be the user's.
         return frozenset()
 
 
 def _taints(view: View, current: Sequence[Raw], found: Available) -> list[Raw]:
-    """Taints of others stay; a moment is added to those that have none, since tolerations count from it."""
+    """Return all taints: foreign ones stay. Taints without `timeAdded` get one, as tolerations count from it."""
     cordoned = bool(view.leads) and all(lead.cordoned for lead in view.leads)
     unknown, lost = found.status == "Unknown", is_lost(view)
     ours = (
@@ -221,7 +222,7 @@ def _taints(view: View, current: Sequence[Raw], found: Available) -> list[Raw]:
     )
     now = timestamp(view.now)
     taints = [taint if taint.get("timeAdded") else {**taint, "timeAdded": now} for taint in current]
-    # Seconds of tolerations count from when it was unknown first.
+    # Toleration seconds count from the time at which the cluster became unknown.
     added = {taint.get("key"): taint["timeAdded"] for taint in taints if taint.get("key") == ocm.TAINT_UNREACHABLE}
     for key, effect, present in ours:
         there = [taint for taint in taints if (taint.get("key"), taint.get("effect")) == (key, effect)]
@@ -257,7 +258,7 @@ def _status(view: View, old: Raw, found: Available) -> Raw:
 
 
 def _namespace(view: View, conditions: Sequence[Raw] | None) -> list[tuple[str, str, str, str]]:
-    """There once the namespace was somebody else's."""
+    """Return the condition of the namespace; none if the namespace has always been the cluster's."""
     if view.foreign_namespace:
         message = (
             f"namespace {view.name} is not for this cluster: label it {ocm.LABEL_CLUSTER_NAME}={view.name} if it may"
@@ -269,7 +270,7 @@ def _namespace(view: View, conditions: Sequence[Raw] | None) -> list[tuple[str, 
 
 
 def namespace(name: str) -> Raw:
-    """The namespace of a ManagedCluster."""
+    """Return the manifest of a ManagedCluster's namespace."""
     return {
         "apiVersion": "v1",
         "kind": "Namespace",

@@ -1,4 +1,4 @@
-"""Which ManagedCluster each Target has, kept with every change of either."""
+"""The ManagedCluster of each Target, recomputed after changes of Targets and ManagedClusters."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from agent.kube.store import Key, Object
 from agent.placement.managed_clusters.naming import Found, Known, Lead, consume, serve
 
 QUIET_SECONDS = 0.03
-"""For so long a change waits for others: names are given to all at once."""
+"""Delay that batches changes, as names are assigned for all Targets together."""
 
 T = TypeVar("T", Lead, Known)
 
@@ -58,17 +58,17 @@ _target_decoder = msgspec.json.Decoder(_Target)
 
 
 class ClusterNaming:
-    """`changed` is called when `found` may give something else."""
+    """Cached match of Targets and ManagedClusters. Calls `changed` when `found` may have changed."""
 
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
         self._deps = deps
         self._changed = changed
         self._leads: dict[Key, Lead] = {}
         self._unknown: set[Key] = set()
-        """Targets of which it is not known yet where they lead."""
+        """Targets whose cluster is not known yet."""
         self._known: dict[Key, Known] = {}
         self._coming: list[Known] = []
-        """Those that are being made, which nobody has seen yet."""
+        """ManagedClusters whose creation has started; the watch may not show them yet."""
         self._found: Mapping[Key, Found] | None = None
         self.targets = deps.local.either(TARGET_KINDS)
         self.clusters = deps.placement.watch(MANAGED_CLUSTERS)
@@ -79,17 +79,17 @@ class ClusterNaming:
 
     @property
     def ready(self) -> bool:
-        """Whether all that naming looks at has been read."""
+        """True if all Targets and ManagedClusters have been read."""
         return self.targets.synced and self.clusters.store is not None
 
     @property
     def unknown(self) -> frozenset[Key]:
-        """Targets of which it is not known yet where they lead."""
+        """Targets whose cluster is not known yet."""
         return frozenset(self._unknown)
 
     @property
     def found(self) -> Mapping[Key, Found]:
-        """The ManagedCluster of each Target whose cluster is known; nothing while that cannot be told."""
+        """The ManagedCluster of each Target with a known cluster; empty until all inputs have been read."""
         if not self.ready or not self._deps.placement.active:
             return {}
         if self._found is None:
@@ -99,7 +99,7 @@ class ClusterNaming:
 
     @contextlib.contextmanager
     def making(self, name: str, uid: str) -> Iterator[None]:
-        """While a ManagedCluster is being made for a cluster, another Target that leads there has that one."""
+        """Match other Targets of the cluster with a ManagedCluster while its creation is in progress."""
         coming = Known(name, ours=True, uid=uid)
         self._coming.append(coming)
         self._found = None
@@ -111,18 +111,18 @@ class ClusterNaming:
             self._changed()
 
     def is_there(self, found: Found) -> bool:
-        """Whether the ManagedCluster that a Target has exists, or there is to be none."""
+        """Return True if the ManagedCluster of a match exists, or the match has none."""
         store = self.clusters.store
         return not found.name or (store is not None and store.get(("", found.name)) is not None)
 
     def lead(self, key: Key) -> Lead | None:
-        """What is known of a Target."""
+        """Return the naming inputs of a Target; None while its cluster is unknown."""
         return self._leads.get(key)
 
     def _forget(self) -> None:
         store = self.clusters.store
         if store is not None:
-            # What went while nobody watched was not told.
+            # The watch may have missed deletions while it was not running.
             self._known = {obj.key: known_of(obj) for obj in store}
         self._found = None
         self._changed()
@@ -134,7 +134,7 @@ class ClusterNaming:
                 continue
             known = self._leads.get(obj.key)
             if new is not None and lead is None and known is not None and old is not None and old.uid == new.uid:
-                # Which cluster it was stays, also while that one is away.
+                # The cluster stays known while it is unreachable.
                 lead = known
             self._note(self._leads, obj.key, lead)
             if (new is not None and lead is None) != (obj.key in self._unknown):
@@ -158,10 +158,10 @@ class ClusterNaming:
 
 
 def lead_of(target: Object, own_uid: str) -> Lead | None:
-    """What naming looks at of a Target; None while it is not known where it leads.
+    """Return the naming inputs of a Target; None while its cluster is not known.
 
-    Admiralty's agents tell no UID: of theirs it is known once they have been found to be Ready, or to have had a
-    ManagedCluster before this agent was started.
+    Admiralty's agents report no cluster UID. Their cluster counts as known once the Target is Ready, or its status
+    names a ManagedCluster from before this agent started.
     """
     try:
         read = _target_decoder.decode(target.raw)
@@ -175,7 +175,7 @@ def lead_of(target: Object, own_uid: str) -> Lead | None:
 
 
 def known_of(cluster: Object) -> Known:
-    """What naming looks at of a ManagedCluster."""
+    """Return the naming inputs of a ManagedCluster."""
     try:
         claims = _cluster_decoder.decode(cluster.raw).status.cluster_claims or ()
     except UNDECODABLE:

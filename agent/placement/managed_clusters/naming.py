@@ -1,6 +1,7 @@
-"""Which ManagedCluster stands for the cluster of a Target, and what those are called that we make. Pure.
+"""Match Targets with ManagedClusters, and name the ManagedClusters that the agent creates. Pure.
 
-There is one for each cluster, however many Targets lead there. One that others have made for it is taken as it is.
+Each cluster has one ManagedCluster, even if it has several Targets. A ManagedCluster that another controller or a user
+created for a cluster is used unchanged.
 """
 
 import hashlib
@@ -20,46 +21,47 @@ _HASH_LENGTH = 10
 
 
 class Lead(msgspec.Struct, frozen=True):
-    """A Target whose cluster is known; a ClusterTarget has an empty namespace in its key."""
+    """A Target with a known cluster; the key of a ClusterTarget has an empty namespace."""
 
     key: Key
     uid: str
-    """Of the cluster; empty where it tells none: then it is a cluster of its own."""
+    """UID of the cluster. Empty if the cluster reports none; the Target then counts as a separate cluster."""
     asked: str = ""
-    """The annotation that names the ManagedCluster."""
+    """Name of the ManagedCluster by annotation; empty without one."""
     is_self: bool = False
 
 
 class Known(msgspec.Struct, frozen=True):
-    """A ManagedCluster that is there."""
+    """An existing ManagedCluster."""
 
     name: str
     claim: str = ""
-    """Its claim id.k8s.io."""
+    """Value of its claim id.k8s.io; empty without one."""
     ours: bool = False
+    """True if the agent created it."""
     uid: str = ""
-    """Of the cluster that we made it for."""
+    """UID of the cluster that the agent created it for; empty unless `ours`."""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The ManagedCluster of a Target; without a name there is none, and why."""
+    """The ManagedCluster of a Target; without a name, the reason and message why it has none."""
 
     name: str = ""
     ours: bool = False
-    """We make and keep it."""
+    """True if the agent creates and updates it."""
     reason: str = ""
     message: str = ""
 
 
 def consume(leads: Iterable[Lead], known: Iterable[Known]) -> dict[Key, Found]:
-    """The ManagedCluster of each Target, where another controller makes them."""
+    """Return the ManagedCluster of each Target if another controller creates ManagedClusters."""
     groups = _by_cluster(leads)
     found = _match(groups, list(known))
     return _spread(groups, [each or _not_found(group) for group, each in zip(groups, found, strict=True)])
 
 
 def serve(leads: Iterable[Lead], known: Iterable[Known]) -> dict[Key, Found]:
-    """The same where we make them."""
+    """Return the ManagedCluster of each Target if the agent creates missing ones."""
     groups, there = _by_cluster(leads), list(known)
     found = _match(groups, [each for each in there if not each.ours])
     taken = {each.name for each in there if not each.ours}
@@ -84,13 +86,16 @@ def _spread(groups: Sequence[Group], found: Sequence[Found]) -> dict[Key, Found]
 
 
 def _asked_by(group: Group) -> str:
-    """By a ClusterTarget where there is one: who may make Targets in a namespace may not rename what others have."""
+    """Return the name that annotations ask for; of ClusterTargets only, if the cluster has any.
+
+    A user of one namespace must not rename a ManagedCluster that all namespaces share.
+    """
     cluster_wide = [lead for lead in group if not lead.key[0]]
     return next((lead.asked for lead in cluster_wide or group if lead.asked), "")
 
 
 def _match(groups: Sequence[Group], others: Sequence[Known]) -> Partly:
-    """Those that others have made: by annotation, by claim, or by name where no claim says otherwise."""
+    """Match foreign ManagedClusters by annotation, by claim, or by name if no claim contradicts."""
     by_name = {each.name: each for each in others}
     by_claim = {each.claim: each for each in sorted(others, key=lambda each: each.name, reverse=True) if each.claim}
     found: Partly = [None] * len(groups)
@@ -107,7 +112,7 @@ def _match(groups: Sequence[Group], others: Sequence[Known]) -> Partly:
 
 
 def _called(group: Group, by_name: Mapping[str, Known], matched: Iterable[str]) -> str:
-    """The ManagedCluster that has the name of one of these Targets."""
+    """Return the unmatched ManagedCluster with the name of a Target or `local-cluster`; empty if there is none."""
     if _asked_by(group):
         return ""
     own = [LOCAL_CLUSTER] if any(lead.is_self for lead in group) else []
@@ -119,7 +124,7 @@ def _called(group: Group, by_name: Mapping[str, Known], matched: Iterable[str]) 
 
 
 def _asked(groups: Sequence[Group], found: Partly, taken: set[str], there: Sequence[Known]) -> None:
-    """Names that annotations ask for, unless another cluster has it and does not ask for another."""
+    """Assign names from annotations, unless another cluster has the name and does not ask for a different one."""
     asks = {group[0].uid: _asked_by(group) for group in groups if group[0].uid}
     held = {each.name: each.uid for each in there if each.ours and asks.get(each.uid) in ("", each.name)}
     for index, group in enumerate(groups):
@@ -132,7 +137,7 @@ def _asked(groups: Sequence[Group], found: Partly, taken: set[str], there: Seque
 
 
 def _kept(groups: Sequence[Group], found: Partly, taken: set[str], there: Sequence[Known]) -> None:
-    """What was made for a cluster keeps its name."""
+    """Keep the names of ManagedClusters that the agent has created."""
     made = {each.uid: each.name for each in sorted(there, key=lambda each: each.name, reverse=True) if each.ours}
     for index, group in enumerate(groups):
         name = made.get(group[0].uid) if group[0].uid else None
@@ -142,7 +147,7 @@ def _kept(groups: Sequence[Group], found: Partly, taken: set[str], there: Sequen
 
 
 def _new(groups: Sequence[Group], found: Partly, taken: set[str], there: Sequence[Known]) -> None:
-    """Names of Targets, with their namespace where two clusters would share one."""
+    """Assign the names of Targets, with their namespace if two clusters would share a name."""
     without = [index for index, each in enumerate(found) if each is None]
     wished = {index: _wish(groups[index]) for index in without}
     several = Counter(wished.values())
@@ -162,14 +167,14 @@ def _wish(group: Group) -> str:
 
 
 def candidates(key: Key) -> tuple[str, ...]:
-    """Names that the ManagedCluster of a Target may have without an annotation."""
+    """Return the possible names of a Target's ManagedCluster without an annotation."""
     namespace, name = key
     with_namespace = (shortened(f"{namespace}-{name}"), shortened(f"{namespace}/{name}")) if namespace else ()
     return (shortened(name), *with_namespace)
 
 
 def shortened(name: str) -> str:
-    """A name that a namespace can have, too: no dots, at most 63 characters, with a hash of what had to be changed."""
+    """Return a name that is also valid for a namespace: no dots, at most 63 characters, with a hash if changed."""
     if is_label(name):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_LENGTH]
@@ -178,7 +183,7 @@ def shortened(name: str) -> str:
 
 
 def is_label(name: str) -> bool:
-    """Whether a namespace can be called so."""
+    """Return True if a name is valid for a namespace."""
     return len(name) <= SHORT_LIMIT and bool(_LABEL.fullmatch(name))
 
 

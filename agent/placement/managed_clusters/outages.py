@@ -64,7 +64,7 @@ class Outages:
         return max(0.0, now - self._since[name])
 
     def due(self, name: str, after: float) -> float | None:
-        """Return in how many seconds an outage will have lasted for so long, None if that is no matter of time."""
+        """Return the seconds until an outage has lasted `after` seconds; None if no such moment lies ahead."""
         seconds = self.seconds(name)
         if seconds is None or self._held_since is not None:
             return None
@@ -72,7 +72,7 @@ class Outages:
 
 
 def are_silent(targets: Iterable[Conditions]) -> bool:
-    """Return True if a cluster is silent by the conditions of its Targets: one has no answer, and no other has one.
+    """Return True if at least one Target of a cluster gets no answer and no other Target gets one.
 
     A Target whose credentials are refused is not silent. A Target that is connecting, or has no usable kubeconfig,
     does not count.

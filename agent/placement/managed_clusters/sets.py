@@ -1,7 +1,7 @@
-"""Sets of clusters: keep the conditions of ManagedClusterSets and their bindings, where Placements are evaluated here.
+"""Sets of clusters: update conditions of ManagedClusterSets and their bindings, if this agent evaluates Placements.
 
 Watches  ManagedClusterSets, ManagedClusterSetBindings, ManagedClusters.
-Writes   the sets `default` and `global` where they are missing, the condition ClusterSetEmpty of sets and Bound of
+Writes   the sets `default` and `global` if they are missing; the conditions ClusterSetEmpty of sets and Bound of
          bindings.
 """
 
@@ -32,7 +32,7 @@ _SELECTORS: dict[str, Raw] = {
 
 
 class ClusterSetController(Controller[Key]):
-    """Keys are those of bindings, and of sets with an empty namespace; one of neither is for all of them."""
+    """Controller with the keys of bindings, and of sets with an empty namespace; the key `ALL` queues all of them."""
 
     name = "clustersets"
 
@@ -48,7 +48,7 @@ class ClusterSetController(Controller[Key]):
         deps.placement.on_turn(self._look_again)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one set, or one binding, in line."""
+        """Update the condition of one set or binding; create a missing default set."""
         sets, bindings = self._sets.store, self._bindings.store
         if self._deps.placement.mode != "serve" or sets is None or bindings is None or self._managed.store is None:
             return None

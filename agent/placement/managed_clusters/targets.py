@@ -1,9 +1,9 @@
-"""Targets: say of each which ManagedCluster stands for its cluster.
+"""Targets: publish the ManagedCluster of each Target's cluster.
 
-Watches  Targets, ClusterTargets, ManagedClusters where there are Placements.
-Writes   `status.managedCluster` of Targets and ClusterTargets, and their condition ManagedCluster once there was none.
-A Target of which it is not known yet where it leads is left as it is, and so is what was said of one that is away.
-No ManagedCluster is named before it exists.
+Watches  Targets, ClusterTargets, and ManagedClusters if Placements are served.
+Writes   `status.managedCluster` of Targets and ClusterTargets; their condition ManagedCluster after a first failure.
+A Target whose cluster is not known yet is left unchanged, as is the status of an unreachable Target. A ManagedCluster
+is only named once it exists.
 """
 
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ _NOT_SERVED = Words("True", "NotServed", "there are no Placements in this cluste
 
 
 class TargetClusterController(Controller[Key]):
-    """Keys are those of Targets, and one for finding out which of them have another ManagedCluster now."""
+    """Controller with the keys of Targets; the key `ALL` computes which of them have another ManagedCluster now."""
 
     name = "targetclusters"
 
@@ -40,7 +40,7 @@ class TargetClusterController(Controller[Key]):
             self.watch(informer, lambda target: (target.key,))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Say it of one Target."""
+        """Publish the ManagedCluster of one Target."""
         if key == ALL:
             self._look_again()
             return None

@@ -1,4 +1,4 @@
-"""Give clusters scores of what they have left."""
+"""Scores of clusters for their free capacity."""
 
 from agent.placement.usage_scores.controller import UsageScoresController
 

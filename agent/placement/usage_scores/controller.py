@@ -1,11 +1,11 @@
-"""Usage scores: tell as AddOnPlacementScores what each cluster has left, for Placements that ask for it.
+"""Usage scores: publish each cluster's free capacity as AddOnPlacementScores, for Placements that use them.
 
 Watches  Targets and ClusterTargets and their state, ClusterSummaries of targets, AddOnPlacementScores, namespaces.
-Writes   one AddOnPlacementScore `resource-usage-score` in the namespace of each ManagedCluster that a target leads to,
-         when a score moved or two thirds of its validity are over, at most every 2 s; the condition UsageScores of
-         Targets, once something keeps us from that.
-Absent target: its cluster has no scores any more, at once. One that is being connected keeps what it had until that
-expires. Nothing is done where there are no Placements, or others than this agent evaluate them and nobody asks for it.
+Writes   one AddOnPlacementScore `resource-usage-score` in the namespace of each ManagedCluster that has a Target:
+         when a score has changed or two thirds of its validity are over, at most every 2 s. The condition UsageScores
+         of Targets, after a first obstacle.
+Absent target: its cluster loses its scores at once. While a target connects, its scores stay until they expire.
+Nothing is written without Placements. If another controller evaluates them, --usage-scores=true is needed.
 """
 
 import time
@@ -29,7 +29,7 @@ _NOT_TOLD = Words("False", NOT_TOLD.reason, NOT_TOLD.message)
 
 
 class UsageScoresController(Controller[str]):
-    """Keys are names of ManagedClusters."""
+    """Controller with names of ManagedClusters as keys."""
 
     name = "usagescores"
     workers = 4
@@ -53,7 +53,7 @@ class UsageScoresController(Controller[str]):
         deps.targets.on_change(self._target_changed)
 
     async def reconcile(self, key: str) -> float | None:
-        """Write the scores of one cluster, if they say something else."""
+        """Write the scores of one cluster if they differ."""
         if not self._wanted or not self._scores.known:
             return None
         objects = self._leading_to(key)
@@ -82,7 +82,7 @@ class UsageScoresController(Controller[str]):
         return self._setting == "true"
 
     def _clusters_of(self, namespace: str) -> tuple[str, ...]:
-        """The cluster whose scores are in a namespace, which may not have been there before."""
+        """Return the cluster whose scores belong in a namespace: the namespace may just have been created."""
         return (namespace,) if self._leading_to(namespace) else ()
 
     def _leading_to(self, cluster: str) -> list[Object]:
@@ -126,7 +126,7 @@ class UsageScoresController(Controller[str]):
 
 
 def _of_unconnected(obj: Object) -> Told:
-    """A Target that was not connected for a reason that its condition tells is as good as lost."""
+    """Return the state of a Target without a connection; lost if its condition Ready has the reason for that."""
     ready = condition_of(obj.decode(), "Ready")
     if ready is None or ready["status"] != "False" or ready["reason"] == State.CONNECTING:
         return Told("unknown")

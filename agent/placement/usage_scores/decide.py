@@ -1,4 +1,4 @@
-"""Which scores of usage a cluster has, as its targets tell. Pure."""
+"""Usage scores of a cluster from the summaries of its targets. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,21 +22,21 @@ _NO_TARGET = "no Target leads to it any more"
 
 @dataclass(frozen=True)
 class Told:
-    """What one target of a cluster tells."""
+    """State and summary of one target of a cluster."""
 
     state: Literal["ready", "unknown", "lost"]
-    """Unknown: it is being connected, so that what was said last stays until it expires."""
+    """`unknown` while the target connects: the last scores stay until they expire."""
     message: str = ""
-    """Why it is lost."""
+    """Reason why the target is lost; empty otherwise."""
     summary: Mapping[str, str] = field(default_factory=dict)
     """Annotations of its ClusterSummary."""
 
 
 def decide(targets: Sequence[Told], maxima: Mapping[str, int], validity: float) -> Statement | None:
-    """What the scores of a cluster should say; None for what they say now. Several targets may lead to one cluster."""
+    """Return the scores of a cluster; None to keep the present ones. A cluster may have several targets."""
     ready = next((told for told in targets if told.state == "ready"), None)
     if ready is not None:
-        # Labels of nodes have no part in scores.
+        # Scores do not depend on node labels.
         scores = usage_scores(told_shapes(ready.summary, {}), read_used(ready.summary), maxima)
         return Statement(scores, validity, message="as its agent tells") if scores else NOT_TOLD
     if any(told.state == "unknown" for told in targets):
