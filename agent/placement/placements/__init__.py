@@ -1,1 +1,1 @@
-"""Placements of Open Cluster Management, evaluated: which clusters they select is written into PlacementDecisions."""
+"""Evaluation of Open Cluster Management's Placements: selected clusters are written to PlacementDecisions."""

@@ -19,25 +19,25 @@ from agent.runtime.worker import Worker, WorkerFailed
 _SERVES = f"{celexpr.__name__}:{celexpr.answer.__name__}"
 _EXPRESSIONS = 512
 _VERDICTS = 100_000
-"""How much is remembered, of what was asked for last: some 20 MB."""
+"""Maximum number of cached verdicts, about 20 MB; the least recently used expressions are evicted."""
 _BATCH = 250
-"""Clusters in one request: the worker's time is for so many."""
+"""Maximum number of clusters in one request; the worker's time limit fits that many."""
 _RETRY = timedelta(minutes=1)
 """Pause before an expression is retried that exceeded the limits of the worker; it doubles with each failure."""
 _LONGEST_RETRY = timedelta(hours=1)
 _MOST_FAILURES = 6
-"""Failures that are counted: the pause then has its greatest length."""
+"""Maximum number of counted failures, at which the pause has its maximum."""
 
 Scores = Mapping[tuple[str, str], Mapping[str, Score]]
-"""As `PlacementInputs.scores`."""
+"""Scores in the form of `PlacementInputs.scores`."""
 _Valid = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
-"""Of one cluster, by AddOnPlacementScore, without expired ones."""
+"""Unexpired scores of one cluster by AddOnPlacementScore."""
 _Version = tuple[str, str, _Valid]
 """UID and resource version of a cluster, and its scores."""
 
 
 class Manifest(Protocol):
-    """A ManagedCluster as an informer's store has it."""
+    """A ManagedCluster from the store of an informer."""
 
     @property
     def raw(self) -> bytes:
@@ -46,7 +46,7 @@ class Manifest(Protocol):
 
     @property
     def uid(self) -> str:
-        """Empty for one that is not of an API server; its verdicts are not remembered."""
+        """UID; empty if the object is not from an API server, and its verdicts are not cached."""
         ...
 
     @property
@@ -57,26 +57,26 @@ class Manifest(Protocol):
 
 @dataclass
 class _Known:
-    """What is known of one expression."""
+    """Cached results of one expression."""
 
     error: str = ""
     retry: datetime | None = None
-    """When it is tried again in spite of its error; None: never."""
+    """Time of the next try after an error; None for no retry."""
     failures: int = 0
     """Consecutive times that it exceeded the limits of the worker."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held during evaluation: other Placements with the same expression wait for the result."""
     verdicts: dict[str, tuple[_Version, bool]] = field(default_factory=dict)
-    """By cluster: what of it was looked at, and whether the expression was true of that."""
+    """By cluster: the version of its inputs, and the result of the expression for it."""
 
 
 class CelEvaluator:
-    """Evaluates CEL expressions over clusters, in a process of its own that starts with the first one."""
+    """Evaluates CEL expressions over clusters in a separate process, which starts with the first expression."""
 
     def __init__(self) -> None:
         self._worker = Worker(_SERVES)
         self._known: dict[str, OrderedDict[str, _Known]] = {}
-        """By namespace and expression."""
+        """Cached results by namespace and expression."""
 
     async def close(self) -> None:
         """End the process."""
@@ -114,7 +114,7 @@ class CelEvaluator:
         return CelVerdicts(errors=errors, matches=frozenset(matches), again=min(retries, default=None))
 
     def _recall(self, namespace: str, expression: str) -> _Known:
-        """What is known of an expression, which is now the one that was asked for last."""
+        """Return the cached results of an expression, and mark it as the most recently used."""
         mine = self._known.setdefault(namespace, OrderedDict())
         known = mine.pop(expression, None) or _Known(error=celexpr.missing())
         mine[expression] = known
@@ -142,7 +142,7 @@ class CelEvaluator:
         scores: Scores,
         now: datetime,
     ) -> set[str]:
-        """The clusters that it is true of; an error is noted."""
+        """Return the clusters that match an expression; store an error in `known`."""
         valid = _valid(celexpr.scores_named(expression), clusters, scores, now)
         versions = {name: (each.uid, each.version, valid.get(name, ())) for name, each in clusters.items()}
         verdicts = {
@@ -183,7 +183,10 @@ class CelEvaluator:
 def _valid(
     named: frozenset[str] | None, clusters: Mapping[str, Manifest], scores: Scores, now: datetime
 ) -> Mapping[str, _Valid]:
-    """The scores of each cluster that an expression may ask for: an expired one counts as missing."""
+    """Return the scores of each cluster that an expression may use; an expired score counts as missing.
+
+    :param named: names of AddOnPlacementScores that the expression uses; None if it may use any
+    """
     found: defaultdict[str, _Valid] = defaultdict(tuple)
     if named is None:
         asked = [key for key in scores if key[0] in clusters]

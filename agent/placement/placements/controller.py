@@ -1,11 +1,10 @@
-"""Placement: decide which clusters each Placement selects, and write that as Open Cluster Management's controller does.
+"""Placement: select the clusters of each Placement, and write them as Open Cluster Management's controller does.
 
-Watches  Placements, PlacementDecisions, ManagedClusters, their sets and bindings, AddOnPlacementScores: all of them
-         where Placements are evaluated here, and on a hub, where another controller evaluates them, as soon as one
-         asks to be evaluated here all the same.
+Watches  Placements, PlacementDecisions, ManagedClusters, their sets and bindings, AddOnPlacementScores, if this agent
+         evaluates Placements. On a hub with another evaluator, once a Placement is annotated for this agent.
 Writes   PlacementDecisions, the status of Placements, Events about them.
-A Placement is evaluated when what concerns it has been quiet for a moment, and when a toleration or a score expires.
-A task of its own evaluates the CEL expressions of a Placement; reconciliation does not wait for it.
+A Placement is evaluated once its inputs have been quiet for a moment, and when a toleration or a score expires. A
+separate task evaluates its CEL expressions; reconciliation does not wait for it.
 """
 
 import contextlib
@@ -35,22 +34,22 @@ from agent.runtime.controller import Controller
 
 _LONGEST = timedelta(hours=1)
 _EARLY = timedelta(milliseconds=1)
-"""A timer may go off that much before its time."""
+"""Margin added to timers, which may fire slightly early."""
 _SET = "the agent may not evaluate it: set agent.placement.evaluate=true on a hub, agent.placement.crds=true elsewhere"
 
 
 @dataclass(slots=True)
 class Memory:
-    """What is remembered of writing to a Placement where the hub's CRD has no field for it."""
+    """Facts about writes to a Placement that the CRD of an older hub has no fields for."""
 
     scored: datetime | None = None
-    """When scores were written last: older hubs have no field for that."""
+    """Time of the last write of scores; None before the first."""
     without_effect: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """Name of an object to its version and a status that was sent without effect: the hub's CRD lacks its fields."""
+    """Version and ignored status patch by object name: the hub's CRD lacks the fields of the patch."""
 
 
 class PlacementController(Controller[Key]):
-    """Keys are those of Placements."""
+    """Controller with the keys of Placements."""
 
     name: ClassVar[str] = "placement"
 
@@ -63,11 +62,11 @@ class PlacementController(Controller[Key]):
         self._pacing = Pacing()
         self._interests = Interests()
         self._labels: dict[Owner, Key] = {}
-        """Of which Placement the decisions with a label are."""
+        """Key of the Placement by the owner that its PlacementDecisions name."""
         self._memories: dict[Key, Memory] = {}
         self._own = False
         self._told: dict[Key, str] = {}
-        """Of Placements that are being written: the version that others have made meanwhile, as far as is known."""
+        """Version that the watch delivered during the agent's own write, by key; empty if none or the agent's own."""
         self._surroundings: Surroundings | None = None
         self._decisions: Decisions | None = None
         self._expressions = Expressions(deps.clock, lambda key: self.queue.add(key))
@@ -83,7 +82,7 @@ class PlacementController(Controller[Key]):
             await self._expressions.close()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Evaluate one Placement, and write what has changed."""
+        """Evaluate one Placement, and write its changes."""
         wait = self._pacing.wait(key)
         if wait > 0:
             return wait
@@ -154,12 +153,12 @@ class PlacementController(Controller[Key]):
             found = decisions.get(namespace, name)
             if found is not None:
                 rescored |= await self._patch(found, {"decisions": listed}, memory, decisions.written)
-        # What moves from one to another is decided all the while.
+        # Surplus is deleted last, so that a cluster that moves between PlacementDecisions is always listed.
         await self._delete(namespace, plan.surplus, decisions)
         if plan.decisions:
             memory.scored = self._clock.now()
         events = iter(plan.events)
-        # Of decisions at once: if the status cannot be written, they are not written, and told, a second time.
+        # Events about decisions come first: a retry after a failed status write would not write decisions again.
         self._tell(placement, events if written or rescored else ())
         status = plan.status_after(changed=rescored)
         if status and await self._patch(obj, status, memory, self._absorb, guarded=True):
@@ -184,7 +183,7 @@ class PlacementController(Controller[Key]):
         *,
         guarded: bool = False,
     ) -> bool:
-        """Patch the status of an object; whether that has changed it."""
+        """Patch the status of an object. Return True if the object has changed."""
         name = f"{obj.kind.plural}/{obj.name}"
         if memory.without_effect.get(name) == (obj.version, status):
             return False
@@ -202,7 +201,7 @@ class PlacementController(Controller[Key]):
     def _absorb(self, raw: bytes) -> None:
         answer = Object(PLACEMENTS, raw)
         if self._told.get(answer.key) == answer.version:
-            # The watch was faster than the answer.
+            # The watch delivered the agent's own write before the response.
             self._told[answer.key] = ""
         self._own = True
         try:
@@ -211,7 +210,7 @@ class PlacementController(Controller[Key]):
             self._own = False
 
     def _placement(self, key: Key) -> Object | None:
-        """A Placement that is ours to evaluate."""
+        """Return a Placement if this agent evaluates it; None otherwise."""
         store = self._placements.store
         obj = store.get(key) if store is not None else None
         return obj if obj is not None and self._is_ours(obj) else None
@@ -248,7 +247,7 @@ class PlacementController(Controller[Key]):
         self._touch([key])
 
     def _turn(self) -> None:
-        """Another mode, or Placements came or went."""
+        """Start over after a change of mode, or after Placements became served or unserved."""
         if self._mode.mode == "serve":
             self._look_around()
         for key in self._interests:
@@ -275,7 +274,7 @@ class PlacementController(Controller[Key]):
             self._touch([self._labels[owner]])
 
     def _balance(self, owner: Owner, clusters: Collection[str]) -> None:
-        """Other Placements look at how many decisions name these clusters."""
+        """Queue other Placements with the prioritizer Balance, which counts decisions for these clusters."""
         if self._surroundings is not None:
             sets, bindings = self._surroundings.in_sets_of(clusters), self._surroundings.bindings
             own = self._labels.get(owner)

@@ -1,4 +1,4 @@
-"""From the outcome of an evaluation to writes: what of PlacementDecisions and of the status differs. Pure."""
+"""Plan writes from the outcome of an evaluation: differences in PlacementDecisions and the status. Pure."""
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from agent.ranking.placing.spec import parse
 Raw = dict[str, Any]
 
 CLUSTERS_EACH = 100
-"""Clusters in one PlacementDecision."""
+"""Maximum number of clusters in one PlacementDecision."""
 _LONGEST_SECONDS = 1e9
 _SCORED = "lastScoreUpdateTime"
 
@@ -30,11 +30,11 @@ class Present:
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
-    """UID of the Placement that controls it; empty: none does."""
+    """UID of the Placement that controls it; empty if none does."""
     owned: bool = True
-    """Whether it has any owner."""
+    """True if it has any owner reference."""
     decisions: tuple[Mapping[str, Any], ...] | None = None
-    """None: its status has not been written yet."""
+    """Entries of its status; None if the status has not been written yet."""
 
 
 class _Wanted(NamedTuple):
@@ -45,29 +45,29 @@ class _Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to write, in this order; nothing of what is right already."""
+    """Necessary writes, in this order."""
 
     delete: tuple[Present, ...] = ()
-    """Of an earlier Placement of that name."""
+    """PlacementDecisions of a deleted Placement of the same name."""
     create: tuple[Raw, ...] = ()
     metadata: tuple[tuple[str, Raw], ...] = ()
-    """Name of a PlacementDecision and patch of its labels and owner."""
+    """Names of PlacementDecisions, each with a patch of its labels and owner."""
     decisions: tuple[tuple[str, list[Raw]], ...] = ()
-    """Name of a PlacementDecision and what its status has to say."""
+    """Names of PlacementDecisions, each with the new entries of its status."""
     surplus: tuple[Present, ...] = ()
-    """To be deleted."""
+    """Unneeded PlacementDecisions, deleted after the other writes to PlacementDecisions."""
     moved: bool = False
-    """Whether one that is there already names other clusters."""
+    """True if a PlacementDecision gets other clusters."""
     status: Raw = field(default_factory=dict)
     """Patch of the Placement's status."""
     events: tuple[Event, ...] = ()
     again: datetime | None = None
-    """When to look again though nothing changes."""
+    """Time of the next evaluation if nothing changes; None for no such time."""
 
     def status_after(self, *, changed: bool) -> Raw:
-        """The same patch once the decisions have been written; `changed`: the API server kept something of them.
+        """Return the status patch after decisions were written, with the time of scores only if these were kept.
 
-        It keeps nothing where the hub's CRD has no scores: then they have not been updated either.
+        :param changed: False if the API server kept no field of the decisions, as the hub's CRD has no scores
         """
         return {field: value for field, value in self.status.items() if changed or field != _SCORED}
 
@@ -79,9 +79,9 @@ def decide(
     now: datetime,
     scored: datetime | None = None,
 ) -> Plan:
-    """What is to be written; `scored`: when scores were written last, as far as the status cannot tell.
+    """Return the writes for an outcome. A misconfigured Placement keeps its last decisions, if it has any.
 
-    Of a Placement that is misconfigured the last decisions stay, if there are any.
+    :param scored: last write of scores that this process remembers, if the status cannot hold it; None for none
     """
     metadata = placement["metadata"]
     old = [each for each in present if each.owner and each.owner != metadata["uid"]]
@@ -110,19 +110,19 @@ def decide(
 
 
 def clusters(decisions: Iterable[object] | None) -> list[str]:
-    """Names of the clusters that the status of a PlacementDecision lists."""
+    """Return the cluster names in the status entries of a PlacementDecision."""
     names = (each.get("clusterName") for each in decisions or () if isinstance(each, Mapping))
     return [name for name in names if isinstance(name, str) and name]
 
 
 def scored(present: Iterable[Present], uid: str) -> dict[str, int]:
-    """The clusters that the PlacementDecisions of one Placement list, with their scores."""
+    """Return the scores of one Placement's decisions by cluster; 0 without a score."""
     own = [each.decisions or () for each in present if each.owner in ("", uid)]
     return {name: each.get("score") or 0 for decisions in own for each in decisions for name in clusters([each])}
 
 
 def _wanted(placement: str, groups: Sequence[DecisionGroup]) -> tuple[list[_Wanted], list[Raw]]:
-    """All PlacementDecisions, and what the Placement's status lists of its groups."""
+    """Return all PlacementDecisions, and the groups for the Placement's status."""
     wanted: list[_Wanted] = []
     listed: list[Raw] = []
     for index, group in enumerate(groups):
@@ -221,14 +221,14 @@ def _decisions_of(wanted: _Wanted) -> list[Raw]:
 
 
 def _is_written(present: Present | None, wanted: _Wanted) -> bool:
-    """Whether a PlacementDecision lists what it has to."""
+    """Return True if the status of a PlacementDecision has the wanted entries."""
     if present is None or present.decisions is None:
         return False
     return same(list(present.decisions), _decisions_of(wanted))
 
 
 def _scores_only(placement: Mapping[str, Any], by_name: Mapping[str, Present], wanted: Sequence[_Wanted]) -> bool:
-    """Whether the same clusters are in the same groups as before, for a Placement that has not been changed."""
+    """Return True if an unchanged Placement has the same clusters in the same groups as before."""
     condition = condition_of(placement, MISCONFIGURED) or {}
     if condition.get("observedGeneration") != placement["metadata"].get("generation"):
         return False
@@ -246,7 +246,7 @@ def _scores_only(placement: Mapping[str, Any], by_name: Mapping[str, Present], w
 
 
 def _due(placement: Mapping[str, Any], scored: datetime | None) -> datetime | None:
-    """When mere scores may be written again; None where they never were."""
+    """Return when changes of scores alone may be written again; None if scores were never written."""
     last = (placement.get("status") or {}).get(_SCORED)
     moments = [scored] if scored is not None else []
     with contextlib.suppress(ValueError):
@@ -256,7 +256,7 @@ def _due(placement: Mapping[str, Any], scored: datetime | None) -> datetime | No
 
 
 def _others(present: Present | None, wanted: _Wanted) -> bool:
-    """Whether other clusters are wanted than those that it lists."""
+    """Return True if the wanted clusters differ from the listed ones."""
     before = present.decisions if present is not None else ()
     return set(clusters(before)) != {each.cluster for each in wanted.decisions}
 
@@ -269,6 +269,6 @@ def _status(
     *,
     kept: bool = False,
 ) -> Raw:
-    """Patch of the status."""
+    """Return the merge patch of the Placement's status."""
     old = placement.get("status") or {}
     return merge_patch(old, {**old, **(new or {}), "conditions": conditions(placement, outcome, now, kept=kept)})

@@ -1,4 +1,4 @@
-"""PlacementDecisions as they are, and how many of them name each cluster, of which Balance is made."""
+"""Existing PlacementDecisions, and the number of decisions per cluster for the prioritizer Balance."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
@@ -15,13 +15,11 @@ from agent.ranking.placing import read
 
 _PLACEMENT = "Placement"
 _DELETED = ""
-"""Instead of a version."""
+"""Version that represents a deletion."""
 
 
 class Ledger:
-    """The clusters that each Placement has decided, as far as is known; `changed` is called with those that are decided
-    more often, or less often, than before.
-    """
+    """Decided clusters by Placement. Calls `changed` with clusters whose number of decisions has changed."""
 
     def __init__(self, changed: Callable[[Owner, Collection[str]], None]) -> None:
         self._changed = changed
@@ -29,7 +27,7 @@ class Ledger:
         self._counts: Counter[str] = Counter()
 
     def put(self, owner: Owner, clusters: Iterable[str]) -> None:
-        """What a Placement decides now."""
+        """Record the decided clusters of a Placement."""
         before, after = self._decided.pop(owner, ()), tuple(clusters)
         if after:
             self._decided[owner] = after
@@ -45,7 +43,7 @@ class Ledger:
             self._changed(owner, changed)
 
     def elsewhere(self, owner: Owner) -> dict[str, int]:
-        """How many decisions of all other Placements name each cluster."""
+        """Return the number of decisions of all other Placements by cluster."""
         counts = dict(self._counts)
         for cluster in self._decided.get(owner, ()):
             counts[cluster] -= 1
@@ -53,9 +51,10 @@ class Ledger:
 
 
 class Decisions:
-    """`found` is called for each PlacementDecision that others have changed, `balance` as Ledger's `changed`.
+    """PlacementDecisions of all Placements.
 
-    While a Placement is `held`, what it was evaluated to counts, not what is written of that already.
+    Calls `found` after another writer changed a PlacementDecision, and `balance` as `changed` of Ledger. While a
+    Placement is held, its evaluated clusters count instead of those written so far.
     """
 
     def __init__(
@@ -71,21 +70,21 @@ class Decisions:
         self._turned = turned
         self._ledger = Ledger(balance)
         self._held: dict[Owner, set[str]] = {}
-        """With the versions that the watch has told of meanwhile."""
+        """Versions that the watch has delivered while a Placement is held."""
         self._own = False
         self._answered: set[str] = set()
-        """Versions that our own writes have made while any are held: the watch may tell of one before its answer."""
+        """Versions of the agent's own writes while any Placement is held: the watch may be faster than a response."""
         self._gone: set[str] = set()
-        """UIDs of what we have deleted and still see."""
+        """UIDs of PlacementDecisions that the agent has deleted and the watch still shows."""
         self._watched.subscribe(self._changed, self._turn)
 
     @property
     def known(self) -> bool:
-        """Whether all of them have been read."""
+        """True if all PlacementDecisions have been read."""
         return self._watched.store is not None
 
     def present(self, key: Key) -> list[Present]:
-        """Those of a Placement, and others that have the names of its own."""
+        """Return the PlacementDecisions of a Placement, and foreign ones with names that it uses."""
         store = self._watched.store
         if store is None:
             return []
@@ -97,20 +96,20 @@ class Decisions:
         return [_present(obj) for obj in found.values() if obj.uid not in self._gone]
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """One of them."""
+        """Return a PlacementDecision; None if it does not exist."""
         return self._watched.store.get((namespace, name)) if self._watched.store is not None else None
 
     def elsewhere(self, key: Key) -> dict[str, int]:
-        """How many decisions of all other Placements name each cluster."""
+        """Return the number of decisions of all other Placements by cluster."""
         return self._ledger.elsewhere(owner_of(key))
 
     def hold(self, key: Key, clusters: Iterable[str]) -> None:
-        """This is about to be written."""
+        """Hold a Placement before its decisions are written; count these clusters from now on."""
         self._held[owner_of(key)] = set()
         self._ledger.put(owner_of(key), clusters)
 
     def release(self, key: Key) -> None:
-        """It has been, or could not be."""
+        """Release a Placement after its write, successful or not; report changes by other writers during it."""
         told = self._held.pop(owner_of(key), set())
         self._recount(owner_of(key))
         if not told <= self._answered:
@@ -119,7 +118,7 @@ class Decisions:
             self._answered.clear()
 
     def written(self, raw: bytes) -> None:
-        """Take the answer to our own write."""
+        """Store a PlacementDecision from the response to the agent's own write."""
         self._own = True
         self._answered.add(Object(PLACEMENT_DECISIONS, raw).version)
         try:
@@ -128,7 +127,7 @@ class Decisions:
             self._own = False
 
     def deleted(self, namespace: str, present: Present) -> None:
-        """We have deleted one."""
+        """Record that the agent has deleted a PlacementDecision."""
         obj = self.get(namespace, present.name)
         if obj is not None and obj.uid == present.uid:
             self._gone.add(obj.uid)
@@ -159,7 +158,7 @@ class Decisions:
         )
 
     def _turn(self) -> None:
-        """All of them are known now, or none."""
+        """Count again after PlacementDecisions became known or unknown as a whole."""
         self._gone.clear()
         self._ledger = Ledger(self._balance)
         for owner in {owner_in(obj) for obj in self._watched.store or ()} - {None}:

@@ -1,4 +1,4 @@
-"""CEL expressions of Placements: asked of the worker by a task for each Placement, so that no reconciliation waits."""
+"""CEL expressions of Placements, evaluated by one task per Placement so that no reconciliation waits."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ from agent.ranking.placing.inputs import CelVerdicts, PlacementInputs
 from agent.runtime.background_tasks import BackgroundTasks
 
 _TURNS = 3
-"""How often in a row verdicts are asked for again because clusters have changed meanwhile."""
+"""Number of evaluations in a row after which verdicts are used even if clusters changed during the last one."""
 
 
 class Found(NamedTuple):
-    """Verdicts, and whether they are about the clusters as they are now."""
+    """Verdicts, and whether they are based on the present state of clusters."""
 
     verdicts: CelVerdicts
     current: bool
@@ -27,12 +27,12 @@ class Found(NamedTuple):
 @dataclass
 class _Asked:
     generation: int = -1
-    """Of the Placement when its expressions were asked for last."""
+    """Generation of the Placement at the last evaluation of its expressions."""
     turns: int = 0
 
 
 class Expressions:
-    """`ready` is called with the key of a Placement whose verdicts have been computed."""
+    """Verdicts by Placement. Calls `ready` with the key of a Placement when its verdicts have been computed."""
 
     def __init__(self, clock: Clock, ready: Callable[[Key], None]) -> None:
         self._clock = clock
@@ -41,7 +41,7 @@ class Expressions:
         self._asked: dict[Key, _Asked] = {}
 
     def of(self, key: Key, placement: Mapping[str, Any], around: Surroundings) -> Found | None:
-        """Return the verdicts of a Placement's expressions; None while they are being asked for."""
+        """Return the verdicts of a Placement's expressions; None while they are being computed."""
         expressions = cel_expressions(placement)
         if not expressions:
             self.drop(key)
@@ -69,11 +69,11 @@ class Expressions:
         return None
 
     def drop(self, key: Key) -> None:
-        """Ask no more for a Placement."""
+        """Stop evaluating expressions of a Placement."""
         self._tasks.drop(key)
         self._asked.pop(key, None)
 
     async def close(self) -> None:
         """Cancel all evaluations and end the worker."""
-        # At once: a computation that is cancelled waits until the worker's request has ended.
+        # Close both at the same time: a cancelled task waits until the worker's request has ended.
         await asyncio.gather(self._tasks.close(), self._cel.close())

@@ -1,4 +1,4 @@
-"""What each Placement looks at, so that a change concerns those alone that it may make a difference to. Pure."""
+"""Inputs that each Placement depends on, so that a change queues only affected Placements. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
@@ -12,24 +12,24 @@ from agent.ranking.placing.spec import BALANCE, parse
 Key = tuple[str, str]
 """Namespace and name of a Placement."""
 Bindings = Mapping[str, frozenset[str]]
-"""Namespace to the sets that are bound to it."""
+"""Names of bound sets by namespace."""
 
 
 class Interest(msgspec.Struct, frozen=True):
-    """What one Placement looks at."""
+    """Inputs that one Placement depends on."""
 
     sets: frozenset[str]
-    """Empty: all that its namespace is bound to."""
+    """Names of its sets; empty for all sets bound to its namespace."""
     scores: frozenset[str]
     """Names of AddOnPlacementScores."""
     balances: bool
-    """Whether it looks at what other Placements decide."""
+    """True if it depends on decisions of other Placements."""
     expressions: tuple[str, ...]
-    """In CEL, which may look at all of a ManagedCluster."""
+    """CEL expressions, which may depend on any field of a ManagedCluster."""
 
 
 def interest(placement: Mapping[str, Any]) -> Interest:
-    """What a Placement looks at."""
+    """Return the inputs that a Placement depends on."""
     spec = parse(placement)
     return _shared(
         Interest(
@@ -43,26 +43,26 @@ def interest(placement: Mapping[str, Any]) -> Interest:
 
 @lru_cache(maxsize=1024)
 def _shared(interest: Interest) -> Interest:
-    """One object for all Placements that look at the same."""
+    """Return one shared object for equal interests, to save memory."""
     return interest
 
 
 class Interests:
-    """What all evaluated Placements look at."""
+    """Interests of all evaluated Placements."""
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[Key, Interest]] = {}
         self._by_score: dict[str, dict[Key, Interest]] = {}
 
     def put(self, key: Key, interest: Interest) -> None:
-        """A Placement that is evaluated from now on, or has changed."""
+        """Add or update an evaluated Placement."""
         self.drop(key)
         self._by_namespace.setdefault(key[0], {})[key] = interest
         for score in interest.scores:
             self._by_score.setdefault(score, {})[key] = interest
 
     def drop(self, key: Key) -> None:
-        """A Placement that is gone, or not evaluated any more."""
+        """Remove a Placement that was deleted or is no longer evaluated."""
         interest = self._by_namespace.get(key[0], {}).pop(key, None)
         if interest is None:
             return
@@ -77,13 +77,13 @@ class Interests:
         return (key for found in list(self._by_namespace.values()) for key in list(found))
 
     def of_namespace(self, namespace: str) -> Iterator[Key]:
-        """All in one namespace: its bindings have changed."""
+        """Yield all Placements of a namespace, for a change of its bindings."""
         return iter(list(self._by_namespace.get(namespace, ())))
 
     def of_sets(
         self, sets: Collection[str], bindings: Bindings, counts: Callable[[Interest], bool] = lambda interest: True
     ) -> Iterator[Key]:
-        """Those that look at any of these sets: the sets have changed, or clusters in them."""
+        """Yield Placements that depend on any of these sets, for a change of the sets or their clusters."""
         for namespace, found in self._by_namespace.items():
             near = bindings.get(namespace, frozenset()).intersection(sets)
             for key, interest in found.items() if near else ():
@@ -91,7 +91,7 @@ class Interests:
                     yield key
 
     def of_score(self, score: str, sets: Collection[str], bindings: Bindings) -> Iterator[Key]:
-        """Those that look at a score of a cluster in these sets."""
+        """Yield Placements that use a score of a cluster in these sets."""
         looking = {**self._by_score.get(score, {}), **self._by_score.get(ANY_SCORE, {})}
         for key, interest in looking.items():
             near = bindings.get(key[0], frozenset()).intersection(sets)

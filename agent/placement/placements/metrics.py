@@ -1,4 +1,4 @@
-"""What is measured of Placements that are evaluated here."""
+"""Metrics of Placements that this agent evaluates."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -11,40 +11,40 @@ from agent.kube.store import Key
 from agent.ranking.placing.outcome import Outcome
 
 SCORED = 20
-"""Scores are told of Placements with at most so many clusters: each is a series of its own."""
+"""Maximum number of clusters of a Placement with score metrics: each score is a separate series."""
 
 
 class _Placement(NamedTuple):
     clusters: int
     scores: Mapping[str, int]
-    """By cluster; none of many."""
+    """Scores by cluster; empty if there are more than `SCORED` clusters."""
 
 
 class Measured(Collector):
-    """The clusters of each Placement and their scores; series are made when they are asked for, and not kept."""
+    """Collector of each Placement's clusters and scores, which builds its series at each scrape."""
 
     def __init__(self) -> None:
         self._known: dict[Key, _Placement] = {}
 
     def note(self, key: Key, outcome: Outcome, kept: Mapping[str, int]) -> None:
-        """A Placement has been evaluated; of one that is misconfigured the last decisions stay.
+        """Record an evaluation.
 
-        :param kept: the clusters of its decisions as they are, with their scores
+        :param kept: scores by cluster of the existing decisions, which a misconfigured Placement keeps
         """
         scores = {cluster: decision.score for cluster, decision in outcome.decided.items()}
         found = kept if outcome.misconfigured else scores
         self._known[key] = _Placement(len(found), found if len(found) <= SCORED else {})
 
     def forget(self, key: Key) -> None:
-        """A Placement is gone, or is none of ours any more."""
+        """Remove a Placement that was deleted or is no longer evaluated."""
         self._known.pop(key, None)
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The metrics' names and labels, for prometheus_client."""
+        """Return the names and labels of the metrics, for prometheus_client."""
         return self._empty()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The metrics' values, for prometheus_client."""
+        """Return the values of the metrics, for prometheus_client."""
         clusters, scores = self._empty()
         for key, found in list(self._known.items()):
             clusters.add_metric(key, found.clusters)

@@ -1,4 +1,4 @@
-"""What Placements are evaluated over, and whom a change of it concerns."""
+"""Inputs of evaluations, and the Placements that a changed input affects."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -10,7 +10,7 @@ from agent.ranking.placing.inputs import PlacementInputs
 
 
 class Surroundings:
-    """ManagedClusters, sets, bindings and scores; `concerned` is called with Placements for which some have changed."""
+    """ManagedClusters, sets, bindings and scores. Calls `concerned` with the Placements that a change affects."""
 
     def __init__(
         self, watched: PlacementInputsCache, interests: Interests, concerned: Callable[[Iterable[Key]], None]
@@ -22,25 +22,25 @@ class Surroundings:
 
     @property
     def known(self) -> bool:
-        """Whether all of it has been read."""
+        """True if all inputs have been read."""
         return self._watched.known
 
     @property
     def fleet(self) -> PlacementInputs:
-        """All of it, as long as nothing changes."""
+        """Snapshot of all inputs; the same object until an input changes."""
         return self._watched.fleet
 
     @property
     def bindings(self) -> Mapping[str, frozenset[str]]:
-        """Namespace to the sets that are bound to it."""
+        """Names of bound sets by namespace."""
         return self._watched.bindings
 
     def manifests(self, names: Iterable[str]) -> dict[str, Object]:
-        """These ManagedClusters as a whole."""
+        """Return the full objects of these ManagedClusters by name."""
         return {name: obj for name in names if (obj := self._watched.manifest(name)) is not None}
 
     def in_sets_of(self, clusters: Collection[str]) -> frozenset[str]:
-        """The sets that any of these clusters is in."""
+        """Return the sets that contain any of these clusters."""
         sets = self.fleet.sets_of
         return frozenset[str]().union(*(sets.get(name, frozenset()) for name in clusters))
 
@@ -48,7 +48,7 @@ class Surroundings:
         self._concerned(self._interests if change is None else self._looking_at(change))
 
     def _looking_at(self, change: Change) -> Iterable[Key]:
-        """The Placements that a change may make a difference to."""
+        """Return the Placements that a change may affect."""
         kind, (namespace, name), before, after = change
         interests, bindings, same = self._interests, self.bindings, before == after
         if kind is MANAGED_CLUSTERS:

@@ -1,4 +1,4 @@
-"""What a Placement is told of its evaluation: conditions, and Events in the words of Open Cluster Management. Pure."""
+"""Conditions and Events of an evaluated Placement, in the words of Open Cluster Management. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from agent.ranking.placing.outcome import Outcome
 SATISFIED = "PlacementSatisfied"
 MISCONFIGURED = "PlacementMisconfigured"
 _EVENT_LIMIT = 1000
-"""Characters of scores in an event."""
+"""Maximum characters of scores in an event."""
 
 
 class Event(NamedTuple):
@@ -22,16 +22,16 @@ class Event(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Names of PlacementDecisions that are written."""
+    """Names of written PlacementDecisions."""
 
     created: Sequence[str]
     updated: Sequence[tuple[str, bool]]
-    """Of those that say something else now; whether they name other clusters."""
+    """Names of changed PlacementDecisions; True with a name if its clusters differ."""
     deleted: Sequence[str]
 
 
 def conditions(placement: Mapping[str, Any], outcome: Outcome, now: datetime, *, kept: bool) -> list[dict[str, Any]]:
-    """The Placement's conditions; where decisions are kept, it stays satisfied as it was."""
+    """Return the conditions of a Placement. If decisions are kept, PlacementSatisfied stays unchanged."""
     generation = placement["metadata"].get("generation")
     found = (placement.get("status") or {}).get("conditions")
     satisfied, wrong = outcome.satisfied, outcome.misconfigured
@@ -45,7 +45,10 @@ def conditions(placement: Mapping[str, Any], outcome: Outcome, now: datetime, *,
 
 
 def kept(placement: Mapping[str, Any], outcome: Outcome, count: int) -> tuple[Event, ...]:
-    """That the last decisions are kept, of so many clusters: once for each thing that is wrong."""
+    """Return a warning that the last decisions are kept, once for each fault.
+
+    :param count: number of clusters in the decisions
+    """
     condition = condition_of(placement, MISCONFIGURED) or {}
     if condition.get("status") == "True" and condition.get("message") == outcome.misconfigured:
         return ()
@@ -54,7 +57,7 @@ def kept(placement: Mapping[str, Any], outcome: Outcome, count: int) -> tuple[Ev
 
 
 def events(placement: Mapping[str, Any], outcome: Outcome, changes: Changes) -> Iterable[Event]:
-    """What happens to its PlacementDecisions."""
+    """Yield an Event for each change of a PlacementDecision, and one for its scores."""
     metadata = placement["metadata"]
     where = f"with placement {metadata['name']} in namespace {metadata['namespace']}"
     for name in changes.created:

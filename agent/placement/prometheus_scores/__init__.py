@@ -1,4 +1,4 @@
-"""Give clusters scores that a Prometheus knows."""
+"""Scores of clusters from Prometheus queries."""
 
 from agent.placement.prometheus_scores.controller import PrometheusScoresController
 

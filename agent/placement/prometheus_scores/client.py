@@ -1,4 +1,4 @@
-"""A client of Prometheus' HTTP API: instant queries, each on a connection of its own, bounded in time and size."""
+"""Client of Prometheus' HTTP API: instant queries, each on a separate connection, limited in time and size."""
 
 import asyncio
 import functools
@@ -11,16 +11,21 @@ from agent.model.promscore import PrometheusScore
 from agent.placement.prometheus_scores.decide import BadAnswer, read_answer
 
 LIMIT = 8 << 20
-"""Bytes of an answer: enough for tens of thousands of clusters."""
+"""Maximum bytes of an answer: enough for tens of thousands of clusters."""
 _PIECE = 1 << 16
 
 
 class NoAnswer(Exception):
-    """Prometheus could not be asked; the message says why."""
+    """Failure to query Prometheus; the message is the reason."""
 
 
 async def ask(score: PrometheusScore, token: str, timeout: float) -> dict[str, int]:
-    """Scores by cluster. Raises NoAnswer, BadAnswer."""
+    """Query Prometheus once, and return scores by cluster.
+
+    :param token: bearer token; empty for none
+    :param timeout: seconds
+    :raises NoAnswer, BadAnswer: if there is no answer, or none with scores
+    """
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "flotilla"}
     if token:
         headers["Authorization"] = f"Bearer {token}"

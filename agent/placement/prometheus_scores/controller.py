@@ -1,10 +1,10 @@
-"""Prometheus scores: tell as AddOnPlacementScores what a Prometheus knows of clusters.
+"""Prometheus scores: publish results of Prometheus queries about clusters as AddOnPlacementScores.
 
 Watches  ManagedClusters, AddOnPlacementScores, namespaces.
-Writes   AddOnPlacementScores of the names that are configured, in the namespaces of all ManagedClusters: when a score
-         moved, and when two of three intervals are over; events about ManagedClusters whose scores cannot be written.
-Each query is for all clusters at once, and the next one is not asked before it has ended. A cluster without a series
-loses that score; what Prometheus does not answer for is kept for three intervals. Targets take no part.
+Writes   AddOnPlacementScores with the configured names in the namespaces of all ManagedClusters: when a score has
+         changed, and when two of three intervals are over. Events about ManagedClusters whose scores cannot be written.
+Each query covers all clusters, and ends before its next run. A cluster without a series loses that score. If a query
+fails, its scores stay for three intervals. Targets take no part.
 """
 
 import base64
@@ -37,20 +37,20 @@ QUERIES = Counter(
 
 
 class Ask(NamedTuple):
-    """Ask the query of this place in the list."""
+    """Key for running the query at this index of the list."""
 
     number: int
 
 
 class Tell(NamedTuple):
-    """Have the AddOnPlacementScore of a name say in a cluster what the answers were."""
+    """Key for writing the results to an AddOnPlacementScore of a cluster."""
 
     cluster: str
     resource: str
 
 
 class PrometheusScoresController(Controller[Ask | Tell]):
-    """Keys are queries, and what is written of them."""
+    """Controller with queries and written AddOnPlacementScores as keys."""
 
     name = "promscores"
 
@@ -69,7 +69,7 @@ class PrometheusScoresController(Controller[Ask | Tell]):
         self._turned()
 
     async def reconcile(self, key: Ask | Tell) -> float | None:
-        """Ask one query, or write one cluster's scores."""
+        """Run one query, or write one cluster's scores."""
         if self._clusters.store is None or not self._scores.known:
             return None
         return await (self._ask(key.number) if isinstance(key, Ask) else self._tell(key))
@@ -96,7 +96,10 @@ class PrometheusScoresController(Controller[Ask | Tell]):
         return max(0.0, self._due[index] - time.monotonic())
 
     async def _token(self, score: PrometheusScore) -> str:
-        """Read anew each time: whoever renews the Secret tells nobody. Raises NoAnswer."""
+        """Return the token of a query; empty if it needs none. The Secret has no watch, and is read each time.
+
+        :raises NoAnswer: if the Secret cannot be read or has no token
+        """
         if score.token is None:
             return ""
         namespace = self._deps.lease.namespace if self._deps.lease is not None else self._deps.settings.namespace

@@ -1,4 +1,4 @@
-"""What Prometheus' answers mean, and which scores a cluster has by them. Pure."""
+"""Read Prometheus' answers, and compute the scores of a cluster from them. Pure."""
 
 import math
 from collections import Counter
@@ -14,12 +14,12 @@ from agent.model.promscore import PrometheusScore
 from agent.ranking.placing.usage_scores import within
 
 INTERVALS = 3
-"""For how many intervals an answer counts."""
+"""Number of query intervals for which an answer counts."""
 _SHOWN = 200
 
 
 class BadAnswer(Exception):
-    """An answer that gives no scores; the message says why, in one line."""
+    """An answer without usable scores; the message is the reason in one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message, _SHOWN))
@@ -47,7 +47,10 @@ _series_decoder = msgspec.json.Decoder(list[_Series])
 
 
 def read_answer(body: bytes, http_status: int, score: PrometheusScore) -> dict[str, int]:
-    """Scores by cluster. One of which the value is no number has none. Raises BadAnswer."""
+    """Return scores by cluster. A cluster whose value is not a number has no score.
+
+    :raises BadAnswer: if the answer has no usable scores
+    """
     try:
         answer = _answer_decoder.decode(body)
         if answer.status == "error":
@@ -88,7 +91,7 @@ def _score(text: str, score: PrometheusScore) -> int | None:
         return None
     # Infinite values are beyond any bounds.
     number = max(score.lowest, min(score.highest, number))
-    # As they are written: 0.1 is a tenth.
+    # Exact decimal fractions as written by the user: 0.1 is one tenth.
     exact, lowest, highest = (Fraction(repr(each)) for each in (number, score.lowest, score.highest))
     return within(200 * (exact - lowest) / (highest - lowest) - 100)
 
@@ -99,26 +102,28 @@ class QueryResult:
 
     score: PrometheusScore
     at: float
-    """When the last answer came, or when it is first asked."""
+    """Time of the last answer; before the first answer, the time of the first query."""
     values: Mapping[str, int] | None = None
-    """Of the last answer, by cluster; None before the first."""
+    """Scores of the last answer by cluster; None before the first."""
     error: str = ""
-    """Why there was none the last time."""
+    """Reason of the last failure; empty if the last query succeeded."""
 
     def answered(self, values: Mapping[str, int], now: float) -> "QueryResult":
-        """After an answer."""
+        """Return the result after an answer."""
         return QueryResult(self.score, now, values)
 
     def failed(self, error: str) -> "QueryResult":
-        """After none, or a bad one."""
+        """Return the result after a failure, which keeps the last values."""
         return replace(self, error=error)
 
 
 def decide(cluster: str, asked: Sequence[QueryResult], told: Mapping[str, int], now: float) -> Statement | None:
-    """What the scores of a cluster should say by these queries; None while some have not been asked yet.
+    """Return the scores of a cluster by these queries; None until each has been run once.
 
-    A value counts for three intervals after the answer that it is from. One that was `told` before this process began
-    stays until that is over, too.
+    A value counts for three intervals after its answer. Scores from before this process started count for three
+    intervals after its start.
+
+    :param told: published scores by name
     """
     if any(each.values is None and not each.error for each in asked):
         return None
@@ -147,5 +152,5 @@ def _value(asked: QueryResult, cluster: str, told: Mapping[str, int]) -> int | N
 
 
 def _age(asked: QueryResult, now: float) -> float:
-    """What was told before is not made to count for longer."""
+    """Return the seconds since the answer; infinite for scores from before this process, as these are not renewed."""
     return math.inf if asked.values is None else now - asked.at

@@ -1,1 +1,1 @@
-"""Target choice: whoever names targets on a Deployment or the like hears what is wrong with it."""
+"""Target choice: Events about invalid target annotations on Deployments and other owners of pods."""

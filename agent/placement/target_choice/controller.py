@@ -1,7 +1,7 @@
-"""Target choice: an event on what controls pods, where what it says of targets, or of moves, cannot be read.
+"""Target choice: record an Event on owners of pods with invalid annotations about targets or moves.
 
-Watches  Deployments, StatefulSets, ReplicaSets, Jobs and CronJobs here: their metadata.
-Writes   events. No target takes part.
+Watches  metadata of Deployments, StatefulSets, ReplicaSets, Jobs and CronJobs in the local cluster.
+Writes   Events. No target takes part.
 The controller of elections reports refused namespaces; the webhook refuses the pods.
 """
 
@@ -25,7 +25,7 @@ class _Owner(NamedTuple):
 
 
 class TargetChoiceController(Controller[_Owner]):
-    """Keys are those of owners that have something to hear."""
+    """Controller with the keys of owners that have, or had, invalid annotations."""
 
     name = "target choice"
     workers = 2
@@ -36,7 +36,7 @@ class TargetChoiceController(Controller[_Owner]):
         self._recorder = deps.recorder
         self._namespaces = deps.namespaces
         self._told: dict[_Owner, tuple[str, str]] = {}
-        """By UID and words."""
+        """UID and message of the last Event by owner."""
         self.watch(deps.namespaces.informer, lambda namespace: ())
         for informer in self._informers.values():
             self.watch(informer, self._flawed)
@@ -46,7 +46,7 @@ class TargetChoiceController(Controller[_Owner]):
         return (key,) if key in self._told or bool(told_of(owner)) else ()
 
     async def reconcile(self, key: _Owner) -> float | None:
-        """Tell what cannot be read of one owner, once as long as it stays the same."""
+        """Record an Event about the invalid annotations of one owner, once until they change."""
         owner = self._informers[key.kind].store.get(key.key)
         wrong = told_of(owner) if owner is not None else ""
         if owner is None or not wrong:
@@ -58,9 +58,9 @@ class TargetChoiceController(Controller[_Owner]):
 
 
 def told_of(owner: Object) -> str:
-    """What is wrong with what an owner says, and what counts instead; empty where nothing is.
+    """Return the faults of an owner's annotations, and the values used instead; empty if there are none.
 
-    What a Deployment says is on its ReplicaSets, too, where it counts for nothing.
+    ReplicaSets have copies of their Deployment's annotations, which have no effect there.
     """
     above = owner.controller
     if owner.kind is REPLICA_SETS and above is not None and (above.group, above.kind) == _DEPLOYMENT:
