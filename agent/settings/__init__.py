@@ -1,4 +1,4 @@
-"""Every setting of the agent, by topic; agent.base.flags says how they are given."""
+"""All settings of the agent by topic; `agent.base.flags` reads them from flags and environment variables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,12 +35,13 @@ class Settings(
     Leadership,
     Process,
 ):
-    """All topics, the last first; times are seconds."""
+    """All settings; help and pages list the topics from the last base class to the first. Times are in seconds."""
 
     @property
     def fence_wait(self) -> float:
-        """For how long a fenced pod starts nowhere else after its delegate is gone by both clocks: no election in its
-        target, whose agents are taken to be set up as these here, takes longer.
+        """Seconds that a fenced pod's replacement waits after the fence has expired by the clocks of both clusters.
+
+        A leader election in the target takes no longer, if its agents have the same settings.
         """
         return max(self.fence_margin, self.lease_duration)
 
@@ -50,8 +51,8 @@ def parse(
     program: str = "python -m agent",
     purpose: str = "Flotilla's agent: runs pods of one cluster in others, and others' pods here.",
 ) -> Settings:
-    """Settings from flags, then environment variables, then defaults.
+    """Return the settings from flags, then environment variables, then defaults. Exits with usage for unknown flags.
 
-    Exits with usage when a flag is unknown. Raises InvalidSetting.
+    :raises InvalidSetting: if a value is invalid or contradicts another
     """
     return flags.parse(Settings, arguments, program=program, purpose=purpose, epilog=flags.DURATIONS)

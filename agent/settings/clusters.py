@@ -1,4 +1,4 @@
-"""Settings about other clusters: targets, the virtual nodes that stand for them, and sources."""
+"""Settings about other clusters: targets, the virtual nodes that represent them, and sources."""
 
 import os
 from dataclasses import dataclass
@@ -60,12 +60,12 @@ class VirtualNodes:
 
     @property
     def announced_address(self) -> str:
-        """What virtual nodes announce, empty when it is not known."""
+        """IP address that virtual nodes announce; empty if unknown."""
         return self.node_address or os.environ.get("VKUBELET_POD_IP", "")
 
     @property
     def signer(self) -> str:
-        """Who signs the serving certificate of virtual nodes."""
+        """Name of the signer of virtual nodes' serving certificates."""
         return self.kubelet_signer or os.environ.get("VKUBELET_CSR_SIGNER_NAME") or names.KUBELET_SIGNER
 
 

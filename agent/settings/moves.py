@@ -1,4 +1,4 @@
-"""Settings of pods that move from one target to another, and of targets that are cut off."""
+"""Settings of moves of pods between targets, and of unreachable targets."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Settings of what P2CODE and AC3 describe: whole applications, and links between clusters."""
+"""Settings of P2CODE's applications and AC3's links between clusters."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -59,6 +59,6 @@ class Networks(Followers):
     )
 
     def check(self) -> None:
-        """Raises InvalidSetting."""
+        """Raise InvalidSetting if MultiClusterNetworks are served without ServiceLinks."""
         if self.ac3_networks and not self.service_links:
             raise InvalidSetting("--ac3-networks makes ServiceLinks, and nobody serves them: set --service-links, too")

@@ -1,4 +1,4 @@
-"""Settings of Placements of Open Cluster Management, and of the scores that clusters get for them."""
+"""Settings of Open Cluster Management's Placements, and of the scores of clusters."""
 
 import ssl
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ PlacementSetting = Literal["auto", "serve", "consume", "off"]
 UsageScores = Literal["auto", "true", "false"]
 
 SCORE_MAX = {"cpu": "100", "memory": "1Ti", "gpu": "20", "tpu": "20"}
-"""What is the score 100 of each resource: what Open Cluster Management's own collector of scores takes."""
+"""Amount of each resource for the score 100; the defaults of Open Cluster Management's collector of scores."""
 
 
 def _score_max(text: str) -> str:
@@ -93,12 +93,12 @@ class Placements:
 
     @property
     def score_maxima(self) -> Mapping[str, int]:
-        """What is the score 100 of each resource, in 10^-9 units."""
+        """Amount of each resource for the score 100, in 10^-9 units."""
         given = dict(text.split("=", 1) for text in self.score_max)
         return {name: Quantity.of(amount).nano for name, amount in (SCORE_MAX | given).items()}
 
     def check(self) -> None:
-        """Raises InvalidSetting."""
+        """Raise InvalidSetting if a maximum is given twice, or scores are requested with Placements off."""
         named = [text.partition("=")[0] for text in self.score_max]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:

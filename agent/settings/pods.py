@@ -1,4 +1,4 @@
-"""Settings about delegates, and about what follows them or stands for it."""
+"""Settings of delegates, of objects that are copied to their targets, and of Services."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -54,7 +54,7 @@ class Process:
 
     @property
     def told_address(self) -> tuple[str, int]:
-        """Where other clusters may ask a pod of this agent whose it is: no address where it is none or not served."""
+        """IP address and port at which other clusters can identify this agent's pod; ("", 0) if it serves none."""
         host, port = hostport.split(self.health_address)
         address = os.environ.get("VKUBELET_POD_IP", "")
         return (address, port) if port and host in ("", "0.0.0.0", "::", address) else ("", 0)
@@ -76,11 +76,11 @@ class Leadership:
 
     @property
     def replica(self) -> str:
-        """The name of this replica in leader election."""
+        """Name of this replica in leader election."""
         return self.identity or os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
 
     def check(self) -> None:
-        """Raises InvalidSetting."""
+        """Raise InvalidSetting if the times of leader election contradict each other."""
         if not self.lease_retry < self.lease_renew < self.lease_duration:
             raise InvalidSetting(
                 f"--lease-retry must be shorter than --lease-renew, and that shorter than --lease-duration; they are"

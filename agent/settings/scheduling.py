@@ -1,4 +1,4 @@
-"""Settings of the proxy scheduler, of the scores that it gives targets, and of the bind extender on the other side."""
+"""Settings of the proxy scheduler, its scores of targets, and the bind extender that runs in targets."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -109,7 +109,7 @@ class Scores:
 
     @property
     def weights(self) -> Weights:
-        """How much each score of a target counts. Raises InvalidExtraScore."""
+        """Weights of the scores of a target. Raises InvalidExtraScore."""
         return Weights(
             affinity=self.score_affinity,
             taints=self.score_taints,
@@ -124,7 +124,7 @@ class Scores:
         )
 
     def check(self) -> None:
-        """Raises InvalidSetting."""
+        """Raise InvalidSetting if two extra scores have the same name."""
         named = [ExtraScore.parse(text).name for text in self.extra_score]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
@@ -146,9 +146,9 @@ class Extender:
     hold: float = flag(DURATION, "30s", "how long a candidate with a reserved node waits for its source's permission")
 
     def check(self) -> None:
-        """Whoever reaches the extender can have candidates bound: it is on loopback, or knows its clients.
+        """Raise InvalidSetting unless the extender listens on loopback or authenticates its clients.
 
-        Raises InvalidSetting.
+        A client of the extender can have candidates bound.
         """
         if not self.extender_address:
             return
