@@ -13,7 +13,7 @@ KINDS = (CONFIGMAPS, SECRETS, SERVICES, INGRESSES, PERSISTENT_VOLUME_CLAIMS, SER
 
 
 class Changed(Protocol):
-    """Callback with the UID of a P2CodeSchedulingManifest that had an object change.
+    """Callback for a changed object, with the UID of its P2CodeSchedulingManifest.
 
     `touched`: the object may differ from its applied state.
     """

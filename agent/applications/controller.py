@@ -1,10 +1,10 @@
 """P2CODE's applications: create a Placement per bundle, then apply its objects with the chosen target.
 
-Watches  P2CodeSchedulingManifests, their Placements and PlacementDecisions, ManagedClusters with their sets and
-         bindings, namespaces, Targets with their virtual nodes and ClusterSummaries, ServiceLinks, Services,
-         applied workloads, the metadata of other applied objects, and conditions and nodes of proxy pods.
+Watches  P2CodeSchedulingManifests with their Placements and PlacementDecisions; ManagedClusters with their sets and
+         bindings; Targets with their virtual nodes and ClusterSummaries; namespaces, Services and ServiceLinks;
+         applied workloads and the metadata of other applied objects; conditions and nodes of proxy pods.
          ManifestWorks, on a hub of Open Cluster Management, while any application is distributed by them.
-Writes   Placements; the objects of applications, or their ManifestWorks, with the rights of a service account in
+Writes   Placements; the objects of applications or their ManifestWorks, with the rights of a service account in
          their namespace; finalizer, status and Events of P2CodeSchedulingManifests.
 Absent target: the evaluator of Placements decides for another cluster, and the mover moves the pods there.
 """

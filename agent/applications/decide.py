@@ -64,7 +64,7 @@ def _wrong(view: View) -> Verdict | None:
 def _arranged(
     view: View, found: Application, beside: Sequence[Told], clusters: Mapping[str, str], *, quiet: bool
 ) -> Plan:
-    """Return the plan once every bundle has a cluster, with Placements that are no longer needed.
+    """Return the plan once every bundle has a cluster, including the deletion of unneeded Placements.
 
     :param quiet: do not report the placement separately, as the user named the cluster
     """

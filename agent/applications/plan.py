@@ -68,9 +68,9 @@ class View:
     path: Callable[[str, str, str], Link] = unknown_path
     """Link between two ManagedClusters by the drivers of a namespace's Targets."""
     elsewhere: bool = False
-    """Whether ServiceLinks may name callers in other namespaces."""
+    """True if ServiceLinks may name callers in other namespaces."""
     distribution: str = ELECTED
-    """Method that brings bundles to their clusters: election of pods, or ManifestWorks."""
+    """Distribution of bundles to their clusters: by election of pods, or as ManifestWorks."""
     hub: Hub = field(default_factory=Hub)
 
 

@@ -77,7 +77,7 @@ class Workloads:
         return There(obj.decode(), stuck.get(obj.uid, ()), self._left(obj) if not self._moves else ())
 
     def _left(self, workload: Object) -> list[str]:
-        """Return names of pods in a target that placement no longer allows for them."""
+        """Return names of pods in a target that their present choice of targets excludes."""
         known = self._proxies.get(workload.key) if workload.kind is PODS else None
         pods = self._choices.pods_of(workload) if workload.kind is not PODS else [known] if known is not None else []
         bound = [pod for pod in pods if pod.node_name and not pod.deleting and pod.phase not in ENDED]

@@ -1,4 +1,4 @@
-"""Settings of the agent as a process: its cluster, its logs, and how one replica becomes the leader."""
+"""Settings of the agent process: its cluster, its logs, and leader election."""
 
 import os
 import socket

@@ -112,7 +112,7 @@ class ManagedClusterController(Controller[str]):
         action = decide(view)
         if isinstance(action, Create):
             with self._naming.making(name, view.uid), contextlib.suppress(AlreadyExists):
-                # The label marks it as the agent's. If it already exists, the watch shows its labels.
+                # If it exists already, the watch will show by its label whether it is the agent's.
                 self._naming.clusters.absorb(await self._client.create_raw(MANAGED_CLUSTERS, action.manifest))
         elif action is not None:
             raw = await self._client.patch_raw(MANAGED_CLUSTERS, name, action.body, sub=action.sub)
@@ -127,7 +127,7 @@ class ManagedClusterController(Controller[str]):
             try:
                 self._namespaces.absorb(await self._client.create_raw(NAMESPACES, namespace(name)))
             except AlreadyExists:
-                # The watch will show its labels.
+                # The watch will show by its labels whether it is for this cluster.
                 return False
             except (Forbidden, Invalid) as error:
                 # Only scores need it, and they report that it is missing.

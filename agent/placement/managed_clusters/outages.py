@@ -1,6 +1,6 @@
-"""Outages of clusters: for how long each has been silent for this process, without seconds in which most were silent.
+"""Outages of clusters: seconds without an answer, not counting times in which most clusters are silent. No I/O.
 
-No I/O. If most clusters are silent, the fault is probably the source's own: Placements keep their decisions.
+If most clusters are silent, the fault is probably the source's own, and Placements keep their decisions.
 """
 
 import math
@@ -14,9 +14,9 @@ from agent.clusters.target import State
 from agent.kube.store import Key
 
 _SILENT = (State.UNREACHABLE, State.FAILING)
-"""Reasons of Targets that give no answer, or errors only."""
+"""Reasons in the condition Ready of Targets that give no answer, or only errors."""
 _ANSWERS = (State.READY, State.UNAUTHORIZED, State.FORBIDDEN, State.NOT_INSTALLED)
-"""Reasons of Targets whose API server answers, so that pods in the cluster may be well."""
+"""Reasons in the condition Ready of Targets whose API server answers, so that pods in the cluster may be running."""
 
 Conditions = Sequence[Mapping[str, Any]]
 
@@ -25,11 +25,11 @@ class Outages:
     """Silent Targets, and ManagedClusters whose Targets are silent."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """:param clock: seconds of a clock that is never set"""
+        """:param clock: returns the seconds of a monotonic clock"""
         self._clock = clock
         self._clusters = SilentClusters()
         self._since: dict[str, float] = {}
-        """Moments from which ManagedClusters have been silent, by name."""
+        """Start of the silence on the clock by name of a ManagedCluster; shifted by times that do not count."""
         self._held_since: float | None = None
 
     def put(self, key: Key, target: Mapping[str, Any] | None) -> Iterable[str]:

@@ -23,7 +23,7 @@ _VERDICTS = 100_000
 _BATCH = 250
 """Maximum number of clusters in one request; the worker's time limit fits that many."""
 _RETRY = timedelta(minutes=1)
-"""Pause before an expression is retried that exceeded the limits of the worker; it doubles with each failure."""
+"""Pause before retrying an expression that exceeded the worker's limits; doubles with each failure."""
 _LONGEST_RETRY = timedelta(hours=1)
 _MOST_FAILURES = 6
 """Maximum number of counted failures, at which the pause has its maximum."""
@@ -63,7 +63,7 @@ class _Known:
     retry: datetime | None = None
     """Time of the next try after an error; None for no retry."""
     failures: int = 0
-    """Consecutive times that it exceeded the limits of the worker."""
+    """Number of times in a row that it exceeded the worker's limits."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held during evaluation: other Placements with the same expression wait for the result."""
     verdicts: dict[str, tuple[_Version, bool]] = field(default_factory=dict)
@@ -92,10 +92,10 @@ class CelEvaluator:
         namespace: str = "",
         at_once: bool = False,
     ) -> CelVerdicts:
-        """Return for which clusters each expression is true, and which expressions cannot be used.
+        """Return the clusters that match each expression, and the errors of unusable expressions.
 
-        :param namespace: of the Placement that asks
-        :param at_once: whether expressions that failed are tried again before their time
+        :param namespace: namespace of the Placement with these expressions
+        :param at_once: retry failed expressions before their pause is over
         """
         errors: dict[str, str] = {}
         matches: set[tuple[str, str]] = set()

@@ -126,7 +126,7 @@ class UsageScoresController(Controller[str]):
 
 
 def _of_unconnected(obj: Object) -> Told:
-    """Return the state of a Target without a connection; lost if its condition Ready has the reason for that."""
+    """Return the state of an unconnected Target: lost if Ready is False for another reason than connecting."""
     ready = condition_of(obj.decode(), "Ready")
     if ready is None or ready["status"] != "False" or ready["reason"] == State.CONNECTING:
         return Told("unknown")
