@@ -1,4 +1,4 @@
-"""Whether targets have room for pods, by what virtual nodes and summaries tell: asked before any is evicted. Pure."""
+"""Capacity of targets for pods that would be evicted, from virtual nodes and ClusterSummaries. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,9 +24,9 @@ _MOST_KINDS = 64
 
 
 def room(wanted: PodTemplate | None, packings: Sequence["Packing"]) -> str:
-    """Why none of these targets has room for a pod, empty if one has, as far as is known.
+    """Return why none of these targets has capacity for a pod; empty if one seems to have.
 
-    :param wanted: what it asks for, None where that cannot be read
+    :param wanted: requests and constraints of the pod; None if unreadable, which fits every target
     """
     if not packings:
         return "there is no other target that it may go to"
@@ -41,13 +41,13 @@ def room(wanted: PodTemplate | None, packings: Sequence["Packing"]) -> str:
 
 
 def _kind(wanted: PodTemplate) -> bytes:
-    """Return the part of a demand that decides about refusals: equal for pods with equal refusals."""
+    """Return a key that is equal for pods that the same targets refuse for the same reasons."""
     source = [wanted.source.get(key) for key in ("nodeSelector", "affinity", "tolerations")]
     return msgspec.json.encode([wanted.proxy, source, sorted(wanted.requests.items()), sorted(wanted.ports)])
 
 
 def _free(node: Raw) -> Amounts | None:
-    """What a target has left all in all, None where it does not tell."""
+    """Return the total free capacity of a target; None if its virtual node has no readable annotation for it."""
     text = (node["metadata"].get("annotations") or {}).get(names.ANNOTATION_FREE)
     if not text:
         return None
@@ -58,13 +58,13 @@ def _free(node: Raw) -> Amounts | None:
 
 
 class Packing:
-    """What one target has left while pods are put into it one after the other, as far as it tells."""
+    """Simulated free capacity of one target, which decreases with each pod that `take` puts into it."""
 
     def __init__(self, node: Raw, nodes: NodeFit | None, limits: Amounts = _NONE, held: Amounts = _NONE) -> None:
-        """:param nodes: its own nodes, None where it does not tell of them
+        """:param nodes: free capacity of its nodes; None if it does not publish that
 
-        :param limits: what pods of ours may request there together, by their Target
-        :param held: what they do
+        :param limits: most that all pods of this source may request in the target, from the Target
+        :param held: what they request now
         """
         self._limits, self._held = limits, Counter(held)
         self.name: str = node["metadata"]["name"]
@@ -90,12 +90,12 @@ class Packing:
     def copy(self, limits: Amounts = _NONE, held: Amounts = _NONE) -> "Packing":
         """Return a copy for other limits. Both share known refusals until a pod is put into one of them."""
         found = Packing.__new__(Packing)
-        # One for each of a thousand targets: a fifth of the time of copy.copy.
+        # Runs once for each of up to a thousand targets: takes a fifth of the time of copy.copy.
         found.__dict__.update(self.__dict__, _limits=limits, _held=Counter(held) if held else Counter())
         return found
 
     def known_refusal(self, wanted: PodTemplate, kind: bytes) -> str:
-        """Return `refusal`, which is remembered by kind."""
+        """Return `refusal`, cached by kind until a pod is put into the target."""
         if not self._is_fresh:
             return self.refusal(wanted)
         if rejection := over_limit(self._limits, self._held, wanted):
@@ -129,12 +129,12 @@ class Packing:
             short = sorted(name for name, amount in wanted.requests.items() if amount > left.get(name, 0))
             if short:
                 return f"not enough {', '.join(short)}"
-        # Of a large target not every node is known: as long as one fits, the sums count.
+        # A large target does not publish every node: if one node fits, the totals decide.
         rejection = self._nodes.reject(wanted) if self._nodes is not None else None
         return without_live_figures(rejection.message) if rejection is not None else ""
 
     def take(self, wanted: PodTemplate) -> bool:
-        """Put one more pod into it; False where there is no room."""
+        """Put one more pod into the target. Return False if it does not fit."""
         if self.refusal(wanted):
             return False
         if self._is_fresh and self._nodes is not None:
@@ -149,11 +149,11 @@ class Packing:
 
 
 def room_for_all(members: Sequence[Member], packings: Iterable[Packing], *, one: bool) -> str:
-    """Why there is not room for all of these at once where they may go, empty if there is, as far as is known.
+    """Return why the admitted targets lack capacity for all pods of a group at once; empty if they seem to have it.
 
-    Who is where he may stay takes the room that he has now.
+    A well-placed member needs no further capacity in its own target.
 
-    :param one: whether all have to be in the same target
+    :param one: whether all members have to be in the same target
     """
     living = [member for member in members if member.lives]
     found = sorted(packings, key=lambda packing: packing.name)

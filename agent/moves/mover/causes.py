@@ -1,4 +1,4 @@
-"""Why pods should not be in the target that they are in: the one place where every cause of a move is looked at."""
+"""Causes of moves: decides why a pod should leave its target. All causes are checked in this module."""
 
 import asyncio
 import math
@@ -23,31 +23,34 @@ UNKNOWN = Standing()
 
 
 class Levels(NamedTuple):
-    """What is said about a pod, wherever it is said."""
+    """Rules for the targets of a pod, from the annotations of the pod, its owners and its namespace."""
 
     choice: TargetChoice | None = None
-    """Which targets it may be in, None for all."""
+    """Targets that admit the pod; None for all."""
     annotations: Callable[[], tuple[Mapping[str, str], ...]] = tuple
-    """Of the pod, of its owners and of its namespace, those closest to it first; read only where they matter."""
+    """Returns the annotations of the pod, its owners and its namespace, in this order. Called only if they matter."""
 
 
 class Home(NamedTuple):
-    """The target that a pod is in."""
+    """State of a pod's target."""
 
     target: Target | None
     """None while it is not connected."""
     standing: Standing
     silent: float
-    """For how many seconds it has not answered."""
+    """Seconds since its last answer; 0 if it answers."""
 
     @property
     def answers(self) -> bool:
-        """Whether it does."""
+        """Whether it is connected and ready."""
         return self.target is not None and self.target.ready
 
 
 class Causes:
-    """`changed` is called with the virtual node of a target of which something else is to be thought than before."""
+    """Decides why pods should leave their targets.
+
+    Calls `changed` with the virtual node of a target if the causes of its pods may have changed.
+    """
 
     def __init__(
         self,
@@ -56,9 +59,9 @@ class Causes:
         decided: Callable[[Iterable[str]], None],
         preferred: Callable[[str], None],
     ) -> None:
-        """:param decided: called with namespaces in which a Placement has decided anew
+        """:param decided: called with the namespaces of Placements whose decisions have changed
 
-        :param preferred: called with the virtual node of a target that pods may go back to from now on
+        :param preferred: called with the virtual node of a target that pods may return to from now on
         """
         self._deps = deps
         self._grace = deps.settings.placement_grace
@@ -67,10 +70,10 @@ class Causes:
         self._changed = changed
         self._standings: dict[str, Standing] = {}
         self._keys: dict[str, Key] = {}
-        """Of the Targets, by virtual node."""
+        """Keys of the Targets by virtual node."""
         self._ready: set[str] = set()
         self._told_ready: set[str] = set()
-        """Virtual nodes of targets of which the Target says that they are ready."""
+        """Virtual nodes of Targets whose condition Ready is True."""
         self.targets = deps.local.either(TARGET_KINDS)
         for informer in self.targets.informers:
             informer.subscribe(self._object_changed)
@@ -78,21 +81,21 @@ class Causes:
         deps.targets.on_change(self._target_changed)
 
     def home(self, node: str) -> Home:
-        """The target behind a virtual node."""
+        """Return the state of the target behind a virtual node."""
         key = self._keys.get(node)
         silent = self._deps.target_outages.silent_for(key) if key is not None else 0.0
         return Home(self._deps.targets.by_node(node), self._standings.get(node, UNKNOWN), silent)
 
     def is_dead(self, node: str) -> bool:
-        """Whether a person has certified that nothing runs there any more, and the target does not show otherwise.
+        """Return True if a user has certified that nothing runs in the target, and the target shows nothing else.
 
-        What the leader before this one has seen of it counts until this one has seen it, too.
+        A condition Ready written by the previous leader counts until this leader has connected.
         """
         home = self.home(node)
         return home.standing.is_dead(answers=home.answers, ready=node in self._told_ready)
 
     def of(self, pod: Object, levels: Levels) -> tuple[Cause, str]:
-        """Why a pod that is bound to a virtual node should not be there, with more words where there are any."""
+        """Return why a pod should leave its virtual node, and a specific text for it; both empty if well placed."""
         if not pod.node_name:
             return "", ""
         home = self.home(pod.node_name)
@@ -113,19 +116,19 @@ class Causes:
         return "", ""
 
     def admits(self, pod: Object, target: Target, choice: TargetChoice | None) -> bool:
-        """Whether a pod may go to a target, as far as what is said of both goes."""
+        """Return True if a pod's rules and its Placement admit a target, and the target is open to new pods."""
         if self._standings.get(target.node_name, UNKNOWN).closed or (choice is not None and not choice.admits(target)):
             return False
         return not self._placements.misplaced(pod, self._cluster(target))
 
     def put_off(self, new: Object) -> None:
-        """Put off the way back of an owner's pods to the targets that a replacement prefers and has not got."""
+        """Delay the return of an owner's pods to targets that a replacement prefers but was not bound to."""
         home, choice = self.home(new.node_name).target, self._deps.choices.of(new)
         if home is not None and choice is not None:
             self._fail_back.put_off(new, home, choice)
 
     def put_off_for(self, owner: str) -> float | None:
-        """Return in how many seconds an owner's pods may try again to go back, None if nothing was put off."""
+        """Return the seconds until an owner's pods may try to return again; None if no return is delayed."""
         return self._fail_back.put_off_for(owner)
 
     def forget(self, owner: str) -> None:
@@ -133,7 +136,10 @@ class Causes:
         self._fail_back.forget(owner)
 
     def _unplaced(self, pod: Object, home: Target) -> str:
-        """Why its Placement does not want a pod where it is; a target that has just come back may be decided again."""
+        """Return why its Placement excludes a pod's cluster; empty if it does not.
+
+        Also empty for a target that has just returned: its Placement may select it again.
+        """
         why = self._placements.misplaced(pod, self._cluster(home))
         return "" if why and grace(home.record, self._deps.clock.now(), self._grace) else why
 
@@ -142,13 +148,13 @@ class Causes:
         return managed_cluster(obj) if obj is not None else ""
 
     def due(self, pod: Object, levels: Levels) -> float | None:
-        """In how many seconds a pod's own term of failover is over, None where that is not a matter of time."""
+        """Return the seconds until a pod's own failover time ends; None if no move depends on that."""
         home = self.home(pod.node_name)
         after = first_term(levels.annotations()) if not home.answers else None
         return after - home.silent if after is not None and home.silent < after < math.inf else None
 
     def _suspects(self, key: Key, said: Standing) -> bool:
-        """Whether something is said against a target, or it does not answer: else only a choice speaks against it."""
+        """Return True if a target does not answer, or if annotations or conditions of its Target restrict it."""
         return said != UNKNOWN or not self._deps.target_outages.of(key).answers
 
     def _object_changed(self, old: Object | None, new: Object | None) -> None:
@@ -174,7 +180,7 @@ class Causes:
         self._fail_back.note(node, is_open=is_open)
 
     def _target_changed(self, target: Target) -> None:
-        """What is held while it does not answer goes on once it does."""
+        """Re-check the pods of a target that has begun or ceased to answer."""
         ready = self._deps.targets.by_node(target.node_name) is target and target.ready
         if ready != (target.node_name in self._ready):
             (self._ready.add if ready else self._ready.discard)(target.node_name)
@@ -185,5 +191,5 @@ class Causes:
 
 
 def _is_ready(target: Mapping[str, Any]) -> bool:
-    """Whether a Target says that it is ready."""
+    """Return True if the condition Ready of a Target is True."""
     return is_true((target.get("status") or {}).get("conditions"), "Ready")

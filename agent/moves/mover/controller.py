@@ -1,11 +1,11 @@
-"""Mover: pods that are in a target where they should not be go to another, as few of an owner at a time as it allows.
+"""Mover: moves misplaced pods to other targets, as many of an owner at a time as the owner allows.
 
 Watches  proxy pods, Targets, namespaces, Services and their EndpointSlices in all clusters, virtual nodes.
-Reads    the owner of pods that are to move, from the API server itself.
+Reads    owners of pods that have to move, from the API server.
 Writes   replacements (created, labelled, deleted); on pods that move, annotations and the condition Placed; evictions;
-         of pods of Jobs, that they have failed with their target.
-         An event where a replacement is refused, and on one that has taken its place.
-Absent target: its pods stay until it answers again, or is lost; then they are replaced.
+         the phase Failed of pods of Jobs in lost targets.
+         Events if a replacement is refused, and on a replacement that has been adopted.
+Absent target: its pods stay until it answers again or is lost; then they are replaced.
 """
 
 import contextlib
@@ -35,18 +35,17 @@ from agent.runtime.controller import Controller
 from agent.runtime.task_group import together
 
 LOOK_SECONDS, RARELY_SECONDS = 2.0, 15.0
-"""Pause while something is waited for of which no watch tells, what owners are about, and that time goes by; and where
-looking so often has found nothing to do for a while."""
+"""Poll interval for state without a watch (owners, timers); the second one applies after a while without actions."""
 HELD_SECONDS = 60.0
-"""Longest pause while pods wait for an event: a claim that is freed, a rollout that ends, a target that answers."""
+"""Longest pause while pods wait for an event: a deleted claim, the end of a rollout, an answer of a target."""
 _OFTEN_SECONDS = 60.0
-"""For so long after something was done it is the first."""
+"""Seconds after the last action for which LOOK_SECONDS applies."""
 _OWNER, _REPLACES = "mover owner", "mover replaces"
 _PLACED = f'"{moves.CONDITION}"'.encode()
 
 
 class Mover(Controller[OwnerKey]):
-    """One reconciliation per owner of which a pod is to move, or of whose move something is left."""
+    """Keys are owners with a pod that has to move, or with an unfinished move."""
 
     name = "mover"
 
@@ -67,14 +66,14 @@ class Mover(Controller[OwnerKey]):
         self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._starting)
         self._actions = Actions(deps, self._causes, self._gather, self._announcements, self._writer, self._limits)
         self._busy: dict[OwnerKey, Mapping[str, int]] = {}
-        """Owners that were looked at because there was something to do, with their pods by reason."""
+        """Owners with moves, with the number of their misplaced pods by reason."""
         self._busy_by_uid: dict[str, OwnerKey] = {}
         self._acted: dict[OwnerKey, float] = {}
-        """When something was done last for each of these."""
+        """Moment of the last action for each of these, by the monotonic clock."""
         self._priorities: dict[str, int] = {}
-        """Of the pods of owners that were looked at and have some, by UID of the owner."""
+        """Priority of the pods of enqueued owners, by UID of the owner."""
         self._sure: set[str] = set()
-        """Namespaces of which this process knows all replacements that others may have created."""
+        """Namespaces whose replacements by earlier leaders are all in this process's store."""
         reach = self._announcements.reach
         needed = (self._gather.nodes, self._gather.claims, deps.namespaces.informer, *self._causes.targets.informers)
         for informer in (self._proxies, *needed, reach.services, reach.here):
@@ -94,7 +93,7 @@ class Mover(Controller[OwnerKey]):
                 gauges.enter_context(shown(WAITING.labels(reason), functools.partial(self._waiting, reason)))
             await together(super().run(), self._checks.run())
 
-    # What brings an owner here ---------------------------------------------------------------------------------------
+    # Events that enqueue an owner ------------------------------------------------------------------------------------
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         pod = new or old
@@ -109,7 +108,7 @@ class Mover(Controller[OwnerKey]):
             self._causes.forget(key[3])
 
     def _add(self, pod: Object) -> None:
-        """Have the owner of a pod looked at."""
+        """Enqueue the owner of a pod."""
         key = owner_of(pod)
         self._priorities[key[3]] = pod.priority
         self.queue.add(key)
@@ -122,7 +121,7 @@ class Mover(Controller[OwnerKey]):
         self._checks.add(pod for key in pods if (pod := self._proxies.store.get(key)) is not None)
 
     def _level_changed(self, old: Object | None, new: Object | None) -> None:
-        """A namespace or an owner says something else, or (of one that holds its pods) its status has changed."""
+        """Re-check the pods of a namespace or owner with changed annotations, or of an owner that held its pods."""
         if old is not None and new is None and old.kind is NAMESPACES:
             self._sure.discard(old.name)
         if old is None or new is None:
@@ -141,7 +140,7 @@ class Mover(Controller[OwnerKey]):
                     self._checks.add(self._proxies.store.by_index(_OWNER, uid))
 
     def _claim_changed(self, old: Object | None, new: Object | None) -> None:
-        """A volume claim may keep no pod any more."""
+        """Re-check owners whose pods a changed volume claim may have kept."""
         if old is None:
             return
         for key, found in self._busy.items():
@@ -160,7 +159,7 @@ class Mover(Controller[OwnerKey]):
             self._checks.add(self._deps.proxies.in_namespace(namespace))
 
     def _check(self, pod: Object, surely: bool) -> None:
-        """Have a pod's owner reconciled if something may have to be done about the pod."""
+        """Enqueue a pod's owner if the pod may have to move, or `surely`."""
         if surely or self._is_concerned(pod) or _PLACED in pod.raw:
             self._add(pod)
 
@@ -170,7 +169,7 @@ class Mover(Controller[OwnerKey]):
                 self.queue.add(key)
 
     def _is_concerned(self, pod: Object) -> bool:
-        """Whether something may have to be done about a pod: asked of every change of every proxy pod."""
+        """Return True if a pod may have to move or has an unfinished move. Runs for every change of every proxy pod."""
         known = pod.hot_annotations
         if known.replaces or known.replaced_by or known.withdrawn:
             return True
@@ -184,7 +183,7 @@ class Mover(Controller[OwnerKey]):
     def _waiting(self, reason: str) -> int:
         return sum(found.get(reason, 0) for found in list(self._busy.values()))
 
-    # What becomes of it ----------------------------------------------------------------------------------------------
+    # Reconciliation --------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: OwnerKey) -> float | None:
         """Take the next steps of the moves of an owner's pods."""
@@ -239,7 +238,7 @@ class Mover(Controller[OwnerKey]):
         return any(self._is_concerned(pod) or _PLACED in pod.raw or self._is_silent(pod) for pod in pods)
 
     def _is_silent(self, pod: Object) -> bool:
-        """Whether its target does not answer: what its owner says of how long that may be has to be read."""
+        """Return True if a pod's target does not answer: then the owner's failover time has to be read."""
         return bool(pod.node_name) and not self._causes.home(pod.node_name).answers
 
     def _rest(self, key: OwnerKey, pods: list[Object]) -> None:
@@ -252,7 +251,7 @@ class Mover(Controller[OwnerKey]):
         self._writer.refusals.pop(key[3], None)
 
     async def _make_sure(self, namespace: str) -> None:
-        """Know what whoever led before has created, also just now: our watch may not have told of it yet."""
+        """Add replacements by an earlier leader to the store: the watch may not have delivered recent ones yet."""
         _, found = await self._client.list_raw(PODS, namespace, fields=PROXY_PODS)
         for raw in found:
             if moves.ANNOTATION_REPLACES.encode() in bytes(raw):

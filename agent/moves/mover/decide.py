@@ -1,19 +1,19 @@
-"""What is next for the pods of one owner that are in targets where they should not be. Pure.
+"""Decides the next steps for the misplaced pods of one owner. Pure.
 
-Everything is read from the pods: `replaces` on a replacement N, `replaced-by` on the pod O that it replaces, and
-whether the owner controls N. So whoever leads goes on wherever another was killed:
+All state is on the pods: `replaces` on a replacement N, `replaced-by` on the pod O that it replaces, and the owner
+reference of N. A new leader therefore continues at any step:
 
-    no N                      O is misplaced, and the owner may have one pod more: N is created
-    N, O without mark         N is available and its address is known everywhere: O is marked
-    N, O marked               N gets the label by which its owner adopts it
-    N with the label          the owner adopts it, and deletes the marked pod as the one too many
-    N adopted, O marked and   the owner took another pod: O's marks go, and it is tried again
-      no pod too many
-    O well placed again       O's marks go, and N goes
-    O gone, N not adopted     N goes
+    no N                      O is misplaced, and the owner may have one pod more: create N
+    N, O without mark         N is available and every cluster has its address: mark O
+    N, O marked               give N the missing label
+    N with the label          the owner adopts N, and deletes the marked pod as the surplus one
+    N adopted, O marked and   the owner deleted another pod: remove O's marks and try again
+      no surplus pod
+    O well placed again       remove O's marks and delete N
+    O deleted, N not adopted  delete N
 
-Where there can be no replacement first: `evicting`. Services stop routing to O once its owner has deleted it, before
-its delegate ends: that is what `feedback` does for every pod.
+`evicting` handles owners that allow no replacement first. Services stop routing to O once its owner has deleted it,
+before its delegate ends: the controller `feedback` does that for every pod.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from agent.moves.mover.view import Adopt, Create, Discard, Fail, Mark, Owner, Po
 
 
 def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
-    """What is next for the pods of an owner."""
+    """Return the next actions for the pods of an owner."""
     plan = Plan()
     for pod in pods:
         if pod.owned and pod.lives and not pod.cause:
@@ -53,7 +53,7 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
 
 
 def is_of_interest(pod: Pod) -> bool:
-    """Whether there is something to do about a pod, or left to undo; of nearly all pods there is not."""
+    """Return True if a pod has to move, or if a move has left something to undo. False for nearly all pods."""
     return bool(pod.cause or pod.replaces or pod.replaced_by or pod.withdrawn or pod.told)
 
 
@@ -62,7 +62,7 @@ def _is_to_go(pod: Pod) -> bool:
 
 
 def _is_dead(owner: Owner, pod: Pod) -> bool:
-    """Whether a pod is to end as failed: nothing of it runs any more, and its owner makes another for it."""
+    """Return True if a pod has to be failed: it certainly no longer runs, and its owner creates another."""
     return owner.remakes and pod.cause == "Lost" and pod.dead and not pod.stays
 
 
@@ -70,7 +70,7 @@ def _is_dead(owner: Owner, pod: Pod) -> bool:
 
 
 def _go_on(owner: Owner, pods: Sequence[Pod], plan: Plan) -> set[str]:
-    """Take the next step of every replacement; UIDs of the pods that have one."""
+    """Plan the next step of every replacement. Return the UIDs of the pods that have one."""
     by_uid = {pod.uid: pod for pod in pods if pod.owned}
     begun: dict[str, Pod] = {}
     ready: dict[str, Pod] = {}
@@ -101,10 +101,10 @@ def _go_on(owner: Owner, pods: Sequence[Pod], plan: Plan) -> set[str]:
 
 
 def _adopt(marked: Iterable[Pod], ready: Mapping[str, Pod], going: Collection[str], plan: Plan) -> None:
-    """Have the owner adopt as many replacements as it may at once.
+    """Plan as many adoptions as are safe at once.
 
-    For each it deletes a pod, that of the lowest rank first: so those before it are all about to go, or may go now.
-    Whichever are adopted first, and whoever is killed between two, only such a pod goes.
+    For each adopted replacement the owner deletes one pod, the lowest rank first. So a replacement may only be adopted
+    if every pod of a lower rank may be deleted, too. This holds in any order, and if the leader changes in between.
 
     :param ready: replacements that may be adopted, by the UIDs of the pods that they replace
     :param going: UIDs of pods whose replacements are adopted
@@ -117,9 +117,9 @@ def _adopt(marked: Iterable[Pod], ready: Mapping[str, Pod], going: Collection[st
 
 
 def _is_about_to_go(owner: Owner, old: Pod, pods: Sequence[Pod]) -> bool:
-    """Whether the owner of a marked pod is about to adopt its replacement, or has done so and is about to delete one.
+    """Return True if the owner of a marked pod has yet to adopt the replacement or to delete a surplus pod.
 
-    Otherwise it has deleted another one in its place, or the replacement is gone.
+    Otherwise it has deleted another pod, or the replacement no longer exists.
     """
     new = next((pod for pod in pods if pod.uid == old.replaced_by), None)
     if new is None or not new.lives:
@@ -128,13 +128,13 @@ def _is_about_to_go(owner: Owner, old: Pod, pods: Sequence[Pod]) -> bool:
 
 
 def _is_meant(new: Pod, by_uid: dict[str, Pod]) -> bool:
-    """Whether the pod that it replaces names this very replacement."""
+    """Return True if the pod that a replacement is for names this replacement in its mark."""
     old = by_uid.get(new.replaces)
     return old is not None and old.replaced_by == new.uid
 
 
 def _marked(pods: Iterable[Pod]) -> list[Pod]:
-    """The pods that are replaced."""
+    """Return the pods that are marked as replaced."""
     return [pod for pod in pods if pod.owned and pod.lives and pod.replaced_by]
 
 
@@ -143,7 +143,7 @@ def _replacements(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> None:
-    """A replacement whose pod is not marked yet, or not any more."""
+    """Plan the next step of a replacement whose old pod is not marked: mark it, wait, or discard the replacement."""
     if old.frozen:
         plan.tell(Tell(old, "Held", UNKNOWN))
     elif not old.cause:
@@ -172,7 +172,7 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan
 
 
 def _in_turn(old: Pod) -> Tell:
-    """Its condition while it waits for its turn; the text stays the same, for each change is a write."""
+    """Return the condition of a pod that waits for its turn. The text is constant, since each change is a write."""
     return Tell(old, "Misplaced", f"{cause_of(old)}; it is replaced in its turn, a few of its owner at a time")
 
 
@@ -186,12 +186,12 @@ def _moving(old: Pod, new: Pod) -> Tell:
 
 
 def _finish(old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> bool:
-    """Whether a replacement whose pod is marked already may be adopted; or undo that."""
+    """Return True if a replacement whose old pod is marked may be adopted. Remove the mark if it no longer holds."""
     plan.waits = True
     if not old.cause or not new.available or new.cause == "Lost" or (new.silent and not new.selected):
         plan.actions.append(Restore(old))
     elif old.frozen and not all(pod.frozen for pod in marked):
-        # Its owner would delete this one first: others do not wait for a target that may be away for long.
+        # The owner would delete this pod first: others must not wait for a target that may be unreachable for long.
         plan.actions.append(Restore(old))
     elif old.frozen:
         plan.tell(Tell(old, "Held", UNKNOWN))
@@ -236,7 +236,10 @@ def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Pl
 
 
 def _free_name(owner: Owner, old: Pod, pods: Iterable[Pod]) -> str:
-    """The first of those that stand for the pod which no pod has, as one would that was adopted for another victim."""
+    """Return the first unused name for a replacement.
+
+    An adopted replacement may have one already, if its owner deleted another pod instead of this one.
+    """
     taken = {pod.name for pod in pods}
     names = (replacement.name(owner.name, old.uid, round) for round in count())
     return next(name for name in names if name not in taken)

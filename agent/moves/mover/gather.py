@@ -1,4 +1,4 @@
-"""What the mover decides by, gathered from the stores and from the owner as the API server has it."""
+"""Gathers the input of the mover's decisions from informers' stores, and reads the owner from the API server."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,16 +37,16 @@ _NEVER = f"{names.SHORT_PREFIX}{moves.MOVE} says {moves.NEVER}"
 
 
 class Read(NamedTuple):
-    """An owner as the API server has it; None where its kind is not read."""
+    """An owner and its controller, read from the API server. None: a kind that is not read, or no controller."""
 
     obj: Raw | None
     parent: Raw | None
 
     @property
     def annotations(self) -> tuple[Mapping[str, str], ...]:
-        """Its annotations, and then those of what controls it; a Deployment speaks for its ReplicaSets.
+        """Annotations of the owner, then of its controller. For ReplicaSets of a Deployment: only those of the latter.
 
-        On these a copy of its annotations stays when they are taken off.
+        ReplicaSets keep stale copies of their Deployment's annotations.
         """
         known = [each for each in self if each and "metadata" in each]
         levels = known[1:] if len(known) > 1 and known[1].get("kind") == owners.DEPLOYMENT else known
@@ -54,12 +54,12 @@ class Read(NamedTuple):
 
     @property
     def spec(self) -> Raw:
-        """Of the owner."""
+        """Spec of the owner; empty if it was not read."""
         return (self.obj or {}).get("spec") or {}
 
 
 async def read_owner(client: Client, key: OwnerKey) -> Read | None:
-    """The owner of pods and what controls it, as the API server has them; None if it is gone."""
+    """Read an owner of pods and its controller from the API server. Return None if one of them has been deleted."""
     kind, namespace, name, uid = key
     if kind not in _KINDS:
         return Read(None, None)
@@ -81,7 +81,7 @@ async def read_owner(client: Client, key: OwnerKey) -> Read | None:
 
 
 class Gather:
-    """Reads; `nodes` and `claims` are informers of its own, for which whoever asks waits."""
+    """Builds views of owners and pods. Callers wait until its informers `nodes` and `claims` have synced."""
 
     def __init__(
         self, deps: Deps, causes: Causes, announcements: Announcements, refusals: Mapping[str, Refusal]
@@ -94,14 +94,14 @@ class Gather:
         self.claims = deps.local.informer(PERSISTENT_VOLUME_CLAIMS)
         self._groups = Groups(deps, causes, self.nodes, self.claims)
         self._have: dict[str, int] = {}
-        """How many pods owners have that may not make others for those that are evicted, by UID."""
+        """Number of pods by UID of the owner. Only owners that may not recreate evicted pods are counted."""
         self._had: dict[str, int] = {}
-        """The same, before the last eviction."""
+        """Number of pods before the last eviction, by UID of such an owner."""
 
     def levels(self, pod: Object, owner: tuple[Mapping[str, str], ...] | None = None) -> Levels:
-        """What is said about a pod.
+        """Return a pod's choice of targets, and the annotations of all levels that apply to it.
 
-        :param owner: annotations of what controls it, where that has been read; else what is known of it counts
+        :param owner: annotations of its owners as just read; None to use the owners' informers
         """
 
         def said() -> tuple[Mapping[str, str], ...]:
@@ -119,7 +119,7 @@ class Gather:
         await self._groups.held.count()
 
     def view(self, key: OwnerKey, read: Read, pods: Sequence[Object]) -> tuple[Owner, list[Pod]]:
-        """An owner and its pods."""
+        """Build the views of an owner and of its pods that `decide` needs."""
         facts = [facts_of(pod) for pod in pods]
         views = [self._pod(key, read, pod, found) for pod, found in zip(pods, facts, strict=True)]
         asked = self._asked(key, read, pods, facts)
@@ -136,17 +136,17 @@ class Gather:
         return owner, self._with_groups(pods, views)
 
     def evicted(self, key: OwnerKey) -> None:
-        """One of an owner's pods, as they were seen last, was evicted."""
+        """Keep the number of pods that an owner had before this eviction."""
         if key[3] in self._have:
             self._had[key[3]] = self._have[key[3]]
 
     def forget(self, key: OwnerKey) -> None:
-        """No pod of an owner moves any more."""
+        """Forget an owner whose pods no longer move."""
         for known in (self._have, self._had):
             known.pop(key[3], None)
 
     def _with_groups(self, pods: Sequence[Object], views: Sequence[Pod]) -> list[Pod]:
-        """The pods, with what their groups have to say of those that are misplaced."""
+        """Return the views; those of misplaced pods with the decision about their group."""
         of = [group_of(pod) if view.cause and view.lives else "" for pod, view in zip(pods, views, strict=True)]
         said = {group: self._groups.together(pods[0].namespace, group) for group in {*of} - {""}}
         return [replace(view, together=said.get(group)) for view, group in zip(views, of, strict=True)]
@@ -181,7 +181,7 @@ class Gather:
         return target is not None and silent_in(target.record, self._deps.clock.now(), grace) == 0.0
 
     def _announced(self, pod: Object, view: Pod) -> Pod:
-        """Return the same with whether every cluster has the address of a pod; none is asked before it is available."""
+        """Return the view with `announced` and `lacking`. A pod that is not available has not been announced."""
         if not view.available:
             self._announcements.forget([pod])
             return replace(view, announced=False)
@@ -199,16 +199,16 @@ class Gather:
         )
 
     def _unable(self, key: OwnerKey, read: Read) -> str:
-        """Why no replacement can be created for the pods of an owner, empty if one can."""
+        """Return why no replacement can be created for an owner's pods; empty if one can."""
         refusal = self._refusals.get(key[3])
         if why := unable(key, read, enabled=self._deps.namespaces.is_enabled(key[1])):
             return why
         return refusal.message if refusal is not None and refusal.stands and not refusal.passes else ""
 
     def _with_room(self, pods: Sequence[Object], views: Sequence[Pod], *, are_alike: bool) -> list[Pod]:
-        """The pods, those that are to go with why no other target has room for them.
+        """Return the views; those of misplaced pods with the reason why no other target has capacity for them.
 
-        :param are_alike: whether all are of one template, so that what is true of one is true of all
+        :param are_alike: whether all pods have one template, so that one result holds for all of them
         """
         known: dict[object, str] = {}
         found = []
@@ -225,13 +225,16 @@ class Gather:
         return found
 
     def _served(self, pod: Object, view: Pod) -> Pod:
-        """Return the same with what is asked only where pods are evicted: whether those that stay are announced."""
+        """Return the view; if the pod is available and well placed, with whether its address is announced.
+
+        Only evictions depend on that.
+        """
         if not (view.owned and view.lives and view.available) or view.cause:
             return view
         return self._announced(pod, view)
 
     def _others(self, pod: Object, choice: TargetChoice | None) -> list[Target]:
-        """The other targets that a pod may go to."""
+        """Return the other ready targets that admit a pod."""
         return [
             target
             for target in self._deps.targets.serving(pod.namespace)
@@ -240,9 +243,9 @@ class Gather:
 
 
 def what_keeps(pod: Object, facts: Facts, claim: Callable[[Key], Object | None]) -> Raw:
-    """Why a pod stays whatever its owner is, as fields of its view; none where nothing keeps it.
+    """Return why a pod stays whatever its owner is, as fields of its view; empty if it may move.
 
-    :param claim: a volume claim, None where there is none of this key
+    :param claim: returns a volume claim, None if it does not exist
     """
     if name := bound_claim(pod, facts, claim):
         return {"data": True, "stays": f"the volume of its claim {name} is there"}
@@ -251,7 +254,7 @@ def what_keeps(pod: Object, facts: Facts, claim: Callable[[Key], Object | None])
 
 
 def agreed(annotations: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
-    """What all pods of an owner say alike of how they move: one alone says nothing of the others."""
+    """Return the annotation `multicluster/move` if it is equal on all pods of an owner; otherwise empty."""
     keys = (names.PREFIX + moves.MOVE, names.SHORT_PREFIX + moves.MOVE)
     said = [{key: each.get(key) for key in keys} for each in annotations]
     alike = said[0] if said and all(each == said[0] for each in said) else {}
@@ -259,9 +262,9 @@ def agreed(annotations: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
 
 
 def unable(key: OwnerKey, read: Read, *, enabled: bool) -> str:
-    """Why no replacement can be created for the pods of an owner, as it is itself; empty if one can.
+    """Return why the owner itself allows no replacement for its pods; empty if it does.
 
-    :param enabled: whether pods of its namespace may be elected
+    :param enabled: whether its namespace is enabled, so that the webhook makes proxy pods there
     """
     if key[0] == owners.REPLICA_SET and not left_out(read, frozenset()):
         return "its selector has no label that a replacement could lack"
@@ -269,6 +272,6 @@ def unable(key: OwnerKey, read: Read, *, enabled: bool) -> str:
 
 
 def left_out(read: Read, selected: frozenset[str]) -> str:
-    """Label that a replacement for a pod of a ReplicaSet lacks until it is adopted, empty if there is none."""
+    """Return the label that a replacement in a ReplicaSet lacks until it is adopted; empty if none is suitable."""
     template = (read.spec.get("template") or {}).get("metadata") or {}
     return replacement.label_to_leave_out(read.spec.get("selector") or {}, template.get("labels") or {}, selected)

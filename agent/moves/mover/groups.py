@@ -1,4 +1,4 @@
-"""Groups of pods that move together: gathers what `together` decides by, from the pods of all their owners."""
+"""Groups of pods that move together: gathers the members and the free capacity that `together` needs."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,18 +31,18 @@ NOT_ENABLED = Together("Held", "its namespace is not enabled any more, so that i
 _GROUP = "mover group"
 _ONE_CLUSTER = "one-cluster"
 UNCOUNTED_SECONDS = 10.0
-"""For so long what a target tells of its room may not count a pod that is new there: it tells of it within seconds."""
+"""Seconds for which the free capacity that a target publishes may not yet include a new pod: it does within seconds."""
 
 
 def group_of(pod: Object) -> str:
-    """Of which group of its namespace a pod is, empty for none."""
+    """Return the name of a pod's group in its namespace; empty if it has none."""
     return pod.hot_annotations.group or pod.hot_annotations.group_short
 
 
 def bound_claim(pod: Object, facts: Facts, claim: Callable[[Key], Object | None]) -> str:
-    """The claim of a pod whose volume is in the target that the pod is in, empty if it has none.
+    """Return the name of a pod's claim whose volume is in the pod's target; empty if it has none.
 
-    :param claim: a volume claim, None where there is none of this key
+    :param claim: returns a volume claim, None if it does not exist
     """
     found = ((name, claim((pod.namespace, name))) for name in facts.claims)
     said = (name for name, obj in found if obj is not None and obj.annotations.get(names.ANNOTATION_VOLUME_IN))
@@ -50,7 +50,7 @@ def bound_claim(pod: Object, facts: Facts, claim: Callable[[Key], Object | None]
 
 
 def member(pod: Object, facts: Facts, said: Iterable[Mapping[str, str]], *, cause: Cause, **more: Any) -> Member:
-    """A pod of a group, as it is decided by.
+    """Build the view of a pod of a group.
 
     :param said: annotations of the pod, of its owners and of its namespace, in this order
     """
@@ -78,7 +78,7 @@ class Arrivals:
         """By UID, the oldest first."""
 
     def note(self, old: Object | None, new: Object | None, moment: float) -> None:
-        """A proxy pod has changed: it may be claimed for a target, or have a node there, since just now."""
+        """Record a proxy pod that has just been claimed for a target or bound to its virtual node."""
         while self._found and moment - next(iter(self._found.values()))[0] >= UNCOUNTED_SECONDS:
             del self._found[next(iter(self._found))]
         if new is None:
@@ -89,19 +89,19 @@ class Arrivals:
             self._found[new.uid] = (moment, new.node_name or claimed_node(new), new.key)
 
     def at(self, node: str, moment: float) -> list[Key]:
-        """Those that are new in the target of a virtual node."""
+        """Return the keys of pods that are new in the target of a virtual node."""
         return [
             key for since, where, key in self._found.values() if where == node and moment - since < UNCOUNTED_SECONDS
         ]
 
 
 def _place(pod: Object) -> str:
-    """Where a pod is, or is to be, and which of the two; empty for nowhere."""
+    """Return the virtual node of a pod, marked as bound or only claimed; empty if it has none."""
     return f"at {pod.node_name}" if pod.node_name else f"to {claim}" if (claim := claimed_node(pod)) else ""
 
 
 class Told(NamedTuple):
-    """What a target tells of its capacity."""
+    """Free capacity that a target publishes, with the objects that it was decoded from."""
 
     node: Object
     summary: Object | None
@@ -109,7 +109,7 @@ class Told(NamedTuple):
 
 
 class Groups:
-    """An index over proxy pods, and what is known of targets."""
+    """Index of proxy pods by group, and the free capacity of targets."""
 
     def __init__(self, deps: Deps, causes: Causes, nodes: Informer, claims: Informer) -> None:
         self._deps = deps
@@ -120,7 +120,7 @@ class Groups:
         self._claims = claims.store
         self._arrivals = Arrivals()
         self._told: dict[str, Told] = {}
-        """By virtual node: decoded once for each revision."""
+        """Published capacity by virtual node; decoded once per revision of the node and the summary."""
         self.held = deps.held_requests
         deps.proxies.informer.subscribe(self._noted)
 
@@ -130,16 +130,16 @@ class Groups:
             self._arrivals.note(old, new, time.monotonic())
 
     def _age(self, pod: Object) -> float:
-        """For how many seconds a pod has been there; only of a first list that is a matter of how long."""
+        """Return the seconds since the creation of a pod. They matter for pods of the first list only."""
         created = parse(pod.head.metadata.creation_timestamp or "")
         return (self._deps.clock.now() - created).total_seconds()
 
     def members(self, namespace: str, group: str) -> list[Object]:
-        """The pods of a group."""
+        """Return the pods of a group without replacements."""
         return [pod for pod in self._proxies.by_index(_GROUP, f"{namespace}/{group}") if not is_replacement(pod)]
 
     def together(self, namespace: str, group: str) -> Together:
-        """What a group has to say about its misplaced pods."""
+        """Decide about a group with misplaced pods."""
         if not self._deps.namespaces.is_enabled(namespace):
             return NOT_ENABLED
         targets = [target for target in self._deps.targets.serving(namespace) if target.ready]
@@ -162,7 +162,7 @@ class Groups:
         choice = self._deps.choices.of(pod)
         home = self._causes.home(pod.node_name)
         found, _ = self._causes.of(pod, Levels(choice, lambda: said))
-        # Who would rather be elsewhere is not evicted for that.
+        # A group is not evicted because its pods prefer another target.
         cause: Cause = found if found != "FailBack" else ""
         return member(
             pod,
@@ -181,11 +181,14 @@ class Groups:
         )
 
     def packings(self, targets: Iterable[Target]) -> list[Packing]:
-        """What targets have left, as far as they have virtual nodes."""
+        """Return the free capacity of targets that have virtual nodes."""
         return [packing for target in targets if (packing := self._packing(target)) is not None]
 
     def _packing(self, target: Target) -> Packing | None:
-        """What a target has left, without what it may not have counted yet; None where nothing is known of it."""
+        """Return a target's published free capacity minus new pods that it may not include yet.
+
+        None if the target has no virtual node.
+        """
         name = target.node_name
         node = self._nodes.get(("", name))
         if node is None:
@@ -209,7 +212,7 @@ _OF_GROUP = (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY, names.POD_GROUP_ON_FA
 
 
 def _nodes_of(target: Target) -> NodeFit | None:
-    """What the nodes of a target have left, None where it does not tell."""
+    """Return the free capacity of a target's nodes; None if the target does not publish it."""
     summary = target.summary
     shapes = told_shapes(summary.annotations, summary.labels) if summary is not None else ()
     if not shapes:
@@ -231,12 +234,15 @@ def _nodes_of(target: Target) -> NodeFit | None:
 
 
 def wanted_by(pod: Object) -> PodTemplate | None:
-    """What a pod asks of a virtual node and of a target's nodes, None where that cannot be read."""
+    """Return the requests and constraints of a pod for the virtual node and the target's nodes.
+
+    None if they cannot be decoded.
+    """
     raw: dict[str, Any] = pod.decode()
     spec = raw["spec"]
     try:
         source = source_pod(raw)
-        # With this annotation its constraints are about virtual nodes alone.
+        # With this annotation the pod's constraints apply to virtual nodes only.
         over = names.annotation(source["metadata"].get("annotations"), names.USE_CONSTRAINTS) is not None
         proxy = {key: spec[key] for key in _CONSTRAINTS if spec.get(key)}
         return PodTemplate(pod.namespace, proxy, {} if over else source["spec"], requests(spec), ports=host_ports(spec))

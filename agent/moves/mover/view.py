@@ -1,4 +1,4 @@
-"""What a move is decided by: one owner, its pods and their replacements, and what is done about them. Pure."""
+"""Input and output of the mover's decisions: an owner, its pods, their replacements, and the actions. Pure."""
 
 import math
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Literal
 from agent.ranking.explain import without_figures
 
 Cause = Literal["", "Lost", "Retire", "Targets", "Placement", "FailBack"]
-"""Why a pod should not be where it is; empty for one that is well placed."""
+"""Reason why a pod should leave its target; empty if it is well placed."""
 
 MoveMode = Literal["surge", "evict", "stay"]
 """How an owner's pods move: replacement first, eviction, or not at all."""
@@ -19,9 +19,9 @@ _STEP_SECONDS = 10
 
 
 def until(fence: float | None) -> str:
-    """What has to happen before it is sure that a pod in a target that does not answer does not run there any more.
+    """Return the event that will prove that a pod in an unresponsive target no longer runs.
 
-    Seconds are told in steps: each is a write.
+    Seconds are rounded up to steps, since each new text is a write to the pod.
 
     :param fence: as in `Pod`
     """
@@ -32,91 +32,92 @@ def until(fence: float | None) -> str:
 
 @dataclass(frozen=True)
 class Together:
-    """What a group has to say about each of its pods that is misplaced: by default that all of them may go at once."""
+    """Decision about a group with misplaced pods. The default: all of them may move at once."""
 
     reason: Literal["", "Held", "NoRoom", "DataElsewhere", "IdentityMayRun"] = ""
-    """Why none of them goes; empty if all may."""
+    """Why no pod of the group moves; empty if all may."""
     message: str = ""
     waits: bool = False
-    """Whether it is starting again just now."""
+    """Whether the group is being restarted now."""
     unasked: bool = False
-    """Whether it is what its pods say, or do not say, that keeps them."""
+    """Whether the group stays because of annotations that its pods have or lack."""
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod of the owner, or a replacement that is to become one."""
+    """A pod of the owner, or a replacement that the owner is to adopt."""
 
     name: str
     uid: str
     created: str = ""
     priority: int = 0
-    """Of its priority class."""
+    """Value of its priority class."""
     owned: bool = True
-    """Whether the owner controls it: a replacement is not before it has been adopted."""
+    """Whether the owner controls it; False for a replacement before its adoption."""
     placed: bool = True
     """Whether it is bound to a virtual node."""
     waits: bool = False
-    """Whether it has been without a node for longer than it takes where there is room."""
+    """Whether it has been without a node for longer than scheduling takes if a target has capacity."""
     pending: str = ""
-    """Message of the scheduler about a pod without a node, without figures of free capacity; empty if there is none."""
+    """The scheduler's message about a pod without a node, without figures of free capacity; empty if none."""
     deleting: bool = False
     ended: bool = False
     available: bool = True
-    """Ready, and for as long as minReadySeconds of its owner says."""
+    """Whether it has been ready for the owner's minReadySeconds."""
     cause: Cause = ""
     why: str = ""
-    """The cause in words, where it has more than usual."""
+    """Specific text for the cause; empty for the default text."""
     answers: bool = True
-    """Whether the target that it is in answers."""
+    """Whether its target answers."""
     silent: bool = False
     """Whether that target has not answered for `--endpoints-grace`, after which no Service routes to its pods."""
     certified: bool = False
-    """Whether a person has certified that nothing of its target runs any more, and nothing shows otherwise."""
+    """Whether a user has certified that nothing runs in its target any longer, and nothing contradicts that."""
     fence: float | None = None
-    """In how many seconds its target has stopped it, if that is cut off; 0 for it has. None: nobody has said so."""
+    """Seconds until the fence has certainly stopped the pod; 0 if it has, None if the pod is not fenced."""
     stays: str = ""
-    """Why it cannot be moved whatever its owner is, in words; empty if it can."""
+    """Why it cannot move whatever its owner is; empty if it can."""
     data: bool = False
-    """Whether it stays because of its data."""
+    """Whether it stays because its volume is in its target."""
     together: Together | None = None
-    """Of a pod of a group that is misplaced: what that has to say."""
+    """Decision about its group; None for a well-placed pod and for a pod without a group."""
     replaces: str = ""
-    """UID of the pod that it replaces, until it is adopted."""
+    """UID of the pod that this replacement is for; empty after its adoption."""
     replaced_by: str = ""
-    """UID of the replacement for which it is about to go."""
+    """UID of its replacement, set shortly before the owner deletes this pod; otherwise empty."""
     withdrawn: bool = False
-    """Whether an earlier version took labels off its delegate before an eviction, so that they have to come back."""
+    """Whether an earlier version removed labels from its delegate before an eviction; they have to be restored."""
     room: str = ""
-    """Of one that is to be evicted: why no target that it may go to has room for it, in words; empty if one has."""
+    """Why no admitted target has capacity for a pod that has to be evicted; empty if one has."""
     rank: int = 0
-    """Of a pod that is replaced: of several, its owner deletes that of the lowest first."""
+    """Deletion order of pods that are being replaced: the owner deletes the lowest rank first."""
     selected: bool = True
     """Whether its owner's selector matches its labels."""
     outdated: bool = False
-    """Of a replacement: whether it was made from another template than its owner has now."""
+    """Whether the owner's template has changed since this replacement was created."""
     announced: bool = True
-    """Of a replacement, and of those that stay where pods are evicted: whether every cluster that shares a Service that
-    selects it has its address.
+    """Whether every cluster that shares a Service of this pod has its address.
+
+    Set on replacements, and on well-placed pods of owners whose pods are evicted.
     """
     lacking: str = ""
-    """Where its address has not been for some time although it is available, in words; empty if nowhere."""
+    """Text about the clusters that have lacked the address of this available pod for some time; empty if none."""
     told: str = ""
-    """What its condition Placed says already: REASON: MESSAGE; empty for one that has no such condition, or a true."""
+    """`REASON: MESSAGE` of its condition Placed; empty if that is missing or True."""
 
     @property
     def frozen(self) -> bool:
-        """Whether nobody knows for now what is true of it: its target may come back, or be lost."""
+        """Whether its state is unknown: a misplaced pod whose target does not answer but is not lost yet."""
         return bool(self.cause) and self.cause != "Lost" and not self.answers
 
     @property
     def lost(self) -> bool:
-        """Whether it is in a lost target that does not answer, so that it serves no client."""
+        """Whether its target is lost and does not answer, so that it serves no client."""
         return self.cause == "Lost" and not self.answers
 
     @property
     def dead(self) -> bool:
-        """Whether its target does not answer, and all the same it is sure that it does not run there any more."""
+        """Whether it certainly no longer runs, although its target does not answer."""
         return not self.answers and (self.certified or self.fence == 0)
 
     @property
@@ -126,40 +127,40 @@ class Pod:
 
     @property
     def ordinal(self) -> tuple[int, str]:
-        """What its name ends with, as of a StatefulSet's pods."""
+        """Number at the end of its name, -1 if none, then the name: sorts the pods of a StatefulSet."""
         number = self.name.rpartition("-")[2]
         return (int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else -1, self.name)
 
 
 @dataclass(frozen=True)
 class Owner:
-    """What makes the pods, and how they move."""
+    """Controller of the pods in the source, and how its pods move."""
 
     kind: str
     name: str
     way: MoveMode
     why: str = ""
-    """Why its pods stay, or are evicted rather than replaced, in words."""
+    """Why its pods stay, or are evicted rather than replaced; empty if they are replaced."""
     held: str = ""
-    """Why no move of its pods begins now, in words; empty if one may."""
+    """Why no move of its pods begins now; empty if one may."""
     replicas: int = 1
     surge: int = 1
-    """How many more pods than that there may be while they move."""
+    """Number of pods above `replicas` that may exist during a move."""
     remakes: bool = False
-    """Whether it makes another pod for one that has failed, so that one which cannot run any more may end so."""
+    """Whether it creates another pod for a failed one, so that a pod in a lost target may be failed."""
     doubted: bool = False
-    """Whether it is not known that it makes another pod for one that is evicted."""
+    """Whether it may not recreate an evicted pod: its kind is unknown."""
     had: int = 0
-    """Of such a one: how many pods it had before one of them was evicted; 0 if none was, as far as is known."""
+    """Number of pods that a doubted owner had before the last eviction; 0 if no eviction is known."""
     refused: str = ""
-    """Why no pod may be created, or end for another one now, in words, where that may change by itself."""
+    """Temporary reason why no replacement may be created and no pod ended; empty if none."""
     unseen: bool = False
-    """Whether its controller has not seen its latest change yet, which takes moments."""
+    """Whether its controller has not yet observed its latest generation, which takes moments."""
 
 
 @dataclass(frozen=True)
 class Create:
-    """Create a replacement of a pod: its name is made of that one's UID, so that a repetition makes no second."""
+    """Create a replacement of a pod. The name is derived from the pod's UID, so that a retry creates no second one."""
 
     old: Pod
     name: str
@@ -167,7 +168,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Mark:
-    """Write on a pod that it is replaced: its owner deletes it before all others but those marked earlier."""
+    """Mark a pod as replaced: its owner deletes it before all pods except those that were marked earlier."""
 
     old: Pod
     new: Pod
@@ -176,7 +177,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Adopt:
-    """Give a replacement the labels by which its owner takes it and deletes a pod too many, the one that is marked."""
+    """Give a replacement its missing labels: the owner adopts it, and deletes the marked pod as the surplus one."""
 
     new: Pod
     old: Pod
@@ -191,26 +192,26 @@ class Restore:
 
 @dataclass(frozen=True)
 class Discard:
-    """Delete a replacement that is not needed, or is of no use."""
+    """Delete a replacement that is unnecessary or useless."""
 
     new: Pod
     why: str
     astray: bool = False
-    """Whether it got a target that is no better than that of the pod that it was to replace."""
+    """Whether its target is no better than that of the pod that it was to replace."""
 
 
 @dataclass(frozen=True)
 class Evict:
-    """Evict a pod, as far as disruption budgets let us: its owner makes another."""
+    """Evict a pod if its disruption budgets allow that: its owner creates another."""
 
     old: Pod
 
 
 @dataclass(frozen=True)
 class Fail:
-    """End a pod as failed, of which nothing runs any more where it was: its owner makes another.
+    """Set the phase of a pod that certainly no longer runs to Failed: its owner creates another.
 
-    This is a single write. What of it is found in its target when that is back is deleted there.
+    This is a single write. If the target returns, its remains of the pod are deleted.
     """
 
     old: Pod
@@ -218,17 +219,17 @@ class Fail:
 
 @dataclass(frozen=True)
 class Tell:
-    """Say on a pod why it is not where it should be, or (no reason) that it is."""
+    """Set the condition Placed of a pod: False with a reason, or True if the reason is empty."""
 
     pod: Pod
     reason: Literal["", "Misplaced", "Moving", "NoRoom", "Held", "DataElsewhere", "IdentityMayRun"]
     message: str = ""
     warns: bool = False
-    """Whether an event reports it, too: `kubectl describe` shows no messages of conditions."""
+    """Whether to emit an event, too: `kubectl describe` shows no messages of conditions."""
 
     @property
     def news(self) -> bool:
-        """Whether the pod does not say so already."""
+        """Whether the pod's condition differs from this one."""
         if not self.reason:
             return bool(self.pod.told)
         return self.pod.told != f"{self.reason}: {self.message}"
@@ -245,7 +246,7 @@ Action = Create | Mark | Adopt | Restore | Discard | Evict | Fail | Tell
 
 
 def reasons(pods: Iterable[Pod], actions: Iterable[Action]) -> Counter[str]:
-    """How many pods of an owner are not where they should be, by the reason that they say, or are about to."""
+    """Count an owner's misplaced pods by the reason in their condition Placed, after these actions."""
     told = {action.pod.uid: action.reason for action in actions if isinstance(action, Tell)}
     away = (pod for pod in pods if pod.owned and pod.lives and pod.cause)
     return Counter(told.get(pod.uid) or pod.told.partition(":")[0] or "Moving" for pod in away)
