@@ -1,1 +1,1 @@
-"""Targets that go: those that are cut off, and those that are to be emptied."""
+"""Conditions of targets that lose their pods: unreachable, retiring, and over their limits."""

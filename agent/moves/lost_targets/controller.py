@@ -1,10 +1,10 @@
-"""Target life: which targets are cut off, and when their pods are to be replaced elsewhere.
+"""Target life: detects unreachable targets, and decides when to replace their pods in other targets.
 
 Watches  Targets and ClusterTargets, and whether their clusters answer.
 Writes   conditions of Targets: Stable; Lost and FailoverHeld, once they were true; the annotation multicluster/outages;
-         takes away multicluster/failover-now once the target answers.
-Absent target: that is what this is about. Nobody's clock but that of this process counts, from when it leads; what the
-leader before it has found lost is lost as soon as this one sees that it does not answer.
+         removes multicluster/failover-now once the target answers.
+Absent target: this controller detects it. Only time that this process has measured as leader counts. A target that the
+previous leader recorded as lost is lost again as soon as this process observes that it does not answer.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ _LOST = Gauge(
     registry=REGISTRY,
 )
 _LOOK_SECONDS = 2.0
-"""Pause between looks at targets that do not answer: a watch may hear of one where probes do not."""
+"""Seconds between checks of unresponsive targets: a watch may receive events although probes fail."""
 
 
 class TargetLifeController(Controller[Key]):
@@ -70,7 +70,7 @@ class TargetLifeController(Controller[Key]):
         self._objects = deps.local.either(TARGET_KINDS)
         self._clusters = SilentClusters()
         self._silent: dict[Key, Terms] = {}
-        """Targets that do not answer, with what they ask for."""
+        """Terms of the Targets that do not answer."""
         self._held_since: float | None = None
         for informer in self._objects.informers:
             self.watch(informer, lambda target: [target.key])
@@ -82,7 +82,7 @@ class TargetLifeController(Controller[Key]):
         return self._held_since is not None
 
     async def run(self) -> None:
-        """Say what becomes of targets, and look at those that do not answer, until cancelled."""
+        """Write conditions of Targets, and check unresponsive targets periodically, until cancelled."""
         await together(super().run(), self._look_at_silent())
 
     async def _look_at_silent(self) -> None:
@@ -90,17 +90,17 @@ class TargetLifeController(Controller[Key]):
             await asyncio.sleep(_LOOK_SECONDS)
             async for key in in_turns(tuple(self._silent)):
                 if key in self._silent:
-                    # A change of its state brings the key into the queue.
+                    # A change of its state enqueues the key.
                     self._look(key, self._silent[key])
 
     def _look(self, key: Key, terms: Terms) -> TargetLife:
-        """Look at one target. While its cluster answers by another Target, its silence lasts no time."""
+        """Check one target. It is not silent while its cluster answers through another Target."""
         if self._clusters.way_to(key):
             self._lives.hear(key, time.monotonic())
         return self._lives.look(key, self._deps.targets.get(key), terms)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Look at one target, and say what follows."""
+        """Check one target, and write its conditions and annotations."""
         obj = self._objects.get(key)
         if obj is None:
             self._lives.forget(key)
@@ -112,7 +112,7 @@ class TargetLifeController(Controller[Key]):
         target, now = obj.decode(), time.monotonic()
         if key not in self._lives:
             self._lives.begin(key, decide.before(target, now, self._deps.clock.now()))
-            # A counter that begins with 1 has not grown.
+            # Export 0 first: Prometheus' increase() ignores the first value of a counter.
             for metric in (_FAILOVERS, _FLAPS):
                 metric.labels(_title(key))
         _HELD.labels(_title(key)).set(standing(target).held)
@@ -133,7 +133,7 @@ class TargetLifeController(Controller[Key]):
         return None if due == math.inf else max(due, 0.1)
 
     def _note(self, key: Key, terms: Terms, member: Member) -> None:
-        """Keep what the next look, and looks at other Targets of the cluster, need."""
+        """Record the state for the next check, and for checks of other Targets of the same cluster."""
         if member.silent:
             self._silent[key] = terms
         else:
@@ -141,7 +141,7 @@ class TargetLifeController(Controller[Key]):
         self._count(key, member)
 
     def _count(self, key: Key, member: Member | None) -> None:
-        """Judge anew whether failover is held, and tell the other Targets of a cluster whether it answers by this."""
+        """Decide again whether failover is held, and enqueue other Targets of the cluster if this one changes them."""
         ways = {other: self._clusters.way_to(other) for other in self._clusters.beside(key)}
         if member is not None:
             self._clusters.put(key, member)
@@ -161,18 +161,18 @@ class TargetLifeController(Controller[Key]):
     async def _say(self, obj: Object, view: View, *, ready: bool) -> None:
         patch = decide.annotations(view)
         if patch:
-            # What this brings about is another look, which writes the conditions.
+            # The event of this patch enqueues the Target again; that reconciliation writes the conditions.
             await self._objects.patch(obj.key, {"metadata": {"resourceVersion": obj.version, "annotations": patch}})
             return
         old, new = (view.target.get("status") or {}).get("conditions") or [], decide.conditions(view)
         if same(old, new) or (not old and not ready):
-            # Whether it can be used is said first, and brings us back.
+            # The target controller writes Ready first; its event enqueues the Target again.
             return
         await self._deps.target_status.write(obj, {"conditions": new})
         self._tell(obj.key, view, new)
 
     def _tell(self, key: Key, view: View, new: list[decide.Raw]) -> None:
-        """Count and report what has become of a target."""
+        """Update metrics and emit events for the new conditions of a target."""
         was, now_is = standing(view.target), standing({**view.target, "status": {"conditions": new}})
         if told_lost(new) and not told_lost((view.target.get("status") or {}).get("conditions")):
             _FAILOVERS.labels(_title(key)).inc()
@@ -185,7 +185,7 @@ class TargetLifeController(Controller[Key]):
 
 
 def told_lost(conditions: list[decide.Raw] | None) -> bool:
-    """Whether conditions say that a target is lost."""
+    """Return True if the condition Lost is True."""
     return is_true(conditions, lifecycle.TARGET_LOST)
 
 

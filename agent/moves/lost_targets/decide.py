@@ -1,4 +1,4 @@
-"""What a Target says of its cluster's being cut off: conditions, and the outages of the last hour. Pure."""
+"""Conditions of a Target about its outages, and the annotation with those of the last hour. Pure."""
 
 import math
 from dataclasses import dataclass
@@ -18,28 +18,28 @@ from agent.model.targetlife import LifeState, TargetLife, Terms, resumed
 Raw = dict[str, Any]
 
 HELD_SECONDS = 5.0
-"""Outages that are over sooner are not worth saying that failover is held."""
+"""Seconds of silence before the condition FailoverHeld is written."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A Target, and what is known of its cluster."""
+    """A Target and the state of its cluster."""
 
     target: Raw
     life: TargetLife
     terms: Terms
     held: bool
-    """Whether so many are away that the fault is rather ours."""
+    """Whether so many targets are silent that the fault is probably in the source."""
     known: bool
-    """Whether this process has seen anything of it yet."""
+    """Whether this process has observed its state yet."""
     monotonic: float
     now: datetime
     other: str = ""
-    """Another Target by which its cluster answers; empty for none."""
+    """Another Target through which its cluster answers; empty if none."""
 
 
 def terms(target: Raw, failover: float, stable: float) -> tuple[Terms, str]:
-    """What a Target asks for, or else the settings, and what is wrong with what it says, empty for nothing."""
+    """Return the terms of a Target's annotation, else of the settings, and the error in the annotation, if any."""
     text = names.annotation(target["metadata"].get("annotations"), lifecycle.FAILOVER_AFTER)
     if text is None:
         return Terms(failover, stable), ""
@@ -51,7 +51,7 @@ def terms(target: Raw, failover: float, stable: float) -> tuple[Terms, str]:
 
 
 def before(target: Raw, monotonic: float, now: datetime) -> TargetLife:
-    """What the leader before this one has known of a target."""
+    """Return the state of a target that the previous leader recorded in its Target."""
     conditions = (target.get("status") or {}).get("conditions")
     told = find_condition(conditions, lifecycle.TARGET_LOST) or {}
     state = LifeState.CONNECTED
@@ -64,10 +64,10 @@ def before(target: Raw, monotonic: float, now: datetime) -> TargetLife:
 
 
 def conditions(view: View) -> list[Raw]:
-    """All conditions of a Target; those of others stay."""
+    """Return all conditions of a Target; those of other controllers are kept."""
     result: list[Raw] = list((view.target.get("status") or {}).get("conditions") or ())
     metadata = view.target["metadata"]
-    # Its deletion counts as a generation, of which there is nothing else to say.
+    # The API server increments the generation on deletion; these conditions do not depend on that.
     generation = metadata.get("generation") if "deletionTimestamp" not in metadata else None
     for kind, words in (
         (lifecycle.TARGET_LOST, _lost(view)),
@@ -80,7 +80,7 @@ def conditions(view: View) -> list[Raw]:
 
 
 def annotations(view: View) -> dict[str, str | None]:
-    """What changes of a Target's annotations."""
+    """Return the patch of a Target's annotations; empty if none changes."""
     current = view.target["metadata"].get("annotations") or {}
     patch: dict[str, str | None] = {}
     told = [view.now - timedelta(seconds=view.monotonic - start) for start in view.life.outages]
@@ -107,7 +107,7 @@ Words = tuple[Status, str, str]
 
 
 def _is_news(kind: str, words: Words) -> bool:
-    """Return True if a condition says something of a target that never had it."""
+    """Return True if a condition has to be written on a Target that never had it."""
     return words[0] != "False" or kind == lifecycle.STABLE or words[1] == lifecycle.CLUSTER_ANSWERS
 
 
@@ -133,7 +133,7 @@ def _lost(view: View) -> Words | None:
 
 
 def held_due(view: View) -> float:
-    """Return in how many seconds it is worth saying that failover is held; infinite if it is said, or not held."""
+    """Return the seconds until FailoverHeld is to be written; infinite if that is due, or failover is not held."""
     silent = view.life.silent_for(view.monotonic)
     return HELD_SECONDS - silent if view.held and not view.life.answers and silent < HELD_SECONDS else math.inf
 

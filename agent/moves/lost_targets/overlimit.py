@@ -1,8 +1,8 @@
-"""Over limit: whether the limits of a target were made lower than what pods request there: none is evicted for that.
+"""Over limit: reports that the limits of a target are lower than the requests of its pods. None is evicted for that.
 
 Watches  Targets and ClusterTargets, proxy pods while some Target is beyond its limits.
-Writes   the condition OverLimit of Targets, once they were.
-Absent target: what is bound to its virtual node counts, whatever becomes of it there.
+Writes   the condition OverLimit of Targets, once they were over their limits.
+Absent target: all pods that are bound to its virtual node count.
 """
 
 import time
@@ -17,7 +17,7 @@ from agent.model.requests import Amounts, limits_of, written
 from agent.runtime.controller import Controller
 
 PAUSE_SECONDS = 5.0
-"""Between two writes for one target, of whose pods many may change at once."""
+"""Seconds between two writes for one target: many of its pods may change at once."""
 _WHAT_FOLLOWS = "none of them is evicted for that, and no other goes there"
 _WITHIN = Words("False", lifecycle.IN_BOUNDS, "pods of this cluster request no more there than its limits allow")
 
@@ -40,7 +40,7 @@ class OverLimitController(Controller[Key]):
         self.watch(self._proxies.informer, self._there)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Say whether one target is beyond its limits: new pods never are the reason, only other limits."""
+        """Report whether one target is over its limits. Only lower limits cause that: new pods are not admitted."""
         obj, node = self._condition.objects.get(key), names.virtual_node(*key)
         limits, over = limits_of(obj.decode()) if obj is not None else {}, ""
         if limits:
@@ -67,7 +67,7 @@ class OverLimitController(Controller[Key]):
 
 
 def beyond(limits: Amounts, held: Amounts) -> str:
-    """Which limits pods that are there go beyond, in words; empty for none."""
+    """Return a text about the limits that the requests of pods exceed; empty if none."""
     over = (
         f"pods of this cluster request {written(name, held.get(name, 0))} {name} there, of {written(name, limit)} that"
         " its limits allow"

@@ -1,8 +1,8 @@
-"""Retired: how far a target is that is to be emptied.
+"""Retired: reports the progress of targets that are being emptied.
 
-Watches  Targets and ClusterTargets, proxy pods while some Target is to be emptied.
-Writes   the condition Retired of Targets, from when they are to be emptied.
-Absent target: what is bound to its virtual node counts, whatever becomes of it there.
+Watches  Targets and ClusterTargets, proxy pods while some Target is being emptied.
+Writes   the condition Retired of Targets that are or were to be emptied.
+Absent target: all pods that are bound to its virtual node count.
 """
 
 import time
@@ -22,9 +22,9 @@ from agent.model.target_health import standing
 from agent.runtime.controller import Controller
 
 PAUSE_SECONDS = 1.0
-"""Between two writes for one target, of whose pods many may go at once."""
+"""Seconds between two writes for one target: many of its pods may move at once."""
 BLOCKING = ("NoRoom", "Held", "DataElsewhere", "IdentityMayRun")
-"""What pods say that do not go as things are."""
+"""Reasons of the condition Placed of pods that do not move without an action or an event."""
 _SHOWN = 5
 _OPEN = Words("False", "InUse", "the target is not to be emptied")
 
@@ -34,7 +34,7 @@ class Left(NamedTuple):
 
     title: str
     reason: str = ""
-    """Why it is not where it should be, as it says itself."""
+    """Reason of its condition Placed; empty if the pod is not held, or is being deleted."""
     message: str = ""
 
 
@@ -74,7 +74,7 @@ class RetiredController(Controller[Key]):
         self.watch(self._proxies.informer, self._there)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Say how far one target is."""
+        """Write the condition Retired of one target."""
         obj, node = self._condition.objects.get(key), names.virtual_node(*key)
         if obj is None or not standing(obj.decode()).retiring:
             self._retiring.pop(node, None)
@@ -96,7 +96,7 @@ class RetiredController(Controller[Key]):
 
 
 def left(pods: Iterable[Object]) -> list[Left]:
-    """The pods that have not ended yet."""
+    """Return the pods that have not ended yet."""
     found = []
     for pod in pods:
         if pod.phase in ENDED:
@@ -112,7 +112,7 @@ def _conditions(pod: Object) -> list[_Condition]:
 
 
 def words(pods: list[Left]) -> Words:
-    """What the condition says."""
+    """Return status, reason and message of the condition."""
     if not pods:
         return Words("True", lifecycle.EMPTY, "no pod of this cluster is left there")
     many = f"{len(pods)} pods are" if len(pods) > 1 else "1 pod is"

@@ -1,4 +1,4 @@
-"""What has been decided is written: in order, what is alike at the same time, and no more at once than limits allow."""
+"""Carries out the actions of a plan in order, equal kinds concurrently, within the limits of all owners."""
 
 import contextlib
 import logging
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 FIGURES_SECONDS = 30.0
 """Seconds between two writes of a condition that differ in figures only; a pod without a target has the same."""
 _EVICTION = "eviction"
-"""Evictions of an owner's pods have one pause: a budget is that of all of them. It does not hold lost pods."""
+"""Subject of the pause that all evictions of an owner share, as they share a disruption budget. Not for lost pods."""
 _AT_ONCE = 8
-"""So many creations, marks or conditions of one owner's pods are written at the same time."""
+"""Most creations, marks or conditions of one owner's pods that are written concurrently."""
 
 
 class Actions:
-    """Writes what was decided for all owners, within `limits` that they share."""
+    """Carries out the actions for all owners, within the `limits` that they share."""
 
     def __init__(
         self, deps: Deps, causes: Causes, gather: Gather, announcements: Announcements, writer: Writer, limits: Limits
@@ -61,7 +61,7 @@ class Actions:
         self._pauses.forget(key[3])
 
     async def carry_out(self, key: OwnerKey, owner: Owner, read: Read, actions: Sequence[Action]) -> float | None:
-        """Write what is next, what pods are told at last; returns when to look again. Raises KubeError."""
+        """Carry out actions, conditions of pods last. Return the seconds until a re-check, if any. Raises KubeError."""
         again: list[float] = []
         for some in _side_by_side(actions):
             may = some
@@ -92,7 +92,7 @@ class Actions:
             await self._refused(key[1], action, error)
             return self._pauses.begin(key[3], _about(action))
         if not pause and not isinstance(action, Mark | Restore | Create):
-            # A replacement whose adoption is refused may be marked, all the same.
+            # Only a successful adoption ends its pause: a mark of the same pod succeeds even if adoptions are refused.
             self._pauses.end(key[3], _about(action))
         return pause
 
@@ -140,7 +140,7 @@ class Actions:
         return None
 
     async def _end(self, key: OwnerKey, owner: Owner, read: Read, action: Fail | Evict) -> float | None:
-        """End a pod, if another one that is made for it would not run here."""
+        """Fail or evict a pod, unless the pod that its owner would create instead would run in the source."""
         old = self._pods.get((key[1], action.old.name))
         maker = read.obj if read.obj is not None or old is None else stand_in(old.decode())
         if not await self._writer.is_elected(owner, maker):
@@ -157,14 +157,14 @@ class Actions:
 
 
 def _side_by_side(actions: Sequence[Action]) -> Iterator[list[Action]]:
-    """Actions in order, as batches that are written concurrently; conditions of pods come last."""
+    """Split actions into batches that are written concurrently, in order; conditions of pods come last."""
     for kind, some in groupby(sorted(actions, key=lambda action: isinstance(action, Tell)), type):
         most, alike = _AT_ONCE if issubclass(kind, Create | Mark | Tell) else 1, list(some)
         yield from (alike[at : at + most] for at in range(0, len(alike), most))
 
 
 def _about(action: Action) -> str:
-    """Return what shares a pause after a refusal."""
+    """Return the subject of an action: refused actions with the same subject share a pause."""
     match action:
         case Fail():
             return f"end of {action.old.uid}"
@@ -183,5 +183,5 @@ def _figures(action: Tell) -> str:
 
 
 def _begins(action: Action) -> bool:
-    """Whether a move begins with it."""
+    """Return True if the action begins a move."""
     return isinstance(action, Create | Evict)

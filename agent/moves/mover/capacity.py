@@ -64,7 +64,7 @@ class Packing:
         """:param nodes: free capacity of its nodes; None if it does not publish that
 
         :param limits: most that all pods of this source may request in the target, from the Target
-        :param held: what they request now
+        :param held: their present requests
         """
         self._limits, self._held = limits, Counter(held)
         self.name: str = node["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""Checks of many pods after one event, in turns of the event loop: nothing else stands still meanwhile."""
+"""Checks many pods after one event, and yields to the event loop in between."""
 
 import asyncio
 import logging
@@ -76,7 +76,7 @@ class FailBackPods:
             store.index(_PREFERS, _prefers)
 
     def __call__(self) -> Iterator[Object]:
-        """Return the pods. For some of them another level, closer to the pod, may say otherwise."""
+        """Return the pods. An annotation closer to the pod may override the one that was found."""
         yield from self._pods.by_index(_PREFERS, AUTO)
         for namespace in self._namespaces.by_index(_PREFERS, AUTO):
             yield from self._deps.proxies.in_namespace(namespace.name)

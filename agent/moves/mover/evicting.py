@@ -1,4 +1,4 @@
-"""What is next for pods that are to move and may have no replacement before they end: they are evicted. Pure."""
+"""Decides which pods to evict, for owners that allow no replacement before the old pod ends. Pure."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,10 @@ from agent.moves.mover.view import Evict, Owner, Pod, Tell
 
 
 def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
-    """Evict one pod, the highest ordinal first, once all others are there; before that those that serve nobody."""
+    """Plan the eviction of one pod. Pods that serve no client come first, then the highest ordinal.
+
+    :param waiting: pods that have to move, the highest ordinal first
+    """
     movable = []
     for old in waiting:
         why = stays(owner, old)
@@ -30,7 +33,7 @@ def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan)
     missing = _others(owner, pods, movable)
     first = next((old for old in movable if not old.room), None)
     for old in movable:
-        # Others may wait for this very pod. Of an owner that has made no other one lately none more goes.
+        # The other pods may wait for this one. An owner that may not recreate evicted pods loses no further one.
         others = missing if owner.had or not _serves_nobody(old) else ""
         if others:
             warns = old is movable[0] and any(pod.lacking for pod in pods)
@@ -45,9 +48,9 @@ def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan)
 
 
 def _evict_group(movable: Sequence[Pod], plan: Plan) -> None:
-    """Evict one pod of a group that has room elsewhere for all: all others go with it, and start again as one.
+    """Plan the eviction of one pod of a group that may move: the scheduler then restarts all of its pods together.
 
-    Of a group that is about to do so nothing is said: its pods are being deleted.
+    The conditions of a group that is being restarted stay as they are, since its pods are being deleted.
     """
     going = [old for old in movable if old.together is not None and not old.together.waits]
     message = "its group starts again as a whole as soon as its disruption budgets allow"
@@ -58,19 +61,19 @@ def _evict_group(movable: Sequence[Pod], plan: Plan) -> None:
 
 
 def _serves_nobody(old: Pod) -> bool:
-    """Return True if the eviction of a pod costs nothing."""
+    """Return True if a pod serves no client: it is not available, or it is in a lost target."""
     return not old.available or old.lost
 
 
 def _is_held(owner: Owner, pod: Pod) -> bool:
-    """Return True if a deleted pod of a StatefulSet keeps its name, and so its place, until a silent target is back."""
+    """Return True if a terminating pod of a StatefulSet occupies its name until its silent target returns."""
     return plain(owner.kind) == STATEFUL_SET and pod.silent and pod.deleting
 
 
 def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:
-    """Which other pods of the owner are to be there before the next one is evicted, empty for none.
+    """Return why the next eviction has to wait for other pods of the owner; empty if it need not.
 
-    Nothing waits for pods in a silent target: only their disruption budgets count, as when a plain node is drained.
+    Pods in a silent target delay no eviction: only disruption budgets count them, as in the drain of a node.
     """
     lives = sum(pod.owned and (pod.lives or _is_held(owner, pod)) for pod in pods)
     if lives < owner.replicas:

@@ -1,4 +1,4 @@
-"""What of a proxy pod moves look at, read from its JSON without decoding all of it. Pure."""
+"""Fields of proxy pods that moves depend on, decoded from JSON without the rest of the pod. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -13,9 +13,9 @@ from agent.moves.mover.view import Cause, Pod
 from agent.ranking.explain import without_live_figures
 
 OwnerKey = tuple[str, str, str, str]
-"""Kind, namespace, name and UID of what makes pods; of a pod that nothing makes, its own, with no kind.
+"""Kind, namespace, name and UID of a pod's controller. For a pod without one: an empty kind and its own name and UID.
 
-A kind that is not of Kubernetes itself is followed by its group, as in `StatefulSet.apps.kruise.io`.
+The group is appended to a kind that does not belong to Kubernetes: `StatefulSet.apps.kruise.io`.
 """
 _GROUPS = ("", "apps", "batch")
 
@@ -51,7 +51,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class Facts(msgspec.Struct):
-    """One pod. What is of another type than in Kubernetes raises msgspec.DecodeError: no API server lets it in."""
+    """Fields of one pod. A wrong type raises msgspec.DecodeError; the API server validates types, so none occurs."""
 
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -59,26 +59,26 @@ class Facts(msgspec.Struct):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """All of its annotations."""
+        """All annotations of the pod."""
         return self.metadata.annotations
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """Names of the volume claims that it names."""
+        """Names of the volume claims that the pod mounts."""
         volumes = (volume.persistent_volume_claim for volume in self.spec.volumes)
         return tuple(claim.claim_name for claim in volumes if claim is not None)
 
     @property
     def ends(self) -> bool:
-        """Whether it runs to an end, as the pods of a Job."""
+        """Whether the pod runs to completion, like the pods of a Job."""
         return self.spec.restart_policy != "Always"
 
     def condition(self, type: str) -> _Condition | None:
-        """The condition of this type."""
+        """Return the condition of a type; None if the pod has none."""
         return next((each for each in self.status.conditions if each.type == type), None)
 
     def is_available(self, now: datetime, min_ready: float) -> bool:
-        """Whether it is ready, and has been for as long as its owner wants it to be."""
+        """Return True if the pod has been ready for `min_ready` seconds."""
         ready = self.condition("Ready")
         if ready is None or ready.status != "True":
             return False
@@ -87,7 +87,7 @@ class Facts(msgspec.Struct):
 
     @property
     def told(self) -> str:
-        """What its condition Placed says, empty for none and for one that is true."""
+        """`REASON: MESSAGE` of the condition Placed; empty if that is missing or not False."""
         placed = self.condition(moves.CONDITION)
         return f"{placed.reason}: {placed.message}" if placed is not None and placed.status == "False" else ""
 
@@ -103,12 +103,12 @@ _decoder = msgspec.json.Decoder(Facts)
 
 
 def facts_of(pod: Object) -> Facts:
-    """What moves look at of a pod."""
+    """Decode the fields of a pod that moves depend on."""
     return _decoder.decode(pod.raw)
 
 
 def owner_of(pod: Object) -> OwnerKey:
-    """What makes a pod: its controller, or of a replacement, also one that waits to be adopted, what is to be that."""
+    """Return the key of a pod's controller; for a replacement before its adoption, of the owner that will adopt it."""
     owner = pod.controller or next(iter(pod.head.metadata.owner_references or ()), None)
     if owner is None:
         return "", pod.namespace, pod.name, pod.uid
@@ -117,12 +117,12 @@ def owner_of(pod: Object) -> OwnerKey:
 
 
 def is_replacement(pod: Object) -> bool:
-    """Whether a pod is to take the place of another one, and has not done so yet."""
+    """Return True if a pod is a replacement that no owner has adopted yet."""
     return bool(pod.hot_annotations.replaces) and pod.controller is None
 
 
 def is_labelled(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether labels match the selector of an owner."""
+    """Return True if labels match the selector of an owner."""
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
     return all(_matches(each, labels) for each in selector.get("matchExpressions") or ())
@@ -142,7 +142,7 @@ def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def viewed(pod: Object, facts: Facts, *, owner_uid: str, cause: tuple[Cause, str], **more: Any) -> Pod:
-    """A pod of an owner, or a replacement for one, as it is decided by."""
+    """Build the view of an owner's pod or of a replacement."""
     annotations, controller = facts.annotations, pod.controller
     owned = controller is not None and controller.uid == owner_uid
     return Pod(

@@ -1,4 +1,4 @@
-"""Pods that may go back to a target that they prefer, once that has been there for a while (`fail-back`)."""
+"""Finds pods that may return to a preferred target once it has been ready for `--fail-back-after` (`fail-back`)."""
 
 import asyncio
 import time
@@ -14,19 +14,19 @@ from agent.moves.mover.facts import owner_of
 
 
 class FailBack:
-    """`due` is called with the virtual node of a target that has been there for long enough."""
+    """Calls `due` with the virtual node of a target that has been open for long enough."""
 
     def __init__(self, deps: Deps, due: Callable[[str], None]) -> None:
         self._deps = deps
         self._due = due
         self._after = deps.settings.fail_back_after
         self._since: dict[str, float] = {}
-        """Since when targets may have new pods, as this process has seen it, by virtual node of those that may."""
+        """Moment from which a target has been open to new pods, by virtual node; closed targets are missing."""
         self._later: dict[str, dict[str, float]] = {}
-        """Until when the way back to targets that had no room is put off: by UID of the owner, and virtual node."""
+        """Moment until which pods do not return to a target without capacity, by UID of the owner and virtual node."""
 
     def note(self, node: str, *, is_open: bool) -> None:
-        """Whether a target is ready, and nothing is said against new pods there."""
+        """Record whether a target is ready and open to new pods."""
         if not is_open:
             self._since.pop(node, None)
         elif node not in self._since:
@@ -34,9 +34,9 @@ class FailBack:
             asyncio.get_running_loop().call_later(self._after, self._look, node)
 
     def put_off(self, new: Object, home: Target, choice: TargetChoice) -> None:
-        """Let the owner of a replacement wait once more for the targets that it prefers: they had no room.
+        """Delay the return of an owner's pods to preferred targets without capacity for its replacement.
 
-        :param home: the target that the replacement has got
+        :param home: target of the replacement
         """
         until = time.monotonic() + self._after
         later = self._later.setdefault(owner_of(new)[3], {})
@@ -44,10 +44,7 @@ class FailBack:
             later[target.node_name] = until
 
     def put_off_for(self, owner: str) -> float | None:
-        """Return seconds until an owner may try the first of the targets again that had no room for its pods.
-
-        None if it waits for none.
-        """
+        """Return the seconds until an owner's pods may try the first delayed target again; None if none is delayed."""
         now = time.monotonic()
         later = {node: until for node, until in self._later.get(owner, {}).items() if until > now}
         if not later:
@@ -67,9 +64,9 @@ class FailBack:
         choice: TargetChoice,
         annotations: Callable[[], tuple[Mapping[str, str], ...]],
     ) -> str:
-        """Why a pod is to go back, in words; empty if it is not.
+        """Return why a pod should return to a preferred target; empty if it should stay.
 
-        :param annotations: of the pod, of its owners and of its namespace
+        :param annotations: returns those of the pod, of its owners and of its namespace, in this order
         """
         if not choice.preference(home) or not _asks(annotations()):
             return ""
@@ -78,7 +75,7 @@ class FailBack:
         return f"it prefers {min(better)}, which has been there for a while" if better else ""
 
     def _better(self, pod: Object, home: Target, choice: TargetChoice) -> list[Target]:
-        """Return the targets that a pod prefers to its own and that have been there for a while."""
+        """Return the targets that a pod prefers to its own and that have been open for long enough."""
         mine = choice.preference(home)
         return [
             target
@@ -96,6 +93,6 @@ class FailBack:
 
 
 def _asks(levels: tuple[Mapping[str, str], ...]) -> bool:
-    """Whether what is said closest to the pod has it go back."""
+    """Return True if the annotation `fail-back` closest to the pod is `auto`."""
     said = (names.annotation(annotations, FAIL_BACK) for annotations in levels)
     return next((value for value in said if value is not None), "") == AUTO

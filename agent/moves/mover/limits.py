@@ -1,4 +1,4 @@
-"""How many moves may begin: so many at the same time, and so many in a second. Lost pods first, then by priority."""
+"""Limits of moves: at the same time, and per second. Lost pods begin first, then those of a higher priority."""
 
 import math
 import time
@@ -12,22 +12,22 @@ from agent.model.podstate import ENDED
 from agent.moves.mover.facts import facts_of, is_replacement
 
 AGAIN_SECONDS = 1.0
-"""Pause of an owner whose move may not begin yet."""
+"""Seconds until an owner whose move may not begin yet tries again."""
 STARTS_SECONDS = 60.0
-"""Seconds for which a replacement that is not ready counts: one that does not start holds up no owner but its own."""
+"""Seconds for which a bound replacement that is not ready counts: later it delays only its own owner."""
 PLACES_SECONDS = 10.0
 """Seconds for which a replacement without a node counts."""
 _STUCK_SECONDS = 2 * STARTS_SECONDS
 """Age at which a replacement that does not start is forgotten."""
 _ASKS_SECONDS = 3 * AGAIN_SECONDS
-"""Seconds for which a refused move is preferred to those of a lower rank: its owner asks again sooner than that."""
+"""Seconds for which a refused move takes precedence over lower ranks: its owner tries again sooner than that."""
 
 Rank = tuple[bool, int]
-"""Whether a pod is lost, and the priority of its class: the higher rank begins first."""
+"""Whether a pod is lost, and its priority. The higher rank begins first."""
 
 
 def is_waiting(new: Object, now: datetime) -> bool:
-    """Whether a pod has been without a node for longer than it takes where there is room."""
+    """Return True if a pod has had no node for longer than scheduling takes if a target has capacity."""
     age = now - parse(new.head.metadata.creation_timestamp or "")
     return not new.node_name and age >= timedelta(seconds=PLACES_SECONDS)
 
@@ -40,18 +40,18 @@ class _Start(NamedTuple):
     """Virtual node of its target; empty if it has none."""
 
     def is_stuck(self, moment: float) -> bool:
-        """Return True if a replacement takes longer than one with room and a working image does."""
+        """Return True if a replacement has taken longer than it should with capacity and a working image."""
         return moment - self.since >= (STARTS_SECONDS if self.node else PLACES_SECONDS)
 
 
 class Starting:
-    """Replacements of all owners that are about to start. Moments are seconds of the monotonic clock."""
+    """Starting replacements of all owners. Moments are seconds of the monotonic clock."""
 
     def __init__(self, answers: Callable[[str], bool]) -> None:
         """:param answers: returns whether the target behind a virtual node answers"""
         self._answers = answers
         self._starts: dict[str, _Start] = {}
-        """By UID of the replacement, the oldest first."""
+        """Starts by UID of the replacement, the oldest first."""
 
     def note(self, old: Object | None, new: Object | None, moment: float, now: datetime) -> None:
         """Follow a change of a proxy pod.
@@ -73,7 +73,7 @@ class Starting:
                 self._starts[new.uid] = _Start(moment - age, new.hot_annotations.replaces, new.node_name)
 
     def under_way(self, moment: float) -> list[str]:
-        """Return the UIDs of pods whose replacements are starting: these may get ready without further events."""
+        """Return the UIDs of pods whose replacements are starting and not stuck."""
         while self._starts and moment - next(iter(self._starts.values())).since >= _STUCK_SECONDS:
             del self._starts[next(iter(self._starts))]
         return [each.replaces for each in self._starts.values() if not each.is_stuck(moment) and self._may_start(each)]
@@ -94,9 +94,9 @@ def _starts(pod: Object) -> bool:
 
 
 class Limits:
-    """Limits that all owners share. Their own are those of `decide`.
+    """Limits that all owners share; `decide` has those of a single owner.
 
-    A rank whose replacements do not start leaves slots to lower ranks: it may have no room in any target.
+    A rank whose replacements do not start leaves slots to lower ranks, since no target may have capacity for it.
     """
 
     def __init__(self, parallel: int, rate: float, starting: Starting) -> None:
@@ -110,14 +110,14 @@ class Limits:
         self._begun: dict[str, tuple[Rank, float]] = {}
         """Rank and moment of the moves that have begun lately, by UID of the pod, the oldest first."""
         self._last: dict[Rank, float] = {}
-        """Moment of the last beginning by rank."""
+        """Moment of the last move that began, by rank."""
         self._is_others_turn = False
 
     def may_begin(self, rank: Rank, *, ahead: int = 0) -> bool:
-        """Return whether one more move may begin now. After a refusal lower ranks wait, for this one asks again.
+        """Return True if one more move may begin now. After a refusal lower ranks wait until this rank tries again.
 
-        :param rank: of the pod that is to move; the rate does not apply to lost ones, since they serve no client
-        :param ahead: how many are about to begin that stores do not show yet
+        :param rank: rank of the pod; the rate does not apply to lost pods, since they serve no client
+        :param ahead: number of moves that begin at the same time and are not in the stores yet
         """
         now, lost = time.monotonic(), rank[0]
         self._left = min(max(1.0, self._rate), self._left + (now - self._at) * self._rate)
@@ -143,7 +143,7 @@ class Limits:
             del self._begun[next(iter(self._begun))]
 
     def _has_slot(self, rank: Rank, ahead: int, now: float) -> bool:
-        """Return whether a slot is free for a rank: the highest that asks has all of them while its pods start."""
+        """Return True if a slot is free for a rank. The highest waiting rank has all slots while its pods start."""
         under_way = self._starting.under_way(now)
         free = self._parallel - len(under_way) - ahead
         asking = {*self._refused, rank}

@@ -1,4 +1,4 @@
-"""What the mover measures."""
+"""Metrics of the mover."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

@@ -1,4 +1,4 @@
-"""How the pods of an owner move, as that says itself: replacement first, eviction, or not at all. Pure."""
+"""Decides how an owner's pods move, from its manifest: replacement first, eviction, or not at all. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ Raw = Mapping[str, Any]
 
 REPLICA_SET, STATEFUL_SET, JOB, DEPLOYMENT = "ReplicaSet", "StatefulSet", "Job", "Deployment"
 READ = (REPLICA_SET, STATEFUL_SET, JOB)
-"""Kinds of owners that are read; of others nothing is known."""
+"""Kinds of owners that are read from the API server."""
 _DAEMON_SET = "DaemonSet"
 _DEFAULT_SURGE = "25%"
 _NEVER = f"{names.SHORT_PREFIX}{moves.MOVE} says {moves.NEVER}"
@@ -24,24 +24,24 @@ _FINISH = f"finish where they are: {names.SHORT_PREFIX}{moves.MOVE}={moves.EVICT
 
 @dataclass(frozen=True)
 class OwnerPods:
-    """What decides how the pods of an owner move, beside the owner's own manifest."""
+    """Facts that decide how an owner's pods move, in addition to the owner's manifest."""
 
     move: str = ""
-    """The annotation `multicluster/move` that counts for them."""
+    """Effective value of the annotation `multicluster/move`; empty if unset."""
     claims: bool = False
-    """Whether they have volume claims: two pods may not be able to share what these claim."""
+    """Whether they have volume claims: two pods may be unable to share a volume."""
     ends: bool = False
-    """Whether they run to an end: what makes them need not make them again if they do not get there."""
+    """Whether they run to completion: their owner may not recreate an evicted one."""
     unable: str = ""
-    """Why no replacement can be created for them, in words; empty if one can, as far as is known."""
+    """Why no replacement can be created for them; empty if no obstacle is known."""
 
 
 def owner(kind: str, obj: Raw | None, parent: Raw | None, asked: OwnerPods) -> Owner:
-    """An owner of pods.
+    """Return an owner with the way in which its pods move.
 
-    :param kind: empty for a pod that nothing controls
-    :param obj: the owner as it is now, None for one of a kind that is not read
-    :param parent: what controls that, None for nothing, an empty object for what is not read
+    :param kind: empty for a pod without a controller
+    :param obj: current manifest of the owner; None if its kind is not read
+    :param parent: controller of the owner; None if it has none, with the kind alone if that kind is not read
     """
     name = str(obj["metadata"]["name"]) if obj is not None else ""
     if not kind:
@@ -69,7 +69,7 @@ def owner(kind: str, obj: Raw | None, parent: Raw | None, asked: OwnerPods) -> O
 
 
 def plain(kind: str) -> str:
-    """A kind without the group that tells it from one of Kubernetes itself."""
+    """Return a kind without the group that distinguishes it from a kind of Kubernetes."""
     return kind.partition(".")[0]
 
 
@@ -78,7 +78,7 @@ def _stays(kind: str, name: str, why: str) -> Owner:
 
 
 def _manner(replicas: int, parent: Raw | None, asked: OwnerPods) -> tuple[MoveMode, str, int]:
-    """How the pods of a ReplicaSet move, why so, and how many more of them there may be."""
+    """Return how the pods of a ReplicaSet move, why they are evicted (if so), and the allowed number of extra pods."""
     quarter = max(1, replicas // 4)
     surge = quarter if parent is None else min(quarter, _most_surge(parent, replicas))
     for reason, why in (
@@ -105,7 +105,7 @@ def _most_surge(deployment: Raw, replicas: int) -> int:
 
 
 def _held(obj: Raw) -> str:
-    """Why no move begins while an owner does something else, empty if it does not."""
+    """Return why no move may begin: the owner's controller has not observed its generation. Empty if it has."""
     status = obj.get("status") or {}
     if _number(status.get("observedGeneration"), 0) < _number(obj["metadata"].get("generation"), 0):
         return "its owner has changed, and its controller has not seen that yet"
@@ -113,7 +113,10 @@ def _held(obj: Raw) -> str:
 
 
 def _updating(stateful_set: Raw, replicas: int) -> str:
-    """Why no pod of a StatefulSet is evicted while it is updated: one that is not updated by itself waits for none."""
+    """Return why no pod of a StatefulSet may be evicted: its controller rolls out an update. Empty if it does not.
+
+    With the strategy OnDelete the controller updates no pod, so nothing has to be waited for.
+    """
     if held := _held(stateful_set):
         return held
     strategy, status = stateful_set["spec"].get("updateStrategy") or {}, stateful_set.get("status") or {}

@@ -1,4 +1,4 @@
-"""Pods whose Placement has decided for other clusters than theirs, and asks for a move (`when-unplaced`)."""
+"""Finds pods whose Placement no longer selects their cluster and asks for a move (`when-unplaced`)."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -11,13 +11,13 @@ from agent.kube.store import Object
 from agent.ranking.placed import Placed, Reference
 
 SETTLE_SECONDS = 2.0
-"""The decisions of a Placement are several objects, and may change again at once: no move begins before that."""
+"""Seconds that decisions must be unchanged before a move begins: a Placement has several PlacementDecisions."""
 
 _Of = tuple[str, Reference]
 
 
 class PlacementMoves:
-    """`changed` is called with namespaces in which a Placement has decided anew, some time after."""
+    """Calls `changed` with namespaces of changed Placements and decisions, SETTLE_SECONDS after the first change."""
 
     def __init__(self, deps: Deps, changed: Callable[[Iterable[str]], None]) -> None:
         self._deps = deps
@@ -31,7 +31,7 @@ class PlacementMoves:
         self._placements.subscribe(self._placement_changed, self._turned)
 
     def misplaced(self, pod: Object, cluster: str) -> str:
-        """Why a pod is not to stay in a ManagedCluster, in words; empty where it is, and where that is not known."""
+        """Return why a pod should leave a ManagedCluster; empty if it should not, or if that is unknown."""
         if self._placements.store is None or self._decisions.store is None or not cluster:
             return ""
         reference = reference_of(pod, self._deps.namespaces.get(pod.namespace))
@@ -46,7 +46,7 @@ class PlacementMoves:
         return f"its cluster {cluster} is no longer in {placed.title}"
 
     def _make(self, namespace: str, reference: Reference) -> Placed | None:
-        """What has been decided, None where nothing moves for it."""
+        """Return the decisions of a Placement; None if it does not exist or asks for no moves."""
         store = self._placements.store
         placement = store.get((namespace, reference.name)) if store is not None else None
         if placement is None or placement.deleting or placement.annotations.get(WHEN_UNPLACED) != MOVE:

@@ -1,4 +1,4 @@
-"""What a move comes to so far, and what keeps a pod where it is whichever way its owner's pods move. Pure."""
+"""The plan of an owner's moves, and the reasons that keep a pod in its target however its owner moves pods. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -18,28 +18,28 @@ UNKNOWN = "its target does not answer: it is looked at again once it does, or is
 
 @dataclass
 class Plan:
-    """What to do, in this order: each write stands for itself, and whoever is killed between two goes on from there."""
+    """Actions for one owner, in this order. A new leader can continue after any of them."""
 
     actions: list[Action] = field(default_factory=list)
     waits: bool = False
-    """Whether to look again soon, for something that no event tells of."""
+    """Whether to re-check soon, since no event will report the awaited state."""
     holds: bool = False
-    """Whether a pod is not where it should be: then to look again by and by, though events bring that about earlier."""
+    """Whether a pod stays misplaced: re-check it now and then, although an event usually comes earlier."""
 
     def tell(self, action: Tell) -> None:
-        """Say it, if it is not said already."""
+        """Set the condition Placed of a pod if it changes."""
         self.holds |= bool(action.reason)
         if action.news:
             self.actions.append(action)
 
 
 def cause_of(pod: Pod) -> str:
-    """Why a pod should not be where it is, in words."""
+    """Return the text of a pod's cause."""
     return pod.why or CAUSES[pod.cause]
 
 
 def stays(owner: Owner, old: Pod) -> Tell | None:
-    """Why a pod is not moved now, None where it may be."""
+    """Return the condition of a pod that may not move now; None if it may."""
     cause = cause_of(old)
     if old.frozen:
         return Tell(old, "Held", UNKNOWN)
@@ -55,9 +55,9 @@ def stays(owner: Owner, old: Pod) -> Tell | None:
 
 
 def held_by(owner: Owner, old: Pod) -> str:
-    """Return why a pod waits for what its owner does just now, empty if it does not.
+    """Return why a pod has to wait for its owner; empty if it does not.
 
-    A pod in a lost target serves nobody, and a rollout may wait for that very pod: only a change that its controller
-    has not seen yet holds it.
+    A rollout holds no pod in a lost target: that pod serves no client, and the rollout may wait for it. Only a
+    generation that the owner's controller has not observed yet holds it.
     """
     return owner.held if old.cause != "Lost" or owner.unseen else ""

@@ -1,8 +1,8 @@
-"""Whether the pods of a group may go, all of them at once, to start again as one elsewhere; or what keeps all. Pure.
+"""Decides whether all pods of a group may move at once, to be restarted together in another target. Pure.
 
-It is the scheduler that takes back the rest of a group once one of its pods is gone, and has it start again when all
-are (`group-on-failure: restart`): so one eviction is all that a move of a group is, and no leader that is killed can
-leave half of it behind. A group that does not say so would have that pod replaced alone, and stays.
+The mover evicts one pod. The agent's scheduler then restarts the rest of the group (`group-on-failure: restart`). So
+a move of a group is a single write, and no leader that dies can leave half of it behind. A group without this
+annotation stays: its owner would replace the evicted pod alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,37 +26,38 @@ class Member:
 
     name: str
     kind: str = "Job"
-    """Of what controls it, empty for nothing."""
+    """Kind of its controller; empty if it has none."""
     node: str = ""
-    """The virtual node that it is bound to."""
+    """Virtual node that it is bound to; empty if none."""
     cause: Cause = ""
     deleting: bool = False
     phase: str = "Running"
     answers: bool = True
     certified: bool = False
     fence: float | None = None
-    """In how many seconds its target has stopped it, as in `Pod`."""
+    """Seconds until the fence has certainly stopped it, as in `Pod`."""
     move: str = ""
     size: str = ""
     policy: str = ""
     on_failure: str = ""
     claim: str = ""
-    """The claim whose volume is in the target that it is in, empty if it has none."""
+    """Name of its claim whose volume is in its target; empty if it has none."""
     wanted: PodTemplate | None = None
-    """What it asks of a target, None where that cannot be read."""
+    """Its requests and constraints; None if they are unreadable or not needed."""
     targets: tuple[str, ...] = ()
-    """Virtual nodes of the targets that it may go to, the one that it is in among them unless it is misplaced."""
+    """Virtual nodes of the targets that admit it; its own is included unless it is misplaced."""
 
     @property
     def lives(self) -> bool:
-        """Whether it takes part."""
+        """Whether it is neither being deleted nor ended."""
         return not self.deleting and self.phase not in ("Succeeded", "Failed")
 
 
 def together(group: str, members: Sequence[Member], room: Callable[[], str]) -> Together:
-    """What is next for a group of which a pod is misplaced.
+    """Decide about a group with a misplaced pod.
 
-    :param room: says why there is not room for all of it elsewhere, empty if there is; asked only if all may go
+    :param room: returns why the other targets lack capacity for the group, empty if they have it; called only if
+        nothing else keeps the group
     """
     living = [member for member in members if member.lives]
     if unasked := next((member.name for member in living if not _asks(member)), ""):
@@ -89,12 +90,12 @@ def _size(living: Sequence[Member]) -> int:
 
 
 def _present(members: Sequence[Member]) -> int:
-    """How many are at work, or have done their part."""
+    """Return the number of members that have a virtual node or have succeeded."""
     return sum((member.lives and bool(member.node)) or member.phase == "Succeeded" for member in members)
 
 
 def _keeps(member: Member) -> Together | None:
-    """What of one of them keeps all."""
+    """Return why one member keeps the whole group in place; None if it does not."""
     if not member.cause:
         return None if member.answers else _kept("Held", f"the target of pod {member.name} does not answer")
     if member.claim:

@@ -1,4 +1,4 @@
-"""The writes of a move: each is guarded by the pod as it was read, and each is one that may be the last."""
+"""Writes of a move. UID and resourceVersion guard them, and a new leader can continue after any of them."""
 
 import contextlib
 import logging
@@ -31,14 +31,15 @@ _NOT_ELECTED = (
 )
 _QUOTA = "exceeded quota"
 QUOTA_SECONDS, REFUSED_SECONDS = 30.0, 600.0
-"""For how long what refuses replacements is believed to refuse them still: a quota twice as long each time."""
+"""Seconds before a refused replacement is tried again. Temporary refusals start with the first, and double up to the
+second; all others wait for the second."""
 
 
 class Refusal:
-    """Why a replacement of an owner was not created, or of no use."""
+    """Reason why a replacement of an owner was not created or was useless, and when to try again."""
 
     def __init__(self, message: str, *, passes: bool, before: "Refusal | None" = None) -> None:
-        """:param passes: whether it may pass by itself, so that nothing else is done instead"""
+        """:param passes: whether the reason is temporary, so that the pods wait and are not evicted instead"""
         self.message = message
         self.passes = passes
         self.tries: int = before.tries + 1 if passes and before is not None and before.passes else 0
@@ -47,12 +48,12 @@ class Refusal:
 
     @property
     def stands(self) -> bool:
-        """Whether it is not to be tried again yet."""
+        """Whether it is too early to try again."""
         return time.monotonic() < self.until
 
 
 class Writer:
-    """What is not there any more, or has changed, is left to the next look."""
+    """Writes to the API server. Skips pods that have been deleted; Conflict leaves a changed pod to the next try."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
@@ -84,12 +85,12 @@ class Writer:
         if created.scheduler_name == names.SCHEDULER_PROXY and created.hot_annotations.replaces == old.uid:
             self._pods.absorb(answer)
             return
-        # Nobody has made it a proxy pod: it would run here.
+        # The webhook has not made it a proxy pod: it would run in the source.
         await self._client.delete(PODS, created.name, created.namespace, uid=created.uid, grace=0)
         self._refuse(owner, raw, _NOT_ELECTED, passes=True)
 
     async def is_elected(self, owner: Owner, raw: Raw | None) -> bool:
-        """Whether the webhook makes a proxy pod of the owner's template, by a dry run; true if that is refused."""
+        """Return True if the webhook makes the owner's pods proxy pods, by a dry run; also if that is refused."""
         template = ((raw or {}).get("spec") or {}).get("template")
         if raw is None or not template:
             return True
@@ -110,7 +111,7 @@ class Writer:
         return False
 
     async def _find(self, owner: Owner, raw: Raw, action: Create) -> None:
-        """After a conflict of names: use the replacement that exists; if another pod has the name, the move waits."""
+        """After AlreadyExists: use the existing replacement, or let the move wait if another pod has the name."""
         namespace = raw["metadata"]["namespace"]
         try:
             found = Object(PODS, await self._client.get_raw(PODS, action.name, namespace))
@@ -124,7 +125,7 @@ class Writer:
             self._refuse(owner, raw, f"pod {found.name} has its name, and is none: delete that pod", passes=True)
 
     def _refuse(self, owner: Owner, raw: Raw, why: str, *, passes: bool) -> None:
-        """Remember why no replacement could be created, once for those that were tried at the same time."""
+        """Record why no replacement could be created, once for all that were tried at the same time."""
         remedy = "it is tried again" if passes else "its pods are evicted instead"
         message = f"a replacement is refused: {why}; {remedy}"
         uid = raw["metadata"]["uid"]
@@ -136,20 +137,23 @@ class Writer:
         log.info("%s %s: %s", owner.kind, owner.name, message)
 
     async def mark(self, namespace: str, action: Mark) -> None:
-        """Say on a pod that it is replaced."""
+        """Mark a pod as replaced."""
         old = self._now(namespace, action.old)
         if old is not None:
             marks = replacement.mark(old.decode(), action.new.uid, action.rank)
             await self._patch(old, {"annotations": marks})
 
     async def restore(self, namespace: str, action: Restore) -> None:
-        """Say on a pod that it is not replaced."""
+        """Remove the marks of a replaced pod."""
         old = self._now(namespace, action.old)
         if old is not None:
             await self._patch(old, {"annotations": replacement.restore(old.decode())})
 
     async def adopt(self, raw: Raw, action: Adopt, owner: Owner) -> None:
-        """Give a replacement the labels of its owner's template. Raises Conflict where it is gone: others wait."""
+        """Give a replacement the labels of its owner's template.
+
+        :raises Conflict: if the replacement no longer exists; later adoptions then wait, too
+        """
         new = self._now(raw["metadata"]["namespace"], action.new)
         if new is None:
             raise Conflict(409, "Conflict", f"{action.new.name} is gone")
@@ -167,7 +171,7 @@ class Writer:
         self._deps.recorder.event(new.decode(), "Normal", "Moved", message)
 
     async def discard(self, namespace: str, action: Discard, owner: Owner) -> None:
-        """Delete a replacement, as it was read: not one that is adopted meanwhile."""
+        """Delete a replacement, guarded by its resourceVersion: not if it has been adopted in the meantime."""
         new = self._now(namespace, action.new)
         if new is None:
             return
@@ -185,10 +189,10 @@ class Writer:
         MOVES.labels(moved.cause if moved is not None else "", owner.kind, "undone").inc()
 
     async def evict(self, namespace: str, action: Evict, owner: Owner) -> str:
-        """Evict a pod; what a disruption budget says against it, empty if nothing.
+        """Evict a pod. Return the message of a disruption budget that refuses it; empty if none does.
 
-        One in a lost target is deleted. Its status is the last that came, so that a budget counts it as healthy, and
-        would keep it for ever.
+        A pod in a lost target is deleted. Its last status may still be ready, so that a disruption budget would protect
+        it forever.
         """
         if action.old.cause == "Lost" and not (action.old.answers and action.old.available):
             with contextlib.suppress(NotFound, Conflict):
@@ -214,7 +218,7 @@ class Writer:
         await self._client.create_raw(PODS, body, namespace, sub="eviction")
 
     async def fail(self, namespace: str, action: Fail, owner: Owner) -> None:
-        """End a pod as failed, as it was read: not one of which the end has come home meanwhile."""
+        """Set a pod's phase to Failed, guarded by its resourceVersion: not if feedback has just copied its end."""
         old = self._now(namespace, action.old)
         if old is None:
             return
@@ -229,7 +233,7 @@ class Writer:
         self._deps.recorder.event(old.decode(), "Warning", lifecycle.POD_LOST, _DEAD)
 
     async def tell(self, namespace: str, action: Tell) -> None:
-        """Write the condition Placed of a pod, and an event if it is to warn. Raises Invalid, Forbidden."""
+        """Write the condition Placed of a pod, and a Warning event if requested. Raises Invalid, Forbidden."""
         pod = self._now(namespace, action.pod)
         if pod is None:
             return
@@ -249,7 +253,7 @@ class Writer:
             self._deps.recorder.event(pod.decode(), "Warning", "MoveWaiting", message)
 
     def _now(self, namespace: str, pod: Pod) -> Object | None:
-        """A pod as the store has it, None where it is gone, or is another one of its name."""
+        """Return a pod from the store; None if it has been deleted, or recreated with another UID."""
         found = self._pods.store.get((namespace, pod.name))
         return found if found is not None and found.uid == pod.uid else None
 
