@@ -1,4 +1,4 @@
-"""Sources leave signs of life in their targets, and learn there of others with their UID."""
+"""Sources write heartbeats to their targets, and detect other sources with the same cluster UID there."""
 
 from agent.targets.heartbeats.controller import HeartbeatController, HeartbeatPlaceController
 

@@ -1,9 +1,9 @@
-"""Signs: say once a minute in every target that this cluster lives, and learn whether another says so with its UID.
+"""Signs: write a heartbeat to every target once a minute, and detect other sources with this cluster's UID.
 
 Watches  Targets and ClusterTargets, and their state.
-Writes   the Lease `multicluster-sources` here, once; an annotation of that in targets; the condition SourceUnique, once
-         another cluster with the UID of this one was found; one Warning event when that begins.
-Absent target: it has no sign for as long. One whose agent makes no such Lease, or whose role does not let us, has none.
+Writes   the Lease `multicluster-sources` in this cluster, once; an annotation of that Lease in targets; the condition
+         SourceUnique, once another cluster with this UID was found; one Warning event when that begins.
+Absent target: receives no heartbeat. A target without this Lease, or without permission to write it, is skipped.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ from agent.runtime.controller import Controller
 CONDITION = "SourceUnique"
 _ALONE = Words("True", "Alone", "no other cluster with the UID of this one gives signs of life there")
 _UNKNOWN_SECONDS = 3.0
-"""Pause while it is not known where the agent of a target is."""
+"""Seconds until a re-check while the namespace of a target's agent is unknown."""
 _REFUSED_SECONDS = 3600.0
-"""Pause where there is no right, which is no fault."""
+"""Seconds until the next try in a target that grants no right to write heartbeats."""
 _CALM = 3
-"""After so many intervals without it, another's sign counts no more."""
+"""Number of intervals without a heartbeat after which another source's last one is ignored."""
 
 
 class _Twin(NamedTuple):
-    """Sign of another agent with our UID, and the monotonic time at which it was noticed."""
+    """Heartbeat of another agent with our cluster UID, and the monotonic time of its detection."""
 
     at: float
     sign: Sign
     holds: bool
-    """Whether our orphans are held because of it."""
+    """Whether the deletion of our orphans is suspended because of it."""
 
 
 class HeartbeatController(Controller[Key]):
@@ -59,14 +59,14 @@ class HeartbeatController(Controller[Key]):
         self._status_condition = TargetCondition(deps, CONDITION)
         self._accounts: WeakKeyDictionary[Target, Account] = WeakKeyDictionary()
         self._seen: WeakKeyDictionary[Target, dict[tuple[str, str], Sign]] = WeakKeyDictionary()
-        """The last signs with our UID, by Target, and by namespace and annotation of the Lease there."""
+        """Last heartbeats with our UID, by Target, then by namespace and annotation of the Lease there."""
         self._twins: WeakKeyDictionary[Target, _Twin] = WeakKeyDictionary()
         for informer in self._status_condition.objects.informers:
             self.watch(informer, lambda target: ())
         deps.targets.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Give a sign in one target."""
+        """Write a heartbeat to one target."""
         obj, target = self._status_condition.objects.get(key), self._deps.targets.get(key)
         if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
             return None
@@ -76,7 +76,7 @@ class HeartbeatController(Controller[Key]):
         try:
             given = [await self._give(target, home) for home in target.homes]
         except Forbidden:
-            # An account that was deleted and created again has another UID, and may not write keys of the one before.
+            # A recreated account has another UID, and may not write keys of the earlier account.
             self._accounts.pop(target, None)
             return self._interval if was_cached else _REFUSED_SECONDS
         if any(given):
@@ -118,11 +118,11 @@ class HeartbeatController(Controller[Key]):
         return found
 
     def _learn(self, target: Target, home: str, found: Mapping[str, Sign], own: str, account: Account) -> None:
-        """Find signs with our UID that another agent writes after ours: the leader of a copy of this cluster.
+        """Find heartbeats with our UID that another agent writes after ours: the leader of a copy of this cluster.
 
-        Signs under the key of our own account, and of accounts of the same namespace, hold our orphans. Signs of other
-        accounts are only reported: any source of the target may write one. Shared keys count only if this source has no
-        key of its own.
+        Heartbeats under the key of our own account, and of accounts of the same namespace, suspend the deletion of our
+        orphans. Those of other accounts are only reported, since any source of the target may write one. Shared keys
+        count only if this source has no key of its own.
         """
         seen = self._seen.setdefault(target, {})
         for key, sign in found.items():
@@ -141,7 +141,10 @@ class HeartbeatController(Controller[Key]):
             del seen[place]
 
     def _ask_absences(self, target: Target, sign: Sign) -> None:
-        """Hold orphans if this cluster had no leader at the time of the sign: a copy gave it, or etcd was restored."""
+        """Suspend the deletion of orphans if this cluster had no leader at the time of a heartbeat.
+
+        Then a copy of this cluster wrote it, or etcd was restored.
+        """
         if last_of(self._deps.orphan_deletion_guard.absences, [sign.seen]) is not None:
             self._deps.orphan_deletion_guard.doubt(target, _CALM * self._interval)
 
@@ -173,11 +176,11 @@ def _words(twin: _Twin) -> Words:
 
 
 _AGAIN_SECONDS = 600.0
-"""Somebody may have deleted it."""
+"""Seconds until the Lease is created again if a user has deleted it."""
 
 
 class HeartbeatPlaceController(Controller[str]):
-    """Makes the Lease `multicluster-sources`, for signs of life of other clusters. The only key is its name."""
+    """Creates the Lease `multicluster-sources` for heartbeats of other clusters. The only key is its name."""
 
     name = "signsplace"
     workers = 1
@@ -188,7 +191,7 @@ class HeartbeatPlaceController(Controller[str]):
         self.queue.add(LEASE_SOURCES)
 
     async def reconcile(self, key: str) -> float | None:
-        """Make it, if it is not there."""
+        """Create the Lease if it does not exist."""
         if self._deps.lease is None:
             return None
         head = {"apiVersion": LEASES.api_version, "kind": LEASES.name}

@@ -41,7 +41,7 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 def decide(view: TargetContents) -> Inventory:
-    """Sorted, so that the same inventory is written once."""
+    """Return the status, sorted so that an unchanged inventory causes no write."""
     by_namespace: dict[str, dict[str, Any]] = {name: {"name": name} for name in sorted(view.namespaces)}
     count = 0
     for kind, keys in view.found.items():

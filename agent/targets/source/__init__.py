@@ -1,4 +1,4 @@
-"""Let source clusters in: a Source becomes a service account and the bindings that its cluster needs here."""
+"""Grants rights to source clusters: a service account and bindings for every Source, in the target."""
 
 from agent.targets.source.controller import SourceController
 

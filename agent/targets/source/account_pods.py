@@ -1,4 +1,4 @@
-"""Pods that run as accounts of Sources: asked of the API server, and deleted where their account was revoked.
+"""Pods that run as accounts of Sources: listed from the API server, and deleted if their account was revoked.
 
 Watches  nothing.
 Writes   deletions of delegates that have outlived their account, each with an event.
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 _AT_ONCE = 20
-"""Pods that are deleted at a time; the next ones follow a moment later."""
+"""Most pods that are deleted concurrently; others follow in the next reconciliation."""
 
 
 class AccountPods:
@@ -32,10 +32,10 @@ class AccountPods:
         self._client = deps.local.client
 
     async def occupation(self, account: Account, *, is_granted: bool) -> Occupation:
-        """List the pods that run as an account; proxy pods do not, for they run in other clusters.
+        """List the pods that run as an account. Proxy pods do not count, since they run in other clusters.
 
-        A kubelet reports that a pod has ended, then unmounts its volumes, then deletes it. While the account does not
-        exist, pods that are being deleted therefore count until they are gone.
+        The kubelet first reports the end of a pod, then unmounts its volumes, then deletes it. So terminating pods
+        count until their deletion while the account does not exist.
         """
         pods = await self._list(account.key, _NOT_ENDED)
         if account.since is None:
@@ -59,7 +59,7 @@ class AccountPods:
         await asyncio.gather(*(self._delete(account, pod, title) for account, pod in pods[:_AT_ONCE]))
 
     async def _delete(self, account: Key, pod: Occupant, title: str) -> None:
-        """Delete a pod unless it is another one by now, or no longer a PodChaperon's."""
+        """Delete a pod, unless it has been recreated or is no longer a PodChaperon's."""
         try:
             live = Object(PODS, await self._client.get_raw(PODS, pod.name, account[0]))
         except NotFound:
@@ -81,5 +81,5 @@ class AccountPods:
 
 
 def _escaped(value: str) -> str:
-    """A value of a field selector (k8s.io/apimachinery/pkg/fields: EscapeValue)."""
+    """Escape a value for a field selector (k8s.io/apimachinery/pkg/fields: EscapeValue)."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")

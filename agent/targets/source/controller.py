@@ -1,11 +1,11 @@
-"""Source: give the clusters that a Source or ClusterSource names the rights they need here.
+"""Source: grant the rights in this target to the clusters that Sources and ClusterSources name.
 
 Watches  Sources, ClusterSources, the service accounts and bindings with our label, and each service account without
          it that a Source names; namespaces, for ClusterSources.
 Writes   the service account (created if absent, never changed), the bindings, and the Source's conditions Ready and
          AccountExclusive; deletions of delegates that have outlived the service account.
-Bindings whose Source is gone are found by their label, also when it went while no agent ran: nothing waits for a
-finalizer of ours, so that deleting a Source or its namespace never hangs.
+Bindings of deleted Sources are found by their label, also after a time without an agent. Sources have no finalizer, so
+that their deletion or that of their namespace never hangs.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _UNSYNCED_SECONDS = 0.1
 OCCUPIED_SECONDS = 3.0
-"""Pause between lists of pods while pods are ending that keep an account from being created, or from its rights."""
+"""Seconds between lists of pods while terminating pods prevent the creation of an account, or its rights."""
 
 BINDINGS = (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
@@ -63,12 +63,12 @@ class SourceController(Controller[Key]):
         for kind in (SERVICE_ACCOUNTS, *BINDINGS):
             self._informers[kind] = deps.local.informer(kind, labels=LABEL_SOURCE)
             self.watch(self._informers[kind], _source_of)
-        # ClusterSources whose account is in a namespace that elects pods say so.
+        # A ClusterSource reports that its account is in a namespace whose pods are elected.
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._namespace_turned)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make bindings and service account what the Source says, and tell the Source how that went."""
+        """Create, update or delete the service account and bindings of a Source, and write its conditions."""
         source = self._source(key)
         self._forget_foreign(key, decide.service_account_key(key, source) if source is not None else None)
         view = self._view(key, source)
@@ -98,7 +98,7 @@ class SourceController(Controller[Key]):
         return self._foreign_is_coming(key, followed=followed) or occupants.pause(found)
 
     async def _accounts(self, key: Key, source: Raw) -> list[Account]:
-        """The accounts of a Source, and when each was created."""
+        """Return the accounts of a Source with their creation times."""
         found, seen = [], self._seen.setdefault(key, {})
         for account in model.accounts(source.get("spec") or {}, key[0]):
             cached = self._informers[SERVICE_ACCOUNTS].store.get(account)
@@ -118,7 +118,7 @@ class SourceController(Controller[Key]):
         return found
 
     async def _occupations(self, accounts: list[Account], granted: frozenset[Key]) -> list[Occupation]:
-        """List the pods of each account but `default`, which Kubernetes itself creates again."""
+        """List the pods of each account except `default`, which Kubernetes recreates."""
         return [
             await self._pods.occupation(account, is_granted=account.key in granted)
             for account in accounts
@@ -131,7 +131,7 @@ class SourceController(Controller[Key]):
         """Create the account and the bindings. Leave out accounts that pods of other clusters run as already."""
         now = self._deps.clock.now()
         own = decide.service_account_key(view.key, source)
-        # One that was deleted since it was read is created by the next reconciliation, which lists its pods first.
+        # An account deleted since it was read is created by the next reconciliation, which lists its pods first.
         missing = any(account.key == own and account.since is None for account in accounts)
         if own is not None and missing and not any(each.account.key == own and each.must_wait(now) for each in found):
             manifest = decide.service_account(view.key, source, own)
@@ -141,7 +141,7 @@ class SourceController(Controller[Key]):
             await self._apply(action)
 
     def _told(self, key: Key, source: Raw, found: list[Occupation]) -> list[Told]:
-        """Conditions of a Source."""
+        """Return the conditions of a Source."""
         flaw, obstacle = decide.flaw(key, source), occupants.obstacle(found, self._deps.clock.now())
         if flaw:
             ready: Told = ("Ready", "False", "InvalidSpec", flaw)
@@ -166,7 +166,7 @@ class SourceController(Controller[Key]):
         return SourceAndBindings(key, source, bindings, self._roles)
 
     async def _really_gone(self, key: Key) -> bool:
-        """Ask the API server: the list of bindings may be newer than that of Sources."""
+        """Return True if a Source has been or is being deleted. Asks the API server, since its store may lag behind."""
         try:
             live = await self._client.get(decide.kind_of(key), key[1], key[0])
         except NotFound:
@@ -174,14 +174,14 @@ class SourceController(Controller[Key]):
         return "deletionTimestamp" in live["metadata"]
 
     def _follow_foreign(self, key: Key, account: Key) -> None:
-        """Notice when a service account that somebody made by hand goes."""
+        """Watch a service account without our label, to observe its deletion."""
         if key not in self._foreign:
             fields = f"metadata.name={account[1]}"
             informer = self._deps.local.informer(SERVICE_ACCOUNTS, account[0], fields=fields)
             self._foreign[key] = (account, informer, self.watch(informer, lambda found: [key], required=False))
 
     def _foreign_is_coming(self, key: Key, *, followed: bool) -> float | None:
-        """Look once more when the watch has begun: it reports nothing that was deleted before.
+        """Return the pause until a re-check after the watch has begun: it reports no earlier deletion.
 
         :param followed: whether it had begun before this reconciliation read the account
         """
@@ -209,7 +209,7 @@ class SourceController(Controller[Key]):
         try:
             self._informers[kind].absorb(await self._client.create_raw(kind, manifest))
         except AlreadyExists:
-            # Made by an agent that does not label them, or by hand.
+            # A user or another agent has created it without our label.
             actual = await self._client.get(kind, metadata["name"], metadata.get("namespace"))
             for action in decide.adjust(kind, actual, manifest):
                 if isinstance(action, Create):

@@ -1,4 +1,4 @@
-"""Which service account and bindings a Source stands for, and what is missing of them. Pure."""
+"""Desired service account and bindings of a Source, and the actions that create them. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,18 +30,18 @@ class Roles:
 
 
 class SourceAndBindings(msgspec.Struct, frozen=True):
-    """A Source (None: gone) and those of its bindings that are there."""
+    """A Source and its existing bindings; `source` is None if it has been deleted."""
 
     key: Key
     source: Raw | None
     bindings: Mapping[Kind, Mapping[str, Raw]]
     roles: Roles
     withheld: frozenset[Key] = frozenset()
-    """Accounts that are granted nothing for now."""
+    """Accounts that must not have rights yet."""
 
 
 class Create(NamedTuple):
-    """Create an object; one that is there already is changed to what the manifest says."""
+    """Create an object; if it exists, update it to the manifest."""
 
     kind: Kind
     manifest: Raw
@@ -70,12 +70,12 @@ Told = tuple[str, Status, str, str]
 
 
 def kind_of(key: Key) -> Kind:
-    """Source, or ClusterSource for a key without a namespace."""
+    """Return Source, or ClusterSource for a key without a namespace."""
     return SOURCE_KINDS.of(key[0])
 
 
 def decide(view: SourceAndBindings) -> list[Action]:
-    """What to do so that exactly the wanted bindings are there. The service account comes on top."""
+    """Return the actions after which exactly the wanted bindings exist. The service account is handled separately."""
     wanted = wanted_bindings(view.key, view.source, view.roles, view.withheld) if view.source is not None else {}
     actions: list[Action] = []
     for kind, name in binding_names(view.key):
@@ -89,7 +89,7 @@ def decide(view: SourceAndBindings) -> list[Action]:
 
 
 def adjust(kind: Kind, actual: Raw | None, manifest: Raw) -> list[Action]:
-    """What makes an object, as far as we say anything about it, equal to the manifest."""
+    """Return the actions that make the managed fields of a binding equal to the manifest."""
     if actual is None:
         return [Create(kind, manifest)]
     if actual.get("roleRef") != manifest["roleRef"]:
@@ -117,7 +117,7 @@ def adjust(kind: Kind, actual: Raw | None, manifest: Raw) -> list[Action]:
 
 
 def binding_names(key: Key) -> list[tuple[Kind, str]]:
-    """The bindings that a Source may have (wire contract, 2.3), those of features last."""
+    """Return kind and name of all bindings that a Source may have (wire contract, 2.3), those of features last."""
     namespace, name = key
     if namespace:
         kind = ROLE_BINDINGS
@@ -132,7 +132,7 @@ def binding_names(key: Key) -> list[tuple[Kind, str]]:
 def wanted_bindings(
     key: Key, source: Raw, roles: Roles, withheld: frozenset[Key] = frozenset()
 ) -> dict[tuple[Kind, str], Raw]:
-    """Manifests of the bindings of a Source; none when it names nobody."""
+    """Return the manifests of a Source's bindings by kind and name; empty if no subject is granted rights."""
     granted = [each for each in subjects(key, source) if account_of(each) not in withheld]
     if not granted:
         return {}
@@ -144,7 +144,7 @@ def wanted_bindings(
         if kind.namespaced:
             metadata["namespace"] = key[0]
         if kind.namespaced or not key[0]:
-            # An owner in a namespace cannot own what is cluster-scoped: that we delete ourselves.
+            # A namespaced owner cannot own a cluster-scoped object: the controller deletes that.
             metadata["ownerReferences"] = [_owner(key, source)]
         bindings[kind, name] = {
             "apiVersion": kind.api_version,
@@ -157,14 +157,14 @@ def wanted_bindings(
 
 
 def _role_names(source: Raw, roles: Roles) -> list[str]:
-    """The ClusterRole of each of `binding_names`, empty for a feature that the Source does not allow."""
+    """Return the ClusterRole of each of `binding_names`; empty for a feature that the Source does not allow."""
     allowed = model.features(source.get("spec") or {})
     features = (feature_role(roles.source, name) if name in allowed else "" for name in FEATURES)
     return [roles.source, roles.viewer, *features]
 
 
 def subjects(key: Key, source: Raw) -> list[Raw]:
-    """Who is granted rights, the service account first (wire contract, 8.1)."""
+    """Return the subjects of the bindings, the service account first (wire contract, 8.1)."""
     found: list[Raw] = []
     account = service_account_key(key, source)
     if account is not None:
@@ -176,21 +176,21 @@ def subjects(key: Key, source: Raw) -> list[Raw]:
 
 
 def account_of(subject: Raw) -> Key | None:
-    """Namespace and name of the service account that a subject of a binding stands for."""
+    """Return namespace and name of a subject's service account, also if the subject is its user name; else None."""
     if subject.get("kind") == "ServiceAccount":
         return (subject.get("namespace", ""), subject["name"])
     return model.named_account({"userName": subject.get("name")})
 
 
 def granted_accounts(view: SourceAndBindings) -> frozenset[Key]:
-    """Service accounts that a Source has been bound to, by any of its bindings: one may have been deleted by hand."""
+    """Return the service accounts in any binding of a Source: a user may have deleted one of the bindings."""
     bindings = (binding for by_name in view.bindings.values() for binding in by_name.values())
     found = (subject for binding in bindings for subject in binding.get("subjects") or ())
     return frozenset(account for each in found if (account := account_of(each)) is not None)
 
 
 def service_account_key(key: Key, source: Raw) -> Key | None:
-    """Namespace and name of the service account, None when the Source has none or names it by half."""
+    """Return namespace and name of the service account; None if the Source names none, or only one of the two."""
     spec = source.get("spec") or {}
     if key[0]:
         name = spec.get("serviceAccountName")
@@ -202,7 +202,7 @@ def service_account_key(key: Key, source: Raw) -> Key | None:
 
 
 def service_account(key: Key, source: Raw, account: Key) -> Raw:
-    """The manifest of the service account; it goes when its Source goes."""
+    """Return the manifest of the service account. The Source owns it, so that both are deleted together."""
     return {
         "apiVersion": "v1",
         "kind": SERVICE_ACCOUNTS.name,
@@ -216,13 +216,13 @@ def service_account(key: Key, source: Raw, account: Key) -> Raw:
 
 
 def flaw(key: Key, source: Raw) -> str | None:
-    """What is wrong with the spec, and the remedy; None when nothing is."""
+    """Return the flaw of the spec with the remedy; None if it has none."""
     found = model.flaw(source.get("spec") or {}, namespaced=bool(key[0]))
     return f"{found.field} {found.reason}" if found else None
 
 
 def granted(key: Key, source: Raw, roles: Roles) -> str:
-    """What the condition Ready says of a Source that is bound."""
+    """Return the message of the condition Ready for a bound Source."""
     spec = source.get("spec") or {}
     chosen = [name for name in model.features(spec) if name in OPTIONAL_FEATURES]
     more = f", with {', '.join(chosen)}" if chosen else ""
@@ -231,12 +231,12 @@ def granted(key: Key, source: Raw, roles: Roles) -> str:
 
 
 def title(key: Key) -> str:
-    """Kind and name of a Source."""
+    """Return kind and name of a Source."""
     return f"{kind_of(key).name} {'/'.join(part for part in key if part)}"
 
 
 def exclusive(key: Key, source: Raw, shared: str, *, elects: bool) -> Told:
-    """Condition AccountExclusive of a Source.
+    """Return the condition AccountExclusive of a Source.
 
     :param shared: which pods run as accounts of the Source; empty if none does
     :param elects: whether the account of a ClusterSource is in a namespace whose pods are elected

@@ -13,15 +13,16 @@ from agent.base.clock import parse
 from agent.kube.store import Key, Object
 
 GRACE_SECONDS = 30
-"""The longest time in which a pod of a revoked account may end: a source could ask for years."""
+"""Longest grace period of a pod of a revoked account, in seconds: its source could request years."""
 _VOID_SECONDS = 120.0
-"""Tokens of a pod are refused a minute after its grace period, also if its node never answers. Twice that: clocks."""
+"""Seconds after a pod's grace period when its tokens are void. The API server refuses them after 60; the rest allows
+for clock differences."""
 _SHARED_SECONDS = 60.0
-"""Pause between lists of pods while some run as the account."""
+"""Seconds between lists of pods while some run as the account."""
 _EXCLUSIVE_SECONDS = 600.0
-"""Pause between lists of pods while none runs as the account. No watch reports one that is created."""
+"""Seconds between lists of pods while none runs as the account. No watch reports new ones."""
 _NAMED = 5
-"""The most pods that a message names."""
+"""Most pods that a message names."""
 
 
 class Occupant(NamedTuple):
@@ -31,16 +32,16 @@ class Occupant(NamedTuple):
     uid: str
     created: datetime
     ends: datetime | None = None
-    """When its grace period ends; None if it is not being deleted."""
+    """End of its grace period; None if it is not being deleted."""
     is_delegate: bool = False
     """Whether a PodChaperon controls it."""
 
     def is_void(self, now: datetime) -> bool:
-        """Whether the API server refuses all tokens of it."""
+        """Return True if the API server refuses all its tokens."""
         return self.ends is not None and self.ends + timedelta(seconds=_VOID_SECONDS) < now
 
     def may_run_on(self, now: datetime) -> bool:
-        """Whether it is not being deleted, or with a grace period that is too long."""
+        """Return True if it is not being deleted, or its grace period is too long."""
         return self.ends is None or self.ends > now + timedelta(seconds=GRACE_SECONDS)
 
 
@@ -49,11 +50,11 @@ class Account(NamedTuple):
 
     key: Key
     since: datetime | None
-    """When it was created; None if it does not exist."""
+    """Time of its creation; None if it does not exist."""
     is_another: bool = False
-    """Whether it is another one than this process saw first. Before an upgrade, accounts were deleted without pods."""
+    """Whether it has been recreated since this process first saw it. Earlier versions did not delete old pods."""
     is_foreign: bool = False
-    """Whether it is in another namespace than the Source, which then neither deletes nor names pods of it."""
+    """Whether it is in another namespace than the Source. Then its pods are neither deleted nor named."""
 
 
 class Occupation(NamedTuple):
@@ -61,27 +62,27 @@ class Occupation(NamedTuple):
 
     account: Account
     is_granted: bool
-    """Whether a binding grants it the rights already."""
+    """Whether a binding already grants it the rights."""
     pods: Sequence[Occupant] = ()
 
     def outlived(self, now: datetime) -> list[Occupant]:
-        """Pods that have outlived the account as which they were started, and could still get a token."""
+        """Return the pods that have outlived their account and could still get a token."""
         since = self.account.since
         old = (pod for pod in self.pods if since is None or (self.account.is_another and pod.created < since))
         return [pod for pod in old if not pod.is_void(now)]
 
     def to_delete(self, now: datetime) -> list[Occupant]:
-        """Delegates among them, in the namespace of the Source. Other pods belong to users of this cluster."""
+        """Return such delegates in the namespace of the Source. Other pods belong to users of this cluster."""
         if self.account.is_foreign:
             return []
         return [pod for pod in self.outlived(now) if pod.is_delegate and pod.may_run_on(now)]
 
     def must_wait(self, now: datetime) -> bool:
-        """Whether the account may not be created yet."""
+        """Return True if the account must not be created yet."""
         return self.account.since is None and bool(self.outlived(now))
 
     def withheld_for(self, now: datetime) -> list[Occupant]:
-        """Pods that keep the account from its rights, since they would have these at once.
+        """Return the pods because of which the account must not have rights: they would have the same rights.
 
         A source may orphan a delegate, delete the account and create it again. Any pod that has outlived an account
         counts for the next one, whatever controls it.
@@ -91,11 +92,11 @@ class Occupation(NamedTuple):
         return [] if self.is_granted else [pod for pod in self.pods if pod.is_delegate and not pod.is_void(now)]
 
     def is_withheld(self, now: datetime) -> bool:
-        """Whether the account may not have the rights for now."""
+        """Return True if the account must not have rights yet."""
         return bool(self.withheld_for(now))
 
     def in_the_way(self, now: datetime) -> list[Occupant]:
-        """Pods that keep the account from being created, or from its rights."""
+        """Return the pods that prevent the creation of the account, or its rights."""
         return self.outlived(now) if self.must_wait(now) else self.withheld_for(now)
 
 
@@ -112,13 +113,13 @@ def occupant(pod: Object) -> Occupant:
 
 
 def is_delegate(pod: Object) -> bool:
-    """Whether a PodChaperon controls a pod. Labels do not count: a source may change those of its delegates."""
+    """Return True if a PodChaperon controls a pod. Labels do not count: a source may change those of its delegates."""
     owner = pod.controller
     return owner is not None and (owner.kind, owner.group) == (CHAPERONS.name, CHAPERONS.group)
 
 
 def obstacle(found: Iterable[Occupation], now: datetime) -> str:
-    """Message: why accounts are not created or get no rights, and the remedy; empty if nothing is in the way."""
+    """Return a message why accounts are not created or get no rights, with the remedy; empty if no pod prevents it."""
     told = []
     for each in found:
         title, pods = f"ServiceAccount {'/'.join(each.account.key)}", _pods(each, each.in_the_way(now))
@@ -141,7 +142,7 @@ def obstacle(found: Iterable[Occupation], now: datetime) -> str:
 
 
 def is_ending(found: Iterable[Occupation], now: datetime) -> bool:
-    """Whether a pod that is in the way is being deleted, or is a delegate, which its source may delete at any time."""
+    """Return True if such a pod is being deleted, or is a delegate, which its source may delete at any time."""
     return any(
         pod.ends is not None or (pod.is_delegate and not each.account.is_foreign)
         for each in found
@@ -150,7 +151,7 @@ def is_ending(found: Iterable[Occupation], now: datetime) -> bool:
 
 
 def shared_with(found: Iterable[Occupation]) -> str:
-    """Message: the pods that run as accounts of a Source, and the remedy; empty if none does."""
+    """Return a message about the pods that run as accounts of a Source, with the remedy; empty if none does."""
     return "; ".join(
         f"ServiceAccount {'/'.join(each.account.key)} is also that of {_pods(each, each.pods)}, with the source's"
         " rights: have what makes such pods name another account, and delete them"
@@ -160,14 +161,14 @@ def shared_with(found: Iterable[Occupation]) -> str:
 
 
 def pause(found: Sequence[Occupation]) -> float | None:
-    """Seconds until the next list of pods if none is ending; None if there is no account whose pods count."""
+    """Return the seconds until the next list of pods if none is ending; None without accounts whose pods count."""
     if not found:
         return None
     return _SHARED_SECONDS if any(each.pods for each in found) else _EXCLUSIVE_SECONDS
 
 
 def _pods(found: Occupation, pods: Collection[Occupant]) -> str:
-    """The number of pods, and the names of the first if they are in the namespace of the Source."""
+    """Return the number of pods; with the names of the first if they are in the namespace of the Source."""
     if found.account.is_foreign:
         return f"{len(pods)} pod{'s' if len(pods) > 1 else ''}"
     listed = ", ".join(sorted(pod.name for pod in pods)[:_NAMED])

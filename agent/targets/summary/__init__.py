@@ -1,4 +1,4 @@
-"""Tell source clusters what this one has."""
+"""Publishes capacity and properties of this cluster to its sources."""
 
 from agent.targets.summary.controller import SummaryController
 

@@ -1,11 +1,10 @@
-"""Summary: write what the nodes of this cluster have, and what of it is free, for the virtual nodes that stand for it
-elsewhere.
+"""Summary: publish total and free capacity of this cluster's nodes, for its virtual nodes in sources.
 
-Watches  nodes that are not virtual, pods on them (at level of detail `full`, and where the agent may), the
-         ClusterSummary `singleton`, ClusterProperties and ClusterClaims where served; where it is wanted, it also asks
-         metrics.k8s.io now and then what nodes use.
-Writes   the ClusterSummary, at most once a second and only when something matters: see `knownnodes.steady` for what
-         does not; an Event where there are more claims than are told.
+Watches  nodes that are not virtual, pods on them (at level of detail `full`, if the agent may), the ClusterSummary
+         `singleton`, ClusterProperties and ClusterClaims if served. If enabled, it also polls metrics.k8s.io for the
+         usage of nodes.
+Writes   the ClusterSummary, at most once a second and only for relevant changes (`knownnodes.steady` ignores others);
+         an Event if there are more claims than can be published.
 """
 
 import time
@@ -28,15 +27,15 @@ from agent.targets.summary.usage import Usage
 
 PAUSE_SECONDS = 1.0
 _PAUSE_FACTOR = 20.0
-"""A summary of thousands of nodes takes long to make up: it has at most 5 % of a core."""
+"""Pause after a computation, as a multiple of its duration: thousands of nodes cost at most 5 % of a core."""
 _DISCOVERY = "discovery"
 _UNREAD_SECONDS = 0.1
 _UNREAD_LIMIT_SECONDS = 5.0
-"""Properties and pods that cannot be read hold back the summary for no longer than this."""
+"""Longest delay of the first summary because of properties and pods that have not been read."""
 
 
 class SummaryController(Controller[str]):
-    """Keys are the summary's name, and one for finding out which properties are served."""
+    """Keys are the summary's name, and one for the discovery of served properties."""
 
     name = "summary"
     workers = 1
@@ -66,7 +65,7 @@ class SummaryController(Controller[str]):
         self.queue.add(_DISCOVERY)
 
     async def reconcile(self, key: str) -> float | None:
-        """Write the summary if it is not what nodes and pods say."""
+        """Write the summary if it differs from the state of nodes and pods."""
         if key == _DISCOVERY:
             await self._properties.discover()
             if self._detail == "full":
@@ -115,7 +114,7 @@ class SummaryController(Controller[str]):
         return wanted
 
     def _warn(self, claims: int) -> None:
-        """Once for each number of claims that are too many, in the words of Open Cluster Management."""
+        """Emit an event once for each excessive number of claims, with the text of Open Cluster Management."""
         if claims > LIMIT and claims != self._claims:
             message = (
                 f"{claims} cluster claims are found. It exceeds the max number of custom cluster claims ({LIMIT})."
@@ -146,7 +145,7 @@ class SummaryController(Controller[str]):
         return self._survey
 
     def _pods_changed(self, node: str) -> None:
-        """Hundreds a second in a burst: they wait together for the next look."""
+        """Enqueue the summary for its next computation: a burst changes hundreds of pods a second."""
         if self._nodes.store.get(("", node)) is not None:
             self.queue.add_after(SUMMARY_NAME, self._next_look - time.monotonic())
 

@@ -1,4 +1,4 @@
-"""What of the ClusterSummary has to change, and which changes of a node matter to it. Pure."""
+"""Decides changes of the ClusterSummary, and which changes of a node affect it. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -53,7 +53,7 @@ _decoder = msgspec.json.Decoder(_Node)
 
 
 def substance(node: bytes) -> tuple[bytes | bool, ...]:
-    """The parts of a node that the summary is made of; heartbeats and images are not among them."""
+    """Return the parts of a node that the summary depends on; heartbeats and images are not among them."""
     seen = _decoder.decode(node)
     return (
         bytes(seen.metadata.labels),
@@ -68,11 +68,11 @@ def substance(node: bytes) -> tuple[bytes | bool, ...]:
 
 
 def decide(wanted: Raw, current: Raw | None, *, gateway: bool = False) -> Raw | None:
-    """The summary to create when there is none, else the merge patch to its present state; None for no change.
+    """Return the summary to create if it does not exist, else a merge patch for it; None for no change.
 
-    Labels are payload, so all that are not wanted are removed. Annotations of others survive.
+    Labels are payload, so all unwanted ones are removed. Annotations of users and other controllers are kept.
 
-    :param gateway: whether somebody else tells of gateways
+    :param gateway: whether another controller writes the annotation for gateways
     """
     if current is None:
         return wanted
@@ -92,7 +92,7 @@ def decide(wanted: Raw, current: Raw | None, *, gateway: bool = False) -> Raw | 
 
 
 def properties(told: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The properties of a cluster from several sources, the last wins; those that cannot be labels are left out."""
+    """Merge properties of a cluster, the last value of a key wins. Properties that cannot be labels are left out."""
     return {
         key: value
         for source in told

@@ -1,4 +1,4 @@
-"""What the nodes of this cluster use together, asked of metrics.k8s.io now and then, where it is served."""
+"""Total resource usage of this cluster's nodes, polled from metrics.k8s.io if that is served."""
 
 import asyncio
 import logging
@@ -16,11 +16,11 @@ from agent.settings import Settings
 log = logging.getLogger(__name__)
 
 _FAILURES = 3
-"""After so many questions without an answer in a row, what was measured last counts no more."""
+"""Number of consecutive failures after which the last measurement is no longer published."""
 
 
 class Measured:
-    """`nodes` are those that count; `changed` is called when something else is to be told."""
+    """Polls the usage of `nodes`. Calls `changed` if the value to publish has changed."""
 
     def __init__(self, local: Cluster, settings: Settings, nodes: Informer, changed: Callable[[], None]) -> None:
         self._client = local.client
@@ -33,7 +33,7 @@ class Measured:
             local.port.spawn("what nodes use", self._run)
 
     def read(self) -> Amounts | None:
-        """What to tell; None where that is not known, or nobody wants it told."""
+        """Return the usage to publish; None if it is unknown or disabled."""
         return self._told
 
     async def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""What is kept of a pod to know what it takes of its node: some hundred bytes instead of several thousand. Pure."""
+"""Reduces pods to their requests: stores keep some hundred bytes per pod instead of several thousand. Pure."""
 
 from typing import Any, TypedDict
 
@@ -64,14 +64,14 @@ class _Pod(TypedDict, total=False):
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
-    """What a pod takes of its node."""
+    """Requests of a pod on its node."""
 
     requests: dict[str, int] = {}
-    """Resource name to an amount in 10^-9 of its base unit."""
+    """Amount by resource name, in 10^-9 of the base unit."""
     ports: list[str] = []
     """Host ports, as `TCP/80`."""
     source: str = ""
-    """UID of the cluster that a delegate is from, empty for other pods."""
+    """UID of a delegate's source cluster; empty for other pods."""
 
 
 class _Reduced(msgspec.Struct):
@@ -84,7 +84,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def reduce(raw: bytes) -> bytes:
-    """The pod's key and version, its node, and what it takes there, as JSON."""
+    """Return JSON with a pod's key, version, node and requests."""
     pod = _pod_decoder.decode(raw)
     metadata, spec = pod["metadata"], pod.get("spec") or _Spec()
     source = metadata.pop("labels", {}).get(names.LABEL_PARENT_CLUSTER_UID, "")
@@ -98,5 +98,5 @@ def reduce(raw: bytes) -> bytes:
 
 
 def held(pod: Object) -> Held:
-    """What a reduced pod takes."""
+    """Return the requests of a reduced pod."""
     return _reduced_decoder.decode(pod.raw).held

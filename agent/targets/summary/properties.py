@@ -1,7 +1,7 @@
 """Properties of this cluster: ClusterProperties, ClusterClaims of Open Cluster Management, and the agent's settings.
 
-Either kind is watched only while the API server serves it and lets us read it, which is found out every few minutes.
-Of ClusterProperties whichever version is served is read: all say the same.
+A kind is watched only while the API server serves it and the agent may read it, which is checked every few minutes.
+Any served version of ClusterProperties is read, since all have the same content.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _decoder = msgspec.json.Decoder(_Property)
 
 
 class Properties:
-    """`changed` is called when one of them may have changed."""
+    """Reads the properties. Calls `changed` if one of them may have changed."""
 
     def __init__(self, local: Cluster, settings: tuple[str, ...], changed: Callable[[], None]) -> None:
         self._local = local
@@ -49,15 +49,15 @@ class Properties:
         self._informers: dict[Kind, Informer] = {}
 
     def read(self) -> dict[str, str]:
-        """All properties that can be labels."""
+        """Return all properties that can be labels."""
         return properties([*self._told(), self._settings])
 
     def claims(self) -> clusterclaims.Told:
-        """All that sources may know, whatever the value, as ManagedClusters list them."""
+        """Return all properties that sources may read, with any value, in the format of ManagedClusters."""
         return clusterclaims.write([*self._told(hidden=LABEL_SPOKE_ONLY), self._settings])
 
     def _told(self, hidden: str = "") -> list[dict[str, str]]:
-        """By kind, without what carries a label that hides it."""
+        """Return the properties of each kind, without objects that have the label `hidden`."""
         stores = [self._informers[kind].store for kind in KINDS if kind in self._informers]
         return [
             {obj.name: value for obj in store if hidden not in obj.labels and (value := _value(obj)) is not None}
@@ -65,7 +65,7 @@ class Properties:
         ]
 
     async def discover(self) -> None:
-        """Watch what is served now, and no longer what is not."""
+        """Start watches of kinds that are served, and stop those of other kinds."""
         for kind, versions in KINDS.items():
             if kind in self._informers and isinstance(self._informers[kind].error, StatusError):
                 self._local.informers.drop(self._informers.pop(kind))
@@ -76,7 +76,7 @@ class Properties:
 
     @property
     def settled(self) -> bool:
-        """Whether all that is watched has been read: a label that is only late is not taken away."""
+        """Whether all watched kinds have been read. Before that, existing labels would be removed."""
         return all(informer.synced.is_set() for informer in self._informers.values())
 
     async def _served(self, versions: tuple[Kind, ...]) -> Kind | None:

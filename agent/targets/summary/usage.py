@@ -1,6 +1,4 @@
-"""What pods take of the nodes: running totals of a watch of the cluster's pods, in which the finished and those on
-virtual nodes are not.
-"""
+"""Requests of pods by node: running totals from a watch of pods, without ended pods and those on virtual nodes."""
 
 import logging
 from collections import Counter
@@ -26,14 +24,14 @@ _NOBODY = "metadata.name=-"
 
 
 class Totals:
-    """What is taken, by node, and how many delegates take it, by source; kept up to date change by change."""
+    """Requests by node and number of delegates by source, updated with each change of a pod."""
 
     def __init__(self) -> None:
         self.taken: dict[str, Taken] = {}
         self.delegates: Counter[str] = Counter()
 
     def add(self, node: str, one: Held) -> None:
-        """A pod is on a node."""
+        """Add the requests of a pod to a node."""
         taken = self.taken.setdefault(node, Taken())
         for name, amount in one.requests.items():
             taken.amounts[name] = taken.amounts.get(name, 0) + amount
@@ -42,7 +40,7 @@ class Totals:
             self.delegates[one.source] += 1
 
     def remove(self, node: str, one: Held) -> None:
-        """A pod that was added is there no more."""
+        """Subtract the requests of a pod that was added before."""
         taken = self.taken[node]
         for name, amount in one.requests.items():
             taken.amounts[name] -= amount
@@ -61,7 +59,7 @@ class Totals:
 
 
 class Usage:
-    """`changed` is called with the name of a node on which something else is taken now."""
+    """Watches pods. Calls `changed` with the name of a node whose requests have changed."""
 
     def __init__(self, local: Cluster, changed: Callable[[str], None]) -> None:
         self._local = local
@@ -71,7 +69,7 @@ class Usage:
         self._forbidden = False
 
     def read(self) -> Totals | None:
-        """What is taken; None where that is not known."""
+        """Return the totals; None if pods have not been read, or may not be."""
         if self._informer is not None and isinstance(self._informer.error, Forbidden):
             self._give_up(self._informer, self._informer.error)
         if self._informer is None or not self._informer.synced.is_set():
@@ -80,7 +78,7 @@ class Usage:
 
     @property
     def settled(self) -> bool:
-        """Whether pods have been read, or may not be: what is free is not taken back only to be told again."""
+        """Whether pods have been read, or may not be. Before that, a new agent would withdraw the free capacity."""
         informer = self._informer
         return informer is None or informer.synced.is_set() or isinstance(informer.error, StatusError)
 
@@ -100,7 +98,7 @@ class Usage:
         self._forbidden = True
 
     async def _allowed(self) -> bool:
-        """Once refused, ask before the next try, which would be logged."""
+        """Return True if pods may be read. After a refusal this checks silently: a refused informer would be logged."""
         if not self._forbidden:
             return True
         once: tuple[dict[str, str], ...] = ({"limit": "1"}, {"watch": "1", "timeoutSeconds": "1"})

@@ -1,4 +1,4 @@
-"""Connect to the clusters that Targets and ClusterTargets name, and let go of them in order."""
+"""Connects to the clusters of Targets and ClusterTargets, and drains those that are deleted."""
 
 from agent.targets.target.controller import TargetController
 from agent.targets.target.secrets import TargetSecretController

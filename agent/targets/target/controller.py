@@ -1,13 +1,13 @@
-"""Target: keep a connection to every cluster that a Target or ClusterTarget names.
+"""Target: keep a connection to the cluster of every Target and ClusterTarget.
 
 Watches  Targets, ClusterTargets, each referenced Secret by its name, the state of connected targets; proxy pods and
          chaperons while a Target is being removed.
 Writes   the Target's conditions Reachable, Authorized, AgentReady, Ready (and Responsive, AcceptsPods, QuotasReadable,
          ObjectsReadable, Secure, Drained), its finalizer, one Warning event when it becomes unusable; the proxy pods of
          a Target that is being removed; `status.clusterUID`, the cluster that it is connected to.
-A Target gets its finalizer when it is ready for the first time: before that, nothing of ours can be there, and it may
-go at once. Other targets are never disturbed. A kubeconfig that comes to lead to another cluster connects to nothing
-until a person has said that it may.
+A Target gets its finalizer when it is ready for the first time: before that, its cluster has no objects of this source,
+and the Target may be deleted at once. No target affects another one. If a changed kubeconfig points to another cluster,
+the target is not used until a user has accepted that cluster.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from agent.targets.target.recorded import Recorded
 from agent.targets.target.remains import ADOPTION_SECONDS, LOOK_SECONDS, Remains, is_adopting
 
 REWORD_SECONDS = 30.0
-"""Conditions whose words alone change (two sorts of network errors in turn) are written at most this often."""
+"""Seconds between two writes of conditions that differ in messages alone, such as alternating network errors."""
 _UNSYNCED_SECONDS = 0.1
 _UNREADABLE_SECONDS = 2.0
 
@@ -71,7 +71,7 @@ class TargetController(Controller[Key]):
         )
 
     async def reconcile(self, key: Key) -> float | None:
-        """Connect, or disconnect, and say how that went."""
+        """Connect or disconnect one target, and write its conditions; drain it if it is being deleted."""
         obj = self._objects.get(key)
         if obj is None:
             await self._forget(key)
@@ -118,7 +118,7 @@ class TargetController(Controller[Key]):
         return [key for key, reference in self._references.items() if reference == secret.key]
 
     async def _connect(self, key: Key, target: Raw, informer: Informer | None) -> Problem | None:
-        """Have the connection that the Target asks for. Returns what keeps us from it."""
+        """Make the connection that the Target specifies. Return the problem that prevents it; None if none does."""
         place, ranges = gather.reference(target), podranges.published(target)
         expected = self._recorded.expected(key, target)
         connected = self._deps.targets.get(key)
@@ -137,7 +137,7 @@ class TargetController(Controller[Key]):
             fingerprint = gather.fingerprint(place, data)
             outdated = connected is None or connected.identity.outdated
             if outdated or self._fingerprints.get(key) != fingerprint:
-                # A long kubeconfig takes a while.
+                # Parsing a long kubeconfig would block the event loop.
                 plugins = self._deps.settings.target_plugins
                 connection = await asyncio.to_thread(gather.connection, place, data, plugins=plugins)
                 identity = await asyncio.to_thread(gather.identity, place, data)
@@ -150,7 +150,7 @@ class TargetController(Controller[Key]):
         return None
 
     async def _report(self, obj: Object, target: Raw, problem: Problem | None) -> float | None:
-        """Bring conditions and finalizer up to date."""
+        """Update the conditions and the finalizer."""
         key = obj.key
         now = self._deps.clock.now()
         old = target.get("status", {}).get("conditions")
@@ -179,12 +179,12 @@ class TargetController(Controller[Key]):
         return None
 
     async def _hold(self, obj: Object) -> None:
-        """Keep the Target until it is drained; the next pass, which this write brings about, tells the state."""
+        """Add the finalizer. The event of this write enqueues the Target again, which then writes the conditions."""
         finalizers = [*obj.finalizers, names.FINALIZER_DRAIN]
         await self._deps.target_status.patch_metadata(obj, {"finalizers": finalizers})
 
     def _rewording_wait(self, key: Key) -> float:
-        """Seconds until conditions whose words alone have changed may be written."""
+        """Return the seconds until conditions that differ in messages alone may be written; 0 or less: now."""
         return self._written_at.get(key, -REWORD_SECONDS) + REWORD_SECONDS - time.monotonic()
 
     async def _write(self, obj: Object, status: Raw) -> None:
@@ -193,13 +193,13 @@ class TargetController(Controller[Key]):
         self._recorded.written(obj.key, status)
 
     async def _drain(self, obj: Object, problem: Problem | None) -> float | None:
-        """One step of removal."""
+        """Take the next step of draining a Target."""
         if names.FINALIZER_DRAIN not in obj.finalizers:
             return None
         key = obj.key
         connected = self._deps.targets.get(key)
         if key not in self._leaving and connected is not None:
-            # Whether it still answers decides what becomes of its pods: not to be found out at the next probe only.
+            # Probe at once: the decision about its pods depends on whether it still answers.
             connected.probe_now()
         self._leaving[key] = (names.finalizer(*key), names.virtual_node(*key))
         view = await self._view(obj, problem)
@@ -235,7 +235,7 @@ class TargetController(Controller[Key]):
         finalizer, node = self._leaving[obj.key]
         connected = self._deps.targets.get(obj.key)
         ready = connected is not None and connected.ready
-        # A new leader has to hear first whether the target answers.
+        # A new leader first has to find out whether the target answers.
         settled = connected is None or connected.record.state is not State.CONNECTING
         declared = is_set(obj.annotations, lifecycle.LOST) and settled and not ready
         forced = declared or is_set(obj.annotations, names.FORCE_REMOVE)
@@ -270,18 +270,18 @@ class TargetController(Controller[Key]):
         try:
             match action:
                 case decide.DeletePod(pod):
-                    # A binding stays, and a claim may move.
+                    # A binding is permanent; a claim may change, so the resourceVersion guards it.
                     version = None if pod.here else pod.version
                     with self._pods.vanished.noticed(pod.key, pod.uid):
                         await self._client.delete(PODS, name, namespace, uid=pod.uid, version=version)
                 case decide.FreePod(pod, finalizers):
                     await self._deps.proxies.release(pod.key, pod.uid, pod.version, finalizers)
         except (NotFound, Conflict):
-            # It has changed: the event that says so brings us back.
+            # The pod has changed: its event enqueues the Target again.
             pass
 
     def _left_by(self, pod: Object) -> Iterable[Key]:
-        """Called for every change of every proxy pod: nearly always no Target is being removed."""
+        """Return the Targets being drained that a pod belongs to. Runs for every change of every proxy pod."""
         if not self._leaving:
             return ()
         return [

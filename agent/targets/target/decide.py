@@ -1,4 +1,4 @@
-"""What to say about a target, and how to let go of one that is being removed. Pure."""
+"""Conditions of a Target, and the steps that drain one that is being deleted. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,25 +15,26 @@ from agent.clusters.target import Record, State
 from agent.model import podstate
 
 SETTLE_SECONDS = 5.0
-"""A target that is connecting keeps its old conditions for so long: restarts and short losses are not told."""
+"""Seconds for which a connecting target keeps its old conditions: restarts and short outages change none."""
 
 Conditions = list[dict[str, Any]]
 
 AGENT_READY = "AgentReady"
-"""Whether the target's own agent is alive and of a version that fits."""
+"""Condition: whether the target's agent is alive and its version is compatible."""
 
 RESPONSIVE = "Responsive"
-"""Whether the target answers promptly; told once it did not."""
+"""Condition: whether the target answers promptly. Absent until it once did not."""
 
 ACCEPTS_PODS = "AcceptsPods"
-"""Whether the target takes PodChaperons; told once it refused those of several pods in a row."""
+"""Condition: whether the target accepts PodChaperons. Absent until it refused those of several pods in a row."""
 
 QUOTAS_READABLE = "QuotasReadable"
-"""Whether each ResourceQuota of the target counts; told once one could not be read."""
+"""Condition: whether every ResourceQuota of the target is readable. Absent until one was not."""
 OBJECTS_READABLE = "ObjectsReadable"
-"""Whether every object that is watched in the target can be read; told once one could not."""
+"""Condition: whether every watched object of the target is readable. Absent until one was not."""
 SECURE = "Secure"
-"""Whether requests are encrypted and the certificate of the API server is verified; reported once they were not."""
+"""Condition: whether requests are encrypted and the API server's certificate is verified. Absent until they were
+not."""
 
 _MENDED = {
     RESPONSIVE: ("Prompt", "answers promptly"),
@@ -61,16 +62,16 @@ class Health(msgspec.Struct, frozen=True):
     reason: str
     message: str
     agent: AgentRecord | None = NOT_ASKED
-    """None: not known yet, what was said last stays."""
+    """State of the target's agent; None if not known yet, which keeps the last condition."""
     slow: bool = False
     refusal: Refusal | None = None
-    """What it says to those who send it pods, None when it takes them."""
+    """The target's refusal of PodChaperons; None if it accepts them."""
     ignored: str = ""
-    """What the target tells that is left out because it cannot be used."""
+    """Published data of the target that is ignored because it is invalid; empty if none."""
     unreadable: str = ""
-    """Objects that cannot be read and why, empty if all can."""
+    """Unreadable objects with the reasons; empty if all are readable."""
     insecure: str = ""
-    """Field of the kubeconfig that lets others read or forge answers, and the remedy; empty if none does."""
+    """Field of the kubeconfig that disables encryption or verification, and the remedy; empty if none does."""
 
 
 _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
@@ -95,19 +96,19 @@ def health(
     unreadable: str = "",
     insecure: str = "",
 ) -> Health:
-    """The conditions that a connected target's record, that of its agent, its circuit and its objects mean."""
+    """Return the condition values for a target with a connection."""
     asked = agent if record.state is State.READY else NOT_ASKED
     state = record.state.value
     return Health(*_ASPECTS[record.state], state, record.message, asked, slow, refusal, ignored, unreadable, insecure)
 
 
 def unconnected(reason: str, message: str) -> Health:
-    """The conditions of a target that cannot even be tried."""
+    """Return the condition values for a target whose Target or Secret is unusable."""
     return Health("Unknown", "Unknown", "False", reason, message)
 
 
 def conditions(old: Conditions | None, now_is: Health, generation: int | None, now: datetime) -> Conditions:
-    """All conditions of a target; those of others stay. A target whose agent does not work is not Ready."""
+    """Return all conditions of a Target; those of other controllers are kept. Ready requires a working agent."""
     agent = now_is.agent or _last_told(old)
     ready = (now_is.ready, now_is.reason, now_is.message)
     if now_is.ready == "True" and agent is not None and not agent.usable:
@@ -151,7 +152,7 @@ def _refuses(refusal: Refusal) -> str:
 
 
 def refusal_told(target: dict[str, Any], namespace: str) -> str:
-    """What a Target tells of its cluster's refusing pods of a namespace, empty when it tells of none."""
+    """Return the message of AcceptsPods if it is about pods of this namespace; empty otherwise."""
     told = condition_of(target, ACCEPTS_PODS) or {}
     message = str(told.get("message") or "")
     about = f"refuses pods of namespace {namespace},"
@@ -166,20 +167,20 @@ def _last_told(old: Conditions | None) -> AgentRecord | None:
 
 
 def settles_in(record: Record, now: datetime) -> float:
-    """In how many seconds a target that is connecting has taken too long, 0 for any other state."""
+    """Return the seconds left of SETTLE_SECONDS for a connecting target; 0 in any other state."""
     if record.state is not State.CONNECTING:
         return 0.0
     return max(0.0, SETTLE_SECONDS - (now - record.since).total_seconds())
 
 
 def became_worse(old: Conditions | None, new: Conditions) -> bool:
-    """Whether Ready turned false, or is false for another reason than before: worth an event."""
+    """Return True if Ready is False and its reason has changed, which deserves an event."""
     before, after = find_condition(old, "Ready") or {}, find_condition(new, "Ready") or {}
     return after.get("status") == "False" and before.get("reason") != after.get("reason")
 
 
 def only_words_differ(old: Conditions | None, new: Conditions) -> bool:
-    """Whether old and new conditions say the same in other words."""
+    """Return True if old and new conditions differ in messages alone."""
     fields = ("type", "status", "reason", "observedGeneration")
     return [[condition.get(field) for field in fields] for condition in old or ()] == [
         [condition.get(field) for field in fields] for condition in new
@@ -187,64 +188,64 @@ def only_words_differ(old: Conditions | None, new: Conditions) -> bool:
 
 
 Chaperon = Literal["none", "doubtful", "candidate", "placed"]
-"""A candidate has no leave to start and no claim: it is only taken away, which the scheduler does. Doubtful: one is on
-its way there, or may have arrived without being seen.
+"""Chaperon of a pod in a target. A candidate has neither a claim nor permission to start; the scheduler deletes it.
+Doubtful: a POST is in flight, or may have succeeded without an answer.
 """
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A proxy pod that has to do with a target being removed."""
+    """A proxy pod that is bound to, or held by, a target that is being drained."""
 
     key: tuple[str, str]
     uid: str
     version: str
     finalizers: tuple[str, ...]
     here: bool
-    """It is bound to the target's virtual node."""
+    """Whether it is bound to the target's virtual node."""
     claimed: bool
-    """It may have been sent there, without our knowing the outcome."""
+    """Whether it is claimed for the target, so that its chaperon may have been created there."""
     chaperon: Chaperon
-    """What it has in the target."""
+    """Its chaperon in the target."""
     deleting: bool
 
 
 class Leaving(msgspec.Struct, frozen=True):
-    """A target that is being removed."""
+    """A target that is being drained."""
 
     finalizer: str
     forced: bool
     ready: bool
-    """Its stores may be believed."""
+    """Whether it is connected and its stores are up to date."""
     age: float
     """Seconds since its deletion began."""
     release_after: float
     pods: tuple[Pod, ...]
     chaperons: bool
-    """Chaperons of ours are left there, or what was brought for them."""
+    """Whether the target still has chaperons of this source, or objects that were copied for them."""
     unsure: bool = False
-    """Chaperons are on their way there, or were there that no pod of its finalizer has, and it cannot be asked."""
+    """Whether chaperons may exist that belong to no pod in `pods`: in flight, or found without their pod."""
     elsewhere: bool = False
-    """Its kubeconfig leads to another cluster than the one where its pods were sent."""
+    """Whether its kubeconfig points to another cluster than the one that received its pods."""
     why: str = ""
-    """Why it is not ready, in words."""
+    """Why it is not ready; empty if it is."""
 
 
 class DeletePod(msgspec.Struct, frozen=True):
-    """Delete a proxy pod: its controller makes another one elsewhere."""
+    """Delete a proxy pod: its controller creates another one for another target."""
 
     pod: Pod
 
 
 class FreePod(msgspec.Struct, frozen=True):
-    """Take the target's finalizer from a pod that never went there."""
+    """Remove the target's finalizer from a pod without a delegate in the target."""
 
     pod: Pod
     finalizers: tuple[str, ...]
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """What to do with the pods; `drained` when the Target may go. Else the condition Drained says why not."""
+    """Next step: actions on pods; then the Target's finalizer is removed if `drained`, or else Drained is set."""
 
     actions: tuple[DeletePod | FreePod, ...]
     drained: bool
@@ -257,7 +258,7 @@ _ELSEWHERE = "the kubeconfig leads to another cluster, so that delegates may sti
 
 
 def drain(view: Leaving) -> Drain:
-    """One step towards removing a target (ruling 8)."""
+    """Return the next step of draining a target (ruling 8)."""
     actions = tuple(action for pod in view.pods for action in _empty(view, pod))
     if view.forced:
         return Drain(actions, drained=True)
@@ -265,8 +266,8 @@ def drain(view: Leaving) -> Drain:
         if not view.pods and not view.chaperons and not view.unsure:
             return Drain(actions, drained=True)
         return Drain(actions, False, "Draining", "waiting until the delegates of this target have stopped")
-    # Finalizers go only when the delegate is known to be gone, or else when they are released: before that, no
-    # finalizer means no delegate.
+    # A pod keeps its finalizer until its delegate is known to be deleted, or until `release_after`. Before that, no
+    # pod with a finalizer means no delegate.
     if not view.pods and not view.unsure and view.age < view.release_after:
         return Drain(actions, drained=True)
     why = f" ({view.why})" if view.why else ""

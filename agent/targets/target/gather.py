@@ -1,4 +1,4 @@
-"""What a Target says about its cluster and the credentials for it."""
+"""Reads a Target's reference to a kubeconfig, the kubeconfig, and the health of its connection."""
 
 import hashlib
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Raw = dict[str, Any]
 
 
 class Problem(Exception):
-    """Why there is no connection; the reason is for a condition, the message says what to do."""
+    """Reason why a Target cannot be connected: the reason of a condition, and a message with the remedy."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Problem(Exception):
 
 @dataclass(frozen=True)
 class Reference:
-    """Where the kubeconfig of a Target is."""
+    """Secret, key and context of a Target's kubeconfig; an empty context for the current one."""
 
     secret: Key
     key: str
@@ -47,7 +47,7 @@ _secret_decoder = msgspec.json.Decoder(_Secret)
 
 
 def reference(target: Raw) -> Reference | None:
-    """The kubeconfig's place; None when the target is this cluster itself, or says nothing."""
+    """Return the reference to a Target's kubeconfig; None for a self-target, or if the Target has none."""
     spec = target.get("spec") or {}
     secret = spec.get("kubeconfigSecret") or {}
     if spec.get("self") or not secret.get("name"):
@@ -57,20 +57,20 @@ def reference(target: Raw) -> Reference | None:
 
 
 def check(target: Raw) -> None:
-    """Raises Problem unless the Target names exactly one cluster; CRDs other than ours let it name none or two."""
+    """Raise Problem unless the Target names exactly one cluster; Admiralty's CRDs also allow none or two."""
     spec = target.get("spec") or {}
     if bool(spec.get("self")) == bool((spec.get("kubeconfigSecret") or {}).get("name")):
         raise Problem("InvalidSpec", "set either spec.self: true (this cluster) or spec.kubeconfigSecret, and not both")
 
 
 def secret_of(target: Object) -> Key | None:
-    """The Secret that a Target refers to."""
+    """Return the key of the Secret that a Target refers to; None if it has none."""
     found = reference(target.decode())
     return found.secret if found else None
 
 
 def kubeconfig(place: Reference, secret: Object | None) -> bytes:
-    """The kubeconfig's bytes. Raises Problem when they are not there."""
+    """Return the kubeconfig. Raises Problem if the Secret or the key does not exist."""
     if secret is None:
         raise Problem("SecretNotFound", f"{place} does not exist: create it with a kubeconfig under key {place.key!r}")
     data = _secret_decoder.decode(secret.raw).data or {}
@@ -81,7 +81,7 @@ def kubeconfig(place: Reference, secret: Object | None) -> bytes:
 
 
 def fingerprint(place: Reference | None, data: bytes) -> str:
-    """Changes with everything that bears on the connection."""
+    """Return a hash of everything that determines the connection."""
     if place is None:
         return "self"
     parts = (place.key.encode(), place.context.encode(), data)
@@ -89,7 +89,7 @@ def fingerprint(place: Reference | None, data: bytes) -> str:
 
 
 def identity(place: Reference, data: bytes) -> str:
-    """Changes when a new connection is needed, but not when only the token of a service account is a later one."""
+    """Return a hash that changes if a new connection is necessary; a renewed service account token changes nothing."""
     try:
         document = documents.document_of(data)
         claims = token.claims(documents.token_of(document, place.context))
@@ -97,13 +97,13 @@ def identity(place: Reference, data: bytes) -> str:
             documents.set_token(document, f"{claims.namespace}/{claims.account}", place.context)
             data = msgspec.json.encode(document, order="deterministic")
     except InvalidConfig:
-        # `connection` tells.
+        # `connection` raises Problem for it.
         pass
     return fingerprint(place, data)
 
 
 def connection(place: Reference, data: bytes, *, plugins: bool) -> config.Connection:
-    """How to talk to the target. Raises Problem for a kubeconfig that cannot be used."""
+    """Parse the kubeconfig. Raises Problem if it is unusable."""
     try:
         return config.parse(data, place.context or None, plugins=plugins)
     except InvalidConfig as error:

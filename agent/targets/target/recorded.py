@@ -1,4 +1,4 @@
-"""Which cluster each Target was connected to: in its status, and known to this process before that is written."""
+"""UID of the cluster that each Target was connected to: from its status, or from memory until that is written."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,28 +11,28 @@ from agent.kube.store import Key
 Raw = dict[str, Any]
 
 FIELD = "clusterUID"
-"""Of a Target's status."""
+"""Field in the status of a Target."""
 
 
 @dataclass
 class _Known:
     target: str
-    """UID of the Target: another one of its name begins anew."""
+    """UID of the Target: a recreated one starts without a record."""
     cluster: str
     written: bool = False
 
 
 class Recorded:
-    """The UID of the cluster that each Target was connected to, also where its status has lost it or cannot hold it."""
+    """UIDs of the clusters that Targets were connected to, even if a status has lost it or its CRD lacks the field."""
 
     def __init__(self) -> None:
         self._known: dict[Key, _Known] = {}
 
     def expected(self, key: Key, target: Raw) -> Expected:
-        """Which cluster a Target says it stands for.
+        """Return the cluster that a Target must be connected to.
 
-        What `flotilla join` wrote counts only before the target was ready for the first time: later, somebody may have
-        put another kubeconfig there before anything was recorded.
+        The annotation by `flotilla join` counts only until the target is ready for the first time. Later, a user may
+        have replaced the kubeconfig before the cluster was recorded.
         """
         metadata = target["metadata"]
         annotations = metadata.get("annotations") or {}
@@ -44,23 +44,23 @@ class Recorded:
         )
 
     def note(self, key: Key, target: Raw, connected: Target | None) -> Raw:
-        """Take note of the cluster of a target that is ready; what of its Target's status is to be written for it."""
+        """Record the cluster of a ready target. Return the status fields to write; empty if none."""
         if connected is None or not connected.ready or not connected.identity.uid:
             return {}
         uid = connected.identity.uid
         if self._cluster(key, target) != uid:
             self._known[key] = _Known(target["metadata"]["uid"], uid)
         told = (target.get("status") or {}).get(FIELD)
-        # Where the CRD does not know the field, a second try would not help, either.
+        # If the CRD lacks the field, another try would not help.
         return {} if told == uid or (not told and self._known[key].written) else {FIELD: uid}
 
     def written(self, key: Key, status: Raw) -> None:
-        """A status has been written."""
+        """Record that a status has been written."""
         if FIELD in status:
             self._known[key].written = True
 
     def forget(self, key: Key) -> None:
-        """A Target is gone."""
+        """Forget a deleted Target."""
         self._known.pop(key, None)
 
     def _cluster(self, key: Key, target: Raw) -> str:

@@ -1,4 +1,4 @@
-"""What a target that is being removed may still have of ours, beside what can be seen of it."""
+"""Finds objects of this source in a target that is being drained, including those that its stores may lack."""
 
 from collections.abc import Container, Iterable
 
@@ -12,16 +12,18 @@ from agent.targets.target import decide
 
 
 class Remains:
-    """Looks for what is left in a target, at its API server where stores do not tell. Raises KubeError."""
+    """Finds chaperons that are left in a target, from stores or from its API server. Raises KubeError."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
 
     def unclaimed(self, target: Target, held: Container[Key]) -> bool:
-        """Whether chaperons are seen there that this cluster has made for pods that the target does not hold: for none,
-        or candidates that have lost, whose pods keep the finalizer of another target alone.
+        """Return True if the target has chaperons of this source whose pods it does not hold.
 
-        What another Target of the same cluster shows is that one's to take care of.
+        These are orphans, or candidates whose pods have the finalizer of another target only. Chaperons that another
+        Target of the same cluster shows do not count.
+
+        :param held: keys of the pods that the target holds
         """
         sending = self._deps.inflight_chaperons
         others = [each for each in self._deps.targets if each is not target and not sending.is_closed(each)]
@@ -33,12 +35,12 @@ class Remains:
         )
 
     async def doubtful(self, target: Target, pods: Iterable[Object]) -> frozenset[str]:
-        """UIDs of those pods that wait and may have a chaperon there, or a delegate; a chaperon is seen then."""
+        """Return the UIDs of pending pods that may have a chaperon or delegate in the target, by its API server."""
         waiting = [pod for pod in pods if not pod.deleting and not pod.node_name]
         return frozenset([pod.uid for pod in waiting if not await self._deps.live_reads.is_free(target, pod)])
 
     async def any_in(self, target: Target) -> bool:
-        """Whether chaperons are there, or on their way, that nobody would be connected with."""
+        """Return True if chaperons exist or are in flight that no other Target would handle. Add them to the store."""
         found = [each for each in await self._deps.live_reads.left_in(target) if not self._is_served(target, each)]
         for each in found:
             if target.chaperons.store.get(each.key) is None:
@@ -46,7 +48,7 @@ class Remains:
         return bool(found) or self._deps.inflight_chaperons.any_to(target.key)
 
     def pod(self, pod: Object, target: Key, node: str, doubtful: frozenset[str]) -> decide.Pod:
-        """A pod of such a target, for its decision."""
+        """Build the view of a pod of such a target."""
         return decide.Pod(
             key=pod.key,
             uid=pod.uid,
@@ -59,7 +61,10 @@ class Remains:
         )
 
     def _chaperon(self, pod: Object, target: Key, node: str) -> decide.Chaperon:
-        """What a pod has in a target: in mode `reserve` nothing starts without a claim that names it, and leave."""
+        """Return the kind of a pod's chaperon in a target.
+
+        In mode `reserve` a chaperon starts only with a claim that names it, and with permission.
+        """
         found: decide.Chaperon = "none"
         for placed in self._deps.chaperons.of(pod.key):
             if placed.target.key != target or not placed.is_of(pod):
@@ -71,7 +76,7 @@ class Remains:
         return found
 
     def _is_served(self, target: Target, chaperon: Object) -> bool:
-        """Whether another Target stands for the same cluster and goes on to take care of a chaperon."""
+        """Return True if another ready Target of the same cluster shows a chaperon."""
         for other in self._deps.targets:
             if other is target or not other.ready or self._deps.inflight_chaperons.is_closed(other):
                 continue
@@ -86,14 +91,16 @@ def _shows(target: Target, chaperon: Object) -> bool:
 
 
 LOOK_SECONDS = 0.2
-"""Pause between looks."""
+"""Seconds between checks."""
 ADOPTION_SECONDS = 10.0
-"""How long they are waited for from when the agent sees the Target going, which may be long after its deletion."""
+"""Longest wait for adoptions, from the moment when this process observes the deletion of the Target."""
 
 
 def is_adopting(key: Key, target: Target | None, chaperons: Chaperons, pods: Iterable[Object]) -> bool:
-    """Whether one of the pods that are bound to a target has no finalizer, so that it would go at once, and a chaperon
-    without our cluster's UID, or none that is known yet: it would be left behind, and nobody would know whose it is.
+    """Return True if a pod bound to a target still has to be adopted: it lacks the finalizer, its chaperon our UID.
+
+    Such a pod would be deleted at once, and its chaperon left behind without a known source. If the target is not
+    ready, every bound pod without a finalizer counts.
     """
     unheld = [pod for pod in pods if names.finalizer(*key) not in pod.finalizers]
     if target is None or not target.ready:

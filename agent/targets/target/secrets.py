@@ -1,8 +1,8 @@
 """Target Secrets: keep the credentials of a target until it is drained (ruling 8).
 
 Watches  Targets, ClusterTargets, the state of connected targets, Secrets with our label.
-Writes   finalizer and label of Secrets: put when a Target that refers to one is ready for the first time, taken when
-         no Target refers to it any more, also after an edit, a forced removal, or a time without an agent.
+Writes   finalizer and label of Secrets: added when a Target that refers to one is ready for the first time; removed
+         when no Target refers to it any longer, also after an edit, a forced removal, or a time without an agent.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class TargetSecretController(Controller[Key]):
         deps.targets.on_change(self._target_changed)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Put our finalizer on a Secret, or take it off."""
+        """Add the finalizer to a Secret, or remove it."""
         users = [obj for obj in self._objects if gather.secret_of(obj) == key]
         held = self._held.store.get(key)
         if held is None:
@@ -67,10 +67,10 @@ class TargetSecretController(Controller[Key]):
         return self._deps.proxies.count_held_for(names.finalizer(*target.key)) > 0
 
     async def _is_needed(self, key: Key, users: list[Object]) -> bool:
-        """Whether a Secret that somebody deletes has to stay for now.
+        """Return True if a Secret that is being deleted has to stay for now.
 
-        Who deletes a Target with its Secret, or their namespace, takes them in any order: without the Secret the
-        Target could not be drained any more by an agent that starts meanwhile.
+        A Target, its Secret and their namespace may be deleted in any order. An agent that starts in between could
+        not drain the Target without the Secret.
         """
         undrained = [user for user in users if names.FINALIZER_DRAIN in user.finalizers]
         if any(self._has_pods(user) for user in users) or any(user.deleting for user in undrained):
@@ -88,10 +88,10 @@ class TargetSecretController(Controller[Key]):
             secret = Object(SECRETS, await self._client.get_raw(SECRETS, key[1], key[0]))
             if not secret.deleting:
                 finalizers = [name for name in secret.finalizers if name != names.FINALIZER_DRAIN]
-                # Known at once, or what wakes us next would have it put again.
+                # Update the store at once: otherwise the next event would add the finalizer again.
                 self._held.absorb(await self._patch(secret, [*finalizers, names.FINALIZER_DRAIN], "true"))
         except (NotFound, Forbidden):
-            # A Secret that we may read but not change does its work without our finalizer.
+            # A Secret that the agent may read but not change works without the finalizer.
             pass
 
     async def _take(self, secret: Object) -> None:

@@ -1,10 +1,10 @@
-"""Target tokens: renew the tokens of targets before they end.
+"""Target tokens: renew the tokens of targets before they expire.
 
 Watches  Targets, ClusterTargets, the state of connected targets, Secrets with our label.
-Writes   the kubeconfig in such a Secret, with a new token that the target has given for the old one; once that has
-         failed, the Target's condition TokenRenewed and a Warning event.
-A target gives one if its source's service account may create tokens of itself, which `flotilla join` grants. The old
-token is good until its own end, so a write that comes late disturbs nobody. Absent target: tried again when it is back.
+Writes   the kubeconfig in such a Secret, with a new token from the target; if a renewal has failed, the Target's
+         condition TokenRenewed and a Warning event.
+The source's service account must be allowed to create tokens of itself, which `flotilla join` grants. The old token
+stays valid until it expires, so a late write does no harm. Absent target: tried again when it is back.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from agent.targets.target.decide import Conditions
 from agent.targets.target.gather import Problem, Reference
 
 LONGEST_WAIT_SECONDS = 3600.0
-"""Clocks may be set: nobody sleeps for days."""
+"""Longest wait before the clock is read again, as it may have been set."""
 _LEAST_SECONDS = 1.0
 
 
@@ -57,7 +57,7 @@ class TargetTokenController(Controller[Key]):
         deps.targets.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Renew the token of one target if it is due; returns when that will be."""
+        """Renew the token of one target if it is due. Return the seconds until the next check."""
         obj = self._objects.get(key)
         target = self._deps.targets.get(key)
         if obj is None:
@@ -76,13 +76,16 @@ class TargetTokenController(Controller[Key]):
         document, claims = found
         wait = self._wait(key, claims)
         if wait > 0:
-            # Another hand may have brought a later one.
+            # A user may have written a newer token.
             await self._tell(obj, "")
             return min(wait, LONGEST_WAIT_SECONDS)
         return await self._renew(obj, target, place, secret, document, claims)
 
     def _wait(self, key: Key, claims: Claims) -> float:
-        """A clock that is wrong must not have tokens renewed all the time: half of their life they are left alone."""
+        """Return the seconds until a renewal is due. A wrong clock must not cause constant renewals.
+
+        Therefore at least half of the usual time passes between two of them.
+        """
         part = self._deps.settings.token_renewal
         wait = seconds_until_due(claims, self._deps.clock.now(), part)
         renewed_at = self._renewed_at.get(key)
@@ -125,31 +128,31 @@ class TargetTokenController(Controller[Key]):
 
 
 def _read(place: Reference, secret: Object) -> tuple[kubeconfig.Entry, Claims] | None:
-    """The kubeconfig and what its token says of itself; None when there is nothing to renew."""
+    """Return the kubeconfig and the claims of its token; None if it has no token to renew."""
     try:
         document = kubeconfig.document_of(gather.kubeconfig(place, secret))
         claims = token.claims(kubeconfig.token_of(document, place.context))
     except (Problem, InvalidConfig):
-        # The Target's conditions say so.
+        # The target controller reports this in the Target's conditions.
         return None
     return (document, claims) if claims else None
 
 
 CONDITION = "TokenRenewed"
-"""Told once a token could not be renewed."""
+"""Condition of a Target; absent until a token could not be renewed."""
 
 SHORTEST_SECONDS = 600
-"""API servers give no token for less."""
+"""Shortest lifetime that API servers accept for a token, in seconds."""
 _RETRY_LEAST, _RETRY_MOST = 10.0, 600.0
 
 
 def seconds_until_due(claims: Claims, now: datetime, part: float) -> float:
-    """Seconds until a token is due, when this part of its life is over; 0 when it is."""
+    """Return the seconds until a part (0.0 to 1.0) of a token's lifetime has passed; 0 if it has."""
     return max(0.0, (part - claims.used(now)) * claims.seconds)
 
 
 def token_request(claims: Claims) -> dict[str, Any]:
-    """Asks for a token of the same service account for the same time, as far as that may be."""
+    """Return a TokenRequest for the same service account, audiences and lifetime, within the allowed limits."""
     seconds = min(LONGEST_TOKEN_SECONDS, max(SHORTEST_SECONDS, round(claims.seconds)))
     spec: dict[str, Any] = {"expirationSeconds": seconds}
     if claims.audiences:
@@ -163,12 +166,12 @@ def token_request(claims: Claims) -> dict[str, Any]:
 
 
 def seconds_until_retry(claims: Claims, now: datetime) -> float:
-    """Seconds until another try: more often as the end comes near."""
+    """Return the seconds until the next try: a tenth of the remaining lifetime, within limits."""
     return min(_RETRY_MOST, max(_RETRY_LEAST, (claims.expires - now).total_seconds() / 10))
 
 
 def renewal_problem(secret: str, claims: Claims, why: str) -> str:
-    """What an operator has to know."""
+    """Return the message about a failed renewal, with the remedy."""
     return (
         f"the token in {secret} ends at {claims.expires:%Y-%m-%dT%H:%M:%SZ} and cannot be renewed ({why}): run"
         f" `flotilla join` again, or let service account"
@@ -177,7 +180,7 @@ def renewal_problem(secret: str, claims: Claims, why: str) -> str:
 
 
 def with_renewed_condition(old: Conditions | None, problem: str, generation: int | None, now: datetime) -> Conditions:
-    """A Target's conditions with that of its token; success is told only after a failure."""
+    """Return a Target's conditions with that of its token. Success is reported only after a failure."""
     if problem:
         return set_condition(old, CONDITION, "False", "RenewalFailed", problem, now, generation)
     if find_condition(old, CONDITION) is None:

@@ -1,4 +1,4 @@
-"""Virtual nodes: the nodes that stand for targets, their leases, and pods that should not be on them."""
+"""Virtual nodes, which represent targets: the Node objects, their leases, and pods that should not be on them."""
 
 from agent.targets.virtual_node.controller import VirtualNodeController
 from agent.targets.virtual_node.foreign_pods import ForeignPodController

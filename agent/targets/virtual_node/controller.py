@@ -2,11 +2,11 @@
 
 Watches  Targets, ClusterTargets, all nodes, states of targets, the ClusterSummary in each target.
 Writes   the Node: labels, our taints, status. Users' labels, taints, annotations and cordon survive.
-Absent target: Ready stays true, the condition TargetReachable and a NoSchedule taint say that it is away.
-A target whose agent does not work gets no new pods: a taint of its own says so. What runs there stays.
-A node whose Target is gone is deleted after its pods; they cannot run anywhere, and are deleted first, but for those of
-DaemonSets, whose controller makes them again at once while there is the node: they go after it. One that another
-agent has made, such as Admiralty's, whose uninstallation takes its Targets along, waits for a Target for a while.
+Absent target: Ready stays True; the condition TargetReachable becomes False, and the node gets a NoSchedule taint.
+A target whose agent does not work gets another taint, so that it receives no new pods. Its running pods stay.
+If a Target has been deleted, this controller deletes the pods of its node, then the node. Pods of DaemonSets are
+deleted after the node, since their controller recreates them while it exists. A node that another agent has created
+waits for a Target for a while: uninstalling Admiralty deletes its Targets.
 """
 
 import contextlib
@@ -40,12 +40,12 @@ _HUGE_PAGES = "huge-pages"
 _SEVERAL = "several"
 _FEATURES, _DECLARED = "features", "declared"
 FREE_SECONDS = 10.0
-"""Shortest time between two writes about room in a target."""
+"""Seconds between two writes of a target's free capacity."""
 _RETIRE_SECONDS = 1.0
 ANOTHERS_SECONDS = 300.0
-"""For so long a node that another agent has made may be without a Target: who swaps agents applies it again."""
+"""Seconds that another agent's node may lack a Target: a user who replaces that agent applies the Target again."""
 _TOLD_SECONDS = 5.0
-"""For so long the watch may take to tell that a node is gone; then it is deleted again."""
+"""Seconds to wait for the watch event of a node's deletion; then the node is deleted again."""
 _VERSION_LIMIT = 100
 _UNSYNCED_SECONDS = 0.1
 
@@ -63,9 +63,9 @@ class VirtualNodeController(Controller[Key]):
         self._versions: dict[Key, str] = {}
         self._missing_since: dict[Key, datetime] = {}
         self._anothers_since: dict[Key, float] = {}
-        """Targets that are not there, and whose node another agent has made, since when."""
+        """Moment from which another agent's node has lacked its Target, by key of that Target."""
         self._retired: dict[Key, tuple[str, float]] = {}
-        """UIDs of nodes that were deleted, and when: the watch tells moments later that they are gone."""
+        """UID and moment of the deletion of a Target's node, until the watch reports the deletion."""
         self._summaries: dict[Key, tuple[Informer, Callable[[], None]]] = {}
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self._real = deps.local.informer(NODES, labels=REAL)
@@ -73,7 +73,7 @@ class VirtualNodeController(Controller[Key]):
         self._real.store.index(_FEATURES, _features)
         self._several_huge_pages = self._declares_features = False
         self._free: dict[Key, tuple[str, float]] = {}
-        """What was told of room in a target, and when."""
+        """Free capacity that was written to each node, and when."""
         self._targets = deps.local.either(TARGET_KINDS)
         self.watch(self._nodes, target_of)
         self.watch(self._real, lambda node: ())
@@ -86,7 +86,7 @@ class VirtualNodeController(Controller[Key]):
         deps.endpoints.subscribe(self._served)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one node in line with its Target."""
+        """Create, update or delete the node of one Target."""
         target = self._targets.get(key)
         node = self._nodes.store.get(("", names.virtual_node(*key)))
         if target is None:
@@ -116,7 +116,7 @@ class VirtualNodeController(Controller[Key]):
         return None
 
     def _room(self, key: Key, summary: dict[str, Any] | None) -> str:
-        """What to tell of room in a target: not every change of it, since each write wakes all who watch nodes."""
+        """Return the free capacity to publish. It changes at most every FREE_SECONDS: all watches get each write."""
         now = time.monotonic()
         told, since = self._free.get(key, ("", -FREE_SECONDS))
         if summary is not None and now - since >= FREE_SECONDS:
@@ -157,7 +157,7 @@ class VirtualNodeController(Controller[Key]):
         )
 
     def _summary_is_coming(self, key: Key) -> bool:
-        """A node that is made together with its capacity takes one write instead of two."""
+        """Return True if the summary will arrive soon: a node created with its capacity takes one write, not two."""
         connected = self._deps.targets.get(key)
         if connected is None or not connected.ready:
             return False
@@ -178,7 +178,7 @@ class VirtualNodeController(Controller[Key]):
             self.queue.add(key)
 
     async def _apply(self, view: TargetAndNode) -> None:
-        """Write; the store takes the answer, which brings the key back for what is left to do."""
+        """Carry out the next write. Its answer updates the store, which enqueues the key for any further write."""
         action = decide(view)
         name = names.virtual_node(*view.key)
         if action is None:
@@ -188,26 +188,26 @@ class VirtualNodeController(Controller[Key]):
                 self._nodes.absorb(await self._client.create_raw(NODES, action.manifest))
                 return
             except AlreadyExists:
-                # Its provider label is gone, or our watch has not told us yet.
+                # A user has removed its provider label, or the watch has not delivered it yet.
                 action = decide(replace(view, node=await self._client.get(NODES, name)))
         if action is not None and not isinstance(action, Create):
             self._nodes.absorb(await self._client.patch_raw(NODES, name, action.body, sub=action.sub))
 
     def _kept_for(self, key: Key, node: Object) -> float:
-        """In how many seconds a node without a Target may go."""
+        """Return the seconds until a node without a Target may be deleted."""
         if names.ANNOTATION_APPLIED_LABELS in node.annotations:
             return 0.0
         now = time.monotonic()
         return max(0.0, self._anothers_since.setdefault(key, now) + ANOTHERS_SECONDS - now)
 
     async def _retire(self, key: Key, node: Object) -> float | None:
-        """Delete the pods of a node whose Target is gone, then the node; those that would come again go after it."""
+        """Delete the pods of a node without a Target, then the node. Pods of DaemonSets are deleted after it."""
         try:
             await self._client.get_raw(TARGET_KINDS.of(key[0]), key[1], key[0])
         except NotFound:
             pass
         else:
-            # The watch of Targets is behind that of nodes.
+            # The Target exists: the watch of Targets lags behind that of nodes.
             return _RETIRE_SECONDS
         _, items = await self._client.list_raw(PODS, fields=f"spec.nodeName={node.name}")
         pods = [Object(PODS, bytes(item)) for item in items]
@@ -223,7 +223,7 @@ class VirtualNodeController(Controller[Key]):
         return _TOLD_SECONDS
 
     def _rest_after_deletion(self, key: Key, node: Object) -> float:
-        """Seconds to wait for the watch to tell of a node's deletion; 0 for one that was not deleted, or long ago."""
+        """Return the seconds to wait for the event of a node's deletion; 0 if it was not deleted, or long ago."""
         uid, at = self._retired.get(key, ("", 0.0))
         return max(0.0, at + _TOLD_SECONDS - time.monotonic()) if uid == node.uid else 0.0
 
@@ -235,7 +235,7 @@ class VirtualNodeController(Controller[Key]):
         try:
             self._versions[target.key] = one_line(await target.port.git_version(), _VERSION_LIMIT)
         except KubeError:
-            # Some targets do not tell; asked again when they come back.
+            # Some targets refuse this request; it is repeated when they become ready again.
             self._versions[target.key] = ""
 
     def _real_node_changed(self, old: Object | None, new: Object | None) -> None:
@@ -280,7 +280,7 @@ def _features(node: Object) -> Iterable[str]:
 
 
 def target_of(node: Object) -> Iterable[Key]:
-    """The Target whose node this is, by its labels; nothing for a node that is not ours."""
+    """Return the key of the Target of a virtual node, from its labels; empty if the node belongs to no Target."""
     labels = node.labels
     if names.LABEL_CLUSTER_TARGET_NAME in labels:
         key = ("", labels[names.LABEL_CLUSTER_TARGET_NAME])

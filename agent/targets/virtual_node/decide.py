@@ -1,4 +1,4 @@
-"""What a virtual node should look like. Pure."""
+"""Desired state of a virtual node. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Raw = dict[str, Any]
 Key = tuple[str, str]
 
 SETTLE_SECONDS = 5.0
-"""A target that is connecting leaves its node as it is for so long: restarts of the agent are not told."""
+"""Seconds for which the node of a connecting target is left alone, so that an agent's restart changes no node."""
 
 UNREACHABLE = {"key": names.TAINT_UNREACHABLE, "effect": "NoSchedule"}
 AGENT = {"key": names.TAINT_AGENT, "effect": "NoSchedule"}
@@ -41,38 +41,38 @@ class TargetAndNode:
     key: Key
     node: Raw | None
     record: Record | None
-    """None: there is no connection, because the Target or its Secret cannot be used."""
+    """State of the connection; None if the Target or its Secret is unusable."""
     agent: AgentRecord | None
-    """None: not known yet."""
+    """State of the target's agent; None if not known yet."""
     draining: bool
-    """The Target is being removed."""
+    """Whether the Target is being deleted."""
     summary: Raw | None
     excluded: str | None
     address: str
     port: int | None
-    """None while it is not known: what the node says stays."""
+    """Port of the kubelet API; None if not known yet, which leaves the node's port unchanged."""
     version: str
-    """Of the target's API server, empty while not known."""
+    """Version of the target's API server; empty if not known."""
     now: datetime
     free: str = ""
-    """What to tell of room in the target, empty while that is not known."""
+    """Free capacity of the target as JSON; empty if not known."""
     served: Served | None = None
-    """How the kubelet API goes; None while that is not known."""
+    """State of the node's kubelet API; None if not known."""
     several_huge_pages: bool = False
-    """A real node of this cluster has huge pages of more than one size."""
+    """Whether a real node of the source has huge pages of more than one size."""
     declares_features: bool = False
-    """A real node of this cluster declares features, so that its API server keeps the field."""
+    """Whether a real node of the source declares features, so that the API server keeps the field."""
     managed_cluster: str = ""
-    """The ManagedCluster that stands for the target, as its Target says; empty where there is none."""
+    """Name of the ManagedCluster in the status of the Target; empty if none."""
     standing: Standing = NOTHING_SAID
-    """What its Target says of being emptied, or of having been cut off."""
+    """Whether the Target is retiring, lost or returning."""
     told: Mapping[str, str] | None = None
-    """Annotations of its summary, also if that says something unusable of nodes; None while they are not known."""
+    """Annotations of its summary, even if the rest of that is invalid; None if not known."""
 
 
 @dataclass(frozen=True)
 class Create:
-    """Create the node, status and all."""
+    """Create the node with its status."""
 
     manifest: Raw
 
@@ -88,7 +88,7 @@ Action = Create | Patch
 
 
 def settles_in(record: Record | None, missing_since: datetime | None, now: datetime) -> float:
-    """In how many seconds a target that is connecting, or has no connection yet, has taken too long; 0: it has."""
+    """Return the seconds left of SETTLE_SECONDS for a connecting or unconnected target; 0 in any other state."""
     since = missing_since
     if record is not None:
         since = record.since if record.state is State.CONNECTING else None
@@ -96,9 +96,9 @@ def settles_in(record: Record | None, missing_since: datetime | None, now: datet
 
 
 def decide(view: TargetAndNode) -> Action | None:
-    """The next write to the node, None when it is as it should be.
+    """Return the next write to the node; None if the node has the desired state.
 
-    One at a time: each write gives a new resource version, which guards the next.
+    One write at a time, since its new resourceVersion guards the next.
     """
     if view.node is None:
         if view.record is None:
@@ -116,7 +116,7 @@ def decide(view: TargetAndNode) -> Action | None:
 
 
 def wanted(view: TargetAndNode, node: Raw) -> Raw:
-    """The node with our labels and taints; those of others, annotations and cordon stay."""
+    """Return the node with the agent's labels and taints. Those of users, annotations and cordon are kept."""
     metadata = node["metadata"]
     annotations = metadata.get("annotations") or {}
     labels = desired_labels(
@@ -144,7 +144,7 @@ def wanted(view: TargetAndNode, node: Raw) -> Raw:
 
 
 def _networks(view: TargetAndNode, annotations: Raw) -> dict[str, str]:
-    """Return those of the target, for pairs of targets; while its summary names none, those that it named last."""
+    """Return the annotation with the target's pod networks; the node's own value if the summary has no valid one."""
     told = view.told if view.told is not None and links.ANNOTATION_NETWORKS in view.told else None
     found = pod_networks.read(told)
     stands = told is None or found.flaw
@@ -165,7 +165,7 @@ def check_pattern(pattern: str | None, labels: Mapping[str, str] | None = None) 
 
 
 def _applied(view: TargetAndNode, node: Raw) -> dict[str, str]:
-    """The target's labels as we know them from the node, while its summary cannot be read."""
+    """Return the target's labels from the node, for use while its summary cannot be read."""
     metadata = node["metadata"]
     before = (metadata.get("annotations") or {}).get(names.ANNOTATION_APPLIED_LABELS, "")
     return {key: value for key, value in (metadata.get("labels") or {}).items() if f'"{key}"' in before}
@@ -222,7 +222,7 @@ def _status(view: TargetAndNode, current: Raw) -> Raw:
 
 
 def _features(view: TargetAndNode) -> list[str] | None:
-    """The features to declare; None to leave them: unknown, or a field that the API server would not keep."""
+    """Return the features to declare; None to leave the field unchanged: unknown, or dropped by the API server."""
     if view.summary is None or not view.declares_features:
         return None
     return nodefeatures.read((view.summary.get("metadata") or {}).get("annotations"))

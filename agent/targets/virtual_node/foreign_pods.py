@@ -1,12 +1,12 @@
-"""Stray pods: those that landed on a virtual node without being proxy pods, DaemonSets' above all.
+"""Stray pods: handles pods on virtual nodes that are not proxy pods, mostly pods of DaemonSets.
 
-Watches  pods of each virtual node whose scheduler is not ours.
-Writes   the status of those of DaemonSets, unless a setting says otherwise: they count as ready, and nothing runs.
-         Deletes pods that a scheduler has bound there if a controller replaces them, with an event: they tolerate every
-         taint, and landed there before the node was closed to schedulers. Other pods get the event only.
-         Deletes them once somebody has asked for it: no kubelet will ever confirm that they have stopped, and they
-         have never run (ruling 5). Once their node is gone, it deletes those of DaemonSets unasked, for a while also
-         those that were bound at that very moment: nobody else would end them for a minute.
+Watches  pods of each virtual node that have another scheduler than the agent's.
+Writes   the status of DaemonSets' pods, unless a setting disables that: they count as ready, and nothing runs.
+         Deletes other pods if a controller replaces them, with an event: they tolerate every taint, and were bound
+         before the node was closed to schedulers. Pods without such a controller get the event only.
+         Deletes terminating pods with grace 0: they have never run, and no kubelet confirms their end (ruling 5).
+         After the deletion of a node it deletes DaemonSets' pods for a minute, until Kubernetes' garbage collector
+         of pods takes over.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 GONE_SECONDS = 60.0
-"""For how long pods of a node that is gone are looked for; Kubernetes' own garbage collector of pods takes over."""
+"""Seconds for which pods of a deleted node are watched; then kube-controller-manager's podgc takes over."""
 _CLOSED_SECONDS = 1.0
-"""Pause until a node that schedulers still find room on is checked again."""
+"""Seconds until a node that schedulers may still use is checked again."""
 REASON = "VirtualNode"
-"""Reason of the event on a pod that runs nowhere."""
+"""Reason of the event on a pod that cannot run."""
 EVICTION_SECONDS = (1.0, 300.0)
-"""First and longest pause between evictions of one controller's pods: a scheduler may bind them there again."""
+"""First and longest pause between evictions of one controller's pods: a scheduler may bind new ones again."""
 _CONTROLLERS = 1000
 """Number of controllers whose pauses are remembered."""
 
@@ -57,18 +57,18 @@ class ForeignPodController(Controller[tuple[str, Key]]):
         self._answers = deps.settings.answer_daemon_sets
         self._pods: dict[str, tuple[Informer, Callable[[], None]]] = {}
         self._gone: dict[str, asyncio.TimerHandle] = {}
-        """Nodes that are no more, and when their pods are forgotten."""
+        """Deleted nodes, with the timers that end the watch of their pods."""
         self._recorder = deps.recorder
         self._reported: dict[tuple[str, Key], str] = {}
         """UIDs of pods with an event."""
         self._pauses: dict[str, tuple[float, Backoff]] = {}
-        """By UID of a controller, when its next pod may be evicted."""
+        """Moment at which the next pod may be evicted, by UID of the controller."""
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self.watch(self._nodes, lambda node: ())
         self._nodes.subscribe(self._node_changed)
 
     async def reconcile(self, key: tuple[str, Key]) -> float | None:
-        """Delete one pod if it is terminating; answer for it if it is a DaemonSet's; move off any other."""
+        """Handle one pod: delete it if it is terminating, report a DaemonSet's as ready, evict or report others."""
         node, pod_key = key
         informer = self._pods[node][0] if node in self._pods else None
         pod = informer.store.get(pod_key) if informer is not None else None

@@ -1,10 +1,9 @@
-"""Node leases: keep virtual nodes alive in the eyes of the node lifecycle controller.
+"""Node leases: keep virtual nodes ready for kube-controller-manager's node lifecycle controller.
 
 Watches  virtual nodes.
-Writes   their leases in `kube-node-lease`, each owned by its node, so that it goes with it.
-Whether a target is away makes no difference: its pods would be evicted, with delegates still running.
-Every replica of the agent runs this controller, leading or not, and writes a lease only when no other has done so
-meanwhile.
+Writes   their leases in `kube-node-lease`, each owned by its node, so that both are deleted together.
+Leases of absent targets are renewed, too: otherwise their pods would be evicted while delegates still run.
+Every replica of the agent runs this controller, and renews a lease only if no other replica has renewed it.
 """
 
 import contextlib
@@ -26,11 +25,11 @@ from agent.targets.virtual_node.controller import VIRTUAL, target_of
 log = logging.getLogger(__name__)
 
 _PATIENCE = 1.25
-"""A replica that only looks does so at longer intervals, so that the one that renews has surely done so in between."""
+"""Factor for the interval of replicas that only check a lease, so that the renewing replica is always earlier."""
 
 _NEW_SECONDS = 5.0
 _RETRY_SECONDS = 2.0
-"""No growing delays: a lease that runs out costs more than a request."""
+"""Constant pause after a failure: an expired lease costs more than a request."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,12 @@ class _Seen:
     """A lease as this replica last saw it."""
 
     uid: str
-    """Of the node."""
+    """UID of the node."""
     version: str
     """Resource version of the lease."""
     at: float
     ours: bool
-    """This replica has renewed it: the next renewal is its own, too, and needs no look at it before."""
+    """Whether this replica renewed it last. Then it renews it again without reading it before."""
 
 
 class NodeLeaseController(Controller[Key]):
@@ -85,9 +84,9 @@ class NodeLeaseController(Controller[Key]):
         return self._renew if seen.ours else self._renew * _PATIENCE
 
     async def _keep(self, node: Object, seen: _Seen | None) -> _Seen:
-        """Renew the lease, unless it has changed since it was last seen: then somebody else keeps it."""
+        """Renew the lease, unless it has changed since the last check: then another replica renews it."""
         if seen is None and self._is_new(node):
-            # There is one already where another replica was faster, or an earlier node of this name had one.
+            # The lease exists if another replica was faster, or if an earlier node of this name had one.
             with contextlib.suppress(AlreadyExists):
                 return _Seen(node.uid, await self._write(node, ""), time.monotonic(), ours=True)
         version = seen.version if seen is not None and seen.ours else await self._version(node.name)
@@ -96,7 +95,7 @@ class NodeLeaseController(Controller[Key]):
                 try:
                     written = await self._write(node, version)
                 except NotFound:
-                    # It went with a node of the same name.
+                    # It was deleted with an earlier node of the same name.
                     written = await self._write(node, "")
                 return _Seen(node.uid, written, time.monotonic(), ours=True)
             except Conflict:
@@ -104,12 +103,12 @@ class NodeLeaseController(Controller[Key]):
         return _Seen(node.uid, version, time.monotonic(), ours=False)
 
     def _is_new(self, node: Object) -> bool:
-        """Whether it has no lease yet, in all likelihood."""
+        """Return True if a node is so new that it probably has no lease yet."""
         made = parse(node.decode()["metadata"]["creationTimestamp"])
         return (self._clock.now() - made).total_seconds() < _NEW_SECONDS
 
     async def _version(self, name: str) -> str:
-        """The lease's resource version, empty when there is none."""
+        """Return the resourceVersion of the lease; empty if it does not exist."""
         try:
             return Object(LEASES, await self._client.get_raw(LEASES, name, names.NODE_LEASE_NAMESPACE)).version
         except NotFound:

@@ -1,8 +1,8 @@
-"""Unplaced pods: give DaemonSets' pods their virtual node, on which no scheduler finds room (`virtualnode.amounts`).
+"""Unplaced pods: bind DaemonSets' pods to virtual nodes, which are full for other schedulers (`virtualnode.amounts`).
 
-Watches  virtual nodes; while there is one, pods without a node whose scheduler is not ours.
-Writes   the binding of those of DaemonSets for a virtual node, once their scheduler has said that they do not fit:
-         nothing of them runs there, and what the node has left is for others.
+Watches  virtual nodes; while one exists, pods without a node and with another scheduler than the agent's.
+Writes   the binding of a DaemonSet's pod to its virtual node, once the pod's scheduler has reported that it does not
+         fit. The pod does not run there and uses no capacity.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class UnplacedPodController(Controller[Key]):
         self._nodes.subscribe(self._node_changed)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bind one pod where nobody else will."""
+        """Bind one pod that its scheduler cannot place."""
         pod = self._pods.store.get(key) if self._pods is not None else None
         if pod is None or pod.deleting or pod.gated:
             return None
@@ -71,7 +71,7 @@ class UnplacedPodController(Controller[Key]):
 
 
 def reduced(pod: bytes) -> bytes:
-    """Of other pods, of which thousands may wait, as good as nothing is kept, not even whose they are."""
+    """Reduce pods of other owners to a minimum of metadata, since thousands of them may be pending."""
     return pod if b'"DaemonSet"' in pod else metadata_only(pod)
 
 
