@@ -1,4 +1,4 @@
-"""Whether a source may rely on the fence of one of its pods. Pure."""
+"""Decides whether a source may rely on the fence of one of its pods. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,24 +10,24 @@ from agent.model import fence
 
 @dataclass(frozen=True)
 class FencedPod:
-    """A proxy pod that asks for a fence, and the state of its target, which answers."""
+    """A proxy pod that requests a fence, and the state of its responsive target."""
 
     lease: str
-    """Name of the Lease that is to fence it."""
+    """Name of the Lease that has to fence it."""
     term: float
     """Seconds that a renewal of this Lease lasts."""
     refusal: str = ""
-    """Why the target does not let the Lease be renewed; empty if it does."""
+    """Error of the target when the Lease was renewed; empty if it was not refused."""
     growing: bool = False
-    """Whether the Lease is to get a longer duration."""
+    """Whether the duration of the Lease is about to increase."""
     listed: bool = True
-    """Whether the chaperons in the target are known completely."""
+    """Whether all chaperons in the target have been listed."""
     annotations: Mapping[str, str] | None = None
-    """Of the pod's chaperon; None if no chaperon is known."""
+    """Annotations of the pod's chaperon; None if it has not been observed."""
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """Of the same."""
+    """Spec of the pod's chaperon."""
     replicas: frozenset[str] = frozenset()
-    """Replicas of agents that lead in the target and are alive."""
+    """Live replicas of leading agents in the target."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Note:
     """Write the seconds between the last renewal and the certain end of the delegate to the pod."""
 
     seconds: float | None
-    """None: nothing may be concluded."""
+    """None if the source must not rely on the fence."""
     why: str = ""
     """Remedy for None; empty if that will change in a moment."""
 
@@ -53,11 +53,11 @@ _VERSION = "and of a version that knows fences, which Admiralty's do not"
 
 
 def decide(pod: FencedPod) -> MarkChaperon | Note | None:
-    """Return the next write for a pod that asks for a fence, None if nothing has to change."""
+    """Return the next write for a pod that requests a fence; None if no change is needed."""
     if pod.refusal:
         return Note(None, f"its target does not let it: {pod.refusal}")
     if pod.annotations is None:
-        # A target whose chaperons are being listed may have it.
+        # The target may have the chaperon if its list is not complete.
         return Note(None) if pod.listed else None
     if pod.annotations.get(fencing.ANNOTATION_LEASE) != pod.lease:
         return MarkChaperon(pod.lease)

@@ -16,7 +16,7 @@ _INDEX = "fence"
 
 
 class FencedChaperons:
-    """Looks up fenced chaperons. Its informers are shared, so several controllers may have one each."""
+    """Finds fenced chaperons. The informers are shared, so each controller may create its own instance."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
@@ -59,7 +59,7 @@ class FencedChaperons:
         self._seen.note(key, fence.see(self._seen.get(key), found, self._seen.clock(), now))
 
     def term(self, chaperon: Object) -> float:
-        """Return the seconds that a renewal of the chaperon's Lease lets its delegate run."""
+        """Return the seconds for which the delegate may run after a renewal of the chaperon's Lease."""
         (key,) = lease_keys(chaperon)
         seen = self._seen.get(key)
         return seen.term if seen is not None else fence.DEFAULT_TERM_SECONDS
@@ -72,7 +72,7 @@ class FencedChaperons:
         return self._seen.bar(chaperon) != ""
 
     def ending(self, chaperon: Object, pod: Object) -> fence.Ending | None:
-        """Return how to delete a delegate whose fence has fallen, None if it ends in time already."""
+        """Return how to delete a delegate whose fence has expired; None if it is already ending in time."""
         spec: dict[str, Any] = chaperon.decode().get("spec") or {}
         text = chaperon.annotations.get(fencing.ANNOTATION_KEPT_BY)
         allowed = fence.promised_grace(text, self.term(chaperon), spec)

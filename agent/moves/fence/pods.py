@@ -42,7 +42,7 @@ class FencedPodController(Controller[Key]):
         self._fenced = deps.fenced_pods
         self._term = float(math.ceil(deps.settings.fence_after))
         self._unkept: dict[str, float] = {}
-        """UIDs of pods whose fence is not kept, since when."""
+        """Moment from which a pod's fence has not been kept, by UID of the pod."""
         for informer in (
             self._pods,
             deps.namespaces.informer,
@@ -74,7 +74,7 @@ class FencedPodController(Controller[Key]):
             self.queue.add(pod.key)
 
     def lane(self, key: Key) -> str:
-        """Use one lane per target, so that an unresponsive one delays no pods of another."""
+        """Use one lane per target, so that an unresponsive target delays no pods of other targets."""
         pod = self._pods.store.get(key)
         return pod.node_name if pod is not None else ""
 
@@ -148,7 +148,7 @@ class FencedPodController(Controller[Key]):
 
     async def _note(self, pod: Object, seconds: float | None) -> None:
         if seconds is None and is_noted(pod):
-            # Void at once, also if the API server refuses to remove it.
+            # The note is void at once, also if the API server refuses to remove it.
             self._sent.void.add(pod.uid)
         now = self._pods.store.get(pod.key)
         text = str(math.ceil(seconds)) if seconds is not None else None

@@ -28,18 +28,18 @@ class FencePromiseController(Controller[Key]):
         super().__init__()
         self._deps = deps
         self._seen = deps.fences.seen
-        # As sources see who leads in this cluster.
+        # Identity of this replica in the agent's lease, which sources read.
         self._replica = deps.lease.identity if deps.lease is not None else deps.settings.replica
         self._fenced = FencedChaperons(deps)
         self._terms: dict[Key, float] = {}
-        """Duration of each Lease, as promised last."""
+        """Duration of each Lease in the last promise."""
         self.watch(self._fenced.leases, self._lease_changed)
         self.watch(self._fenced.chaperons, lambda chaperon: [chaperon.key] if lease_of(chaperon) else ())
         self.watch(self._fenced.pods, self._fenced.of_pod)
         self._seen.on_stop(self.queue.add)
 
     def _lease_changed(self, lease: Object) -> list[Key]:
-        """Most changes are renewals, which change no promise."""
+        """Return the chaperons of a Lease whose duration has changed. Renewals alone change no promise."""
         if self._fenced.leases.store.get(lease.key) is None:
             self._terms.pop(lease.key, None)
             return []

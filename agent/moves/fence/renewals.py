@@ -25,7 +25,7 @@ from agent.model import fence
 from agent.runtime.controller import Controller
 
 _ANSWER_SECONDS = 5.0
-"""A renewal that has no answer by then is given up."""
+"""Timeout of a renewal."""
 _OWNERS = 10
 
 
@@ -43,7 +43,7 @@ class FenceController(Controller[Key]):
         self._sent = deps.fences.sent
         self._fenced = deps.fenced_pods
         self._leases: dict[Key, dict[str, Any]] = {}
-        """Leases as they were last written."""
+        """Leases as last written, by virtual node and namespace."""
         for informer in (
             deps.proxies.informer,
             deps.namespaces.informer,
@@ -54,7 +54,7 @@ class FenceController(Controller[Key]):
         deps.targets.on_change(self._target_changed)
 
     def _wanted(self, place: Key) -> None:
-        """A change of one pod of many brings no renewal forward."""
+        """Enqueue a Lease if a pod's change creates it, ends it or affects its duration; others wait for a renewal."""
         if place not in self._leases or not self._fenced.needs_renewals(place) or place in self._sent.growing:
             self.queue.add(place)
 
@@ -63,7 +63,7 @@ class FenceController(Controller[Key]):
             self.queue.add(place)
 
     def lane(self, key: Key) -> str:
-        """Use one lane per target, so that an unresponsive one delays no other's Leases."""
+        """Use one lane per target, so that an unresponsive target delays no Leases in other targets."""
         return key[0]
 
     async def reconcile(self, key: Key) -> float | None:
@@ -106,7 +106,7 @@ class FenceController(Controller[Key]):
                 raise
 
     def _next_term(self, key: Key, written: object) -> int:
-        """Return the term to write: a longer one than before only once no pod bears a note of the shorter one."""
+        """Return the duration to write. It increases only once no pod has a note about the shorter duration."""
         wanted = int(self._term)
         if not isinstance(written, int) or not 0 < written < wanted:
             return wanted

@@ -24,10 +24,10 @@ from agent.runtime.task_group import together
 AT_ONCE = 32
 """Deletions at a time: 150 delegates take a second where the API server answers in 200 ms."""
 _LOOK_SECONDS = 2.0
-"""Longest seconds between checks of the clock: timers of the event loop stop while the machine sleeps."""
+"""Most seconds between checks of the clock: timers of the event loop stop while the machine sleeps."""
 _SHORTEST_SECONDS = 0.05
 _ANSWER_SECONDS = 5.0
-"""A deletion without an answer by then is tried again."""
+"""Timeout of a deletion, which is then tried again."""
 _RETRY_SECONDS = (0.5, 5.0)
 """First and longest pause after a deletion that was refused."""
 
@@ -45,16 +45,16 @@ class FenceStoppingController(Controller[Key]):
         self._seen = deps.fences.seen
         self._fenced = FencedChaperons(deps)
         self._fallen: set[Key] = set()
-        """Leases whose term is over."""
+        """Expired Leases."""
         self._retries: dict[str, Backoff] = {}
-        """By UID of the chaperon."""
+        """Backoff of refused deletions by UID of the chaperon."""
         self.watch(self._fenced.leases, self._lease_changed)
         self.watch(self._fenced.chaperons, lambda chaperon: [chaperon.key] if lease_of(chaperon) else ())
         self._fenced.chaperons.subscribe(self._chaperon_changed)
         self.watch(self._fenced.pods, self._fenced.of_pod)
 
     def _lease_changed(self, lease: Object) -> list[Key]:
-        # Outside the queue: a renewal counts from now at the latest.
+        # Handled outside the queue, so that a renewal counts without delay.
         if self._fenced.leases.store.get(lease.key) is lease:
             self._fenced.look(lease.key)
         self._forget_lease(lease.key)
@@ -73,7 +73,7 @@ class FenceStoppingController(Controller[Key]):
             self._fallen.discard(key)
 
     async def run(self) -> None:
-        """Stop delegates, and check the clock, until cancelled."""
+        """Stop delegates and check the clock until cancelled."""
         await together(super().run(), self._look_at_clock())
 
     async def _look_at_clock(self) -> None:
@@ -96,7 +96,7 @@ class FenceStoppingController(Controller[Key]):
         return next_fall
 
     async def reconcile(self, key: Key) -> float | None:
-        """Stop the delegate of one chaperon if its fence has fallen."""
+        """Stop the delegate of one chaperon if its fence has expired."""
         chaperon = self._fenced.get(key)
         if chaperon is None or not self._fenced.has_fallen(chaperon):
             return None

@@ -1,1 +1,1 @@
-"""Moves: pods whose target is not one that they may be in go to another, if possible without a lost request."""
+"""Moves misplaced pods to other targets, if possible without a lost request."""

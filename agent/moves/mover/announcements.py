@@ -1,6 +1,6 @@
-"""Announcements: whether every cluster routes traffic to a pod, before another one that serves the same may end.
+"""Announcements: track whether every cluster routes traffic to a new pod, before the old pod may end.
 
-Each cluster is waited for during a limited time, so that one which takes no EndpointSlices holds no move for ever.
+The wait for each cluster is limited, so that a cluster which refuses EndpointSlices blocks no move forever.
 """
 
 import time
@@ -15,33 +15,33 @@ from agent.kube.store import Object
 from agent.model.service import users_selector
 
 FOLLOWS_SECONDS = 300.0
-"""Seconds that a cluster may take to list the address of a pod; BRIEF_SECONDS if it is known that it cannot."""
+"""Seconds that a cluster may take to list the address of a pod; BRIEF_SECONDS for a cluster that cannot list it."""
 TOLD_SECONDS = 10.0
-"""Seconds after which the pod that is to move names the clusters that are waited for."""
+"""Seconds after which the condition of the old pod names the clusters that lack the new pod's address."""
 
 
 class Announced(NamedTuple):
     """Progress of an announcement."""
 
     done: bool
-    """Whether no cluster has to be waited for."""
+    """Whether the wait is over for every cluster."""
     lacking: frozenset[str] = frozenset()
-    """Virtual nodes of clusters whose slices have lacked the pod's address for `TOLD_SECONDS`; empty is the source."""
+    """Virtual nodes of clusters that have lacked the pod's address for `TOLD_SECONDS`; LOCAL is the source."""
 
 
 class Wait:
-    """How long clusters have been waited for because of one pod. Moments are seconds of the monotonic clock."""
+    """Waiting times for clusters because of one pod. Moments are seconds of the monotonic clock."""
 
     def __init__(self, unseen_seconds: float) -> None:
-        """:param unseen_seconds: given to clusters whose endpoints cannot be read"""
+        """:param unseen_seconds: wait for clusters whose endpoints cannot be read"""
         self._unseen = unseen_seconds
         self._missing: dict[str, float] = {}
-        """Since when by virtual node."""
+        """Moment from which the address has been missing, by virtual node."""
         self._state: object = None
         self._since = 0.0
 
     def look(self, reach: Reach, now: float) -> Announced:
-        """Return how far the announcement is."""
+        """Return the progress of the announcement."""
         self._missing = {node: self._missing.get(node, now) for node in reach.missing}
         for_ = {node: now - since for node, since in self._missing.items()}
         waits = any(seconds < _limit(node, reach.stuck) for node, seconds in for_.items()) or reach.silent
@@ -59,13 +59,13 @@ class Announcements:
     """Endpoints of replacements and of pods that stay."""
 
     def __init__(self, deps: Deps, seconds: float) -> None:
-        """:param seconds: given to clusters whose endpoints cannot be read"""
+        """:param seconds: wait for clusters whose endpoints cannot be read"""
         self._deps = deps
         self._seconds = seconds
         self.reach = EndpointReach(deps)
         self._services = SelectingServices(deps.local)
         self._waits: dict[str, Wait] = {}
-        """By UID of the pod."""
+        """Waits by UID of the pod."""
         deps.proxies.informer.subscribe(self._pod_changed)
 
     def forget(self, pods: Iterable[Object]) -> None:
@@ -74,7 +74,7 @@ class Announcements:
             self._waits.pop(pod.uid, None)
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
-        """A pod that has moved is deleted before its owner is done with the others."""
+        """Forget a deleted pod: the mover forgets an owner's pods only after all of its moves."""
         if old is not None and (new is None or new.uid != old.uid):
             self.forget([old])
 
@@ -84,14 +84,14 @@ class Announcements:
         return frozenset(key for service in services for key in users_selector(service.decode()))
 
     def of(self, pod: Object) -> Announced:
-        """Return how far clusters that share a Service that selects an available pod have its address."""
+        """Return the progress of an available pod in the clusters that share a Service which selects it."""
         if not self._services.of(pod.namespace, pod.labels):
             return Announced(done=True)
         wait = self._waits.setdefault(pod.uid, Wait(self._seconds))
         return wait.look(self.reach.of(pod.decode()), time.monotonic())
 
     def words(self, lacking: Collection[str]) -> str:
-        """Return which clusters are waited for, and for how long at most, to follow on a pod's name; empty if none."""
+        """Return a text about the clusters without the address, and the longest wait; empty if none lacks it."""
         if not lacking:
             return ""
         titles = ", ".join(sorted(map(self._title, lacking)))

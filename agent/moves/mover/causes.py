@@ -87,7 +87,7 @@ class Causes:
         return Home(self._deps.targets.by_node(node), self._standings.get(node, UNKNOWN), silent)
 
     def is_dead(self, node: str) -> bool:
-        """Return True if a user has certified that nothing runs in the target, and the target shows nothing else.
+        """Return True if a user has certified that nothing runs in the target, which neither answers nor is Ready.
 
         A condition Ready written by the previous leader counts until this leader has connected.
         """

@@ -66,6 +66,7 @@ class FailBack:
     ) -> str:
         """Return why a pod should return to a preferred target; empty if it should stay.
 
+        :param home: the pod's target
         :param annotations: returns those of the pod, of its owners and of its namespace, in this order
         """
         if not choice.preference(home) or not _asks(annotations()):

@@ -44,7 +44,7 @@ class Read(NamedTuple):
 
     @property
     def annotations(self) -> tuple[Mapping[str, str], ...]:
-        """Annotations of the owner, then of its controller. For ReplicaSets of a Deployment: only those of the latter.
+        """Annotations of the owner, then of its controller. For a Deployment's ReplicaSet only the Deployment's.
 
         ReplicaSets keep stale copies of their Deployment's annotations.
         """
@@ -264,7 +264,7 @@ def agreed(annotations: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
 def unable(key: OwnerKey, read: Read, *, enabled: bool) -> str:
     """Return why the owner itself allows no replacement for its pods; empty if it does.
 
-    :param enabled: whether its namespace is enabled, so that the webhook makes proxy pods there
+    :param enabled: whether its namespace is enabled, so that the webhook elects its pods
     """
     if key[0] == owners.REPLICA_SET and not left_out(read, frozenset()):
         return "its selector has no label that a replacement could lack"
