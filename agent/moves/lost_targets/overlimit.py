@@ -40,7 +40,7 @@ class OverLimitController(Controller[Key]):
         self.watch(self._proxies.informer, self._there)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Report whether one target is over its limits. Only lower limits cause that: new pods are not admitted."""
+        """Report whether one target is over its limits. Only reduced limits cause that, since new pods respect them."""
         obj, node = self._condition.objects.get(key), names.virtual_node(*key)
         limits, over = limits_of(obj.decode()) if obj is not None else {}, ""
         if limits:

@@ -85,7 +85,7 @@ class Actions:
         return may
 
     async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> float | None:
-        """Carry out one action; return the seconds until the next try, if any. A refusal concerns one pod only."""
+        """Carry out one action. Return the seconds until the next try, if any. A refusal affects one pod only."""
         try:
             pause = await self._do(key, owner, read, action)
         except (Forbidden, Invalid) as error:

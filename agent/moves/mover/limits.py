@@ -27,7 +27,7 @@ Rank = tuple[bool, int]
 
 
 def is_waiting(new: Object, now: datetime) -> bool:
-    """Return True if a pod has had no node for longer than scheduling takes if a target has capacity."""
+    """Return True if a pod has had no node for PLACES_SECONDS: longer than scheduling takes if capacity exists."""
     age = now - parse(new.head.metadata.creation_timestamp or "")
     return not new.node_name and age >= timedelta(seconds=PLACES_SECONDS)
 

@@ -78,7 +78,7 @@ def _stays(kind: str, name: str, why: str) -> Owner:
 
 
 def _manner(replicas: int, parent: Raw | None, asked: OwnerPods) -> tuple[MoveMode, str, int]:
-    """Return how the pods of a ReplicaSet move, why they are evicted (if so), and the allowed number of extra pods."""
+    """Return how the pods of a ReplicaSet move, why they are evicted if so, and how many extra pods may exist."""
     quarter = max(1, replicas // 4)
     surge = quarter if parent is None else min(quarter, _most_surge(parent, replicas))
     for reason, why in (

@@ -5,7 +5,7 @@ import time
 from agent.base.backoff import Backoff
 
 FIRST_SECONDS, LONGEST_SECONDS = 5.0, 60.0
-"""The first pause is kubectl's between two tries of an eviction; a budget or a policy that changes is no event."""
+"""The first pause equals that of `kubectl drain` between evictions. The mover watches no budgets and policies."""
 
 
 class Pauses:
@@ -14,7 +14,7 @@ class Pauses:
     def __init__(self, first: float = FIRST_SECONDS, longest: float = LONGEST_SECONDS) -> None:
         self._first, self._longest = first, longest
         self._known: dict[str, dict[str, tuple[Backoff, float]]] = {}
-        """By UID of the owner and by subject: with the moment at which the pause ends."""
+        """Backoff and end of the pause, by UID of the owner and by subject."""
 
     def begin(self, owner: str, about: str) -> float:
         """Begin a pause, longer than the one before; return its seconds."""

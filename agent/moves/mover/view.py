@@ -57,7 +57,7 @@ class Pod:
     placed: bool = True
     """Whether it is bound to a virtual node."""
     waits: bool = False
-    """Whether it has been without a node for longer than scheduling takes if a target has capacity."""
+    """Whether it has had no node for longer than scheduling takes if capacity exists."""
     pending: str = ""
     """The scheduler's message about a pod without a node, without figures of free capacity; empty if none."""
     deleting: bool = False

@@ -15,8 +15,8 @@ from agent.kube.store import Key, Object
 GRACE_SECONDS = 30
 """Longest grace period of a pod of a revoked account, in seconds: its source could request years."""
 _VOID_SECONDS = 120.0
-"""Seconds after a pod's grace period when its tokens are void. The API server refuses them after 60; the rest allows
-for clock differences."""
+"""Seconds after a pod's grace period until its tokens are void, also if its node never answers. The API server refuses
+them after 60 s; the rest allows for clock differences."""
 _SHARED_SECONDS = 60.0
 """Seconds between lists of pods while some run as the account."""
 _EXCLUSIVE_SECONDS = 600.0
@@ -72,7 +72,10 @@ class Occupation(NamedTuple):
         return [pod for pod in old if not pod.is_void(now)]
 
     def to_delete(self, now: datetime) -> list[Occupant]:
-        """Return such delegates in the namespace of the Source. Other pods belong to users of this cluster."""
+        """Return the delegates to delete: they have outlived their account, and are in the namespace of the Source.
+
+        Other pods belong to users of this cluster.
+        """
         if self.account.is_foreign:
             return []
         return [pod for pod in self.outlived(now) if pod.is_delegate and pod.may_run_on(now)]
@@ -82,7 +85,7 @@ class Occupation(NamedTuple):
         return self.account.since is None and bool(self.outlived(now))
 
     def withheld_for(self, now: datetime) -> list[Occupant]:
-        """Return the pods because of which the account must not have rights: they would have the same rights.
+        """Return the pods that prevent the account's rights, since these pods would have the same rights.
 
         A source may orphan a delegate, delete the account and create it again. Any pod that has outlived an account
         counts for the next one, whatever controls it.

@@ -89,7 +89,7 @@ def fingerprint(place: Reference | None, data: bytes) -> str:
 
 
 def identity(place: Reference, data: bytes) -> str:
-    """Return a hash that changes if a new connection is necessary; a renewed service account token changes nothing."""
+    """Return a hash that changes if a new connection is needed, but not if a service account token is renewed."""
     try:
         document = documents.document_of(data)
         claims = token.claims(documents.token_of(document, place.context))

@@ -91,16 +91,16 @@ def _shows(target: Target, chaperon: Object) -> bool:
 
 
 LOOK_SECONDS = 0.2
-"""Seconds between checks."""
+"""Seconds between checks for pods that have to be adopted."""
 ADOPTION_SECONDS = 10.0
 """Longest wait for adoptions, from the moment when this process observes the deletion of the Target."""
 
 
 def is_adopting(key: Key, target: Target | None, chaperons: Chaperons, pods: Iterable[Object]) -> bool:
-    """Return True if a pod bound to a target still has to be adopted: it lacks the finalizer, its chaperon our UID.
+    """Return True if a pod bound to a target still has to be adopted from another agent, such as Admiralty's.
 
-    Such a pod would be deleted at once, and its chaperon left behind without a known source. If the target is not
-    ready, every bound pod without a finalizer counts.
+    The pod lacks the target's finalizer, and its chaperon lacks this cluster's UID. It would be deleted at once, and
+    leave a chaperon of unknown source. If the target is not ready, every bound pod without the finalizer counts.
     """
     unheld = [pod for pod in pods if names.finalizer(*key) not in pod.finalizers]
     if target is None or not target.ready:
