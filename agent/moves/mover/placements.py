@@ -11,7 +11,7 @@ from agent.kube.store import Object
 from agent.ranking.placed import Placed, Reference
 
 SETTLE_SECONDS = 2.0
-"""Seconds that decisions must be unchanged before a move begins: a Placement has several PlacementDecisions."""
+"""Seconds from a change until moves begin: a Placement has several PlacementDecisions, which change in turn."""
 
 _Of = tuple[str, Reference]
 
