@@ -1,1 +1,1 @@
-"""`hack/soak`: a fleet under work and under faults, judged by what its API servers have written down."""
+"""`hack/soak`: runs a fleet under load and faults, and judges it by the audit logs of its API servers."""

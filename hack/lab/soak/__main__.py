@@ -1,4 +1,4 @@
-"""`hack/soak`: a fleet under work and faults; exit status 1 if anything happened that must not have."""
+"""`hack/soak`: runs a fleet under load and faults; exit status 1 after violations."""
 
 import argparse
 import asyncio
@@ -27,7 +27,7 @@ LOAD_MINUTES, LOAD_PODS = 15.0, 5000
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status: 0 when all was well, 1 when it was not, 2 when nothing could be said, 130 after a signal."""
+    """Return the exit status: 0 without violations, 1 with some, 2 if the soak failed, 130 after a signal."""
     options = parse(arguments)
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     try:
@@ -71,7 +71,7 @@ def _say(text: str) -> None:
 
 
 def _planned(options: argparse.Namespace) -> tuple[plans.Plan, Path]:
-    """The plan, and the folder in which it is kept."""
+    """Return the plan, and the folder for it and its results."""
     plan = (
         plans.read(options.plan)
         if options.plan
@@ -92,7 +92,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options. Exits with usage when they make no sense."""
+    """Parse the options. Exits with usage if they are invalid."""
     parser = argparse.ArgumentParser(
         prog="hack/soak", description="Work and faults for a fleet of three clusters; judged by audit logs (root)."
     )

@@ -1,4 +1,4 @@
-"""Audit logs of API servers, line by line, as far as they matter here (audit.k8s.io/v1)."""
+"""Reader of API servers' audit logs (audit.k8s.io/v1), limited to the fields that a soak needs."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,7 +14,7 @@ _DELETIONS = ("delete", "deletecollection")
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Who owns an object."""
+    """An owner reference of an object."""
 
     kind: str = ""
     name: str = ""
@@ -23,7 +23,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """What is told of an object."""
+    """Metadata of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -61,7 +61,7 @@ class _Details(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A pod, a node, a PodChaperon or what stands for one: what an API server answered."""
+    """The object in a response: a pod, a node, a PodChaperon, a Status, or a list of them."""
 
     kind: str = ""
     metadata: Metadata = Metadata()
@@ -72,7 +72,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> _Status:
-        """The status of an object; a `Status` has none."""
+        """The status of an object; empty for a `Status`."""
         return self.status if isinstance(self.status, _Status) else _Status()
 
 
@@ -104,7 +104,7 @@ class _Code(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, rename="camel", dict=True):
-    """One request and what became of it."""
+    """A request and its result."""
 
     verb: str
     request_received_timestamp: str
@@ -118,45 +118,45 @@ class Line(msgspec.Struct, rename="camel", dict=True):
 
     @property
     def done(self) -> bool:
-        """Whether it was carried out, and not only tried."""
+        """Whether the API server executed the request; False for a dry run."""
         return "dryRun=" not in self.uri and 200 <= self.response_status.code < 300
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it may have been carried out: it was on its way when whoever had asked was gone."""
+        """Whether the API server may have executed the request although it returned 504."""
         return "dryRun=" not in self.uri and self.response_status.code == 504
 
     @property
     def missing(self) -> bool:
-        """Whether there is no such object."""
+        """Whether the object did not exist."""
         return self.response_status.code == 404
 
     @cached_property
     def received(self) -> float:
-        """When it came, in seconds since 1970."""
+        """Time at which the API server received the request, in seconds since 1970."""
         return moment(self.request_received_timestamp)
 
     @cached_property
     def answered(self) -> float:
-        """When it was answered, in seconds since 1970."""
+        """Time at which the API server answered, in seconds since 1970."""
         return moment(self.stage_timestamp)
 
     def answers(self) -> list[Answer]:
-        """The objects in the answer."""
+        """Return the objects in the response."""
         found = msgspec.json.decode(self.response_object, type=Answer)
         return [found] if found.items is None else found.items
 
     def at_once(self) -> bool:
-        """Whether it asks for a deletion without grace."""
+        """Return whether the request deletes without a grace period."""
         asked = msgspec.json.decode(self.request_object, type=_Options) if self.verb in _DELETIONS else _Options()
         return asked.grace_period_seconds == 0
 
     def holder(self) -> str:
-        """Who holds the lease that is written."""
+        """Return the holder that the request writes into a lease; empty if none."""
         return msgspec.json.decode(self.request_object, type=_Lease).spec.holder_identity or ""
 
     def told(self, cluster: str, uid: str = "") -> str:
-        """The line in short, for people."""
+        """Return a short text of the line for a report."""
         what = self.object_ref
         resource = f"{what.resource}/{what.subresource}" if what.subresource else what.resource
         time = self.stage_timestamp[11:23]
@@ -169,13 +169,13 @@ _decoder = msgspec.json.Decoder(Line)
 
 
 def read(directory: Path) -> Iterator[Line]:
-    """All lines of the log of a cluster, whose directory this is, the oldest first."""
+    """Yield all lines of a cluster's audit log, oldest first. `directory` contains the log."""
     return read_as(_decoder, directory)
 
 
 def read_as(decoder: msgspec.json.Decoder[_Read], directory: Path) -> Iterator[_Read]:
-    """The same lines, as somebody else looks at them."""
-    # What is rotated has the time in its name; what is written to comes last.
+    """Yield all lines, decoded by `decoder`."""
+    # The name of a rotated file contains its time; the current file comes last.
     for path in [*sorted(directory.glob("audit-*.log")), directory / "audit.log"]:
         with path.open("rb") as lines:
             for line in lines:
@@ -185,7 +185,9 @@ def read_as(decoder: msgspec.json.Decoder[_Read], directory: Path) -> Iterator[_
 
 
 def parse(line: bytes) -> Line | None:
-    """A line, None for what an API server that was killed has left of one; the next one goes on right behind it."""
+    """Return a line; None if it is incomplete. A killed API server leaves partial lines, and the next line
+    follows directly.
+    """
     return _parse_as(_decoder, line)
 
 
@@ -198,5 +200,5 @@ def _parse_as(decoder: msgspec.json.Decoder[_Read], line: bytes) -> _Read | None
 
 
 def moment(timestamp: str) -> float:
-    """Seconds since 1970."""
+    """Return the seconds since 1970."""
     return datetime.fromisoformat(timestamp).timestamp()

@@ -1,5 +1,5 @@
-"""What ends a soak before it can be judged."""
+"""Error of a soak."""
 
 
 class SoakError(Exception):
-    """The soak could not be done; the message says why."""
+    """The soak failed before it could be judged; the message contains the reason."""

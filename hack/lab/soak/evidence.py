@@ -1,4 +1,4 @@
-"""What a soak is judged by: the lives of pods, and what was made to fail meanwhile. Pure."""
+"""Evidence for judging a soak: the lives of pods, and the faults meanwhile. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from hack.lab.soak.lives import History, Life, Moment
 
 LEADER_SECONDS = 15.0
 _BLIND_SECONDS = 5.0
-"""Requests that were under way when an API server ended may be carried out, or noted, so much later."""
+"""Seconds after an outage within which requests from before may still be executed or recorded."""
 _SERVED_BY = ("kube-apiserver", "etcd")
 AGENTS = ("agent", "agent-2")
 
 
 @dataclass(frozen=True)
 class Outage:
-    """Something of a cluster was made to fail, from `began` to `ended` (seconds since 1970)."""
+    """A fault in a cluster, from `began` to `ended` (seconds since 1970)."""
 
     cluster: str
     process: str
@@ -24,14 +24,17 @@ class Outage:
 
     @property
     def unserved(self) -> bool:
-        """Whether the cluster's API was affected."""
+        """Whether the fault affected the cluster's API."""
         return self.process in _SERVED_BY
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known. `living`: cluster and UID of the pods that there are now; `jobs`: completions by name;
-    `leaderless`: how long nobody may lead, in seconds."""
+    """The whole evidence of a soak.
+
+    `living` holds cluster and UID of pods that exist now, `jobs` completions by name. `leaderless` is the
+    longest time without a leader that is allowed, in seconds.
+    """
 
     source: str
     history: History
@@ -41,9 +44,10 @@ class Evidence:
     leaderless: float = LEADER_SECONDS
 
     def over(self, life: Life) -> Moment | None:
-        """When a pod was over; None if it is not, or nobody can know.
+        """Return when a pod was over; None if it still exists or no log can show it.
 
-        API servers that are killed do not note what they have done: such a pod was over at some time until then.
+        A killed API server does not record its last requests. Such a pod was over at some time before the
+        outage ended.
         """
         if life.over is not None or (life.cluster, life.uid) in self.living:
             return life.over
@@ -54,7 +58,7 @@ class Evidence:
         return None
 
     def excused(self, cluster: str, began: float, ended: float, *, least: float = 0.0) -> bool:
-        """Whether the API of a cluster was affected at some time between, for `least` seconds."""
+        """Return whether an outage of the cluster's API of at least `least` seconds overlaps the period."""
         return any(
             each.began < ended and each.ended + _BLIND_SECONDS > began
             for each in self._unserved(cluster)
@@ -62,7 +66,7 @@ class Evidence:
         )
 
     def might_lead(self, cluster: str, began: float, ended: float) -> float:
-        """For how long, in one go, there was an agent between that nothing was done to: one that could have led."""
+        """Return the longest uninterrupted time, in seconds, in which an agent without faults could have led."""
         return max(_longest_gap(began, ended, self._outages_of(cluster, agent)) for agent in AGENTS)
 
     def _outages_of(self, cluster: str, process: str) -> list[Outage]:
@@ -75,7 +79,7 @@ class Evidence:
 
 
 def _longest_gap(began: float, ended: float, outages: Sequence[Outage]) -> float:
-    """The longest time between two moments in which none of these outages was."""
+    """Return the longest time between two moments that is free of outages, in seconds."""
     longest, free = 0.0, began
     for each in outages:
         longest = max(longest, min(each.began, ended) - free)

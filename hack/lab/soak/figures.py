@@ -1,4 +1,4 @@
-"""Memory of agents and webhooks over time, and CPU of everything in a sandbox."""
+"""Memory of agents and webhooks over time, and CPU time of all processes in a sandbox."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,11 @@ _KIB_PER_MIB = 1024
 
 
 class Figures:
-    """`memory`: by CLUSTER/PROCESS, pairs of seconds and MiB; `cpu`: CPU seconds by program, of all its processes;
-    `strangers`: the part of the machine that whatever else runs has taken since the first look."""
+    """Measurements of a sandbox.
+
+    `memory`: pairs of seconds and MiB, by CLUSTER/PROCESS. `cpu`: CPU seconds by program. `strangers`: fraction
+    of the machine's CPU that unrelated processes have used since the first measurement.
+    """
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.memory: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -30,20 +33,20 @@ class Figures:
 
     @property
     def cpu(self) -> dict[str, float]:
-        """What each program has used so far."""
+        """CPU seconds that each program has used."""
         found: dict[str, float] = defaultdict(float)
         for (name, _), seconds in self._cpu.items():
             found[name] += seconds
         return dict(found)
 
     async def run(self) -> None:
-        """Look every two seconds until cancelled."""
+        """Measure every two seconds until cancelled."""
         while True:
             self.look()
             await asyncio.sleep(PAUSE_SECONDS)
 
     def look(self) -> None:
-        """Look once; what has just ended is passed over."""
+        """Measure once; skip processes that have just ended."""
         now = time.monotonic() - self._began
         for line in self._sandbox.status():
             if line.pid is None:
@@ -56,7 +59,7 @@ class Figures:
         self._compare()
 
     def _compare(self) -> None:
-        """What of the machine's work was neither the sandbox's nor this process's own."""
+        """Compute the CPU time that neither the sandbox nor this process used."""
         now = (time.monotonic(), procfs.machine(), sum(self._cpu.values()) + time.process_time())
         if not self._first[0]:
             self._first = now
@@ -66,7 +69,7 @@ class Figures:
 
 
 def thirds(series: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Means of the three thirds of the time, and the most."""
+    """Return the means of the first, middle and last third, and the maximum."""
     values = [value for _, value in series]
     third = max(1, len(values) // 3)
     return {

@@ -1,7 +1,8 @@
-"""What must never have happened, found in the lives of pods. Pure: each rule takes the evidence and gives violations.
+"""Rules that a fleet must never break, checked against the lives of pods. Pure: evidence in, violations out.
 
-Requests take time: what is told to have happened first is what certainly did. A pod is over when its kubelet said that
-it had finished, or when nothing was left of it; two overlap only if one was made after which the other still was.
+Requests take time, so an order counts only if it is certain. A pod is over when its kubelet has reported that
+it finished, or when it has been deleted. Two pods overlap if the second one was created while the first one
+existed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +15,10 @@ from hack.lab.soak.evidence import Evidence
 from hack.lab.soak.lives import ChaperonAsked, History, Life, Moment
 
 NODE_EXCUSE_SECONDS = 25.0
-"""A source that was not served for so long could be told of no heartbeat in time."""
+"""Shortest outage of the source, in seconds, that excuses a virtual node that missed heartbeats."""
 NODE_LEASE_SECONDS = 50.0
 _VIRTUAL = "admiralty-"
-"""How the names of virtual nodes begin."""
+"""Prefix of the names of virtual nodes."""
 _CONTROLLERS = (
     "replicaset-controller",
     "statefulset-controller",
@@ -26,13 +27,13 @@ _CONTROLLERS = (
     "namespace-controller",
 )
 _MAY_DELETE = (*(f"system:serviceaccount:kube-system:{name}" for name in _CONTROLLERS), CLIENTS["admin"][0])
-"""Who may decide that a proxy pod goes: the controllers of its user's workloads, and the user."""
+"""Users that may delete a proxy pod: the controllers of its workload, and the user."""
 _AGENT = f"system:serviceaccount:{AGENT_NAMESPACE}:flotilla-agent"
 
 
 @dataclass(frozen=True)
 class Violation:
-    """What must not have happened, and the lines that show it."""
+    """A broken rule, and the audit lines that prove it."""
 
     rule: str
     what: str
@@ -43,12 +44,12 @@ Rule = Callable[[Evidence], Iterator[Violation]]
 
 
 def judge(evidence: Evidence) -> list[Violation]:
-    """Everything that must not have happened."""
+    """Return all violations of all rules."""
     return [violation for rule in RULES for violation in rule(evidence)]
 
 
 def two_at_once(evidence: Evidence) -> Iterator[Violation]:
-    """A proxy pod had two delegates at a time."""
+    """Find proxy pods that had two delegates at the same time."""
     for parent, delegates in evidence.history.delegates().items():
         for first, second in combinations(delegates, 2):
             if _overlap(evidence, first, second):
@@ -56,7 +57,7 @@ def two_at_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def two_of_one_name(evidence: Evidence) -> Iterator[Violation]:
-    """Two pods of one name, which a StatefulSet never has at a time, ran at once."""
+    """Find pods of a StatefulSet that ran at the same time under one name."""
     proxies = evidence.history.proxies()
     named: dict[tuple[str, str], list[Life]] = {}
     for parent, delegates in evidence.history.delegates().items():
@@ -71,9 +72,10 @@ def two_of_one_name(evidence: Evidence) -> Iterator[Violation]:
 
 
 def deleted_in_vain(evidence: Evidence) -> Iterator[Violation]:
-    """A delegate that had a node was deleted although its proxy pod was wanted and not finished.
+    """Find delegates with a node that were deleted although their proxy pod was wanted and had not finished.
 
-    Not one whose PodChaperon was deleted before it had a node: a garbage collector that is behind deletes it later.
+    Excludes delegates whose PodChaperon was deleted before they had a node: the garbage collector may delete
+    them late.
     """
     proxies = evidence.history.proxies()
     chaperons = _by_name(evidence.history.chaperons)
@@ -94,14 +96,14 @@ def deleted_in_vain(evidence: Evidence) -> Iterator[Violation]:
 
 
 def proxies_taken(evidence: Evidence) -> Iterator[Violation]:
-    """A proxy pod was deleted by somebody who has no business with it."""
+    """Find proxy pods that were deleted by a user without the right to decide that."""
     delegates = evidence.history.delegates()
     for uid, proxy in evidence.history.proxies().items():
         leaving = proxy.leaving
         if leaving is None or leaving.user in _MAY_DELETE:
             continue
         if not leaving.user and evidence.excused(proxy.cluster, leaving.earliest, leaving.latest):
-            # The API server was killed before it could note who had asked.
+            # The API server was killed before it could record the user.
             continue
         asked = [each for each in evidence.history.chaperons if each.parent == uid]
         mine = delegates.get(uid, [])
@@ -112,7 +114,7 @@ def proxies_taken(evidence: Evidence) -> Iterator[Violation]:
 
 
 def let_go(evidence: Evidence) -> Iterator[Violation]:
-    """A proxy pod was gone while its delegate still was, or before that was made."""
+    """Find proxy pods that were deleted before their delegate was over, or before it was created."""
     proxies = evidence.history.proxies()
     chaperons = _by_name(evidence.history.chaperons)
     for parent, delegates in evidence.history.delegates().items():
@@ -129,7 +131,7 @@ def let_go(evidence: Evidence) -> Iterator[Violation]:
 
 
 def of_nobody(evidence: Evidence) -> Iterator[Violation]:
-    """A delegate whose proxy pod there never was."""
+    """Find delegates whose proxy pod never existed."""
     proxies = evidence.history.proxies()
     for parent, delegates in evidence.history.delegates().items():
         if parent not in proxies:
@@ -139,7 +141,7 @@ def of_nobody(evidence: Evidence) -> Iterator[Violation]:
 
 
 def ran_again(evidence: Evidence) -> Iterator[Violation]:
-    """Work that had finished was run again for the same proxy pod."""
+    """Find proxy pods whose finished work ran again."""
     for parent, delegates in evidence.history.delegates().items():
         for first, second in pairwise(delegates):
             if first.phase and not first.restarts:
@@ -147,7 +149,7 @@ def ran_again(evidence: Evidence) -> Iterator[Violation]:
 
 
 def lost_work(evidence: Evidence) -> Iterator[Violation]:
-    """A proxy pod that was wanted failed although none of its delegates had."""
+    """Find proxy pods that failed without a deletion, although none of their delegates had failed."""
     delegates = evidence.history.delegates()
     for uid, proxy in evidence.history.proxies().items():
         mine = delegates.get(uid, [])
@@ -160,7 +162,7 @@ def lost_work(evidence: Evidence) -> Iterator[Violation]:
 
 
 def too_often(evidence: Evidence) -> Iterator[Violation]:
-    """More pods of a Job succeeded than it had to complete."""
+    """Find Jobs with more succeeded pods than completions."""
     proxies = evidence.history.proxies()
     done: dict[str, list[Life]] = {}
     for parent, delegates in evidence.history.delegates().items():
@@ -174,14 +176,14 @@ def too_often(evidence: Evidence) -> Iterator[Violation]:
 
 
 def vanished(evidence: Evidence) -> Iterator[Violation]:
-    """A delegate is not there any more, and nothing says why."""
+    """Find delegates that no longer exist, without a line or an outage that explains it."""
     for life in evidence.history.lives.values():
         if life.parent and (life.cluster, life.uid) not in evidence.living and evidence.over(life) is None:
             yield Violation("a delegate vanished", f"{life.cluster}/{life.name}", tuple(life.told()))
 
 
 def nodes_not_ready(evidence: Evidence) -> Iterator[Violation]:
-    """A virtual node that had been Ready was told not to be, and no ordinary node of the cluster was at that time."""
+    """Find virtual nodes that became not Ready while all ordinary nodes of the source stayed Ready."""
     ready: set[str] = set()
     ordinary = [
         told.at
@@ -202,7 +204,7 @@ def nodes_not_ready(evidence: Evidence) -> Iterator[Violation]:
 
 
 def nobody_led(evidence: Evidence) -> Iterator[Violation]:
-    """Nobody held the agents' lease of a cluster for too long, although it was served and an agent was there."""
+    """Find periods without a leader that were too long, although the API and an agent were available."""
     for cluster, moments in leading(evidence.history).items():
         for (began, first), (ended, second) in pairwise(moments):
             late = evidence.might_lead(cluster, began, ended) > evidence.leaderless
@@ -228,7 +230,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def leading(history: History) -> dict[str, list[tuple[float, str]]]:
-    """When each cluster's lease was written, in order, with the line."""
+    """Return the renewals of each cluster's leader lease, by time, as pairs of seconds since 1970 and the audit
+    line.
+    """
     found: dict[str, list[tuple[float, str]]] = {}
     for renewal in sorted(history.renewals, key=lambda each: each.at):
         if renewal.holder:
@@ -237,8 +241,10 @@ def leading(history: History) -> dict[str, list[tuple[float, str]]]:
 
 
 def _is_in_doubt(evidence: Evidence, proxy: Life, asked: Sequence[ChaperonAsked]) -> bool:
-    """Whether a target may have died with the request that makes a delegate that must not run twice: nobody can know
-    whether that ran, and the agent has the proxy pod replaced.
+    """Return whether a target may have failed during the request that creates a delegate.
+
+    The agent cannot find out whether such a delegate has run. If it must not run twice, the agent deletes its
+    proxy pod.
     """
     leaving = proxy.leaving
     if leaving is None or leaving.user != _AGENT or proxy.restarts:
@@ -262,7 +268,9 @@ def _was_placed(life: Life, at: Moment) -> bool:
 
 
 def _was_given_up(delegate: Life, asked: Sequence[ChaperonAsked]) -> bool:
-    """Whether its PodChaperon was deleted after it was made and before it had a node."""
+    """Return whether the delegate's PodChaperon was deleted after the delegate was created and before it had a
+    node.
+    """
     placed = delegate.placed
     return placed is not None and any(
         each.deletes and delegate.born.earliest <= each.at < placed.earliest for each in asked
@@ -270,7 +278,7 @@ def _was_given_up(delegate: Life, asked: Sequence[ChaperonAsked]) -> bool:
 
 
 def _by_name(asked: Sequence[ChaperonAsked]) -> dict[tuple[str, str], list[ChaperonAsked]]:
-    """What was done to a PodChaperon, by cluster and name: its delegate has the same."""
+    """Group the requests for PodChaperons by cluster and name; a delegate has the name of its PodChaperon."""
     found: dict[tuple[str, str], list[ChaperonAsked]] = {}
     for each in asked:
         found.setdefault((each.cluster, each.name), []).append(each)

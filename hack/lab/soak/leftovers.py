@@ -1,4 +1,4 @@
-"""Whether all is as it should be once the faults are over: what every cluster has, against what users want. Pure."""
+"""Differences between what every cluster contains after the faults and what the users want. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ Raw = dict[str, Any]
 
 COPIED = (CONFIGMAPS, SECRETS, SERVICES, PERSISTENT_VOLUME_CLAIMS)
 IN_NAMESPACE = (PODS, CHAPERONS, *COPIED, ENDPOINT_SLICES)
-"""Kinds of which the objects of the joined namespace are looked at; of these all objects are:"""
+"""Kinds that are checked in the joined namespace. The next ones are checked in the whole cluster:"""
 EVERYWHERE = (NODES, CERTIFICATE_REQUESTS, PERSISTENT_VOLUMES)
 
 
@@ -42,12 +42,12 @@ class Listed:
     objects: Mapping[Kind, Sequence[Raw]]
 
     def of(self, kind: Kind) -> Sequence[Raw]:
-        """Objects of a kind."""
+        """Return the objects of a kind."""
         return self.objects[kind]
 
 
 def problems(source: Listed, targets: Sequence[Listed], wanted: Mapping[str, Step]) -> list[str]:
-    """Everything that is not as it should be, or not yet."""
+    """Return all differences from the wanted state; some may disappear later."""
     proxies = _of_users(source)
     return [
         *_workloads(proxies, wanted),
@@ -58,7 +58,9 @@ def problems(source: Listed, targets: Sequence[Listed], wanted: Mapping[str, Ste
 
 
 def last_made(source: Listed, wanted: Mapping[str, Step]) -> float:
-    """When the youngest pod of a wanted workload was made, in seconds since 1970; 0 where there is none."""
+    """Return the creation time of the youngest pod of a wanted workload, in seconds since 1970; 0 if there is
+    none.
+    """
     pods = (pod["metadata"] for pod in _of_users(source))
     return max((moment(each["creationTimestamp"]) for each in pods if each["labels"][APP] in wanted), default=0.0)
 
@@ -68,7 +70,9 @@ def _of_users(source: Listed) -> list[Raw]:
 
 
 def _workloads(proxies: Sequence[Raw], wanted: Mapping[str, Step]) -> Iterator[str]:
-    """Each workload has as many pods as its user wants, in the phase in which they should be, and nobody else has."""
+    """Check that each workload has the wanted number of pods, in the right phase, and that no other workload
+    has any.
+    """
     found: dict[str, list[Raw]] = {name: [] for name in wanted}
     for pod in proxies:
         found.setdefault(pod["metadata"]["labels"][APP], []).append(pod)
@@ -85,7 +89,9 @@ def _workloads(proxies: Sequence[Raw], wanted: Mapping[str, Step]) -> Iterator[s
 
 
 def _delegates(proxies: Sequence[Raw], targets: Sequence[Listed]) -> Iterator[str]:
-    """Each pod that is bound has one delegate in one target, in its own phase; nothing else has one or a chaperon."""
+    """Check that each bound pod has one delegate and one PodChaperon, in one target, with equal phases; others
+    have none.
+    """
     by_uid = {pod["metadata"]["uid"]: pod for pod in proxies}
     for kind in (PODS, CHAPERONS):
         found: Counter[str] = Counter()
@@ -110,9 +116,9 @@ def _agree(proxy: Raw, delegate: Raw) -> bool:
 
 
 def _copies(source: Listed, target: Listed) -> Iterator[str]:
-    """What was copied for pods is there as long as its original.
+    """Check that each copy in a target still has its original in the source.
 
-    A claim with a volume whose deletion no agent has seen says since when it is kept, for a day.
+    An agent that did not observe the deletion of a claim annotates the copy and keeps it for a day.
     """
     for kind in COPIED:
         originals = {obj["metadata"]["uid"]: obj for obj in source.of(kind)}
@@ -129,7 +135,9 @@ def _copies(source: Listed, target: Listed) -> Iterator[str]:
 
 
 def _ours(listed: Listed) -> Iterator[str]:
-    """Nothing is still going, no certificate is waited for, no lease is of no node, virtual nodes are Ready."""
+    """Check that no object is terminating, each certificate was issued, each lease has a node, virtual nodes
+    are Ready.
+    """
     for kind, objects in listed.objects.items():
         for obj in objects:
             if "deletionTimestamp" in obj["metadata"]:

@@ -1,4 +1,4 @@
-"""From lines of audit logs to the lives of pods: when each was made, placed, told finished, deleted, and gone. Pure."""
+"""Lives of pods, from audit logs: when each was created, bound, finished and deleted. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,7 +11,9 @@ OVER = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class Moment:
-    """Something happened, not before `earliest` and not after `latest` (seconds since 1970), as a line shows."""
+    """An event, and the audit line that proves it. It happened between `earliest` and `latest` (seconds since
+    1970).
+    """
 
     earliest: float
     latest: float
@@ -21,47 +23,47 @@ class Moment:
 
 @dataclass
 class Life:
-    """One pod by its UID. What is None was never seen."""
+    """A pod, by UID. A moment is None if no audit line shows it."""
 
     cluster: str
     namespace: str
     name: str
     uid: str
     parent: str
-    """UID of its proxy pod, empty where it is no delegate."""
+    """UID of its proxy pod; empty if the pod is not a delegate."""
     is_proxy: bool
     owner: Owner
     app: str
     restarts: bool
-    """Whether its containers are started again when they end well."""
+    """Whether the kubelet restarts containers that exit with 0."""
     born: Moment
     placed: Moment | None = None
     ran: Moment | None = None
     finished: Moment | None = None
     phase: str = ""
     reason: str = ""
-    """Of the phase in which it finished."""
+    """Reason of the final phase."""
     leaving: Moment | None = None
-    """The first deletion; its `user` is empty where the line of who asked for it is missing."""
+    """First deletion. Its `user` is empty if the line of the request is missing."""
     gone: Moment | None = None
     seen: float = 0.0
-    """When it was known last to exist."""
+    """Last time at which the pod is known to have existed, in seconds since 1970."""
 
     @property
     def over(self) -> Moment | None:
-        """When its containers had ended for good."""
+        """The moment at which the pod finished or was removed, whichever came first; None if neither happened."""
         found = [each for each in (self.finished, self.gone) if each is not None]
         return min(found, key=lambda each: each.latest) if found else None
 
     def told(self) -> list[str]:
-        """Its lines in order."""
+        """Return its audit lines in order."""
         moments = (self.born, self.placed, self.ran, self.finished, self.leaving, self.gone)
         return [each.line for each in moments if each is not None]
 
 
 @dataclass(frozen=True)
 class Renewal:
-    """A lease of agents was written, or may have been."""
+    """A write of an agents' lease that succeeded, or may have succeeded."""
 
     cluster: str
     at: float
@@ -71,7 +73,7 @@ class Renewal:
 
 @dataclass(frozen=True)
 class NodeTold:
-    """What was written of a node: whether it is Ready."""
+    """The Ready condition of a node, as one request wrote it."""
 
     cluster: str
     name: str
@@ -82,7 +84,7 @@ class NodeTold:
 
 @dataclass(frozen=True)
 class ChaperonAsked:
-    """Somebody created, patched or deleted a PodChaperon."""
+    """A request that created, patched or deleted a PodChaperon."""
 
     cluster: str
     name: str
@@ -90,12 +92,12 @@ class ChaperonAsked:
     line: str
     deletes: bool = False
     parent: str = ""
-    """UID of its proxy pod, where the answer has it."""
+    """UID of the proxy pod; empty if the response does not contain it."""
 
 
 @dataclass
 class History:
-    """What all clusters have written down."""
+    """Everything that the audit logs of all clusters show."""
 
     lives: dict[tuple[str, str], Life] = field(default_factory=dict)
     """By cluster and UID."""
@@ -105,7 +107,7 @@ class History:
     _named: dict[tuple[str, str, str], Life] = field(default_factory=dict)
 
     def add(self, cluster: str, lines: Iterable[Line]) -> None:
-        """Take the log of a cluster, the oldest line first."""
+        """Add the audit log of a cluster, oldest line first."""
         for line in lines:
             match line.object_ref.resource:
                 case "pods":
@@ -126,11 +128,11 @@ class History:
                     pass
 
     def proxies(self) -> dict[str, Life]:
-        """Proxy pods by UID."""
+        """Return the proxy pods by UID."""
         return {life.uid: life for life in self.lives.values() if life.is_proxy}
 
     def delegates(self) -> dict[str, list[Life]]:
-        """Delegates by the UID of their proxy pod, in the order in which they were made."""
+        """Return the delegates by the UID of their proxy pod, in order of creation."""
         found: dict[str, list[Life]] = {}
         for life in sorted(self.lives.values(), key=lambda each: each.born.latest):
             if life.parent:
@@ -153,7 +155,7 @@ class History:
                 self._seen(cluster, line, pod)
 
     def _not_there(self, cluster: str, line: Line) -> None:
-        """Whoever had that name before has gone meanwhile, although no line shows it."""
+        """Record that the last known pod of this name has been deleted, although no line shows the deletion."""
         life = self._named.get((cluster, line.object_ref.namespace, line.object_ref.name))
         if life is not None and life.gone is None and life.seen < line.received:
             life.gone = Moment(life.seen, line.answered, line.told(cluster))
@@ -174,7 +176,7 @@ class History:
         if phase in OVER and life.finished is None:
             life.finished, life.phase, life.reason = now, phase, pod.state.reason
         deletes = line.verb in ("delete", "deletecollection")
-        # A deletion may be answered after others have seen what it did.
+        # The API server may answer a deletion after other clients have observed its effect.
         if deletes and (life.leaving is None or line.received < life.leaving.latest):
             life.leaving = now
         elif pod.metadata.deletion_timestamp and life.leaving is None:
@@ -184,7 +186,7 @@ class History:
             life.gone = now
 
     def _follow(self, life: Life) -> None:
-        """A name is free again: whoever had it is gone."""
+        """Record the pod as the current one of its name: an earlier pod of that name must have been deleted."""
         key = (life.cluster, life.namespace, life.name)
         before = self._named.get(key)
         if before is not None and before.gone is None:
@@ -193,7 +195,7 @@ class History:
 
 
 def _is_last(line: Line, pod: Answer, *, deletes: bool) -> bool:
-    """Whether nothing is left of a pod after this request."""
+    """Return whether the request removes the pod from the API server."""
     metadata = pod.metadata
     if metadata.finalizers:
         return False
@@ -224,7 +226,9 @@ def _born(cluster: str, line: Line, pod: Answer) -> Life:
 
 
 def _to_the_second(asked: float, seen: Moment) -> Moment:
-    """When a request was carried out whose line comes later, or never, as an object's timestamp says; not by whom."""
+    """Return the time of a request whose line is late or missing, from a timestamp with whole seconds. The user
+    stays empty.
+    """
     return Moment(asked, min(asked + 1.0, seen.latest), seen.line)
 
 

@@ -1,4 +1,6 @@
-"""Many pods over many targets for long, without faults: memory stays flat, queues empty, and statuses come home."""
+"""Long run of many pods over many targets without faults: memory stays flat, queues empty, statuses are copied
+back.
+"""
 
 import asyncio
 import contextlib
@@ -29,9 +31,9 @@ from hack.lab.soak.plan import CLUSTERS
 from hack.lab.soak.workload import Note
 
 TARGET_COUNT = 10
-"""Namespaces, half of them in either cluster, each with a Source there and a Target of its own here."""
+"""Number of namespaces. Half of them exist in each target cluster, with a Source there and a Target in the source."""
 GROWTH = 1.05
-"""Most that memory may grow by, from the second third of the time to the last one."""
+"""Largest allowed ratio of memory in the last third of the time to memory in the middle third."""
 FEEDBACK_SECONDS = 1.0
 REPLACED_PER_SECOND = 4.0
 _NODES, _PODS_PER_NODE = 30, 250
@@ -46,28 +48,28 @@ _QUEUE = "flotilla_queue_depth"
 
 @dataclass
 class Found:
-    """What was seen: seconds of feedback, keys waiting in all queues of the source's agent, and what they were."""
+    """Measurements: feedback times in seconds, and the number of keys in all queues of the source's agent."""
 
     feedback: list[float] = field(default_factory=list)
     lost: int = 0
-    """Changes that did not come home although their pod was there."""
+    """Status changes that were not copied to an existing proxy pod."""
     queued: list[float] = field(default_factory=list)
     left: float = 0.0
-    """Keys that wait when nothing has happened for a while."""
+    """Number of keys that wait after a period without changes."""
     replaced: int = 0
     filled: float = 0.0
     """Seconds until all pods ran."""
 
 
 async def load(pods: int, minutes: float, progress: Progress, note: Note) -> tuple[Found, Figures]:
-    """Run so many pods for so long. Raises BenchError, SandboxError or KubeError."""
+    """Run `pods` pods for `minutes`. Raises BenchError, SandboxError or KubeError."""
     sandbox = Sandbox(new_directory(), CLUSTERS, f"kwok:{_NODES}", pods_per_node=_PODS_PER_NODE, progress=progress)
     async with lab_in(sandbox, progress) as lab:
         return await _Load(lab, pods, note).run(minutes * 60)
 
 
 def budgets(found: Found, figures: Figures) -> list[Budget]:
-    """What has to hold."""
+    """Return the limits of a load test, with the measured values."""
     grown = {
         name: thirds(series)["last"] / thirds(series)["middle"]
         for name, series in figures.memory.items()
@@ -95,7 +97,7 @@ class _Load:
         self._chance = random.Random(self._pods)
 
     async def run(self, seconds: float) -> tuple[Found, Figures]:
-        """Fill, keep busy, measure, and wait until nothing is left to do."""
+        """Create the pods, keep them busy, measure, and wait until all queues are empty."""
         labels = {LABEL_ENABLED: ENABLED_VALUE}
         await asyncio.gather(*(join(self._lab, name, there, labels=labels) for name, there in self._homes.items()))
         await until(f"{TARGET_COUNT} virtual nodes take pods", lambda: takes_pods(self._lab, TARGET_COUNT))
@@ -142,7 +144,7 @@ class _Load:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _replace(self) -> None:
-        """Delete pods one after the other, which their Deployments replace."""
+        """Delete random pods, one after the other; their Deployments replace them."""
         while True:
             await asyncio.sleep(self._chance.expovariate(REPLACED_PER_SECOND))
             pod = self._any()
@@ -152,7 +154,7 @@ class _Load:
                     self._found.replaced += 1
 
     async def _probe(self) -> None:
-        """Change the status of a delegate, again and again, and see when its pod has it."""
+        """Change the status of random delegates, and measure the time until the proxy pod has it."""
         async with asyncio.TaskGroup() as group:
             number = 0
             while True:
@@ -171,7 +173,7 @@ class _Load:
             await target.patch_raw(PODS, name, {"status": status}, pod.namespace, sub="status", style="strategic")
             self._found.feedback.append(await asyncio.wait_for(seen, _PROBE_SECONDS) - began)
         except KubeError:
-            pass  # It was deleted just then.
+            pass  # The pod was deleted meanwhile.
         except TimeoutError:
             now = self._informer.store.get((pod.namespace, pod.name))
             self._found.lost += now is not None and now.uid == pod.uid and not now.deleting
@@ -185,14 +187,14 @@ class _Load:
             await asyncio.sleep(_QUEUE_PAUSE_SECONDS)
 
     async def _queues(self) -> Mapping[str, float]:
-        """Keys that wait in the source's agent, by controller."""
+        """Return the number of keys that wait in the source's agent, by controller."""
         found: dict[str, float] = defaultdict(float)
         for labels, value in counters.samples(await self._lab.metrics(CLUSTERS[0], "agent"), _QUEUE):
             found[labels["controller"]] += value
         return found
 
     def _any(self) -> Object | None:
-        """A pod that runs."""
+        """Return a random running pod; None if there is none."""
         running = [pod for pod in self._informer.store if pod.phase == "Running" and not pod.deleting]
         return self._chance.choice(running) if running else None
 

@@ -1,4 +1,4 @@
-"""The objects of a plan's workloads. Pure."""
+"""Manifests of a plan's workloads. Pure."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ APP = "app"
 """Label of every pod; its value is the workload's name."""
 STORAGE = "soak"
 ROLLED = "soak/rolled"
-"""Annotation of a pod template that is rolled."""
+"""Annotation that rolls a pod template."""
 RUNS_FOR = "sandbox.flotilla/runs-for"
 FAILS = "sandbox.flotilla/fails"
 ENDS_AFTER = "sandbox.flotilla/ends-after"
@@ -33,7 +33,7 @@ _MUCH_CPU = "1000"
 
 
 def objects(step: Step) -> list[tuple[Kind, Raw]]:
-    """What a step creates, in this order; what it deletes, in the opposite one."""
+    """Return the objects of a step, in order of creation; delete them in reverse order."""
     found: list[tuple[Kind, Raw]] = []
     if step.files:
         found.append((CONFIGMAPS, {"metadata": _metadata(step.name), "data": {"name": step.name}}))
@@ -46,7 +46,7 @@ def objects(step: Step) -> list[tuple[Kind, Raw]]:
 
 
 def workload(step: Step) -> Raw:
-    """The workload itself."""
+    """Return the manifest of the workload."""
     kind = KINDS[step.sort]
     head = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": _metadata(step.name)}
     if kind is JOBS:
@@ -72,7 +72,7 @@ def workload(step: Step) -> Raw:
 
 
 def template(step: Step, **spec: Any) -> Raw:
-    """Elected pods of a workload."""
+    """Return a template of elected pods."""
     annotations = {PREFIX + ELECT: ""}
     if step.seconds:
         annotations[RUNS_FOR if KINDS[step.sort] is JOBS else ENDS_AFTER] = f"{step.seconds:g}s"
@@ -96,13 +96,15 @@ def template(step: Step, **spec: Any) -> Raw:
 
 
 def storage_class() -> Raw:
-    """In targets: claims get a volume there once their pod has a node. The source has none."""
+    """Return the targets' storage class. A claim gets its volume after its pod has a node. The source has no
+    such class.
+    """
     mode = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
     return {"metadata": {"name": STORAGE}, **mode}
 
 
 def volume(number: int) -> Raw:
-    """A volume of that class."""
+    """Return a volume of that class."""
     spec = {
         "capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"],

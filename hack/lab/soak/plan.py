@@ -1,6 +1,7 @@
-"""What is done to a fleet, and when: a pure function of a seed and a length, so that it can be done again.
+"""Plan of the faults and the users' steps of a soak. A pure function of seed and length, so that it can be
+repeated.
 
-Kept as JSON lines: a head, then one event on each line, by time.
+Saved as JSON lines: a head, then one event per line, ordered by time.
 """
 
 import random
@@ -16,27 +17,28 @@ from hack.lab.soak.errors import SoakError
 SOURCE, *TARGETS = CLUSTERS = ("cd", "us", "eu")
 What = Literal["kill", "stop", "restart", "cut", "requests", "replies"]
 Victim = Literal["leader", "standby", "webhook", "kube-apiserver", "etcd", "link"]
-"""Of the two agents of a cluster, the one that leads just then and the other one."""
+"""`leader` and `standby` are the two agents of a cluster, as they are at the time of the fault."""
 Sort = Literal["Deployment", "StatefulSet", "Job", "Flop", "Misfit"]
-"""A flop is a Job whose pod fails, a misfit a Deployment of pods that fit nowhere."""
+"""A Flop is a Job whose pod fails, a Misfit is a Deployment whose pods do not fit on any node."""
 
 LONGEST_SECONDS = 60.0
 SHORTEST_SECONDS = 1.0
 AT_ONCE = 3
-"""Faults at the same time."""
+"""Most faults at the same time."""
 SETTLE_SHARE = 0.5
-"""A fault lasts at most this part of what is left of the time: Kubernetes' own controllers wait as long again after
-an outage as it has lasted before they look once more."""
+"""Longest fault as a fraction of the time that remains. Kubernetes' controllers back off after an outage for as
+long again as it lasted.
+"""
 RAMP_SHARE = 0.1
-"""The part of the time in which all pods come to be, before the first fault."""
+"""Fraction of the time, before the first fault, in which all pods are created."""
 TURNOVER_SECONDS = 150.0
-"""How long it takes until as many pods have been created anew as there are."""
+"""Seconds until the number of recreated pods equals the number of pods."""
 _MEAN_SIZE = 6.0
 _PER_FAULT_SECONDS = 5.0
 
 
 class Head(msgspec.Struct, frozen=True, tag="plan", tag_field="event"):
-    """What the plan was made of: minutes of faults, pods at a time."""
+    """Parameters of a plan: seed, minutes of faults, and pods at a time."""
 
     seed: int
     minutes: float
@@ -44,8 +46,11 @@ class Head(msgspec.Struct, frozen=True, tag="plan", tag_field="event"):
 
 
 class Fault(msgspec.Struct, frozen=True, tag="fault", tag_field="event"):
-    """From `at` on, for so many seconds: a process is killed and started again, stopped and continued, or restarted in
-    an orderly way; a link is cut, or loses what the source asks a target, or what it is answered."""
+    """A fault of `seconds` that begins at `at`, in seconds from the start.
+
+    A process is killed, stopped or restarted. A link is cut, or loses the source's requests or the target's
+    replies.
+    """
 
     at: float
     what: What
@@ -55,14 +60,14 @@ class Fault(msgspec.Struct, frozen=True, tag="fault", tag_field="event"):
 
     @property
     def end(self) -> float:
-        """When it is over."""
+        """End of the fault, in seconds from the start."""
         return self.at + self.seconds
 
 
 class Step(msgspec.Struct, frozen=True, tag="step", tag_field="event"):
-    """A user creates a workload, gives it another number of pods, rolls its pods, or deletes it.
+    """A step of a user: create, scale, roll or delete a workload.
 
-    `seconds` is how long the pods of a Job run, and how long others take to end.
+    `seconds` is how long pods of a Job run, and how long other pods take to terminate.
     """
 
     at: float
@@ -73,7 +78,7 @@ class Step(msgspec.Struct, frozen=True, tag="step", tag_field="event"):
     seconds: float = 0.0
     claims: bool = False
     files: bool = False
-    """Its pods need a ConfigMap and a Secret of its name."""
+    """Whether its pods need a ConfigMap and a Secret that are named after the workload."""
     service: bool = False
 
 
@@ -82,33 +87,33 @@ Event: TypeAlias = Fault | Step
 
 @dataclass(frozen=True)
 class Plan:
-    """Events by time."""
+    """Events, ordered by time."""
 
     head: Head
     events: tuple[Event, ...]
 
     @property
     def seconds(self) -> float:
-        """The length of it."""
+        """Length of the plan."""
         return self.head.minutes * 60
 
     @property
     def faults(self) -> list[Fault]:
-        """Its faults."""
+        """All faults."""
         return [event for event in self.events if isinstance(event, Fault)]
 
     @property
     def steps(self) -> list[Step]:
-        """What users do."""
+        """All steps of users."""
         return [event for event in self.events if isinstance(event, Step)]
 
     def dump(self) -> bytes:
-        """The plan as JSON lines."""
+        """Return the plan as JSON lines."""
         return msgspec.json.Encoder().encode_lines([self.head, *self.events])
 
 
 def parse(text: bytes) -> Plan:
-    """The plan that `dump` wrote. Raises SoakError when it is none."""
+    """Parse a plan that `dump` wrote. Raises SoakError if it is invalid."""
     try:
         head, *events = msgspec.json.Decoder(Head | Fault | Step).decode_lines(text)
     except (msgspec.DecodeError, ValueError) as error:
@@ -120,7 +125,7 @@ def parse(text: bytes) -> Plan:
 
 
 def read(path: Path) -> Plan:
-    """A plan that was saved. Raises SoakError."""
+    """Read a saved plan. Raises SoakError."""
     try:
         return parse(path.read_bytes())
     except OSError as error:
@@ -128,18 +133,20 @@ def read(path: Path) -> Plan:
 
 
 def make(seed: int, minutes: float, pods: int) -> Plan:
-    """The plan of a seed."""
+    """Return the plan of a seed."""
     seconds = minutes * 60
     steps = _steps(random.Random(f"{seed} steps"), seconds, pods)
     faults = _faults(random.Random(f"{seed} faults"), seconds)
-    # Steps come first where both are due: what a user asks for in that moment meets the fault.
+    # At equal times steps come first, so that a fault interrupts the user's request.
     events: list[Event] = [*steps, *faults]
     events.sort(key=lambda event: event.at)
     return Plan(Head(seed, minutes, pods), tuple(events))
 
 
 def wanted(steps: Iterable[Step]) -> dict[str, Step]:
-    """The workloads that are there in the end, by name: each as it was created, with the pods that it has last."""
+    """Return the workloads that exist at the end, by name: the step that created each, with its final number of
+    pods.
+    """
     found: dict[str, Step] = {}
     for step in steps:
         match step.verb:
@@ -155,7 +162,7 @@ def wanted(steps: Iterable[Step]) -> dict[str, Step]:
 
 
 def claims(steps: Iterable[Step]) -> int:
-    """How many claims are made at most, by all pods of all workloads that have some."""
+    """Return the largest number of claims that the workloads can create."""
     most: dict[str, int] = {}
     having = set()
     for step in steps:
@@ -166,7 +173,7 @@ def claims(steps: Iterable[Step]) -> int:
     return sum(most.values())
 
 
-# What may happen to what, and how often beside the others.
+# Possible faults, with their relative frequency.
 _OF_SOURCE: Mapping[tuple[What, Victim], int] = {
     ("kill", "leader"): 4,
     ("stop", "leader"): 4,
@@ -192,7 +199,7 @@ _OF_TARGET: Mapping[tuple[What, Victim], int] = {
 
 
 def _faults(chance: random.Random, seconds: float) -> Iterator[Fault]:
-    """Faults in random order; nothing has two at a time, and of two agents of a cluster one is left alone."""
+    """Yield random faults. A process or link has one at a time, and one of a cluster's two agents stays untouched."""
     table = [(SOURCE, *what) for what, weight in _OF_SOURCE.items() for _ in range(weight)]
     table += [(target, *what) for target in TARGETS for what, weight in _OF_TARGET.items() for _ in range(weight)]
     busy: dict[tuple[str, str], float] = {}
@@ -212,14 +219,14 @@ def _faults(chance: random.Random, seconds: float) -> Iterator[Fault]:
 
 
 def _length(chance: random.Random, what: str, left: float) -> float:
-    """Short ones are as likely as long ones: each doubling of the length as much as the next."""
+    """Return a random length, log-uniform between the shortest and the longest one; 0 for a restart."""
     most = max(SHORTEST_SECONDS, min(LONGEST_SECONDS, left * SETTLE_SHARE))
     length = SHORTEST_SECONDS * (most / SHORTEST_SECONDS) ** chance.random()
     return 0.0 if what == "restart" else length
 
 
 def _steps(chance: random.Random, seconds: float, pods: int) -> Iterator[Step]:
-    """Workloads come to be until there are so many pods, then come, change and go."""
+    """Yield steps that create workloads up to the number of pods, and then create, change and delete some."""
     there: dict[str, Step] = {}
     number = 0
     now = 0.0

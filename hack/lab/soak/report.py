@@ -1,4 +1,4 @@
-"""What came of a soak, as lines and as figures. Pure."""
+"""Report of a soak, as text and as JSON. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _SHOWN_VIOLATIONS = 20
 
 
 def lines(result: Result) -> list[str]:
-    """For people."""
+    """Return the report as text."""
     return [
         *_faults(result),
         *_pods(result),
@@ -29,7 +29,7 @@ def lines(result: Result) -> list[str]:
 
 
 def figures(result: Result) -> dict[str, Any]:
-    """For machines."""
+    """Return the report as JSON values."""
     counts = counted(result.history)
     head = result.plan.head
     return {
@@ -47,7 +47,7 @@ def figures(result: Result) -> dict[str, Any]:
 
 
 def counted(history: History) -> dict[str, Any]:
-    """How many pods there were, and how long they took to run, in seconds."""
+    """Count the pods, and return how long they took to run, in seconds."""
     proxies = history.proxies().values()
     delegates = [each for found in history.delegates().values() for each in found]
     starts = [each.ran.latest - each.born.latest for each in proxies if each.ran is not None]
@@ -66,7 +66,7 @@ def counted(history: History) -> dict[str, Any]:
 
 
 def load_lines(found: Found, figures: Figures, budgets: Sequence[Budget]) -> list[str]:
-    """What came of a load."""
+    """Return the report of a load test as text."""
     rows = [
         ["load", ""],
         ["until all pods ran", f"{found.filled:.0f} s"],
@@ -114,7 +114,7 @@ def _pods(result: Result) -> Iterator[str]:
 
 
 def memory(found: Figures) -> Iterator[str]:
-    """What agents and webhooks took of it, and what others took of the machine."""
+    """Yield lines about the memory of agents and webhooks, and about other load on the machine."""
     rows = [["memory, MiB", "first", "middle", "last", "most"]]
     for name, series in sorted(found.memory.items()):
         span = thirds(series)

@@ -1,4 +1,4 @@
-"""Whoever does a plan's faults to the processes and links of a sandbox, and keeps all else alive."""
+"""Executes the faults of a plan in a sandbox, and restarts processes that end unexpectedly."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,9 @@ _ASK = aiohttp.ClientTimeout(total=1.0)
 
 
 class Saboteur:
-    """`outages` is what it has done so far; `ended` are processes of ours that ended by themselves, and their logs."""
+    """Executes faults. `outages` are those so far; `ended` are logs of agents and webhooks that ended
+    unexpectedly.
+    """
 
     def __init__(self, sandbox: Sandbox, note: Note) -> None:
         self.outages: list[Outage] = []
@@ -32,7 +34,7 @@ class Saboteur:
         self._held: set[tuple[str, str]] = set()
 
     async def run(self, plan: Plan, began: float) -> None:
-        """Do every fault of a plan at its time after `began` (of the event loop); return when all is whole again."""
+        """Execute every fault at its time after `began` (of the event loop). Return when all processes run again."""
         async with asyncio.TaskGroup() as group:
             for fault in plan.faults:
                 await asyncio.sleep(began + fault.at - asyncio.get_running_loop().time())
@@ -40,16 +42,17 @@ class Saboteur:
         await asyncio.gather(*(self._renew_fake_kubelet(cluster.name) for cluster in self._sandbox.clusters))
 
     async def _renew_fake_kubelet(self, cluster: str) -> None:
-        """Start kwok again: it gives up a pod whose status update is answered with HTTP 500, as when etcd is away.
+        """Restart kwok, which drops a pod after HTTP 500 for its status update; API servers return 500 without
+        etcd.
 
-        A kubelet tries again until it succeeds; `shouldRetry` of kwok v0.8.0 knows other errors only.
+        A kubelet retries until it succeeds; `shouldRetry` of kwok v0.8.0 retries after other errors only.
         """
         async with self._holding(cluster, "kwok"):
             await self._sandbox.stop(cluster, "kwok")
             await self._start(cluster, "kwok")
 
     async def keep_alive(self) -> None:
-        """Start again what ends by itself, as a kubelet does, until cancelled."""
+        """Restart processes that end unexpectedly, as a kubelet does, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 for cluster in self._sandbox.clusters:
@@ -95,12 +98,12 @@ class Saboteur:
                 case _:
                     await sandbox.stop(cluster, process)
         except SandboxError as error:
-            # It has ended by itself a moment ago.
+            # The process ended a moment ago, without a fault.
             self._note(str(error))
         await self._start(cluster, process)
 
     async def _start(self, cluster: str, process: str) -> None:
-        """Start a process until it stays: an API server ends by itself as long as its etcd does not answer."""
+        """Start a process until it stays up: an API server exits while its etcd does not answer."""
         while True:
             try:
                 await self._sandbox.start(cluster, process)
@@ -121,7 +124,9 @@ class Saboteur:
         await blackhole.let_through(ends[0], ends[1], lost)
 
     async def _process(self, fault: Fault) -> str:
-        """The name of the process that a fault means: of two agents, the one that leads or the other one."""
+        """Return the name of the process to fail; `leader` and `standby` are resolved to the agents of the
+        cluster.
+        """
         if fault.process not in ("leader", "standby"):
             return fault.process
         leads = await leader(self._sandbox, fault.cluster) or AGENTS[0]
@@ -137,7 +142,7 @@ class Saboteur:
 
 
 async def leader(sandbox: Sandbox, cluster: str) -> str:
-    """The agent that says that it leads, empty if none does."""
+    """Return the agent whose metrics report that it leads; empty if none does."""
     each = sandbox[cluster]
     async with aiohttp.ClientSession(timeout=_ASK) as http:
         for name in AGENTS:

@@ -1,4 +1,4 @@
-"""One soak: a fleet, its users, the faults of a plan, and what came of it."""
+"""Runs a soak: a fleet, its users, the faults of a plan, and the verdict."""
 
 import asyncio
 import shutil
@@ -28,24 +28,26 @@ from hack.lab.soak.plan import CLUSTERS, SOURCE, Plan, Step, wanted
 from hack.lab.soak.saboteur import Saboteur
 
 WELL_SECONDS = 60.0
-"""How long after the last fault all has to be well, or after a controller of Kubernetes made the youngest pod.
-
-After faults those wait up to 60 s before they look again (constants of client-go's tools/cache/reflector.go).
+"""Limit in seconds until all is well, after the last fault or after a Kubernetes controller created the
+youngest pod. After faults these controllers back off up to 60 s (client-go: tools/cache/reflector.go).
 """
 AUDIT = Path(__file__).with_name("audit.yaml")
 _NODES = 5
 _SPARE = 1.5
 _LOOK_SECONDS = 1.0
 _LATE_SECONDS = 180.0
-"""How much later than planned all may be done, and deletions may be answered."""
+"""Seconds by which the plan may be late, and deletions may take."""
 _KEPT = ("audit*.log", "agent*.log", "webhook.log")
 Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a soak. `well` and `empty`: seconds from the last fault until all was as wanted, and from the
-    deletion of everything until nothing was left."""
+    """Result of a soak.
+
+    `well`: seconds from the last fault until all was as wanted. `empty`: seconds from the deletion of all
+    workloads until nothing was left.
+    """
 
     plan: Plan
     violations: Sequence[Violation]
@@ -59,7 +61,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds: until all is well after the last fault, and how long nobody may lead."""
+    """Limits in seconds: from the last fault until all is well, and without a leader."""
 
     well: float = WELL_SECONDS
     leaderless: float = LEADER_SECONDS
@@ -74,9 +76,9 @@ async def soak(
     keep: Path | None = None,
     always: bool = False,
 ) -> Result:
-    """Do a plan and judge it; logs are copied to `keep` if there are violations, if it fails, or `always`.
+    """Execute a plan and judge it. Copies logs to `keep` after violations or a failure, or if `always`.
 
-    Raises SandboxError or BenchError where the fleet does not come up, SoakError where it cannot be asked.
+    Raises SandboxError or BenchError if the fleet does not start, SoakError if it cannot be queried.
     """
     most = round(plan.head.pods * _SPARE / _NODES)
     sandbox = Sandbox(
@@ -114,7 +116,7 @@ class _Soak:
         return lambda text: note(f"{time.monotonic() - self._began:7.1f} s  {text}")
 
     async def run(self) -> Result:
-        """Everything, in its order."""
+        """Execute the plan, wait until all is well, delete the workloads, and judge."""
         self._began = time.monotonic()
         beside = [asyncio.ensure_future(self._saboteur.keep_alive()), asyncio.ensure_future(self._figures.run())]
         try:
@@ -140,7 +142,7 @@ class _Soak:
             group.create_task(self._users.run(self._plan, began))
 
     async def _wait(self, rule: str, steps: Mapping[str, Step]) -> float:
-        """Seconds until all is as it should be; what never comes to be so is a violation."""
+        """Return the seconds until all is as wanted; record a violation for each difference that remains."""
         began = since = time.time()
         found = ["nothing could be asked"]
         while found and time.time() < min(since, began + self._patience.well) + self._patience.well:
@@ -212,7 +214,7 @@ async def _listed(client: Client) -> Listed:
 
 
 def _keep(sandbox: Sandbox, keep: Path) -> None:
-    """Save logs of all clusters."""
+    """Copy the logs of all clusters."""
     for cluster in sandbox.clusters:
         folder = keep / cluster.name
         folder.mkdir(parents=True, exist_ok=True)

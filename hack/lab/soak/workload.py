@@ -1,4 +1,6 @@
-"""Users of the source: they create, change and delete workloads as the plan says, and try again until it is done."""
+"""Users of the source, which create, change and delete workloads as planned, and retry until the API server
+accepts.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,14 +17,14 @@ Note = Callable[[str], None]
 
 
 async def prepare(target: Client, plan: Plan) -> None:
-    """Make the storage class, and in this target alone as many volumes as there will be claims."""
+    """Create the storage class in a target, and a volume for each claim of the plan."""
     await target.create(CLASSES, storage_class())
     for number in range(claims(plan.steps)):
         await target.create(VOLUMES, volume(number))
 
 
 class Users:
-    """Whatever has been asked of them is done in its order, workload by workload, however long the API takes."""
+    """Users that execute the steps of each workload in order, however long the API server takes."""
 
     def __init__(self, source: Client, note: Note) -> None:
         self._source = source
@@ -30,7 +32,7 @@ class Users:
         self._created: dict[str, Step] = {}
 
     async def run(self, plan: Plan, began: float) -> None:
-        """Do every step of a plan at its time after `began` (of the event loop), and return when all are done."""
+        """Execute every step of a plan at its time after `began` (of the event loop). Return when all are done."""
         last: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             for step in plan.steps:
@@ -39,7 +41,7 @@ class Users:
                 last[step.name] = group.create_task(self._after(last.get(step.name), step))
 
     async def wipe(self, plan: Plan) -> None:
-        """Delete what is there in the end."""
+        """Delete the workloads that exist at the end of the plan."""
         left = wanted(plan.steps)
         await asyncio.gather(*(self._delete(self._created[name]) for name in left))
 
@@ -77,7 +79,10 @@ def _call(
 
 
 async def insist(ask: Callable[[], Awaitable[object]], done: type[KubeError] | None) -> None:
-    """Ask until it is answered; the error `done` says that it was carried out before. Raises Invalid or BadRequest."""
+    """Retry until the API server accepts. The error `done` means that an earlier try succeeded.
+
+    Raises Invalid or BadRequest.
+    """
     while True:
         try:
             await ask()
