@@ -1,1 +1,1 @@
-"""`hack/corpus`: manifests applied unchanged, plain and where they are elected, and whether that comes out alike."""
+"""`hack/corpus`: applies manifests unchanged, plain and elected, and compares the results."""

@@ -1,4 +1,4 @@
-"""`hack/corpus`: manifests plain and elected; exit status 1 if any differs of which nobody has said why."""
+"""`hack/corpus`: compares plain and elected manifests; exit status 1 if one differs and is not listed as expected."""
 
 import argparse
 import asyncio
@@ -26,11 +26,11 @@ from hack.lab.sandbox import Sandbox, SandboxError
 CLUSTERS = ("cd", "us", "eu", "plain")
 _NODES = 5
 _REQUEST_SECONDS = 60.0
-"""Limit of a request: each comparison reads some hundred lists at once, which takes long on a busy machine."""
+"""Seconds until a request times out: a comparison reads some hundred lists, which is slow on a busy machine."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit status: 0 when all are alike or known to differ, 1 when not, 2 when nothing could be said."""
+    """Return the exit status: 0 if all are alike or differ as expected, 1 if not, 2 if the comparison failed."""
     options = parse(arguments)
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     try:
@@ -58,7 +58,7 @@ async def _compare(files: Sequence[File], options: argparse.Namespace) -> int:
 
 @contextlib.asynccontextmanager
 async def _ground(running: Path | None) -> AsyncIterator[Ground]:
-    """A sandbox of our own, or that which runs in a directory."""
+    """Yield the clusters of a new sandbox, or of the sandbox in a directory."""
     progress = default()
     if running is None:
         sandbox = Sandbox(new_directory(), CLUSTERS, f"kwok:{_NODES}", progress=progress)
@@ -85,7 +85,7 @@ async def _ground_in(lab: Lab) -> AsyncIterator[Ground]:
 
 
 def chosen(files: Sequence[File], only: Sequence[str]) -> list[File]:
-    """Those that are asked for. Raises CorpusError for a name that none has."""
+    """Return the requested files; all if none is requested. Raises CorpusError for an unknown name."""
     known = {file.name: file for file in files}
     if unknown := [name for name in only if name not in known]:
         raise CorpusError(f"no manifest is called {unknown[0]}: there are {', '.join(known)}")
@@ -93,7 +93,7 @@ def chosen(files: Sequence[File], only: Sequence[str]) -> list[File]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Options. Exits with usage when they make no sense."""
+    """Parse the options. Exits with usage if they are invalid."""
     parser = argparse.ArgumentParser(
         prog="hack/corpus", description="Manifests applied unchanged, to a plain cluster and where they are elected."
     )

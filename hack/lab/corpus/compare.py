@@ -1,4 +1,4 @@
-"""In what two views of one manifest differ. Pure."""
+"""Differences between two views of one manifest. Pure."""
 
 import json
 from collections import Counter
@@ -16,7 +16,7 @@ _LONG = 60
 
 
 def differences(plain: View, elected: View) -> list[str]:
-    """One line for each object that is not alike; empty where all are."""
+    """Return one line for each object that differs; empty if all are alike."""
     found = []
     for key in sorted({*plain.objects, *elected.objects}):
         here, there = plain.objects.get(key, ()), elected.objects.get(key, ())
@@ -28,14 +28,14 @@ def differences(plain: View, elected: View) -> list[str]:
 
 
 def uneven(what: str, plain: Sequence[str], elected: Sequence[str]) -> list[str]:
-    """In what two lists of lines differ, whatever their order."""
+    """Return the differences between two lists of lines, in any order."""
     here, there = Counter(plain), Counter(elected)
     more = [f"{what}: {line}" for line in sorted((there - here).elements())]
     return more + [f"{what}: {line} (only plain)" for line in sorted((here - there).elements())]
 
 
 def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return a line for each object that has another version than at the last look; new objects do not count."""
+    """Return a line for each object with another version than before. New objects do not count."""
     return [
         f"{name}: is being written again and again"
         for name, version in now.items()
@@ -44,9 +44,11 @@ def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def excused(line: str, plain: Sequence[str], rewritten: Collection[str]) -> str:
-    """What kubectl said of an object that is elected, as it said it of the plain one if that is no difference.
+    """Return kubectl's line for an elected object, or the line for the plain one if the difference is
+    acceptable.
 
-    `unchanged` is as good as what plain gives: of a bare pod with a claim, kubectl may say `configured` for ever.
+    Acceptable are `unchanged`, since kubectl may print `configured` forever for a bare pod with a claim, and
+    `configured` for rewritten objects.
     """
     name = line.partition(" ")[0]
     if line.endswith(UNCHANGED):
@@ -59,7 +61,7 @@ def excused(line: str, plain: Sequence[str], rewritten: Collection[str]) -> str:
 
 
 def _unlike(plain: Sequence[Raw], elected: Sequence[Raw]) -> str:
-    """What differs between objects of one name, those that are alike left out."""
+    """Return the difference between objects of one name; equal objects are left out."""
     there = {json.dumps(each, sort_keys=True): each for each in elected}
     counted = Counter(json.dumps(each, sort_keys=True) for each in elected)
     counted.subtract(json.dumps(each, sort_keys=True) for each in plain)

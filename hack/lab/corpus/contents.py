@@ -1,4 +1,4 @@
-"""What a cluster serves, and all that it has of some namespaces."""
+"""Contents of a cluster: the kinds that it serves, and the objects of some namespaces."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ Raw = dict[str, Any]
 VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 _ACCEPT = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _NOT_LISTED = frozenset(("events", "componentstatuses", SERVICE_LINKS.plural))
-"""What comes and goes by itself, and what tells of shared Services where that is asked for."""
+"""Kinds that are not compared: they change continuously, or exist only for shared Services."""
 
 
 class Contents:
@@ -28,7 +28,7 @@ class Contents:
         self._kinds: Sequence[Kind] = ()
 
     async def kinds(self, *, anew: bool = False) -> Sequence[Kind]:
-        """All kinds that can be listed, each in the version that the cluster prefers."""
+        """Return all kinds that can be listed, each in the version that the cluster prefers."""
         if anew or not self._kinds:
             found: dict[tuple[str, str], Kind] = {}
             for path in ("/api", "/apis"):
@@ -39,13 +39,13 @@ class Contents:
         return self._kinds
 
     async def of(self, namespaces: Iterable[str], kinds: Collection[Kind] = ()) -> list[Raw]:
-        """All objects of these namespaces, of every kind or of these."""
+        """Return all objects of these namespaces, of every kind or of `kinds`."""
         wanted = [kind for kind in kinds or await self.kinds() if kind.namespaced]
         read = [self._list(kind, namespace) for namespace in namespaces for kind in wanted]
         return [obj for objects in await asyncio.gather(*read) for obj in objects]
 
     async def named(self, objects: Iterable[Raw]) -> list[Raw]:
-        """Those of a manifest's objects that are of no namespace and are there."""
+        """Return the existing cluster-scoped objects of a manifest."""
         by_name = {(kind.group, kind.name): kind for kind in await self.kinds()}
         found = []
         for obj in objects:
@@ -60,7 +60,7 @@ class Contents:
         return found
 
     async def foreign(self, objects: Iterable[Raw], home: str, ours: Collection[str]) -> list[str]:
-        """Those of a manifest's objects that are there, of no namespace or not of one of ours: somebody else's."""
+        """Return existing objects of a manifest that are cluster-scoped or outside of our own namespaces."""
         by_name = {(kind.group, kind.name): kind for kind in await self.kinds()}
         found = []
         for obj in objects:
@@ -77,12 +77,12 @@ class Contents:
         return found
 
     async def volumes(self, namespaces: Collection[str]) -> list[Raw]:
-        """Volumes of claims of these namespaces."""
+        """Return the volumes that belong to claims of these namespaces."""
         volumes = await self.client.list(VOLUMES)
         return [each for each in volumes if (each["spec"].get("claimRef") or {}).get("namespace") in namespaces]
 
     async def virtual_nodes(self) -> frozenset[str]:
-        """Nodes that stand for targets."""
+        """Return the names of the virtual nodes."""
         nodes = await self.client.list(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         return frozenset(each["metadata"]["name"] for each in nodes)
 
@@ -90,11 +90,11 @@ class Contents:
         try:
             return await self.client.list(kind, namespace)
         except NotFound:
-            return []  # Its definition has just gone.
+            return []  # Its definition has just been deleted.
 
 
 def _kinds(discovery: Raw) -> Iterable[Kind]:
-    """Of an answer of aggregated discovery; the first version of a group is the preferred one."""
+    """Yield the kinds in a response of aggregated discovery; the first version of a group is the preferred one."""
     for group in discovery.get("items") or ():
         for version in group.get("versions") or ():
             for resource in version.get("resources") or ():

@@ -1,5 +1,5 @@
-"""What ends a comparison before anything can be said."""
+"""Error of a comparison."""
 
 
 class CorpusError(Exception):
-    """The comparison could not be done; the message says why, and what helps."""
+    """The comparison failed; the message contains the reason and a remedy."""

@@ -1,8 +1,8 @@
-"""Manifests of the corpus that come out otherwise, and why; docs/corpus.md has the same table."""
+"""Manifests of the corpus that are expected to differ, and why; docs/corpus.md has the same table."""
 
 EXPECTED: dict[str, str] = {
     "static-volume.yaml": "the volume is in this cluster, and no target has it",
     "storage-class.yaml": "the class does not follow, and no target has it",
     "volumes-ephemeral-claim.yaml": "the claim is made twice, and the one here, of no use, stays Pending",
 }
-"""By file. What is alike all the same has no place here."""
+"""Reasons by file. The report names entries that are alike after all."""

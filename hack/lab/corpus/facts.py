@@ -1,4 +1,4 @@
-"""What is compared of an object: what its user wrote and what became of it, without what differs anyway. Pure."""
+"""Facts of an object that a comparison uses: its manifest and its state, without values that always differ. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +21,7 @@ _OF_CLUSTERS = (
     "volume.kubernetes.io/",
     "volume.beta.kubernetes.io/storage-provisioner",
 )
-"""Annotations by which controllers and kubectl remember things."""
+"""Annotations for the internal state of controllers and kubectl."""
 _UIDS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 _WRITTEN_BY_CLUSTERS = ("clusterIP", "clusterIPs", "healthCheckNodePort", "nodeName", "volumeName")
 _OF_SCHEDULING = (
@@ -36,7 +36,7 @@ _OF_SCHEDULING = (
     "tolerations",
     "topologySpreadConstraints",
 )
-"""Of a proxy pod these are its own; those of the original reach its delegate."""
+"""Fields in which a proxy pod differs from its manifest; the delegate gets the original values."""
 _COUNTS = {
     "Deployment": ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"),
     "HorizontalPodAutoscaler": ("currentReplicas", "desiredReplicas"),
@@ -48,13 +48,15 @@ _COUNTS = {
     "ResourceQuota": ("hard", "used"),
     "StatefulSet": ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"),
 }
-"""Parts of the status, beside phase and conditions. A DaemonSet has more nodes where some are virtual."""
+"""Compared fields of the status, in addition to phase and conditions. Not those of DaemonSets: virtual nodes
+count, too.
+"""
 _WITHOUT_CONDITIONS = frozenset(("PodReadyToStartContainers",))
 _METADATA = frozenset(("apiVersion", "kind", "metadata", "status"))
 
 
 def facts(obj: Raw) -> Raw:
-    """What two objects have to agree on to be alike."""
+    """Return the facts in which an object has to agree with its counterpart."""
     content = {field: value for field, value in obj.items() if field not in _METADATA}
     if content.get("spec") is not None:
         content["spec"] = _spec(obj)
@@ -108,7 +110,7 @@ def _pod(obj: Raw, spec: Raw) -> Raw:
     kept = {field: value for field, value in spec.items() if field not in _OF_SCHEDULING}
     tokens = {each["name"] for each in spec.get("volumes") or () if each["name"].startswith("kube-api-access-")}
     volumes = (each for each in spec.get("volumes") or () if each["name"] not in tokens)
-    # The controller of StatefulSets adds those of claims in any order.
+    # The StatefulSet controller adds the volumes of claims in random order.
     kept["volumes"] = sorted(volumes, key=lambda each: str(each["name"]))
     for field in ("containers", "initContainers"):
         kept[field] = [_container(each, tokens) for each in spec.get(field) or ()]
@@ -125,7 +127,7 @@ def _volume(obj: Raw, spec: Raw) -> Raw:
 
 
 def _job(obj: Raw, spec: Raw) -> Raw:
-    """Selector and template have the UID of the Job as a label."""
+    """Remove the Job's UID, which is a label in selector and template."""
     kept = {field: value for field, value in spec.items() if field != "selector"}
     template = dict(spec.get("template") or {})
     labels = (template.get("metadata") or {}).get("labels") or {}

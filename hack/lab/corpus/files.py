@@ -1,4 +1,4 @@
-"""Manifests in a directory, and what each of them claims for itself in a cluster."""
+"""Manifests in a directory, and the names in a cluster that each of them needs exclusively."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,45 +34,45 @@ _CLUSTER_WIDE = frozenset(
     )
 )
 _HELD_BY_ALL = "kube-"
-"""Namespaces of the clusters themselves begin so; several manifests may write into one of them at a time."""
+"""Prefix of the system namespaces. Several manifests may write into such a namespace at the same time."""
 
 
 @dataclass(frozen=True)
 class File:
-    """One manifest: a file with one object or several."""
+    """A file with one or several manifests."""
 
     name: str
-    """Its path within the directory."""
+    """Path within the directory."""
     path: Path
     objects: Sequence[Raw]
 
     @property
     def home(self) -> str:
-        """The namespace of what names none: of this file alone."""
+        """Namespace of objects without one; no other file uses it."""
         stem = "".join(char if char.isalnum() else "-" for char in self.name.rpartition(".")[0].lower())
         return f"corpus-{stem.strip('-')}"[:60].rstrip("-")
 
     @property
     def namespaces(self) -> list[str]:
-        """Its own one first, then those that it names, but for the cluster's."""
+        """Namespaces of the file without system namespaces, `home` first."""
         named = {str(obj["metadata"]["namespace"]) for obj in self.objects if obj["metadata"].get("namespace")}
         named |= {str(obj["metadata"]["name"]) for obj in self.objects if obj["kind"] == "Namespace"}
         return [self.home, *sorted(each for each in named if not each.startswith(_HELD_BY_ALL))]
 
     @property
     def claims(self) -> frozenset[str]:
-        """What no other file may have at the same time: namespaces, and objects without one."""
+        """Names that no other file may use at the same time: namespaces, and cluster-scoped objects."""
         wide = {f"{obj['kind']}/{obj['metadata'].get('name')}" for obj in self.objects if obj["kind"] in _CLUSTER_WIDE}
         return frozenset({*self.namespaces, *wide})
 
     @property
     def generated(self) -> bool:
-        """Whether the cluster makes up a name, so that it can be created, and not applied."""
+        """Whether an object has no name: kubectl can create it, but not apply it."""
         return any("name" not in obj["metadata"] for obj in self.objects)
 
 
 def read(directory: Path) -> list[File]:
-    """All manifests in a directory, whatever is below it, by name. Raises CorpusError that names all bad ones."""
+    """Return all manifests in a directory and below, by name. Raises CorpusError that lists all invalid files."""
     if not directory.is_dir():
         raise CorpusError(f"{directory} is no directory: name one that has manifests ({', '.join(_SUFFIXES)})")
     paths = sorted(path for path in directory.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
@@ -90,7 +90,7 @@ def read(directory: Path) -> list[File]:
 
 
 def read_file(path: Path, name: str) -> File:
-    """One manifest. Raises CorpusError that names file, object and field."""
+    """Return one file. Raises CorpusError with file, object and field."""
     try:
         documents = [each for each in yaml.safe_load_all(path.read_text()) if each is not None]
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Where manifests are compared: a plain cluster, and a source with its targets, joined for all namespaces."""
+"""Clusters for comparing manifests: a plain one, and a source whose targets accept pods of all namespaces."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ from hack.lab.sandbox.objects import apply, token
 Raw = dict[str, Any]
 
 NAME = "corpus"
-"""Of all that joins these clusters."""
+"""Name of all objects that join these clusters."""
 _ELECTING = {
     "labels": {names.LABEL_ENABLED: names.ENABLED_VALUE},
     "annotations": {names.LABEL_ELECT_BY_DEFAULT: "true"},
@@ -52,20 +52,20 @@ _PROBE = {
 
 @dataclass(frozen=True)
 class Place:
-    """One of the two clusters in which users apply manifests."""
+    """A cluster to which manifests are applied: the plain one or the source."""
 
     contents: Contents
     kubectl: Kubectl
 
     @property
     def client(self) -> Client:
-        """Its client."""
+        """Client of the cluster."""
         return self.contents.client
 
 
 @dataclass(frozen=True)
 class Ground:
-    """The clusters. The source has targets; the plain one has nothing to do with them."""
+    """The clusters: the plain one is not connected with the source and its targets."""
 
     plain: Place
     source: Place
@@ -73,12 +73,15 @@ class Ground:
 
     @property
     def clients(self) -> list[Client]:
-        """Of all clusters."""
+        """Clients of all clusters."""
         return [self.plain.client, self.source.client, *(each.client for each in self.targets)]
 
     @contextlib.asynccontextmanager
     async def namespaces(self, wanted: Iterable[str]) -> AsyncIterator[Mapping[Client, frozenset[str]]]:
-        """Namespaces in all clusters; those of the source elect by default. What was there before stays; it is told."""
+        """Create namespaces in all clusters; those in the source elect pods by default.
+
+        Yields the namespaces that existed before, by client; these are not deleted in the end.
+        """
         wanted = list(wanted)
         before = {client: await _existing(client, wanted) for client in self.clients}
         try:
@@ -114,7 +117,7 @@ async def _existing(client: Client, wanted: Iterable[str]) -> frozenset[str]:
 
 
 async def _namespace(client: Client, name: str, metadata: Raw) -> None:
-    """A namespace that takes pods."""
+    """Create a namespace, and wait until its default service account exists."""
     try:
         await client.create(NAMESPACES, {"metadata": {"name": name, **metadata}})
     except AlreadyExists:
@@ -136,7 +139,7 @@ async def ground_of(
     plain: str,
     home: str = AGENT_NAMESPACE,
 ) -> AsyncIterator[Ground]:
-    """Clusters of a sandbox, joined and with volumes for claims while it lasts. `home`: namespace of the agents."""
+    """Join clusters of a sandbox and provision volumes while the context lasts. `home`: namespace of the agents."""
     program = sandbox.plan.programs["kubectl"]
     async with contextlib.AsyncExitStack() as stack:
         places = []
@@ -155,7 +158,7 @@ async def ground_of(
 
 @contextlib.asynccontextmanager
 async def _joined(source: Client, target: Client, server: str, authority: bytes, home: str) -> AsyncIterator[None]:
-    """A ClusterTarget of the source, with all that a Source allows by itself."""
+    """Join a target by a ClusterTarget whose Source allows everything that Sources allow by default."""
     account = {"name": NAME, "namespace": home}
     name = f"{NAME}-{target.name}"
     await apply(target, SERVICE_ACCOUNTS, _head(SERVICE_ACCOUNTS, NAME, home))
@@ -205,7 +208,9 @@ def _head(kind: Kind, name: str, namespace: str = "") -> Raw:
 
 
 def parts_of(clusters: Sequence[str]) -> tuple[str, Sequence[str], str]:
-    """Source, targets and plain cluster of a sandbox. Raises CorpusError where there are not enough."""
+    """Return the source, the targets and the plain cluster of a sandbox. Raises CorpusError for less than three
+    clusters.
+    """
     if len(clusters) < 3:
         raise CorpusError(
             f"the sandbox has the clusters {', '.join(clusters)}: three are needed, a source, its targets and last a"

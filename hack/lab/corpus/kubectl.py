@@ -1,4 +1,4 @@
-"""kubectl on one cluster, with a namespace for what names none."""
+"""kubectl on one cluster, with a default namespace for each manifest."""
 
 import asyncio
 import json
@@ -20,14 +20,14 @@ _NOISE = "Warning: "
 
 @dataclass(frozen=True)
 class Said:
-    """What kubectl said of a manifest: a line for each object, and what it refused."""
+    """Output of kubectl for a manifest: a line for each object, and the errors."""
 
     lines: tuple[str, ...]
     errors: tuple[str, ...] = ()
 
 
 class Kubectl:
-    """kubectl with a kubeconfig; its own cache of what the cluster serves goes with it."""
+    """kubectl with a kubeconfig and a temporary discovery cache."""
 
     def __init__(self, program: str, kubeconfig: Path) -> None:
         self._program = program
@@ -43,7 +43,9 @@ class Kubectl:
         self._directory.cleanup()
 
     async def apply(self, file: File) -> Said:
-        """Apply a manifest; once more while a kind is not served that it defines itself. Create one without names."""
+        """Apply a manifest, or create it if it generates names. Retries while a kind that it defines is not
+        served.
+        """
         verb = ("create",) if file.generated else ("apply",)
         said = await self._run(file, *verb)
         for _ in range(_TRIES):
@@ -55,7 +57,7 @@ class Kubectl:
         return said
 
     async def delete(self, file: File) -> Said:
-        """Delete what a manifest names, without waiting."""
+        """Delete the objects of a manifest, without waiting."""
         return await self._run(file, "delete", "--wait=false", "--ignore-not-found")
 
     async def _run(self, file: File, *words: str) -> Said:
@@ -72,7 +74,7 @@ class Kubectl:
         )
         out, err = await process.communicate()
         lines = tuple(line for line in out.decode().splitlines() if line)
-        # What follows an error is a difference in YAML, indented.
+        # kubectl prints a difference as indented YAML after an error.
         told = [line for line in err.decode().splitlines() if line[:1].isalpha() and not line.startswith(_NOISE)]
         return Said(lines, tuple(told) if process.returncode else ())
 

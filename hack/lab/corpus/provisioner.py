@@ -1,4 +1,4 @@
-"""Plays the provisioner of every storage class of a cluster: claims get volumes that nothing can ever mount."""
+"""Provisioner for every storage class of a cluster; no kubelet can mount its volumes."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ _PAUSE = 0.4
 
 
 def standard_class() -> Raw:
-    """What claims that name no class get: volumes are made once a pod has a node."""
+    """Return the default storage class, which creates a volume after the claim's pod has a node."""
     return {
         "apiVersion": CLASSES.api_version,
         "kind": CLASSES.name,
@@ -35,7 +35,7 @@ def standard_class() -> Raw:
 
 @contextlib.asynccontextmanager
 async def provisioning(client: Client) -> AsyncIterator[None]:
-    """Make volumes for claims, and take them away with these, while it lasts."""
+    """Create volumes for claims, and delete them with their claims, while the context lasts."""
     await apply(client, CLASSES, standard_class())
     task = asyncio.ensure_future(_run(client))
     try:
@@ -70,7 +70,7 @@ async def _once(client: Client) -> None:
 
 
 def volume_of(claim: Raw, classes: dict[str, Raw]) -> Raw | None:
-    """The volume that a claim waits for; none where it has one, or waits for a pod. Pure."""
+    """Return the volume for a claim; None if it has one, or has to wait for a pod. Pure."""
     spec, metadata = claim["spec"], claim["metadata"]
     storage_class = classes.get(spec.get("storageClassName") or "")
     if storage_class is None or spec.get("volumeName") or "deletionTimestamp" in metadata:

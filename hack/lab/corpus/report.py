@@ -1,4 +1,4 @@
-"""What `hack/corpus` prints. Pure."""
+"""Output of `hack/corpus`. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ _MOST_LINES = 8
 
 
 def line(result: Result, expected: Mapping[str, str]) -> str:
-    """A manifest and how it came out; below it what differs."""
+    """Return the line for a manifest, followed by its differences."""
     if not result.unlike:
         waits = f"; not ready on a plain cluster either: {result.waits[0]}" if result.waits else ""
         return f"{result.file.name}  alike{waits}"
@@ -21,7 +21,7 @@ def line(result: Result, expected: Mapping[str, str]) -> str:
 
 
 def table(results: Sequence[Result], expected: Mapping[str, str]) -> list[str]:
-    """A line for each manifest, and the sum."""
+    """Return a line for each manifest, and the summary."""
     width = max((len(result.file.name) for result in results), default=0)
     lines = []
     for result in results:
@@ -31,7 +31,7 @@ def table(results: Sequence[Result], expected: Mapping[str, str]) -> list[str]:
 
 
 def summary(results: Sequence[Result], expected: Mapping[str, str]) -> str:
-    """How many are alike, and what else is to be said of all."""
+    """Return the number of manifests that are alike, and remarks on the others."""
     alike = [result for result in results if not result.unlike]
     parts = [f"{len(alike)} of {len(results)} alike"]
     if known := sum(1 for result in results if result.unlike and result.file.name in expected):
@@ -46,5 +46,5 @@ def summary(results: Sequence[Result], expected: Mapping[str, str]) -> str:
 
 
 def unexpected(results: Sequence[Result], expected: Mapping[str, str]) -> list[str]:
-    """Names of manifests that differ, and nobody has said why."""
+    """Return the names of manifests that differ without a reason in `expected`."""
     return [result.file.name for result in results if result.unlike and result.file.name not in expected]

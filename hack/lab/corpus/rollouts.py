@@ -1,4 +1,4 @@
-"""Whether a workload has rolled out, as `kubectl rollout status` and `kubectl wait` see it. Pure."""
+"""Rollout state of a workload, as `kubectl rollout status` and `kubectl wait` define it. Pure."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ Raw = dict[str, Any]
 
 
 def waiting(obj: Raw) -> str:
-    """What a workload still waits for, empty for nothing; of a kind that does not roll out always empty."""
+    """Return what a workload still waits for; empty if it has rolled out, or if its kind has no rollouts."""
     judge = _JUDGES.get(obj["kind"])
     if judge is None:
         return ""

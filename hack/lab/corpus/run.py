@@ -1,4 +1,4 @@
-"""All manifests, several side by side: only those that share a name of the cluster's wait for each other."""
+"""Run of all manifests, several at a time; manifests with a common cluster-wide name wait for each other."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ async def run(
     side_by_side: int = SIDE_BY_SIDE,
     patience: float = PATIENCE_SECONDS,
 ) -> list[Result]:
-    """A result for each, in the order of the files; `note` hears of each as soon as it is known."""
+    """Return a result for each file, in order. Calls `note` with each result as soon as the trial ends."""
     taken: set[str] = set()
     free = asyncio.Condition()
     slots = asyncio.Semaphore(side_by_side)
@@ -44,7 +44,7 @@ async def run(
 
 
 async def _tried(ground: Ground, file: File, patience: float) -> Result:
-    """What cannot be tried is not alike."""
+    """Return the result of a trial; a failed trial counts as a difference."""
     try:
         return await trial(ground, file, patience)
     except (BenchError, CorpusError, KubeError) as error:

@@ -1,4 +1,4 @@
-"""One manifest, applied to a plain cluster and where it is elected, until both have come to rest; then taken away."""
+"""Trial of one manifest: apply it to a plain cluster and, elected, to a source; compare both at rest; delete it."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,13 @@ Raw = dict[str, Any]
 
 PATIENCE_SECONDS = 60.0
 QUIET_SECONDS = 5.0
-"""A plain cluster that waits for something has come to rest when nothing changes for so long."""
+"""Seconds without a change after which a plain cluster with unready objects counts as at rest."""
 STEADY_SECONDS = 0.6
-"""The same of one that waits for nothing."""
+"""Seconds without a change after which a plain cluster with ready objects counts as at rest."""
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.4, 2.1
-"""Between two looks, and half of it at least: they become rarer, since each reads some hundred lists."""
+"""Shortest and longest pause between two comparisons, in seconds. Pauses grow, since each reads some hundred
+lists.
+"""
 _MADE_BY_CONTROLLERS = (
     PODS.plural,
     "replicasets",
@@ -40,22 +42,22 @@ _MADE_BY_CONTROLLERS = (
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one manifest."""
+    """Result of one manifest."""
 
     file: File
     unlike: Sequence[str] = field(default=())
-    """In what it differs, empty where it is alike."""
+    """Differences; empty if both clusters are alike."""
     waits: Sequence[str] = field(default=())
-    """What a plain cluster refuses, too, or what does not become ready there either."""
+    """Objects that the plain cluster refuses as well, or that do not become ready in it either."""
     rewritten: int = 0
-    """Of how many Services and bare pods a second apply says `configured`, since they are unlike their manifest."""
+    """Number of rewritten Services and bare pods for which a second apply prints `configured`."""
 
 
 async def trial(ground: Ground, file: File, patience: float = PATIENCE_SECONDS) -> Result:
-    """Apply, compare, apply again, compare, delete, compare what is left.
+    """Apply, compare, apply again, compare, delete, compare the remaining objects.
 
-    :raises CorpusError: if something of the manifest is there already, which would be changed and deleted
-    :raises BenchError, KubeError: if it cannot be done
+    :raises CorpusError: if an object of the manifest exists already: the trial would change and delete it
+    :raises BenchError, KubeError: if the trial fails
     """
     async with ground.namespaces(file.namespaces) as before:
         for place in (ground.plain, ground.source):
@@ -80,7 +82,7 @@ class _Trial:
         self._refused: tuple[str, ...] = ()
 
     async def run(self) -> Result:
-        """All of it, in its order."""
+        """Run all steps of the trial in order."""
         self._virtual = await self._ground.source.contents.virtual_nodes()
         for contents in (*(place.contents for place in self._places), *self._ground.targets):
             self._before[contents.client] = frozenset(_uid(obj) for obj in await self._all(contents))
@@ -110,7 +112,9 @@ class _Trial:
         return [*uneven(when, plain.lines, lines), *uneven(when, plain.errors, elected.errors)]
 
     async def _settled(self) -> tuple[list[str], Sequence[str]]:
-        """In what they differ at rest, and what the plain one waits for even then."""
+        """Wait until both clusters are at rest. Return their differences, and what the plain cluster still
+        waits for.
+        """
         deadline = time.monotonic() + self._patience
         seen: tuple[View, View] | None = None
         versions: Mapping[str, str] = {}
@@ -122,7 +126,7 @@ class _Trial:
             written = changed(before, versions)
             if seen is None or written or (plain.objects, elected.objects) != (seen[0].objects, seen[1].objects):
                 seen, since = looked, time.monotonic()
-            # What nobody has begun yet is alike, too.
+            # Changes that no controller has begun yet do not show as differences either.
             rests = time.monotonic() - since > (STEADY_SECONDS if plain.ready else QUIET_SECONDS)
             over = time.monotonic() > deadline
             if over or (rests and not differences(plain, elected)):
@@ -133,7 +137,7 @@ class _Trial:
             await asyncio.sleep(pause.next())
 
     async def _versions(self) -> dict[str, str]:
-        """Return the version of each Service in all clusters, by its name there."""
+        """Return the version of each Service in all clusters, by its name and cluster."""
         found = {}
         for contents in (*(place.contents for place in self._places), *self._ground.targets):
             for each in await contents.of(self._file.namespaces, (SERVICES,)):
@@ -150,7 +154,7 @@ class _Trial:
         return view(plain), view(elected, self._virtual)
 
     async def _new(self, place: Place, watched: Collection[str] = ()) -> list[Raw]:
-        """What a cluster has now, and had not before; objects without a namespace only of the manifest."""
+        """Return the objects that a cluster has gained; of cluster-scoped objects only those of the manifest."""
         kinds = [each for each in await place.contents.kinds() if {each.plural, each.name} & {*watched}]
         named = await place.contents.named(self._file.objects)
         return [*await self._all(place.contents, kinds, place.client), *named]
@@ -160,9 +164,10 @@ class _Trial:
         return [obj for obj in await contents.of(self._file.namespaces, kinds) if _uid(obj) not in before]
 
     async def _rewritten(self) -> frozenset[str]:
-        """What is unlike its manifest on purpose: Services whose selectors lead to delegates, bare proxy pods.
+        """Return the objects that the agent rewrites on purpose: Services with another selector, bare proxy
+        pods.
 
-        kubectl compares by itself, and says of these that it changes them.
+        kubectl compares them with their manifest and prints `configured`.
         """
         found: set[str] = set()
         for kind, annotation in ((SERVICES, ANNOTATION_ORIGINAL_SELECTOR), (PODS, ANNOTATION_MANIFEST)):
@@ -173,7 +178,7 @@ class _Trial:
         return frozenset(found)
 
     async def _deleted(self) -> list[str]:
-        """Delete the manifest, and what differs in what is left then; in the end there is nothing left anywhere."""
+        """Delete the manifest. Return differences between the remaining objects, and objects that never disappear."""
         if self._file.generated:
             await asyncio.gather(*(self._wipe(place) for place in self._places))
         else:
@@ -208,7 +213,7 @@ class _Trial:
         return sorted({*found})
 
     async def _wipe(self, place: Place) -> None:
-        """Delete whatever is left of the manifest in the cluster in which its user applied it."""
+        """Delete the remaining objects of the manifest in the cluster to which it was applied."""
         by_name: Mapping[tuple[str, str], Kind] = {
             (each.api_version, each.name): each for each in await place.contents.kinds()
         }

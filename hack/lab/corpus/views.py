@@ -1,4 +1,4 @@
-"""What a cluster has of one manifest: its objects by names that do not change from run to run. Pure."""
+"""View of a cluster's objects of one manifest, by names that do not change from run to run. Pure."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,14 +16,16 @@ ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints")
 _SLICE_MANAGERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io", names.SLICE_MANAGER)
 _OF_EVERY_NAMESPACE = frozenset((("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")))
 _UNSEEN_KINDS = frozenset(("ControllerRevision", ENDPOINTS.name, "Event", "PodMetrics"))
-"""Controllers write them for themselves. Endpoints are compared as a part of their Service."""
+"""Kinds that controllers write for internal use. Endpoints are compared as a part of their Service."""
 _STATES = (("addresses", "ready"), ("notReadyAddresses", "not ready"))
 
 
 @dataclass(frozen=True)
 class View:
-    """Objects by kind, namespace and name, and what of them is compared; several have the same name where the cluster
-    makes it up. `ready`: whether nothing waits for anything any more."""
+    """Facts of objects by kind, namespace and name. Objects with generated names share a key.
+
+    `waits` lists the objects that are not ready.
+    """
 
     objects: Mapping[str, Sequence[Raw]]
     waits: Sequence[str] = field(default=())
@@ -35,7 +37,9 @@ class View:
 
 
 def view(objects: Iterable[Raw], virtual_nodes: frozenset[str] = frozenset()) -> View:
-    """What there is in some namespaces. Pods of DaemonSets on virtual nodes are no plain cluster's."""
+    """Return the view of some namespaces' objects. Omits pods of DaemonSets on virtual nodes: plain clusters
+    have none.
+    """
     objects = list(objects)
     kept = [obj for obj in objects if not _is_unseen(obj)]
     by_uid = {obj["metadata"]["uid"]: obj for obj in kept}
@@ -57,7 +61,7 @@ def view(objects: Iterable[Raw], virtual_nodes: frozenset[str] = frozenset()) ->
 
 
 def _made_up(objects: Sequence[Raw]) -> dict[str, str]:
-    """Names that the cluster made up for what the user left without one: labels and other names are made of them."""
+    """Return the patterns of generated names, by name; labels and other names contain these names, too."""
     return {
         obj["metadata"]["name"]: f"{obj['metadata']['generateName']}*"
         for obj in objects
@@ -72,7 +76,7 @@ def _without(made_up: Mapping[str, str], text: str) -> str:
 
 
 def left(objects: Iterable[Raw]) -> list[str]:
-    """Names of what there is, for what should not be."""
+    """Return the names of objects that should have been deleted."""
     kept = [obj for obj in objects if not _is_unseen(obj) and not _is_managed_slice(obj)]
     by_uid = {obj["metadata"]["uid"]: obj for obj in kept}
     made_up = _made_up(kept)
@@ -80,7 +84,7 @@ def left(objects: Iterable[Raw]) -> list[str]:
 
 
 def key_of(obj: Raw, by_uid: Mapping[str, Raw]) -> str:
-    """`Kind namespace/name`, with `*` for what the cluster makes up."""
+    """Return `Kind namespace/name`; `*` replaces generated parts of the name."""
     metadata = obj["metadata"]
     namespace = metadata.get("namespace")
     return f"{obj['kind']} {namespace + '/' if namespace else ''}{_name(obj, by_uid)}"
@@ -103,7 +107,7 @@ def _is_unseen(obj: Raw) -> bool:
 
 
 def _is_of_a_schedule(obj: Raw, by_uid: Mapping[str, Raw]) -> bool:
-    """Whether a CronJob has made it, which does so by the minute."""
+    """Return whether a CronJob has created the object directly or indirectly; it does so every minute."""
     for owner in obj["metadata"].get("ownerReferences") or ():
         if owner["kind"] == "CronJob":
             return True
@@ -124,7 +128,7 @@ def _is_extra(obj: Raw, virtual_nodes: frozenset[str]) -> bool:
 
 
 def _endpoints(service: Raw, objects: Sequence[Raw]) -> Raw:
-    """How many endpoints each port of a Service has, ready and not."""
+    """Return the number of endpoints of each port of a Service, ready and not."""
     found: dict[str, int] = {}
     for ready, port in _ready_ports(service, objects):
         key = f"{port} {'ready' if ready else 'not ready'}"

@@ -1,1 +1,1 @@
-"""What one pod passes: agents and the webhook under a tracer of which their code knows nothing."""
+"""Trace of the functions that run for one pod, in agents and webhook, without support in their code."""

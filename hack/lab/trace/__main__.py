@@ -1,4 +1,4 @@
-"""`hack/trace`: print what one pod passes in the scheduler, and how many modules that are."""
+"""`hack/trace`: prints the functions that the scheduler calls for one pod, and the number of their modules."""
 
 import argparse
 import asyncio
@@ -18,7 +18,7 @@ from hack.lab.trace.fleet import trace
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status: 0 when the pod was traced, 1 when it could not be, 130 after a signal."""
+    """Return the exit status: 0 if the pod was traced, 1 if not, 130 after a signal."""
     options = parse(arguments)
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     work = trace(options.mode, default(), directory=options.dir, whole=options.whole)
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options. Exits with usage when they make no sense."""
+    """Parse the options. Exits with usage if they are invalid."""
     parser = argparse.ArgumentParser(
         prog="hack/trace",
         description="Which modules and functions one pod passes, from the scheduler's reconcile to the last write.",

@@ -1,4 +1,4 @@
-"""A small fleet whose processes are traced while one pod finds its target."""
+"""Small fleet whose processes are traced while one pod is scheduled."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ NODES = 2
 POD, WARM_UP = "traced-by-name", "warm-up"
 LAUNCHER = "hack.lab.trace.launcher"
 _CPU = {POD: "100m", WARM_UP: "200m"}
-"""Different, so that nothing which is remembered of one says anything of the other."""
+"""Requests differ, so that the scheduler cannot reuse cached results of the first pod for the second one."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Process:
 
     @property
     def name(self) -> str:
-        """As `sandbox status` has it."""
+        """Name of the process in `sandbox status`."""
         return f"{self.cluster}/{self.component.name}"
 
 
 @dataclass(frozen=True)
 class Traced:
-    """Where the pod went, and by process the calls in each of its rooms; the source's agent comes first."""
+    """Node of the pod, and calls by process and controller; the source's agent comes first."""
 
     mode: Mode
     node: str
@@ -54,8 +54,8 @@ class Traced:
 async def trace(mode: Mode, progress: Progress, *, directory: Path | None = None, whole: bool = False) -> Traced:
     """Trace one pod. Raises BenchError, SandboxError or KubeError.
 
-    :param directory: of a sandbox that is up, with its clusters joined; None starts one for this
-    :param whole: whether the source's webhook and the agents of the targets are traced, too
+    :param directory: of a running sandbox with joined clusters; None starts one
+    :param whole: whether to trace the source's webhook and the targets' agents, too
     """
     async with _lab(mode, progress, directory) as lab:
         await until("every target has a virtual node that takes pods", lambda: takes_pods(lab, len(lab.targets)))
@@ -65,7 +65,7 @@ async def trace(mode: Mode, progress: Progress, *, directory: Path | None = None
             for each in processes:
                 await start_with(lab.sandbox, each.cluster, each.component, LAUNCHER, str(_file(lab, each)), POD)
             await until("every target has a virtual node that takes pods", lambda: takes_pods(lab, len(lab.targets)))
-            # Connections and caches are made by the first pod: what they take is no part of the way of each.
+            # The first pod sets up connections and caches; their calls do not belong to the trace.
             await _gone(lab, await _placed(lab, WARM_UP, mode))
             pod = await _placed(lab, POD, mode)
             found = {each.name: await _ended(lab, each) for each in processes}
@@ -106,7 +106,7 @@ def _manifest(name: str, mode: Mode) -> Manifest:
 
 
 async def _placed(lab: Lab, name: str, mode: Mode) -> Manifest:
-    """Create a pod; what it is when it runs and has one chaperon left."""
+    """Create a pod, and return it once it runs and has only one chaperon left."""
     await lab.source.create(PODS, _manifest(name, mode))
     found: Manifest = {}
 
@@ -126,7 +126,7 @@ async def _chaperons(lab: Lab, uid: str) -> int:
 
 
 async def _gone(lab: Lab, pod: Manifest) -> None:
-    """Delete a pod, and wait until nothing of it is left."""
+    """Delete a pod, and wait until it and its chaperons no longer exist."""
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     await lab.source.delete(PODS, name, NAMESPACE)
 
@@ -141,7 +141,7 @@ async def _gone(lab: Lab, pod: Manifest) -> None:
 
 
 async def _ended(lab: Lab, process: Process) -> dict[str, Calls]:
-    """End a process, which writes its trace then."""
+    """End a process, which then writes its trace, and return the calls."""
     file = _file(lab, process)
     await lab.sandbox.kill(process.cluster, process.component.name, signal.SIGTERM)
 
@@ -156,7 +156,7 @@ async def _ended(lab: Lab, process: Process) -> dict[str, Calls]:
 
 
 async def _as_before(lab: Lab, processes: Sequence[Process]) -> None:
-    """Without the tracer, and without the pods."""
+    """Restart the processes without the tracer, and delete the pods."""
     for each in processes:
         await lab.sandbox.restart(each.cluster, each.component.name)
         _file(lab, each).unlink(missing_ok=True)

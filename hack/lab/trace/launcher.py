@@ -1,5 +1,4 @@
-"""`python -m hack.lab.trace.launcher FILE POD MODULE ...`: run a module, and note which functions it calls for a
-pod."""
+"""`python -m hack.lab.trace.launcher FILE POD MODULE ...`: run a module, and write the calls for a pod to FILE."""
 
 import runpy
 import sys
@@ -10,7 +9,7 @@ from hack.lab.trace.recorder import Recorder
 
 
 def main(file: Path, pod: str, module: str) -> None:
-    """Run a module as a program; what was noted is written however it ends."""
+    """Run a module as a program. Writes the recorded calls even if the program fails."""
     recorder = Recorder(REPOSITORY, pod)
     sys.setprofile(recorder)
     try:

@@ -1,7 +1,7 @@
-"""Notes which functions of ours are called for one pod. Given to `sys.setprofile`.
+"""Recorder for `sys.setprofile`: counts calls for one pod of functions in this repository.
 
-Coroutines interleave, so a call is told to belong to the pod by its context: the log context, which the runtime sets
-around each reconciliation and which tasks inherit, names the room and its key.
+Coroutines interleave, so the log context decides whether a call belongs to the pod. The runtime sets it around
+each reconciliation, tasks inherit it, and it contains the controller's name and the key.
 """
 
 import dis
@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 from agent.base.log import _context as log_context
 
 UNCOUNTED = ("agent.kube", "agent.base", "agent.runtime")
-"""Below what is traced: every part of the product stands on them."""
+"""Infrastructure packages, whose calls are not recorded."""
 ENTRANCES = (("webhook.handlers", "_served.serve"), ("agent.extender.server", "Extender._bind"))
-"""Where requests come in instead of keys: what their tasks do from there on is about the only pod there is."""
+"""Functions that handle requests. All later calls in their tasks count: there is only one pod."""
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _LOCALS = ".<locals>."
 
 
 class Place(NamedTuple):
-    """A function of ours: its module, its name with its class, where its body begins."""
+    """A function of this repository: module, qualified name, and offset of the first instruction of its body."""
 
     module: str
     function: str
@@ -31,11 +31,11 @@ class Place(NamedTuple):
 
 
 Calls = dict[tuple[str, str], int]
-"""Module and function to how often it was called, in the order of the first calls."""
+"""Number of calls by module and function, in the order of the first calls."""
 
 
 class Recorder:
-    """`rooms` are the calls by what they were made for: the name of a controller, or of an entrance."""
+    """Records calls. `rooms` contains them by the name of their controller or request handler."""
 
     def __init__(self, repository: Path, pod: str) -> None:
         self._root = f"{repository}/"
@@ -46,7 +46,7 @@ class Recorder:
         self.rooms: dict[str, Calls] = {}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        """One event of the interpreter."""
+        """Handle one event of the interpreter."""
         if event != "call":
             return
         code = frame.f_code
@@ -64,7 +64,7 @@ class Recorder:
     def _place(self, code: CodeType) -> Place | None:
         ours = code.co_filename.startswith((f"{self._root}agent/", f"{self._root}webhook/"))
         if not ours or not code.co_flags & inspect.CO_OPTIMIZED:
-            # Of others, or the body of a class or module, which runs on import.
+            # Code outside of this repository, or the body of a class or module, which runs on import.
             return None
         module = module_of(code.co_filename.removeprefix(self._root))
         if module.startswith(tuple(f"{each}." for each in UNCOUNTED)) or module in UNCOUNTED:
@@ -81,7 +81,9 @@ class Recorder:
         return self._entered.get()
 
     def _is_told(self, frame: FrameType) -> bool:
-        """Whether it is called because it has subscribed to something, which is none of the pod's own way."""
+        """Return whether an informer's subscription causes the call, which does not belong to the pod's own
+        processing.
+        """
         above = frame.f_back
         while above is not None:
             if above.f_code.co_filename.startswith(self._telling):
@@ -90,7 +92,7 @@ class Recorder:
         return False
 
     def dump(self, file: Path) -> None:
-        """Write what was noted as JSON; the file is there only when it is whole."""
+        """Write the calls as JSON. Renames the complete file into place."""
         rooms = {room: [[*key, count] for key, count in calls.items()] for room, calls in self.rooms.items()}
         part = file.with_suffix(".part")
         part.write_text(json.dumps(rooms))
@@ -98,23 +100,23 @@ class Recorder:
 
 
 def module_of(path: str) -> str:
-    """The module of a file, both as from the root of the repository."""
+    """Return the module of a file; the path is relative to the root of the repository."""
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def function_of(qualified: str) -> str:
-    """A function by its qualified name; empty for comprehensions, which are parts of a function."""
+    """Return a function's name from its qualified name; empty for comprehensions, which are parts of a function."""
     if qualified.endswith(_COMPREHENSIONS):
         return ""
     return qualified.replace(_LOCALS, ".").replace("<lambda>", "lambda")
 
 
 def first_instruction(code: CodeType) -> int:
-    """Offset after which a call is no first one, but a coroutine or generator that goes on."""
+    """Return the offset of RESUME; a later offset means that a coroutine or generator resumes."""
     return next((each.offset for each in dis.get_instructions(code) if each.opname == "RESUME"), 0)
 
 
 def read(file: Path) -> dict[str, Calls]:
-    """What was dumped."""
+    """Return the calls in a file that `dump` wrote."""
     rooms: dict[str, list[tuple[str, str, int]]] = json.loads(file.read_text())
     return {room: {(module, function): count for module, function, count in calls} for room, calls in rooms.items()}

@@ -1,4 +1,4 @@
-"""What was noted, as text. Pure, but for the docstrings, which are read from the files."""
+"""Text of a trace. Pure, except that it reads docstrings from files."""
 
 import ast
 from collections import Counter
@@ -10,11 +10,11 @@ from hack.lab.trace.recorder import Calls
 
 SCHEDULER = "agent.scheduler."
 LIMITS = {"ranked": 20, "reserve": 30}
-"""So many modules a reader should have to open at the most, by mode."""
+"""Largest number of modules that one pod should need, by mode."""
 
 
 def lines(traced: Traced, repository: Path, *, whole: bool = False) -> list[str]:
-    """The scheduler's part function by function; before it, with `whole`, everything module by module."""
+    """Return the scheduler's functions, preceded with `whole` by the modules of all processes."""
     source, *_ = traced.processes.values()
     calls = of_scheduler(source)
     found = _everything(traced, repository) if whole else []
@@ -32,7 +32,7 @@ def _everything(traced: Traced, repository: Path) -> list[str]:
 
 
 def of_scheduler(rooms: Mapping[str, Calls]) -> Calls:
-    """The calls of the controllers of the scheduler, together."""
+    """Return the sum of the calls of all scheduling controllers."""
     together: Calls = {}
     for calls in rooms.values():
         if next(iter(calls))[0].startswith(SCHEDULER):
@@ -42,7 +42,7 @@ def of_scheduler(rooms: Mapping[str, Calls]) -> Calls:
 
 
 def by_module(calls: Calls) -> dict[str, dict[str, int]]:
-    """The functions of each module with their counts, both in the order of the first calls."""
+    """Return the functions of each module with their counts, in the order of the first calls."""
     found: dict[str, dict[str, int]] = {}
     for (module, function), number in calls.items():
         found.setdefault(module, {})[function] = number
@@ -50,7 +50,7 @@ def by_module(calls: Calls) -> dict[str, dict[str, int]]:
 
 
 def modules(calls: Calls, repository: Path, *, functions: bool) -> list[str]:
-    """One line for each module, and with `functions` one for each of its functions."""
+    """Return one line for each module, with `functions` followed by one for each of its functions."""
     found = []
     for number, (module, called) in enumerate(by_module(calls).items(), 1):
         found.append(f"{number:>4}  {module}: {purpose(repository, module)}")
@@ -60,18 +60,18 @@ def modules(calls: Calls, repository: Path, *, functions: bool) -> list[str]:
 
 
 def by_package(calls: Calls) -> str:
-    """How many modules of each package that is."""
+    """Return the number of modules by package."""
     packages = Counter(".".join(module.split(".")[:2]) for module in by_module(calls))
     return "modules by package: " + ", ".join(f"{package} {number}" for package, number in packages.most_common())
 
 
 def count(calls: Calls, limit: int) -> str:
-    """The last line."""
+    """Return the last line: modules, functions and calls."""
     return f"{len(by_module(calls))} modules (limit {limit}), {len(calls)} functions, {sum(calls.values())} calls"
 
 
 def purpose(repository: Path, module: str) -> str:
-    """The first line of a module's docstring."""
+    """Return the first line of a module's docstring."""
     path = repository / module.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
