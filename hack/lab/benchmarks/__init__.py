@@ -1,1 +1,1 @@
-"""Benchmarks on real clusters, each beside a plain cluster on the same machine. `hack/bench` runs them."""
+"""Benchmarks on real clusters, compared with a plain cluster on the same machine. `hack/bench` runs them."""

@@ -1,4 +1,4 @@
-"""`hack/bench`: run one benchmark and print what came of it. Whatever happens, its clusters are taken down."""
+"""`hack/bench`: runs a benchmark, prints the result, and removes its clusters in any case."""
 
 import argparse
 import asyncio
@@ -40,7 +40,7 @@ Work = Coroutine[Any, Any, tuple[list[str], dict[str, Any]]]
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status: 0 when it was measured, 1 when it could not be, 130 after a signal."""
+    """Return the exit status: 0 after a measurement, 1 after a failure, 130 after a signal."""
     options = parse(arguments)
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     try:
@@ -100,7 +100,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options. Exits with usage when they make no sense."""
+    """Parse the options. Exits with usage if they are invalid."""
     parser = argparse.ArgumentParser(prog="hack/bench", description="Measure Flotilla beside a plain cluster.")
     benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     bursts = benchmarks.add_parser("burst", help="N pods at once, plain in one cluster and elected over two targets")

@@ -1,4 +1,4 @@
-"""What the benchmark of a whole application needs: the kinds, a place, an account, and the application itself."""
+"""Setup of the applied benchmark: CRDs, claims, a service account, and the application itself."""
 
 import asyncio
 import functools
@@ -34,7 +34,9 @@ _PART = "part"
 
 
 async def prepare(lab: Lab) -> None:
-    """Kinds, a claim of each target, a bound set, and an account by whose rights applications are applied."""
+    """Install the CRDs; create a claim in each target, a bound set, and the account that applications are
+    applied with.
+    """
     source = lab.source
     await asyncio.gather(*(_claim(target) for target in lab.targets))
     await install(source)
@@ -61,7 +63,7 @@ async def prepare(lab: Lab) -> None:
 
 
 async def _claim(target: Client) -> None:
-    """Say of a cluster where it is: by its name."""
+    """Set a claim that contains the name of the cluster as its site."""
     value = {"type": "object", "properties": {"value": {"type": "string"}}}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": value}}}
     kind = CLUSTER_CLAIMS
@@ -98,7 +100,7 @@ def _object(kind: Kind, name: str, **fields: Any) -> Raw:
 
 
 def deployment(number: int, namespace: str) -> Raw:
-    """One of its workloads."""
+    """Return one of the application's Deployments."""
     template = pod_template(NAME, elected=False)
     template["metadata"]["labels"][_PART] = f"w{number}"
     template["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": f"w{number}", "optional": True}}]
@@ -107,7 +109,10 @@ def deployment(number: int, namespace: str) -> Raw:
 
 
 def application(workloads: int, clusters: Sequence[str]) -> Raw:
-    """Deployments of a pod each with a ConfigMap and a Service, each of which calls the next, in turn over clusters."""
+    """Return an application of Deployments that each have one pod, a ConfigMap and a Service.
+
+    Each calls the next one, and consecutive ones are in different clusters.
+    """
     manifests = []
     for number in range(workloads):
         name, workload = f"w{number}", deployment(number, NAMESPACE)

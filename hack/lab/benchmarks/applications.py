@@ -1,4 +1,4 @@
-"""How long one of P2CODE's applications takes to be checked and bundled, in this process alone."""
+"""CPU time for checking and bundling a P2CODE application, in this process alone."""
 
 import time
 from typing import Any
@@ -10,14 +10,14 @@ from hack.lab.benchmarks.stats import Spread
 
 MANIFESTS = 500
 _KINDS = 5
-"""A workload, its account, ConfigMap, Secret and Service."""
+"""Number of kinds: a workload, its service account, ConfigMap, Secret and Service."""
 _TIMES = 20
 _BUDGET_MS = 50.0
 _WORLD = World(sets={"p2code": ("c1",)}, bound=("p2code",), namespaces=("default", "demo"))
 
 
 def applications(manifests: int = MANIFESTS) -> tuple[list[str], dict[str, Any]]:
-    """Lines and figures."""
+    """Run the benchmark. Return the report as lines and as JSON values."""
     spec = _spec(manifests // _KINDS)
     checked, called = [], []
     for _ in range(_TIMES):
@@ -46,7 +46,7 @@ def applications(manifests: int = MANIFESTS) -> tuple[list[str], dict[str, Any]]
 
 
 def _spec(workloads: int) -> dict[str, Any]:
-    """Workloads of which each calls the next, and has a filter of its own."""
+    """Return an application in which each workload calls the next one and has its own filter."""
     own = [{"name": f"w{number}", "annotations": ["p2code.filter.region=eu"]} for number in range(workloads)]
     found = [manifest for number in range(workloads) for manifest in _manifests(number, (number + 1) % workloads)]
     return {

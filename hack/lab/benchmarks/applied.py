@@ -1,4 +1,4 @@
-"""One of P2CODE's applications over several clusters: from its creation until everything runs, and until it is gone."""
+"""Applied benchmark: times of a P2CODE application over several clusters, from its creation to its deletion."""
 
 import asyncio
 import time
@@ -29,13 +29,16 @@ _NODES, _PODS_PER_NODE = 2, 110
 _FLAGS = ("--p2code", "--moves", "--discovery-interval=2s")
 _DECIDED = "decisions"
 _TOLD_SECONDS, _RUNNING_SECONDS = 5.0, 15.0
-"""Budgets of ten workloads over four clusters."""
+"""Limits in seconds for ten workloads over four clusters."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Seconds since the request that creates it: until its decisions are told, everything is applied, the last pod is
-    seen, all are Running; then since the request that deletes it, until nothing is left.
+    """Times of one turn, in seconds.
+
+    The first four count from the request that creates the application: until its decisions are published, all
+    is applied, the last pod is observed, and all pods are Running. The last one counts from its deletion until
+    nothing is left.
     """
 
     decided: float
@@ -48,7 +51,7 @@ class Turn:
 
 @dataclass
 class Told:
-    """When an application said what, as a watch tells it."""
+    """Records when the status of an application changes, by a watch."""
 
     informer: Informer
     workloads: int
@@ -69,7 +72,10 @@ class Told:
 async def applied(
     workloads: int, clusters: int, progress: Progress, *, profile: bool = False
 ) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     names = (_SOURCE, *(f"c{number}" for number in range(1, clusters + 1)))
     async with open_lab(names, _NODES, _PODS_PER_NODE, progress, agent_flags=_FLAGS) as lab:
         await burst.prepare(lab, profile=profile)
@@ -119,7 +125,7 @@ def _rows(turns: Sequence[Turn], plain: float) -> list[list[str]]:
 
 
 async def _plain(lab: Lab, workloads: int) -> float:
-    """Seconds until the same Deployments run in the source itself."""
+    """Return the seconds until the same Deployments run in the source itself."""
     times = PodTimes(lab.source, burst.PLAIN, application.NAME)
     async with Supervisor("bench") as supervisor:
         supervisor.spawn("pods", times.informer.run)
@@ -135,7 +141,7 @@ async def _plain(lab: Lab, workloads: int) -> float:
 
 
 async def _turn(lab: Lab, workloads: int) -> Turn:
-    """Create it, wait until all runs, delete it, wait until nothing is left."""
+    """Create the application, wait until all pods run, delete it, wait until nothing is left."""
     times = PodTimes(lab.source, NAMESPACE, application.NAME)
     told = Told(Informer(lab.source, SCHEDULING_MANIFESTS, NAMESPACE), workloads)
     before = await lab.sample()
@@ -164,7 +170,7 @@ async def _turn(lab: Lab, workloads: int) -> Turn:
 
 
 async def _runs(lab: Lab, workloads: int, times: PodTimes, told: Told) -> None:
-    """Wait until it runs and says so. Raises BenchError with what it says instead."""
+    """Wait until all pods run and the status reports success. Raises BenchError with the status otherwise."""
     done = _holds(lambda: len(times.running) == workloads and SUCCESSFUL in told.at)
     with lab.progress as progress:
         task = progress.task(f"{application.NAME}: pods Running")
@@ -177,7 +183,7 @@ async def _runs(lab: Lab, workloads: int, times: PodTimes, told: Told) -> None:
 
 
 async def _right_places(lab: Lab, workloads: int) -> None:
-    """Raise BenchError unless each target has the pods of its own workloads, and no others."""
+    """Raise BenchError unless each target has the pods of its own workloads, and no other pods."""
     for index, target in enumerate(lab.targets):
         want = {f"w{number}" for number in range(workloads) if number % len(lab.targets) == index}
         found = {pod["metadata"]["name"].rsplit("-", 3)[0] for pod in await target.list(PODS, NAMESPACE)}

@@ -1,4 +1,4 @@
-"""What the command lines of these programs take."""
+"""Argument types of the command lines."""
 
 import argparse
 import math
@@ -6,7 +6,7 @@ import os
 
 
 def count(text: str) -> int:
-    """A whole number from 1 on."""
+    """Parse a whole number of at least 1."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("at least 1")
@@ -14,7 +14,7 @@ def count(text: str) -> int:
 
 
 def rate(text: str) -> float:
-    """So many in a second, more than none."""
+    """Parse a rate per second above 0."""
     value = float(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError("more than 0")
@@ -22,7 +22,7 @@ def rate(text: str) -> float:
 
 
 def cores(text: str) -> float:
-    """A part of the machine's processors, more than none."""
+    """Parse a number of processors above 0, at most those of the machine."""
     value = float(text)
     if not 0 < value <= (os.cpu_count() or 1):
         raise argparse.ArgumentTypeError(f"more than 0 and at most {os.cpu_count()}, the processors of this machine")

@@ -1,4 +1,4 @@
-"""What a run may cost (docs/scaling.md), and whether it keeps to it. Pure."""
+"""Limits for the results of benchmarks (docs/scaling.md). Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from hack.lab.benchmarks.stats import Spread
 _KIB_PER_MIB = 1024
 _FEW_TARGETS, _SOME_TARGETS = 20, 100
 _SHARE = 15.0
-"""Percent of a core that the agent may take for 1,000 targets."""
+"""Most CPU of an agent with 1,000 targets, in per cent of a core."""
 MEANT = 1000
-"""Pods of a burst that the budgets are for."""
+"""Number of pods of a burst for which the limits apply."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """One line: the measured value must be `at` least or most the limit."""
+    """A limit: the largest (`most`) or smallest (`least`) allowed value of a measurement."""
 
     name: str
     measured: float
@@ -32,12 +32,12 @@ class Budget:
 
     @property
     def kept(self) -> bool:
-        """Whether it is kept."""
+        """Whether the measured value is within the limit."""
         return self.measured >= self.limit if self.at == "least" else self.measured <= self.limit
 
 
 def ratios(plain: Run, elected: Run) -> dict[str, float]:
-    """Elected over plain."""
+    """Return the ratios of the elected run to the plain run."""
     return {
         "pods_per_second": elected.rate / plain.rate,
         "creation_to_running_p50": elected.start.p50 / plain.start.p50,
@@ -51,7 +51,7 @@ def ratios(plain: Run, elected: Run) -> dict[str, float]:
 def burst_budgets(
     plain: Run, elected: Run, latency: Latency, source: str, mode: str = "ranked", *, own_cores: bool = False
 ) -> list[Budget]:
-    """The budgets that a burst is measured against; they are meant for 1,000 pods."""
+    """Return the limits of a burst; they apply to 1,000 pods."""
     ratio = ratios(plain, elected)
     agent = f"{source}/agent"
     live, idle = elected.memory[agent].rss, elected.memory_before[agent].rss
@@ -68,7 +68,7 @@ def burst_budgets(
 
 
 def many_budget(few: Run, many: Run) -> Budget:
-    """What a much larger burst may lose of its speed."""
+    """Return the limit for the speed of a much larger burst, relative to the smaller one."""
     return Budget(f"pods/s of {many.pods:,} / of {few.pods:,}", many.rate / few.rate, "least", 0.9, "")
 
 
@@ -87,18 +87,20 @@ def _ranked_budgets(ratio: Mapping[str, float], elected: Run, *, own_cores: bool
 
 
 def _reserve_budgets(ratio: Mapping[str, float]) -> list[Budget]:
-    """A candidate in every target costs more: only the speed is promised."""
+    """Return the limits of mode reserve: only of the speed, since a candidate in every target costs more."""
     return [Budget("pods/s to Running, elected / plain", ratio["pods_per_second"], "least", 0.22, "")]
 
 
 def mixed_budgets(alone: Sequence[Run], beside: Sequence[Run]) -> list[Budget]:
-    """What pods that fit nowhere may cost the others: the mean of the p99 of several runs."""
+    """Return the limit for the delay of small pods by unschedulable pods: the ratio of the means of p99 over
+    several runs.
+    """
     ratio = mean(run.start.p99 for run in beside) / mean(run.start.p99 for run in alone)
     return [Budget("p99 creation to Running of the small pods, beside / alone", ratio, "most", 1.2, "")]
 
 
 def idle_budgets(phase: Phase, source: str, targets: int, still: float) -> list[Budget]:
-    """The budgets of a source agent with so many targets and nothing to do; meant for 20, 100 and 1,000.
+    """Return the limits of a source's agent with `targets` idle targets; they apply to 20, 100 and 1,000.
 
     :param still: CPU seconds of the longest standstill of its event loop
     """
@@ -112,7 +114,10 @@ def idle_budgets(phase: Phase, source: str, targets: int, still: float) -> list[
 
 
 def silent_budgets(silent: tuple[Phase, float], back: tuple[Phase, float], source: str, targets: int) -> list[Budget]:
-    """The budgets of a source agent whose targets all fall silent and come back: phases with longest standstills."""
+    """Return the limits of a source's agent whose targets all stop answering and recover.
+
+    Both arguments contain a phase and the CPU seconds of its longest standstill.
+    """
     percent = silent[0].cpu[f"{source}/agent"] / silent[0].seconds * 100
     return [
         Budget(f"source agent CPU, {targets} silent targets, of one core", percent, "most", _SHARE, "%"),
@@ -126,7 +131,7 @@ def _stillness(what: str, seconds: float) -> Budget:
 
 
 def nodes_budgets(count: int, usage: Usage, told: Spread) -> list[Budget]:
-    """The budgets of the agent of a target with many nodes; meant for 5,000."""
+    """Return the limits of the agent of a target with many nodes; they apply to 5,000."""
     return [
         Budget(f"target agent RSS, {count:,} nodes", usage.rss / _KIB_PER_MIB, "most", 250.0, "MiB"),
         Budget("a change of a node until the summary tells it, p99", told.p99, "most", 1.0, "s"),
@@ -134,17 +139,19 @@ def nodes_budgets(count: int, usage: Usage, told: Spread) -> list[Budget]:
 
 
 def per_pod(phase: Phase, pods: int) -> float:
-    """Writes of ours for each pod, events and leases apart."""
+    """Return the writes of agents and webhooks per pod, without events and leases."""
     return counters.counted(phase.writes) / pods
 
 
 def python_cpu(phase: Phase) -> float:
-    """CPU seconds of all agents and webhooks together."""
+    """Return the CPU seconds of all agents and webhooks."""
     return sum(seconds for key, seconds in phase.cpu.items() if key.rpartition("/")[2] in OURS)
 
 
 def total_cpu(phase: Phase) -> float:
-    """CPU seconds of all processes of the clusters; on saturated processors this decides the speed."""
+    """Return the CPU seconds of all processes of the clusters; these decide the speed if the processors are
+    saturated.
+    """
     return sum(seconds for key, seconds in phase.cpu.items() if key != BENCH)
 
 

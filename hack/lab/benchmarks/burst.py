@@ -1,6 +1,6 @@
-"""The burst benchmark: a Deployment of N pods plain in one cluster, then elected over a source and two or more targets.
+"""Burst benchmark: a Deployment of N pods plain in one cluster, then elected over a source and its targets.
 
-All clusters, agents and webhooks run in both cases, so both carry the same handicap.
+All clusters, agents and webhooks run in both cases, so that both bear the same load.
 """
 
 import contextlib
@@ -28,50 +28,53 @@ CLUSTERS = ("cd", "us", "eu")
 PLAIN = "plain"
 NODES_EACH = 10
 WARM_UP_PODS = 20
-"""Run once in both ways before anything is measured: first connections, first certificates, first caches."""
+"""Number of pods that run in both ways before the measurement: they set up connections, certificates and caches."""
 _SPARE = 1.2
 
 
 @dataclass(frozen=True)
 class Burst:
-    """What is measured."""
+    """Parameters of the benchmark."""
 
     pods: int
     mode: Mode = "ranked"
     placement: bool = False
-    """Whether the elected pods run once more, following a Placement."""
+    """Whether to run the elected pods once more, following a Placement."""
     profile: bool = False
-    """Whether the source's agent is profiled."""
+    """Whether to profile the source's agent."""
     own_cores: float | None = None
-    """The CPU quota of each cluster's processes, None for all that the machine has."""
+    """CPU quota of each cluster's processes in cores; None for no limit."""
     pairs: int = 1
-    """How often both are measured: the pair of the median is told whole."""
+    """Number of pairs of runs; the report shows the median pair in full."""
     targets: int = 2
-    """Clusters besides the source."""
+    """Number of clusters in addition to the source."""
     reserve_candidates: int = 0
-    """As the setting of the agent."""
+    """Value of the agent's setting `--reserve-candidates`; 0 for its default."""
     event_loop: EventLoop = "asyncio"
-    """Of agents and webhooks."""
+    """Event loop of agents and webhooks."""
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        """The source first."""
+        """Names of the clusters, the source first."""
         return (*CLUSTERS, *(f"t{number}" for number in range(3, self.targets + 1)))[: self.targets + 1]
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Of the agents."""
+        """Flags of the agents."""
         bound = (f"--reserve-candidates={self.reserve_candidates}",) if self.reserve_candidates else ()
         return bound + (placed.FLAGS if self.placement else ()) + self.loop
 
     @property
     def loop(self) -> tuple[str, ...]:
-        """Flag of agents and webhooks."""
+        """Flag that selects the event loop of agents and webhooks."""
         return (f"--event-loop={self.event_loop}",) if self.event_loop != "asyncio" else ()
 
 
 async def burst(what: Burst, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     opened = open_lab(
         what.clusters,
         NODES_EACH,
@@ -142,17 +145,17 @@ async def _measured(lab: Lab, what: Burst) -> tuple[list[str], dict[str, Any]]:
 
 
 def median(pairs: Sequence[tuple[Run, Run]]) -> tuple[Run, Run]:
-    """The pair in the middle by its ratio of pods per second, of an even number the worse of the two. Pure."""
+    """Return the median pair by its ratio of pods per second; of an even number the worse one of both. Pure."""
     return sorted(pairs, key=lambda pair: pair[1].rate / pair[0].rate)[(len(pairs) - 1) // 2]
 
 
 def pods_per_node(pods: int) -> int:
-    """So many that each cluster alone could run all of them, with the usual 110 as the least."""
+    """Return a number with which each cluster alone could run all pods; at least the usual 110."""
     return max(110, math.ceil(pods * _SPARE / NODES_EACH))
 
 
 async def prepare(lab: Lab, *, profile: bool = False, mode: Mode = "ranked") -> None:
-    """Join the clusters, and run some pods in both ways before anything is measured."""
+    """Join the clusters, and run some pods in both ways as a warm-up."""
     await lab.source.create(NAMESPACES, namespace(PLAIN))
     await lab.sandbox.join()
     if profile:
@@ -165,7 +168,7 @@ async def prepare(lab: Lab, *, profile: bool = False, mode: Mode = "ranked") -> 
 
 
 async def takes_pods(lab: Lab, count: int) -> bool:
-    """Whether there are that many virtual nodes, all of them ready and reachable."""
+    """Return whether there are `count` virtual nodes, all of them ready and reachable."""
     nodes = await lab.source.list(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
     return sum(_is_ready(node) for node in nodes) == count
 
@@ -178,7 +181,7 @@ def _is_ready(node: dict[str, Any]) -> bool:
 
 
 async def elects(lab: Lab) -> bool:
-    """Whether a pod that is only tried would be elected: the API server learns of the label with a delay."""
+    """Return whether a dry run elects a pod: the API server observes the namespace's label with a delay."""
     body = encode(pod("try", NAMESPACE, elected=True))
     answer = await lab.source.session.request("POST", PODS.path(NAMESPACE), params={"dryRun": "All"}, body=body)
     return f'"schedulerName":"{names.SCHEDULER_PROXY}"'.encode() in answer

@@ -1,4 +1,4 @@
-"""What an agent wrote to API servers, from the counters that it publishes. Pure."""
+"""Writes of an agent to API servers, from its published counters. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,13 +7,13 @@ from prometheus_client.parser import text_string_to_metric_families
 REQUESTS = "flotilla_api_requests_total"
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
 APART = ("events", "leases")
-"""Resources that do not count towards a pod's writes: heartbeats, and what nobody waits for."""
+"""Resources that do not count towards a pod's writes: heartbeats, and events, which delay nothing."""
 OWN_REVIEWS = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
-"""Of our own rights: questions, although they are sent by POST; nothing is stored."""
+"""Resources for reviewing the agent's own rights: sent by POST, but nothing is stored."""
 
 
 def writes(exposition: str, role: str) -> dict[str, float]:
-    """Writes so far as `ROLE METHOD RESOURCE OUTCOME` -> count, from the text of /metrics."""
+    """Return the number of writes as `ROLE METHOD RESOURCE OUTCOME` -> count, from the text of /metrics."""
     found: dict[str, float] = {}
     for labels, value in samples(exposition, REQUESTS):
         if labels["method"] in WRITES:
@@ -24,7 +24,7 @@ def writes(exposition: str, role: str) -> dict[str, float]:
 
 
 def samples(exposition: str, metric: str) -> Iterator[tuple[Mapping[str, str], float]]:
-    """Labels and value of each series of a metric, from the text of /metrics."""
+    """Yield labels and value of each series of a metric, from the text of /metrics."""
     for family in text_string_to_metric_families(exposition):
         for sample in family.samples:
             if sample.name == metric:
@@ -32,18 +32,18 @@ def samples(exposition: str, metric: str) -> Iterator[tuple[Mapping[str, str], f
 
 
 def counted(found: Mapping[str, float]) -> float:
-    """How many writes count: all but those to events and leases, failed ones too."""
+    """Return the number of writes that count: all except to events and leases, including failed ones."""
     return sum(count for key, count in found.items() if resource(key) not in APART)
 
 
 def failed(found: Mapping[str, float]) -> float:
-    """How many writes that count were refused or lost."""
+    """Return how many of the writes that count were refused or lost."""
     mine = {key: count for key, count in found.items() if resource(key) not in APART}
     return sum(count for key, count in mine.items() if not key.split()[3].startswith("2"))
 
 
 def by_resource(found: Mapping[str, float]) -> dict[str, float]:
-    """The same without outcomes: `ROLE METHOD RESOURCE` -> count."""
+    """Return the writes without outcomes: `ROLE METHOD RESOURCE` -> count."""
     totals: dict[str, float] = {}
     for key, count in found.items():
         short = key.rpartition(" ")[0]
@@ -52,5 +52,5 @@ def by_resource(found: Mapping[str, float]) -> dict[str, float]:
 
 
 def resource(key: str) -> str:
-    """The resource, without subresource, of a key as `writes` makes it."""
+    """Return the resource, without subresource, of a key of `writes`."""
     return key.split()[2].partition("/")[0]

@@ -1,4 +1,4 @@
-"""When delegates become Ready in their targets, and when the EndpointSlices of every cluster have exactly these."""
+"""Times at which delegates become Ready, and at which each cluster's EndpointSlices contain exactly these."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -14,13 +14,13 @@ from hack.lab.benchmarks.manifests import APP
 from hack.lab.sandbox.manifests import NAMESPACE
 
 _APP_OF_DELEGATE = names.PREFIX + APP
-"""Label by the wire contract, which delegates of every version have."""
+"""Label in the wire contract, present on delegates of every version."""
 
 
 class EndpointTimes:
-    """Ready delegates and known endpoints by Service, change by change. Times are those that callers pass. Pure.
+    """Records ready delegates and endpoints by Service. The caller passes the times. Pure.
 
-    :param clusters: names of the clusters that are to know all endpoints
+    :param clusters: names of the clusters that have to receive all endpoints
     """
 
     def __init__(self, clusters: Collection[str]) -> None:
@@ -29,7 +29,7 @@ class EndpointTimes:
         self._known: dict[str, dict[str, dict[Key, set[str]]]] = {name: {} for name in clusters}
         """Addresses of ready endpoints by cluster, Service and key of the slice."""
         self._wrong: set[str] = set()
-        """Services of which a cluster lacks an endpoint or has one too many."""
+        """Services for which a cluster has a missing or an additional endpoint."""
         self._ready_at: dict[str, float] = {}
         self._right_at: dict[str, float] = {}
 
@@ -45,19 +45,21 @@ class EndpointTimes:
 
     @property
     def last_right(self) -> float:
-        """Time since which every cluster has all endpoints and no others."""
+        """Time since which every cluster has exactly the right endpoints."""
         return max(self._right_at.values())
 
     @property
     def lags(self) -> list[float]:
-        """Seconds, by Service, from its last delegate Ready until all clusters had its endpoints and no others.
+        """Seconds, by Service, from its last delegate Ready until all clusters had exactly its endpoints.
 
-        The two come by watches of their own: where the slices come first, it is 0.
+        The two events come from different watches: if the slices arrive first, the value is 0.
         """
         return [max(0.0, self._right_at[name] - ready) for name, ready in self._ready_at.items()]
 
     def wrong(self) -> list[str]:
-        """Clusters that do not have exactly the ready delegates, with the numbers of missing and of other endpoints."""
+        """Return the clusters without exactly the ready delegates, with the numbers of missing and additional
+        endpoints.
+        """
         found = []
         for cluster in self._known:
             pairs = [(self._wanted(service), self._found(cluster, service)) for service in self._wrong]
@@ -67,7 +69,7 @@ class EndpointTimes:
         return found
 
     def delegate(self, cluster: str, pod: Key, service: str, address: str, now: float) -> None:
-        """Note a delegate of a cluster: its address if it is Ready, else an empty string."""
+        """Record a delegate of a cluster: its address if it is Ready, else an empty string."""
         ready = self._ready.setdefault(service, {})
         if ready.get((cluster, pod), "") == address:
             return
@@ -79,7 +81,7 @@ class EndpointTimes:
         self._judge(service, now)
 
     def slice(self, cluster: str, slice: Key, service: str, addresses: set[str], now: float) -> None:
-        """Note the addresses of the ready endpoints of an EndpointSlice; empty if it is deleted."""
+        """Record the addresses of the ready endpoints of an EndpointSlice; empty if it is deleted."""
         self._known[cluster].setdefault(service, {})[slice] = addresses
         self._judge(service, now)
 
@@ -99,7 +101,7 @@ class EndpointTimes:
 
 
 def watches(lab: Lab, times: EndpointTimes) -> list[Informer]:
-    """Return informers that note delegates and EndpointSlices of all clusters as soon as they run."""
+    """Return informers that record delegates and EndpointSlices of all clusters while they run."""
     informers = []
     for target in lab.targets:
         pods = Informer(target, PODS, NAMESPACE, labels=_APP_OF_DELEGATE)

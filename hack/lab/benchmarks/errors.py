@@ -1,5 +1,5 @@
-"""What ends a benchmark without a result."""
+"""Error of a benchmark."""
 
 
 class BenchError(Exception):
-    """The benchmark cannot be finished; the message says what to look at."""
+    """The benchmark failed; the message contains the reason."""

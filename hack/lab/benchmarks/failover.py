@@ -1,6 +1,6 @@
-"""The failover benchmark: a target is cut off with the pods of many Deployments, until all of them run in two others.
+"""Failover benchmark: time from the loss of a target with many pods until all of them run in two other targets.
 
-The Deployments are of three priority classes. The term of failover is short: what it adds is known.
+The Deployments have three priority classes. `--failover-after` is short: it adds a fixed time.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from hack.lab.sandbox.manifests import NAMESPACE
 OWNERS, LOST_PODS = 500, 2000
 AFTER_SECONDS = 30
 LIMIT_SECONDS = 60.0
-"""From when the target is lost until the last pod runs elsewhere."""
+"""Limit in seconds from the loss of the target until the last pod runs in another target."""
 CLASSES = {"high": 1000, "middle": 100, "low": 0}
 _CLUSTERS = ("cd", "us", "eu", "gone")
 _GONE = _CLUSTERS[3]
@@ -42,18 +42,18 @@ _LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Recovery:
-    """Seconds: until the target is unreachable and lost since it was cut off; until each pod runs since it is lost."""
+    """Times in seconds: from the cut until the target is unreachable, and lost; from the loss until each pod runs."""
 
     unreachable: float
     lost: float
     seconds: Mapping[str, list[float]]
-    """By priority class, in order."""
+    """Times until pods run, by priority class, in ascending order."""
     first: Mapping[str, list[float]]
-    """Until the replacements were created, by priority class, in order."""
+    """Times until replacements were created, by priority class, in ascending order."""
     cpu: float
     """CPU seconds of the source's agent since the cut."""
     strangers: float
-    """CPU seconds of the machine beside the source's agent in that time."""
+    """CPU seconds of all other processes in that time."""
 
     @property
     def last(self) -> float:
@@ -62,7 +62,7 @@ class Recovery:
 
 
 class Pods:
-    """Pods of the Deployments as one watch shows them. Times are of `time.monotonic`, by UID."""
+    """Pods of the Deployments, as one watch reports them. Times are of `time.monotonic`, by UID."""
 
     def __init__(self, client: Client) -> None:
         self.informer = Informer(client, PODS, NAMESPACE, labels=_MARK)
@@ -74,7 +74,7 @@ class Pods:
         self.informer.subscribe(self._changed)
 
     def forget(self) -> None:
-        """Count from now on."""
+        """Discard all times: only later events count."""
         self.created.clear()
         self.running.clear()
 
@@ -89,12 +89,15 @@ class Pods:
             self.running.setdefault(new.uid, now)
 
     def elsewhere(self) -> int:
-        """Return how many of those that run since `forget` are in another target."""
+        """Return how many pods have started since `forget` in another target than the lost one."""
         return sum(pod.uid in self.running and pod.node_name != self._node for pod in self.informer.store)
 
 
 async def failover(owners: int, pods: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     if pods % owners:
         raise BenchError(f"{pods} pods are not the same number for each of {owners} Deployments")
     flags = ("--moves", f"--failover-after={AFTER_SECONDS}s")
@@ -113,12 +116,12 @@ async def failover(owners: int, pods: int, progress: Progress) -> tuple[list[str
 
 
 def failover_budgets(found: Recovery) -> list[Budget]:
-    """What is promised."""
+    """Return the promised limit."""
     return [Budget("target is lost, until the last pod runs elsewhere", found.last, "most", LIMIT_SECONDS, "s")]
 
 
 def failover_lines(found: Recovery) -> list[str]:
-    """How long each step has taken, and each priority class."""
+    """Return a table of the times of each step and priority class."""
     rows = [["priority", "pods", "first created", "last created", "p50 runs", "last runs"]]
     for name, times in found.seconds.items():
         created, spread = found.first[name], stats.Spread.of(times)
@@ -174,7 +177,7 @@ def _by_class(moments: Mapping[str, float], classes: Mapping[str, str], since: f
 
 
 async def _create(client: Client, owners: int, replicas: int) -> None:
-    """Create the Deployments, those of different classes in turn, in the target that is going to be lost."""
+    """Create the Deployments in the target that will be lost, with alternating priority classes."""
     for name, value in CLASSES.items():
         await client.create(_PRIORITY_CLASSES, {"metadata": {"name": f"bench-{name}"}, "value": value})
     chosen = {SHORT_PREFIX + moves.TARGETS: f"{_GONE} > us,eu"}
@@ -194,7 +197,7 @@ async def _create(client: Client, owners: int, replicas: int) -> None:
 
 
 async def _until(client: Client, kind: str, status: str) -> float:
-    """Wait until the Target says so, and return when it did."""
+    """Wait until a condition of the Target has a status, and return the time."""
 
     async def said() -> bool:
         found = condition_of(await client.get(TARGETS, _GONE, NAMESPACE), kind)
@@ -213,7 +216,7 @@ async def _moment(probe: Callable[[], Awaitable[bool]], what: str) -> float:
 
 
 async def _count(lab: Lab, watched: Pods, what: str, done: Callable[[], int], pods: int) -> None:
-    """Wait until all pods are done. Raises BenchError when nothing moves any more."""
+    """Wait until all pods are done. Raises BenchError after a period without changes."""
     watched.last_change = time.monotonic()
     with lab.progress as progress:
         task = progress.task(what)

@@ -1,4 +1,4 @@
-"""The follow benchmark: elected pods that each need a ConfigMap and a Secret of their own, and the same without."""
+"""Follow benchmark: elected pods that each need a ConfigMap and a Secret, compared with pods without them."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ from hack.lab.sandbox.manifests import NAMESPACE
 FOLLOWED = 500
 KINDS = (CONFIGMAPS, SECRETS)
 AT_ONCE = 16
-"""Requests of the benchmark itself that are under way at a time."""
+"""Number of simultaneous requests of the benchmark itself."""
 _RESOURCES = frozenset(kind.plural for kind in KINDS)
 _GONE_SECONDS = 120.0
 _ALONE = "alone"
@@ -36,7 +36,7 @@ _OWN = "own"
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one burst. `seconds` count from the first request to the last pod seen Running."""
+    """Results of one burst. `seconds` count from the first request to the last pod observed as Running."""
 
     pods: int
     seconds: float
@@ -51,12 +51,15 @@ class Run:
 
     @property
     def writes(self) -> float:
-        """Writes to ConfigMaps and Secrets, from the first to the last."""
+        """Number of writes to ConfigMaps and Secrets during creation and deletion."""
         return written(self.creation) + written(self.deletion)
 
 
 async def follow(pods: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     async with open_lab(CLUSTERS, NODES_EACH, pods_per_node(pods), progress) as lab:
         await prepare(lab)
         alone = await _burst(lab, _ALONE, pods, own=False)
@@ -85,7 +88,7 @@ async def follow(pods: int, progress: Progress) -> tuple[list[str], dict[str, An
 
 
 def written(phase: Phase) -> float:
-    """How many writes were to what follows."""
+    """Return the number of writes to ConfigMaps and Secrets."""
     return sum(count for key, count in phase.writes.items() if counters.resource(key) in _RESOURCES)
 
 
@@ -170,7 +173,9 @@ def _rounds(raw: bytes) -> Iterable[str]:
 
 
 async def _changes(lab: Lab) -> stats.Spread:
-    """Seconds from sending a change of a ConfigMap until its copy has it. Raises BenchError when it does not arrive."""
+    """Return the seconds from a change of a ConfigMap until its copy has it. Raises BenchError if it does not
+    arrive.
+    """
     name = f"{_OWN}-0"
     await _create_own(lab.source, name)
     await lab.source.create(PODS, follower(_OWN, 0, NAMESPACE, own=True))
@@ -195,7 +200,7 @@ async def _changes(lab: Lab) -> stats.Spread:
 
 
 async def _holder(lab: Lab, name: str) -> Client:
-    """The target that has the copy of a ConfigMap, once its pod runs."""
+    """Wait until a pod runs, and return the target with the copy of its ConfigMap."""
 
     async def runs() -> bool:
         return bool((await lab.source.get(PODS, name, NAMESPACE))["status"].get("phase") == "Running")

@@ -1,7 +1,7 @@
-"""The gateway benchmark: one stream and short connections through two gateways, beside the same directly.
+"""Gateway benchmark: a stream and short connections through two gateways, compared with direct ones.
 
-Both gateways, client and server share this machine's processors. Then the gateways are told of 2,000 Services, and
-their Envoys' memory is looked at; and other gateways pass datagrams.
+Both gateways, client and server share this machine's processors. Then the benchmark configures 2,000 Services,
+and measures the memory of both Envoys. Other gateways forward datagrams.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ ROUNDS = 3
 CONNECTIONS = 200
 SERVICES = 2000
 PORTS = 4
-"""Local ports that stand for a Service which has so many ready pods for each gateway pod; 8 at most."""
+"""Number of local ports of a Service that has as many ready pods for each gateway pod; at most 8."""
 ALL, WEIGHED = f"{SERVICES} Services", f"{SERVICES} Services, {PORTS} local ports each"
 _SPACE, _NAME = "bench", "echo"
 _MIB = 1 << 20
 _CHUNK = 32 * 1024
-"""What client and server read and write at once, as Go's io.Copy does."""
+"""Bytes per read and write of client and server, as in Go's io.Copy."""
 _WAIT_SECONDS = 120.0
 _STREAM, _ECHO = b"s", b"e"
 
@@ -43,25 +43,27 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Measured:
-    """Directly, and through the gateways."""
+    """Results: direct, and through the gateways."""
 
     mib: int
     streams: tuple[list[float], list[float]]
     connects: tuple[Spread, Spread]
     rss: dict[str, int]
-    """Most memory of the two Envoys in KiB, by how many Services they know."""
+    """Peak memory of both Envoys in KiB, by the number of Services."""
     beside: dict[str, int]
-    """The same of the processes beside them."""
+    """Peak memory of the processes next to Envoy in KiB, by the number of Services."""
     stream_cpu: float
-    """CPU seconds of both Envoys for a GiB."""
+    """CPU seconds of both Envoys per GiB."""
     phase: Phase
-    """Streams and connections together."""
+    """Phase of streams and connections."""
     change: float
-    """Seconds from being told of all Services until the last of them answers."""
+    """Seconds from the configuration of all Services until the last of them answers."""
 
 
 async def gateway(mib: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError or SandboxError.
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError or SandboxError.
 
     :param mib: length of a stream in MiB
     """
@@ -95,7 +97,7 @@ async def gateway(mib: int, progress: Progress) -> tuple[list[str], dict[str, An
 
 
 def gateway_budgets(found: Measured) -> list[Budget]:
-    """What the gateway may cost."""
+    """Return the limits for gateways."""
     direct, through = (min(times) for times in found.streams)
     most = found.rss[ALL] / 1024
     return [
@@ -106,7 +108,7 @@ def gateway_budgets(found: Measured) -> list[Budget]:
 
 
 def gateway_lines(found: Measured) -> list[str]:
-    """Side by side."""
+    """Return a table that compares both ways."""
     rates = [f"{found.mib / min(times):.0f} MiB/s" for times in found.streams]
     rows = [
         ["", "direct", "gateways"],
@@ -155,9 +157,9 @@ async def _measure(a: GatewayPod, b: GatewayPod, server: Address, mib: int, prog
 
 
 def _link(a: GatewayPod, b: GatewayPod, endpoint: str, services: int, ports: int = 1) -> None:
-    """Each gateway calls the Services of the other, at so many local ports for each."""
+    """Connect the gateways so that each calls the Services of the other one, with `ports` local ports per Service."""
     names = [f"{_NAME}-{number}" for number in range(services)]
-    # A port that has once stood for a Service stands for no other one.
+    # A gateway never reuses a local port for another Service.
     first, more = FIRST_PORT, FIRST_PORT + services
     locals_ = [(first + n, *range(more + n * (ports - 1), more + (n + 1) * (ports - 1))) for n in range(services)]
     called = tuple(Called(name, 80, each) for name, each in zip(names, locals_, strict=True))
@@ -203,7 +205,7 @@ async def _answers(address: Address, gateway: GatewayPod) -> None:
 
 
 def _connect(address: Address) -> float:
-    """Seconds from connecting to the first byte that comes back. Raises OSError."""
+    """Return the seconds from connecting until the first byte is echoed. Raises OSError."""
     began = time.monotonic()
     with socket.create_connection(address, timeout=10) as connection:
         connection.sendall(_ECHO)
@@ -213,7 +215,7 @@ def _connect(address: Address) -> float:
 
 
 def _stream(address: Address, mib: int) -> float:
-    """Seconds for a stream, until its reader has all of it. Raises OSError."""
+    """Return the seconds until the reader has received a whole stream. Raises OSError."""
     chunk = os.urandom(_CHUNK)
     size = mib * _MIB
     with socket.create_connection(address, timeout=300) as connection:
@@ -231,7 +233,9 @@ def _stream(address: Address, mib: int) -> float:
 
 @contextlib.contextmanager
 def _serving(host: str) -> Iterator[Address]:
-    """A server that echoes a byte, or counts what it hears; a thread for each connection."""
+    """Run a server that echoes a byte or counts the bytes of a stream, with a thread per connection. Yield its
+    address.
+    """
     with socket.create_server((host, 0), backlog=512) as listener:
         threading.Thread(target=_accept, args=(listener,), daemon=True).start()
         yield listener.getsockname()[:2]

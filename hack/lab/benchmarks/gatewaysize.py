@@ -88,7 +88,7 @@ class Sized:
     changes: list[float]
     """CPU seconds of each change."""
     longest: float
-    """CPU seconds of the longest part of a change without a turn for other tasks."""
+    """CPU seconds of the longest part of a change that blocks other tasks."""
     left_out: int
     """Services that exceed the limits of Envoy."""
     files: int
@@ -98,9 +98,9 @@ class Sized:
 
 
 async def sized(size: Size, memory: int = ENVOY_MEMORY) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError.
+    """Run the benchmark. Return the report as lines and as JSON values. Raises BenchError.
 
-    :param memory: bytes that Envoy may have; 0 for no limit
+    :param memory: memory limit of Envoy in bytes; 0 for no limit
     """
     if size.peers * size.services > gatewaypeer.LAST_PORT - FIRST_PORT + 1:
         raise BenchError("a gateway has 40,000 local ports: choose fewer namespaces, Services or clusters")
@@ -169,7 +169,7 @@ async def _measure(size: Size, cluster: FromCluster, loop: Loop, directory: Path
 
 
 async def _cpu(cluster: FromCluster, loop: Loop) -> float:
-    """Have changes computed and written, and return the CPU seconds that it took."""
+    """Compute and write changes; return the CPU seconds."""
     began = time.process_time()
     await cluster.refresh(_OWN)
     await loop.apply()
@@ -177,13 +177,13 @@ async def _cpu(cluster: FromCluster, loop: Loop) -> float:
 
 
 async def _longest(cluster: FromCluster, loop: Loop) -> float:
-    """Have changes computed and written, and return the CPU seconds of the longest part without a turn for others."""
+    """Compute and write changes; return the CPU seconds of the longest part that blocks other tasks."""
     longest = 0.0
 
     async def turns() -> None:
         nonlocal longest
         while True:
-            # CPU time, for other programs of the machine take turns, too.
+            # CPU time: wall-clock time would include other programs.
             before = time.thread_time()
             await asyncio.sleep(0)
             longest = max(longest, time.thread_time() - before)

@@ -1,6 +1,6 @@
-"""What stands for the gateways of a cluster where none run: their pods are told, and say that every peer answers them.
+"""Stand-in for a cluster's gateways: reports every peer as healthy, so that agents do all work for gateways.
 
-All that agents do for gateways is done, and no traffic passes.
+No gateway runs, and no traffic passes.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _PODS = {"gateway-0": "192.0.2.10", "gateway-1": "192.0.2.11"}
 
 
 class StandIn:
-    """For the gateways of one cluster."""
+    """Stand-in for the gateways of one cluster."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -32,7 +32,7 @@ class StandIn:
         self.peers.subscribe(self._notice)
 
     async def create(self) -> None:
-        """The slice that the Service of the gateways has where two pods run."""
+        """Create the EndpointSlice that the gateways' Service would have with two pods."""
         slice = {
             "metadata": {"name": GATEWAY_SERVICE, "labels": {names.LABEL_SERVICE_NAME: GATEWAY_SERVICE}},
             "addressType": "IPv4",
@@ -44,11 +44,11 @@ class StandIn:
         await self._client.create(ENDPOINT_SLICES, slice, AGENT_NAMESPACE)
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Report peers until cancelled."""
         await together(*map(self._run, _PODS))
 
     async def _run(self, pod: str) -> None:
-        """What one pod tells. What cannot be written is written with the next change."""
+        """Report peers for one pod. A failed write is repeated after the next change."""
         told = dict[Key, Object]()
         while True:
             await self._changed[pod].wait()
@@ -60,7 +60,7 @@ class StandIn:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def _tell(self, pod: str, obj: Object) -> Object:
-        """The GatewayPeer with what a pod says in its status, written there if need be. Raises KubeError."""
+        """Return the GatewayPeer with the pod's report in its status; writes it if it differs. Raises KubeError."""
         peer = obj.decode()
         says = {"reason": "Connected", "message": "", "healthy": 1, "total": 1, "listens": sorted(every_local(peer))}
         told: dict[str, Any] = (peer.get("status") or {}).get("gateways") or {}

@@ -1,4 +1,4 @@
-"""Datagrams through two gateways beside the same directly, and what a session of UDP costs an Envoy."""
+"""UDP benchmark: datagrams through two gateways compared with direct ones, and Envoy's memory per UDP session."""
 
 import asyncio
 import contextlib
@@ -25,14 +25,14 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Datagrams:
-    """Directly, and through the gateways."""
+    """Results: direct, and through the gateways."""
 
     answers: tuple[Spread, Spread]
     session_kib: float
-    """Memory that a session takes in the Envoy in which it takes more."""
+    """Memory per session in KiB, in the Envoy that needs more of it."""
 
     def lines(self) -> list[str]:
-        """What a report says of it."""
+        """Return the lines of the report."""
         direct, through = (f"p50 {each.p50 * 1000:.2f} ms, p99 {each.p99 * 1000:.2f} ms" for each in self.answers)
         return [
             f"a datagram and its answer, {DATAGRAMS} of {DATAGRAMS}: {direct} directly, {through} through gateways",
@@ -41,9 +41,9 @@ class Datagrams:
 
 
 async def datagrams(first: str, progress: Progress) -> Datagrams:
-    """Measure. Raises BenchError or SandboxError.
+    """Run the benchmark. Raises BenchError or SandboxError.
 
-    :param first: what addresses on loopback begin with that nobody else has
+    :param first: prefix of loopback addresses that no other process uses
     """
     task = progress.task("datagrams")
     with _serving(f"{first}3") as server:
@@ -62,7 +62,7 @@ async def datagrams(first: str, progress: Progress) -> Datagrams:
 
 
 def _link(a: GatewayPod, b: GatewayPod, server: Address) -> None:
-    """`a` calls a UDP port of a Service of `b`."""
+    """Connect the gateways so that `a` calls a UDP port of a Service of `b`."""
     called, offered = (Called(_NAME, _PORT, (FIRST_PORT,), protocol=UDP),), (Offered(_NAME, _PORT, protocol=UDP),)
     a.tell([Peer("b", _SPACE, b.uid, b.ca, (b.at,), called)])
     b.tell(
@@ -88,7 +88,7 @@ def _ask(address: Address) -> list[float]:
 
 
 def _hold(stack: contextlib.ExitStack, address: Address) -> None:
-    """So many sessions, in which something has been answered."""
+    """Open UDP sessions, and wait for an answer in each."""
     for _ in range(SESSIONS):
         _answered(stack.enter_context(_socket(address, 10)))
 
@@ -101,7 +101,7 @@ def _socket(address: Address, seconds: float) -> socket.socket:
 
 
 def _answered(own: socket.socket) -> float:
-    """Seconds until a datagram is answered. Raises OSError."""
+    """Return the seconds until a datagram is answered. Raises OSError."""
     began = time.perf_counter()
     own.send(_TEXT)
     own.recv(len(_TEXT))
@@ -110,7 +110,7 @@ def _answered(own: socket.socket) -> float:
 
 @contextlib.contextmanager
 def _serving(host: str) -> Iterator[Address]:
-    """A server that says what it hears."""
+    """Run a server that echoes datagrams, and yield its address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind((host, 0))
         address: Address = own.getsockname()

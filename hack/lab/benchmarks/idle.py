@@ -1,4 +1,4 @@
-"""The idle benchmark: what a source agent with many targets costs while nothing happens."""
+"""Idle benchmark: CPU and writes of a source's agent with many targets, while nothing changes."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from hack.lab.sandbox.components import AGENT
 
 SOURCE, _ = CLUSTERS = ("cd", "us")
 TARGETS = 20
-"""Namespaces of one cluster, each with a Source there and a Target of its own here."""
+"""Number of namespaces in one target cluster, each with a Source there and a Target in the source."""
 SETTLE_SECONDS = 15.0
 _JOINED_AT_ONCE = 20
 _PATIENCE_SECONDS = 600.0
@@ -25,7 +25,10 @@ MEASURE_SECONDS = 30.0
 
 
 async def idle(targets: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     async with open_lab(CLUSTERS, 3, 110, progress) as lab:
         path = await watch_agent(lab)
         await join_all(lab, targets)
@@ -49,7 +52,7 @@ async def idle(targets: int, progress: Progress) -> tuple[list[str], dict[str, A
 
 
 async def watch_agent(lab: Lab) -> Path:
-    """Start the source's agent again with its standstills written to a file."""
+    """Restart the source's agent so that it writes its standstills to a file. Return the file."""
     path = lab.sandbox[SOURCE].directory / "agent.standstills"
     path.touch()
     await start_with(lab.sandbox, SOURCE, AGENT, "hack.lab.benchmarks.stillness", str(path))
@@ -57,7 +60,7 @@ async def watch_agent(lab: Lab) -> Path:
 
 
 async def join_all(lab: Lab, targets: int) -> None:
-    """Join so many namespaces of the target, and wait until all virtual nodes take pods."""
+    """Join `targets` namespaces of the target, and wait until all virtual nodes accept pods."""
     slots = asyncio.Semaphore(_JOINED_AT_ONCE)
     await asyncio.gather(*(_join(lab, slots, f"team-{number}") for number in range(targets)))
     await until(f"{targets} virtual nodes take pods", lambda: takes_pods(lab, targets), _PATIENCE_SECONDS)
@@ -69,7 +72,7 @@ async def _join(lab: Lab, slots: asyncio.Semaphore, name: str) -> None:
 
 
 async def wait(lab: Lab, what: str, seconds: float) -> None:
-    """Wait, and show for how long."""
+    """Wait, and show the progress."""
     with lab.progress as progress:
         task = progress.task(what)
         for second in range(int(seconds)):

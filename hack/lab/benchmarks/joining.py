@@ -1,4 +1,4 @@
-"""Many targets for the price of few clusters: each is a namespace of one, with a Source there and a Target here."""
+"""Many targets in few clusters: each is a namespace of a cluster, with a Source there and a Target in the source."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,12 @@ async def join(
     allow: Sequence[str] = (),
     driver: str = "",
 ) -> None:
-    """Make the namespace of this name in each target a target of the one in the source, which gets these labels.
+    """Create a namespace in the source and in each target, and join them. The source's namespace gets the
+    labels.
 
-    :param by: by name of a cluster, what stands before its API server
-    :param allow: features that the targets allow beside those that they allow without being asked
-    :param driver: the network driver that the targets are to have
+    :param by: proxies in front of API servers, by the name of the cluster
+    :param allow: features that the targets allow in addition to the default ones
+    :param driver: network driver of the targets; empty for the default
     """
     await lab.source.create(NAMESPACES, namespace(name, dict(labels or {})))
     for there in targets:
@@ -54,7 +55,7 @@ async def _lead(lab: Lab, there: Client, made: Manifest, target: Manifest, proxy
 
 
 def authority_of(lab: Lab, cluster: str) -> tuple[str, bytes]:
-    """The address of an API server, and whom to trust there."""
+    """Return the address and the CA certificate (PEM) of an API server."""
     return lab.sandbox[cluster].server, (lab.sandbox.directory / cluster / "pki" / "ca.crt").read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""A sandbox under measurement: its clusters' clients, and what its processes have used and written so far."""
+"""A sandbox under measurement: clients of its clusters, and CPU time, memory and writes of its processes."""
 
 import asyncio
 import contextlib
@@ -23,13 +23,13 @@ from hack.lab.sandbox.process import last_lines
 
 OURS = ("agent", "webhook")
 BENCH = "bench/bench"
-"""The process that measures: it shares the processors with what it measures, so its own use is told, too."""
+"""Key of the measuring process. It uses the same processors, so samples contain its CPU time, too."""
 WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at everything: usage by `CLUSTER/PROCESS`, writes as in `counters`."""
+    """Measurements at one time: usage by `CLUSTER/PROCESS`, writes as in `counters`."""
 
     moment: float
     machine: float
@@ -40,9 +40,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Phase:
-    """What happened between two samples: CPU seconds by `CLUSTER/PROCESS`, writes that came to be.
+    """Difference of two samples: CPU seconds by `CLUSTER/PROCESS`, and writes.
 
-    `strangers` are CPU seconds of whatever else ran on the machine: they take from what is measured.
+    `strangers` are the CPU seconds of all other processes of the machine, which slow down the measured ones.
     """
 
     seconds: float
@@ -52,7 +52,7 @@ class Phase:
 
 
 class Lab:
-    """Clusters by name; the first is the source. Close it with its sandbox still up."""
+    """Clients of the clusters by name, the source first. Close it while its sandbox is still up."""
 
     def __init__(self, sandbox: Sandbox, progress: Progress) -> None:
         self.sandbox = sandbox
@@ -67,26 +67,26 @@ class Lab:
 
     @property
     def source(self) -> Client:
-        """The source's client."""
+        """Client of the source."""
         return self.clients[self.names[0]]
 
     @property
     def targets(self) -> list[Client]:
-        """The clients of the targets."""
+        """Clients of the targets."""
         return [self.clients[name] for name in self.names[1:]]
 
     def pids(self, cluster: str) -> list[int]:
-        """The processes of a cluster that run."""
+        """Return the ids of the running processes of a cluster."""
         return [line.pid for line in self.sandbox.status() if line.cluster == cluster and line.pid is not None]
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         await self._http.close()
         for client in self.clients.values():
             await client.session.close()
 
     async def sample(self) -> Sample:
-        """Look at every process. Raises BenchError when one of them is gone."""
+        """Measure every process. Raises BenchError if one of them has ended."""
         pids = {BENCH: os.getpid()}
         for line in self.sandbox.status():
             if line.pid is None:
@@ -110,7 +110,7 @@ class Lab:
         return total
 
     async def metrics(self, cluster: str, process: str) -> str:
-        """What an agent or a webhook says at /metrics. Raises BenchError when it does not answer."""
+        """Return the metrics of an agent or a webhook. Raises BenchError if it does not answer."""
         each = self.sandbox[cluster]
         url = f"http://{each.address}:{each.ports[f'{process}-health']}/metrics"
         try:
@@ -121,7 +121,7 @@ class Lab:
 
 
 def phase(before: Sample, after: Sample) -> Phase:
-    """The difference of two samples. Raises BenchError when a process was started again between them."""
+    """Return the difference of two samples. Raises BenchError if a process was restarted between them."""
     changed = [key for key, pid in after.pids.items() if before.pids.get(key) != pid]
     if changed:
         raise BenchError(f"started again during the benchmark: {', '.join(changed)}")
@@ -141,7 +141,7 @@ async def open_lab(
     agent_flags: Sequence[str] = (),
     webhook_flags: Sequence[str] = (),
 ) -> AsyncIterator[Lab]:
-    """A lab with fake nodes, in a directory of its own."""
+    """Start a sandbox with fake nodes in a temporary directory, and yield its lab."""
     sandbox = Sandbox(
         new_directory(),
         clusters,
@@ -157,13 +157,13 @@ async def open_lab(
 
 
 def new_directory() -> Path:
-    """A temporary directory for a sandbox."""
+    """Return a new temporary directory for a sandbox."""
     return Path(tempfile.mkdtemp(prefix="flotilla-bench-"))
 
 
 @contextlib.asynccontextmanager
 async def lab_in(sandbox: Sandbox, progress: Progress) -> AsyncIterator[Lab]:
-    """A lab in this sandbox, which is taken down in the end with its directory, whatever happens."""
+    """Start a sandbox, and yield its lab. Removes the sandbox and its directory at the end in any case."""
     try:
         async with sandbox:
             lab = Lab(sandbox, progress)
@@ -176,7 +176,7 @@ async def lab_in(sandbox: Sandbox, progress: Progress) -> AsyncIterator[Lab]:
 
 
 async def until(what: str, probe: Callable[[], Awaitable[bool]], seconds: float = WAIT_SECONDS) -> None:
-    """Wait until a probe holds; one that fails does not hold yet. Raises BenchError when time is up."""
+    """Wait until a probe returns True; an error counts as False. Raises BenchError after a timeout."""
     deadline = time.monotonic() + seconds
     reason = ""
     while time.monotonic() < deadline:

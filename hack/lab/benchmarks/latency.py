@@ -1,4 +1,4 @@
-"""How long a change of a delegate's status takes to show on its proxy pod, while nothing else happens."""
+"""Latency benchmark: time until a status change of a delegate arrives at its proxy pod in an idle system."""
 
 import asyncio
 import time
@@ -22,15 +22,18 @@ NAME = "latency"
 CONDITION = "bench.example/round"
 TRIES = 50
 PAUSE_SECONDS = 0.2
-"""Between two tries, so that each one meets an idle system."""
+"""Seconds between two tries, so that each one meets an idle system."""
 _PATIENCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Latency:
-    """`sent`: from sending the change to the target's API server to seeing it on the proxy. `seen`: from seeing it on
-    the delegate, by a watch like the one that sees it on the proxy; `told` and `home` are its two parts: from the
-    delegate to the PodChaperon, which is the target's agent, and from there to the proxy, which is the source's."""
+    """Latencies of a status change.
+
+    `sent` counts from the request to the target's API server, `seen` from the observation on the delegate; both
+    end with the observation on the proxy pod. `told` and `home` are the two parts of `seen`: from the delegate
+    to the PodChaperon (the target's agent), and from there to the proxy pod (the source's agent).
+    """
 
     tries: int
     sent: stats.Spread
@@ -53,13 +56,13 @@ class _Pod(msgspec.Struct):
 
 
 def conditions(raw: bytes) -> list[str]:
-    """The round that a pod's condition of ours names."""
+    """Return the rounds in the messages of a pod's benchmark condition."""
     found = msgspec.json.decode(raw, type=_Pod).status.conditions or ()
     return [condition.message for condition in found if condition.type == CONDITION]
 
 
 class Sightings:
-    """When each round was first seen on an object; `rounds` reads from the object which ones it names."""
+    """Records when each round was first observed on an object; `rounds` reads the rounds from the object."""
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class Sightings:
         self.informer.subscribe(self._changed)
 
     async def of(self, round_: str) -> float:
-        """The moment a round was or will be seen. Raises TimeoutError after 10 s."""
+        """Return the time at which a round is observed. Raises TimeoutError after 10 s."""
         return await asyncio.wait_for(asyncio.shield(self._moment(round_)), _PATIENCE_SECONDS)
 
     def _moment(self, round_: str) -> asyncio.Future[float]:
@@ -92,7 +95,7 @@ class Sightings:
 
 
 async def measure(lab: Lab, namespace: str, tries: int = TRIES) -> Latency:
-    """Raises BenchError when a change does not arrive."""
+    """Measure the latency. Raises BenchError if a change does not arrive."""
     created = await lab.source.create(PODS, pod(NAME, namespace, elected=True))
     try:
         delegate = chaperon(NAME, created["metadata"]["uid"])
@@ -112,7 +115,7 @@ async def measure(lab: Lab, namespace: str, tries: int = TRIES) -> Latency:
 
 
 async def _target(lab: Lab, namespace: str, delegate: str) -> Client:
-    """Wait until the proxy is Running; the target that its delegate runs in."""
+    """Wait until the proxy pod is Running, and return the client of its target."""
 
     async def runs() -> bool:
         return bool((await lab.source.get(PODS, NAME, namespace)).get("status", {}).get("phase") == "Running")

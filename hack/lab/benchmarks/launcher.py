@@ -1,6 +1,7 @@
-"""`python -m hack.lab.benchmarks.launcher FILE MODULE ...`: run a module under the profiler, counting CPU time.
+"""`python -m hack.lab.benchmarks.launcher FILE MODULE ...`: runs a module under the profiler, counting CPU
+time.
 
-By the wall clock (`python -m cProfile`) waiting for the network and for a busy machine would drown the work.
+With wall-clock time (`python -m cProfile`), waiting for the network would hide the work.
 """
 
 import cProfile
@@ -10,7 +11,7 @@ import time
 
 
 def main(path: str, module: str) -> None:
-    """Run a module as a program; the profile is written however it ends."""
+    """Run a module as a program. Writes the profile even if the program fails."""
     profile = cProfile.Profile(time.thread_time)
     try:
         profile.runcall(runpy.run_module, module, run_name="__main__", alter_sys=True)

@@ -1,4 +1,4 @@
-"""What came of the links benchmark, beside what links may take. Pure."""
+"""Report of the links benchmark, with its limits. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _NOT_STORED = (
     "subjectaccessreviews",
     "tokenreviews",
 )
-"""What is asked of API servers, and what a process needs that starts: a resync may do it."""
+"""Resources whose POST requests store nothing, or that a starting process writes; a resync may send them."""
 _TITLES = {
     "created": "Services are created",
     "last": "the last batch of them",
@@ -31,7 +31,7 @@ Times = list[float]
 
 @dataclass(frozen=True)
 class Work:
-    """What the source's agent has done in a phase, and all else that has happened."""
+    """Work of the source's agent in a phase, and of all other processes."""
 
     phase: Phase
     cpu: float
@@ -40,42 +40,42 @@ class Work:
 
     @property
     def stored(self) -> dict[str, float]:
-        """Writes that an API server keeps, as `ROLE METHOD RESOURCE`."""
+        """Writes that an API server stores, as `ROLE METHOD RESOURCE`."""
         return stored(self.phase.writes)
 
 
 @dataclass(frozen=True)
 class Found:
-    """Times in seconds, from the request that creates a Service."""
+    """Results. Times in seconds, from the request that creates a Service."""
 
     links: int
     targets: int
     programmed: Times
-    """Until its link is Programmed, in the order of their creation."""
+    """Times until the ServiceLink is Programmed, in order of creation."""
     well: tuple[Times, Times]
-    """In a batch more, as large as the last of these: the same; and of a burst in one namespace, until callers reach
-    the nearer of two targets.
+    """Times of another batch as large as the last one, and of a burst in one namespace. The burst counts until
+    callers reach the nearer of two targets.
     """
     dark: tuple[Times, Times]
-    """The same batch once more, while that namespace's other Target is in a black hole."""
+    """Times of the same batch while a black hole swallows one Target of the burst's namespace."""
     work: Mapping[str, Work]
     """By phase."""
 
 
 def phases(found: Found) -> dict[str, Work]:
-    """By their titles."""
+    """Work by the title of its phase."""
     return {_TITLES[name]: work for name, work in found.work.items()}
 
 
 def stored(writes: Mapping[str, float]) -> dict[str, float]:
-    """Writes that an API server keeps, heartbeats apart, as `ROLE METHOD RESOURCE`."""
+    """Return the writes that an API server stores, without heartbeats, as `ROLE METHOD RESOURCE`."""
     return {
         key: count for key, count in counters.by_resource(writes).items() if counters.resource(key) not in _NOT_STORED
     }
 
 
 def link_budgets(found: Found) -> list[Budget]:
-    """What links may take."""
+    """Return the limits for links."""
     before, dark = (stats.percentile(times, 99) for times in (found.well[0], found.dark[0]))
     touched, restarted = (sum(found.work[name].stored.values()) for name in ("touched", "restarted"))
     return [
@@ -89,7 +89,7 @@ def link_budgets(found: Found) -> list[Budget]:
 
 
 def link_lines(found: Found, pace: float) -> list[str]:
-    """Times, and what the agent did for them."""
+    """Return tables of the times and of the agent's work."""
     rows = [[f"{found.links} links, {found.targets} Targets, {pace:g} Services a second", "p50", "p99", "longest"]]
     for name, times in (
         ("Service to Programmed", found.programmed),

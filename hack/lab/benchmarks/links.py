@@ -1,8 +1,9 @@
-"""The links benchmark: 1,000 shared Services over 100 Targets, and more of them while a black hole swallows one Target.
+"""Links benchmark: 1,000 shared Services over 100 Targets, and more of them while a black hole swallows one
+Target.
 
-Targets are namespaces of two clusters: each namespace of the source has one Target for either, and its share of the
-Services. These have endpoints in one of the two or in both, and callers everywhere. With the driver `gateway` all that
-agents do for gateways is measured: what stands for these says that all peers are well.
+Targets are namespaces of two clusters. Each namespace of the source has a Target in either cluster, and its
+share of the Services. A Service has endpoints in one or both clusters, and callers in all. With the driver
+`gateway` agents do all work for gateways; stand-ins report all peers as healthy.
 """
 
 import asyncio
@@ -33,14 +34,16 @@ from hack.lab.sandbox.faults import LossyProxy
 
 LINKS, TARGETS_ALL, FEWEST = 1000, 100, 12
 CLUSTERS = SOURCE, DARK, NEAR = "cd", "us", "eu"
-"""The second one's Target of the first namespace is the one that is swallowed."""
+"""Source and target clusters. The Target of the first namespace in the second cluster is the swallowed one."""
 PACE = 5.0
-"""How many Services are created in a second."""
+"""Services created per second."""
 BATCH = 5
-"""One of so many is created in the last batch, and as many twice more: with all well, and beside the black hole."""
+"""One of this many Services belongs to the last batch. Two more batches of that size follow: one with all
+Targets healthy, one with the black hole.
+"""
 ANY = "any"
 _PAIRS = {ANY: 4, NEAR: 2, DARK: 2}
-"""Of how many pairs of clusters the link of a Service tells: those with endpoints, and all that call them."""
+"""Number of cluster pairs in the status of a Service's ServiceLink, by the place of its endpoints."""
 DRIVERS = ADDRESSES, GATEWAY = "endpointslices", "gateway"
 _FLAGS = {
     ADDRESSES: ("--service-links",),
@@ -58,11 +61,13 @@ Raw = dict[str, Any]
 async def links(
     size: tuple[int, int], progress: Progress, driver: str = ADDRESSES, pace: float = PACE
 ) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError.
+    """Run the benchmark. Return the report as lines and as JSON values.
 
-    :param size: how many links, over how many Targets
-    :param driver: between all clusters
-    :param pace: how many Services are created in a second
+    Raises BenchError, SandboxError or KubeError.
+
+    :param size: number of links, and of Targets
+    :param driver: network driver between all clusters
+    :param pace: Services created per second
     """
     if size[0] < FEWEST:
         raise BenchError(f"--links {size[0]}: at least {FEWEST}, for some are created apart from the others")
@@ -90,32 +95,32 @@ async def links(
 
 
 def service(key: Key) -> Raw:
-    """A shared Service, whose name tells which of the two targets its pods are in."""
+    """Return a shared Service; its name shows in which targets its pods are."""
     metadata = {"namespace": key[0], "name": key[1], "annotations": {SHORT_PREFIX + GLOBAL: "true"}}
     spec = {"selector": {_where(key): "here"}, "ports": [{"name": "http", "port": 80}]}
     return {"apiVersion": SERVICES.api_version, "kind": SERVICES.name, "metadata": metadata, "spec": spec}
 
 
 def endpoint(cluster: str, namespace: str) -> Raw:
-    """The pod behind all Services of a namespace that have endpoints in a cluster."""
+    """Return the pod behind all Services of a namespace that have endpoints in a cluster."""
     manifest = moved(pod("web", namespace, elected=False), namespace)
     return manifest | {"metadata": manifest["metadata"] | {"labels": {ANY: "here", cluster: "here"}}}
 
 
 def services(spaces: list[str], first: int, count: int) -> list[Key]:
-    """The keys of so many Services, spread over namespaces and over where their endpoints are."""
+    """Return the keys of `count` Services, distributed over namespaces and places of endpoints."""
     kinds = list(_PAIRS)
     numbers = range(first, first + count)
     return [(spaces[each % len(spaces)], f"{kinds[each // len(spaces) % 3]}-{each}") for each in numbers]
 
 
 def again(services: list[Key], word: str) -> list[Key]:
-    """As many Services once more, in the same namespaces and with endpoints in the same clusters."""
+    """Return keys of as many further Services, in the same namespaces and with endpoints in the same clusters."""
     return [(space, f"{name}-{word}") for space, name in services]
 
 
 def apart(links: int, spaces: int) -> tuple[int, int]:
-    """How many of all are created last: at once in one namespace, and meanwhile in all others."""
+    """Return how many Services are created last: as a burst in one namespace, and meanwhile in all other ones."""
     return max(2, links // spaces), max(2, links // BATCH)
 
 
@@ -135,7 +140,7 @@ class _Bench:
         self._began: dict[Key, float] = {}
 
     async def run(self) -> Found:
-        """Join, create, resync, and swallow."""
+        """Run all phases: join, create, touch, restart, and swallow."""
         await self._prepare()
         own, others = apart(self._links, len(self._spaces))
         first = self._links - own - others
@@ -196,13 +201,15 @@ class _Bench:
         return [each.get("status") for each in said] == ["True"] * 2 * len(self._spaces)
 
     async def _arrive(self, services: list[Key]) -> None:
-        """One after the other, at an even pace."""
+        """Create Services at an even pace, and wait until their links are Programmed."""
         start = time.monotonic()
         await asyncio.gather(*(self._create(key, start + turn / self._pace) for turn, key in enumerate(services)))
         await self._all(self._times.programmed, services)
 
     async def _batch(self, burst: list[Key], services: list[Key]) -> None:
-        """The burst is of the Target that may be swallowed: whoever would wait for its answers, waits from now on."""
+        """Create a burst and meanwhile other Services. The burst's Target may be swallowed, so that its
+        requests wait.
+        """
         await asyncio.gather(*(self._create(key, 0.0) for key in burst), self._arrive(services))
         await self._all(self._times.paired, burst)
 
@@ -228,7 +235,7 @@ class _Bench:
             await self._lab.source.patch_raw(TARGETS, metadata["name"], body, metadata["namespace"])
 
     async def _restart(self) -> Work:
-        """The source's agent and a target's. The counters of a process begin with it."""
+        """Restart the source's agent and a target's agent. The counters of a process begin at 0."""
         before, began = await self._lab.sample(), time.monotonic()
         for cluster in (NEAR, SOURCE):
             await self._lab.sandbox.restart(cluster, "agent")

@@ -1,4 +1,4 @@
-"""When ServiceLinks come to work: one watch, read by the local clock."""
+"""Times at which ServiceLinks start to work, from one watch and the local clock."""
 
 import time
 from collections.abc import Callable
@@ -15,9 +15,10 @@ Raw = dict[str, Any]
 
 
 class LinkTimes:
-    """Seconds of the monotonic clock at which each link was first seen Programmed, and one pair of clusters ready.
+    """Monotonic times in seconds at which each link was first observed as Programmed, and as ready for one
+    pair.
 
-    :param wanted: of how many pairs of clusters the link of a Service tells once all endpoints are known
+    :param wanted: number of cluster pairs in a link's status once all endpoints are known
     """
 
     def __init__(self, client: Client, wanted: Callable[[Key], int], consumer: str, source: str) -> None:
@@ -39,13 +40,13 @@ class LinkTimes:
 
 
 def is_programmed(link: Raw, pairs: int) -> bool:
-    """Whether all is written that a link takes, between so many pairs of clusters."""
+    """Return whether a link is Programmed and its status contains `pairs` pairs of clusters."""
     status = link.get("status") or {}
     said = find_condition(status.get("conditions"), PROGRAMMED) or {}
     return said.get("status") == "True" and sum(len(row["from"]) for row in status.get("clusters") or ()) == pairs
 
 
 def reaches(link: Raw, consumer: str, source: str) -> bool:
-    """Whether callers in one cluster reach endpoints in another, whatever is with all others."""
+    """Return whether callers in one cluster reach endpoints in another one; other pairs do not matter."""
     rows = (link.get("status") or {}).get("clusters") or ()
     return any(row["cluster"] == consumer and source in row["from"] and row["ready"] == "True" for row in rows)

@@ -1,8 +1,8 @@
-"""The logs benchmark: what streams through a virtual node costs against going to the target directly.
+"""Logs benchmark: cost of streams through a virtual node, compared with streams from the target directly.
 
-Two clusters with a real node each. The same kubectl reads the same container's log from both API servers in turn, and
-runs the same command; then 50 streams are opened at once whose readers are slow, so that all buffers are full. The
-memory of the source's agent is looked at all the while: neither the length of a log nor a slow reader may show in it.
+Two clusters with a real node each. kubectl reads the same container's log from both API servers in turn, and
+runs the same command. Then 50 streams with slow readers fill all buffers. Neither the length of a log nor a
+slow reader may increase the memory of the source's agent.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ POD = "bench-logs"
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds directly and through the virtual node; the most memory of the source's agent in KiB."""
+    """Results: seconds directly and through the virtual node, and the peak memory of the source's agent in KiB."""
 
     log_bytes: int
     logs: tuple[list[float], list[float]]
@@ -52,7 +52,9 @@ class Measured:
 
 
 async def logs(mib: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError.
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
 
     :param mib: size of the log in MiB
     """
@@ -79,7 +81,7 @@ async def logs(mib: int, progress: Progress) -> tuple[list[str], dict[str, Any]]
 
 
 def logs_budgets(found: Measured) -> list[Budget]:
-    """What streams may cost."""
+    """Return the limits for streams."""
     direct, virtual = (min(times) for times in found.logs)
     long, slow = ((rss - found.rss_before) / 1024 for rss in (found.rss_logs, found.rss_streams))
     return [
@@ -93,7 +95,7 @@ def logs_budgets(found: Measured) -> list[Budget]:
 
 
 def logs_lines(found: Measured) -> list[str]:
-    """Speeds side by side."""
+    """Return a table that compares the speeds."""
     rates = [found.log_bytes / (1 << 20) / min(times) for times in found.logs]
     rows = [
         ["", "direct", "virtual node"],
@@ -153,7 +155,7 @@ async def _measure(lab: Lab, size: int) -> Measured:
 
 
 class _Memory:
-    """Of a process, in KiB."""
+    """Peak memory of a process, in KiB."""
 
     def __init__(self, pid: int) -> None:
         self.most = 0
@@ -180,7 +182,7 @@ async def _watched(pid: int) -> AsyncIterator[_Memory]:
 
 
 async def _kubectl(lab: Lab, cluster: str, *arguments: str, size: int = 0) -> float:
-    """Seconds that it takes; of logs, how long they are is checked."""
+    """Run kubectl and return the seconds that it took. Raises BenchError if a log is incomplete."""
     program = lab.sandbox.plan.programs["kubectl"]
     command = (program, f"--kubeconfig={lab.sandbox[cluster].kubeconfig}", f"--namespace={NAMESPACE}", *arguments)
     with tempfile.TemporaryFile() as errors:
@@ -188,7 +190,7 @@ async def _kubectl(lab: Lab, cluster: str, *arguments: str, size: int = 0) -> fl
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=errors)
         assert process.stdout is not None
         taken = 0
-        # Straight from the pipe: a pipe to nowhere would not say whether all of it came.
+        # Reads from the pipe: with /dev/null the benchmark could not check the length.
         while data := await process.stdout.read(1 << 20):
             taken += len(data)
         code = await process.wait()
@@ -203,7 +205,7 @@ async def _kubectl(lab: Lab, cluster: str, *arguments: str, size: int = 0) -> fl
 
 
 async def _slow_streams(lab: Lab) -> None:
-    """So many logs that are read by nobody for a while, then by all."""
+    """Open many logs, read nothing for a while, then read them all."""
     answers = await asyncio.gather(*(_open(lab.source) for _ in range(STREAMS)))
     try:
         await asyncio.sleep(STALL_SECONDS)

@@ -1,4 +1,4 @@
-"""The objects that benchmarks create. Pure."""
+"""Manifests of the objects that benchmarks create. Pure."""
 
 from typing import Any
 
@@ -14,7 +14,8 @@ APP = "app"
 
 
 def pod_template(app: str, *, elected: bool, mode: str = "", cpu: str = "") -> Manifest:
-    """A busybox pod, elected by its annotation, in the mode that the agent chooses unless one is given.
+    """Return a template of a busybox pod. If elected, its mode is `mode`, or the agent's default if that is
+    empty.
 
     Without `cpu` it requests nothing, so that only the number of pods matters.
     """
@@ -30,7 +31,7 @@ def pod_template(app: str, *, elected: bool, mode: str = "", cpu: str = "") -> M
 
 
 def deployment(name: str, namespace: str, replicas: int, *, elected: bool, mode: str = "", cpu: str = "") -> Manifest:
-    """A Deployment of such pods."""
+    """Return a Deployment of such pods."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -44,14 +45,14 @@ def deployment(name: str, namespace: str, replicas: int, *, elected: bool, mode:
 
 
 def pod(name: str, namespace: str, *, elected: bool) -> Manifest:
-    """A single pod of the same kind."""
+    """Return a single pod of the same kind."""
     template = pod_template(name, elected=elected)
     metadata = template["metadata"] | {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
 def follower(app: str, number: int, namespace: str, *, own: bool) -> Manifest:
-    """An elected pod; with `own`, it cannot start without a ConfigMap and a Secret of its own name."""
+    """Return an elected pod; with `own`, it cannot start without a ConfigMap and a Secret of its name."""
     name = f"{app}-{number}"
     template = pod_template(app, elected=True)
     if own:
@@ -64,10 +65,10 @@ def follower(app: str, number: int, namespace: str, *, own: bool) -> Manifest:
 
 
 def namespace(name: str, labels: dict[str, str] | None = None) -> Manifest:
-    """A namespace."""
+    """Return a namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
 
 
 def moved(manifest: Manifest, namespace: str) -> Manifest:
-    """The same object in another namespace."""
+    """Return the object in another namespace."""
     return manifest | {"metadata": manifest["metadata"] | {"namespace": namespace}}

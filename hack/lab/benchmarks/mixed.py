@@ -1,4 +1,4 @@
-"""The mixed benchmark: small pods alone, then the same beside pods that were there before and fit nowhere."""
+"""Mixed benchmark: small pods alone, then the same pods next to existing pods that do not fit on any node."""
 
 from collections.abc import Sequence
 from statistics import mean
@@ -18,14 +18,17 @@ from hack.lab.sandbox.manifests import NAMESPACE
 SMALL = 200
 BIG = 50
 ROUNDS = 2
-"""Alone and beside in turns, so that what else the machine does meets both."""
+"""Rounds of both measurements in turn, so that other load on the machine affects both."""
 _BIG = "big"
 _BIG_CPU = "1000"
 _SMALL_CPU = "10m"
 
 
 async def mixed(small: int, big: int, *, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     alone: list[Run] = []
     beside: list[Run] = []
     async with open_lab(CLUSTERS, NODES_EACH, pods_per_node(small), progress) as lab:
@@ -54,7 +57,7 @@ async def mixed(small: int, big: int, *, progress: Progress) -> tuple[list[str],
 
 
 async def _fill(lab: Lab, big: int) -> None:
-    """Create the pods that fit nowhere, and wait until each has been told so."""
+    """Create the pods that do not fit, and wait until each has the condition PodScheduled=False."""
     await lab.source.create(DEPLOYMENTS, deployment(_BIG, NAMESPACE, big, elected=True, cpu=_BIG_CPU))
 
     async def told() -> bool:

@@ -1,6 +1,6 @@
-"""The move benchmark: N pods of a Deployment go to another target by one annotation, beside a plain rollout of as many.
+"""Move benchmark: an annotation moves N pods of a Deployment to another target; compared with a plain rollout.
 
-Both are behind a Service, and have the Deployment's usual strategy: a quarter more, and in a rollout a quarter less.
+Both Deployments have a Service and the default strategy: 25 % surge, and in a rollout 25 % unavailable.
 """
 
 import asyncio
@@ -31,13 +31,15 @@ _APP = "web"
 _FROM, _TO = CLUSTERS[2], CLUSTERS[1]
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
 _WRITES = 24.0
-"""An ordinary life (9), the marks of both pods and what of them reaches their delegates (8), what the old one says (1),
-and slices and summaries of all clusters, which change with every pod (5)."""
+"""Most writes per moved pod: a pod's usual life (9), annotations of both pods and their copies on delegates
+(8), the last status of the old pod (1), and slices and summaries of all clusters, which change with every pod
+(5).
+"""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What has all pods of a Deployment replaced."""
+    """A patch that replaces all pods of a Deployment."""
 
     name: str
     namespace: str
@@ -52,8 +54,10 @@ MOVE = Change("moved", NAMESPACE, True, {"metadata": {"annotations": {SHORT_PREF
 
 @dataclass(frozen=True)
 class Renewed:
-    """What came of one change. `seconds` count from the request to the last new pod that counts and old one that ends,
-    `start` from a new pod's first sight until it runs and belongs to the Deployment.
+    """Results of one change.
+
+    `seconds` count from the request until the last new pod counts and the last old pod has ended. `start`
+    counts from the first observation of a new pod until it runs and belongs to the Deployment.
     """
 
     pods: int
@@ -70,7 +74,7 @@ class Renewed:
 
 
 class Renewal:
-    """Watches the pods of one Deployment while they are replaced. Times are of `time.monotonic`, by UID."""
+    """Records the replacement of one Deployment's pods. Times are of `time.monotonic`, by UID."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.informer = Informer(client, PODS, namespace, labels=f"{APP}={_APP}")
@@ -83,13 +87,13 @@ class Renewal:
         self.informer.subscribe(self.changed)
 
     def begin(self) -> None:
-        """All that there is now is old."""
+        """Mark all current pods as old."""
         self.old = frozenset(pod.uid for pod in self.informer.store)
         self.fewest, self.most = len(self.old), len(self.old)
         self.last_change = time.monotonic()
 
     def changed(self, old: Object | None, new: Object | None) -> None:
-        """A pod has changed, or is gone."""
+        """Record a changed or deleted pod."""
         pod, now = new or old, time.monotonic()
         assert pod is not None
         self.last_change = now
@@ -105,32 +109,35 @@ class Renewal:
         self.most = max(self.most, len(living))
 
     async def is_over(self) -> bool:
-        """Whether there are no pods any more."""
+        """Return whether all pods have been deleted."""
         return len(self.informer.store) == 0
 
     @property
     def done(self) -> int:
-        """How many have been replaced."""
+        """Number of replaced pods."""
         return min(len(self._new), len(self._ended))
 
     @property
     def finished(self) -> float:
-        """When the last was."""
+        """Time of the last replacement."""
         return max(*self._new.values(), *self._ended.values())
 
     @property
     def latencies(self) -> list[float]:
-        """Seconds from the first sight of each new pod until it counted."""
+        """Seconds from the first observation of each new pod until it counted."""
         return [moment - self._seen[uid] for uid, moment in self._new.items()]
 
 
 def counts(pod: Object) -> bool:
-    """Whether a pod runs and is one of its Deployment's."""
+    """Return whether a pod runs and belongs to its Deployment."""
     return pod.phase == "Running" and pod.controller is not None
 
 
 async def move(pods: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     async with open_lab(CLUSTERS, NODES_EACH, pods_per_node(2 * pods), progress, agent_flags=FLAGS) as lab:
         await prepare(lab)
         restarted, moved = [await renewed(lab, change, pods) for change in (RESTART, MOVE)]
@@ -155,7 +162,7 @@ async def move(pods: int, progress: Progress) -> tuple[list[str], dict[str, Any]
 
 
 async def renewed(lab: Lab, change: Change, pods: int) -> Renewed:
-    """Measure one change of a Deployment, which is there only for that."""
+    """Create a Deployment, measure one change of it, and delete it."""
     times = Renewal(lab.source, change.namespace)
     async with Supervisor("bench") as supervisor:
         supervisor.spawn("pods", times.informer.run)
@@ -196,7 +203,7 @@ async def _deploy(lab: Lab, change: Change, pods: int) -> None:
 
 
 async def _wait(lab: Lab, times: Renewal, what: str, done: Callable[[], int], pods: int) -> None:
-    """Wait until all pods are done. Raises BenchError when nothing moves any more."""
+    """Wait until all pods are done. Raises BenchError after a period without changes."""
     with lab.progress as progress:
         task = progress.task(what)
         while (count := done()) < pods:
@@ -208,14 +215,14 @@ async def _wait(lab: Lab, times: Renewal, what: str, done: Callable[[], int], po
 
 
 async def _delegates(lab: Lab, cluster: str) -> int:
-    """How many of the pods a target still has, but for those that end."""
+    """Return how many of the pods a target still has, without terminating ones."""
     found = await lab.clients[cluster].list(PODS, NAMESPACE)
     mine = [pod["metadata"] for pod in found if pod["metadata"]["name"].startswith(f"{_APP}-")]
     return sum("deletionTimestamp" not in metadata for metadata in mine)
 
 
 def writes(moved: Renewed) -> list[str]:
-    """API writes of ours for each pod that has moved."""
+    """Return a table of the writes of agents and webhooks per moved pod."""
     found = sorted(counters.by_resource(moved.phase.writes).items())
     rows = [[f"  {key}", f"{count / moved.pods:.2f}"] for key, count in found]
     return ["", *report.table([["API writes per moved pod", ""], *rows])]
@@ -234,7 +241,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[Renewed], float]], ...] = (
 
 
 def compared(restarted: Renewed, moved: Renewed) -> list[str]:
-    """Both side by side."""
+    """Return a table that compares both."""
     rows = [[f"{moved.pods} pods", "plain rollout", "moved", "ratio"]]
     for name, unit, figure in _FIGURES:
         first, second = figure(restarted), figure(moved)

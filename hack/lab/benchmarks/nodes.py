@@ -1,4 +1,4 @@
-"""The nodes benchmark: memory of the agent of a target with thousands of nodes, and how soon it tells of a change."""
+"""Nodes benchmark: memory of the agent of a target with thousands of nodes, and how soon it publishes a change."""
 
 import asyncio
 import contextlib
@@ -28,19 +28,22 @@ NODES_ALL = 5000
 TRIES = 20
 _AT_ONCE = 16
 _PATIENCE_SECONDS = 300.0
-"""A new node has a taint until the controller manager has seen that it is ready."""
+"""Timeout in seconds. A new node has a taint until the controller manager has observed that it is ready."""
 _PAUSE_SECONDS = 1.5
-"""Longer than the second in which a summary is written once at most."""
+"""Seconds between changes, more than the 1 s that limits how often an agent writes its summary."""
 _LEASE_NAMESPACE = "kube-node-lease"
 _LEASE_SECONDS = 40
 _ROUND_SECONDS = 20.0
-"""Within this, all nodes have renewed their leases once."""
+"""Seconds in which every node renews its lease once."""
 _ROUND = re.compile(rb"round-\d+")
 _AMOUNTS = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
 
 
 async def nodes(count: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     async with open_lab(CLUSTERS, 3, 110, progress) as lab:
         await lab.sandbox.join()
         target, agent = lab.targets[0], f"{CLUSTERS[1]}/agent"
@@ -83,7 +86,7 @@ def _lines(count: int, told: Phase, spread: Spread, kib: float, agent: str) -> l
 
 
 async def _tells(target: Client, count: int) -> bool:
-    """Whether the summary tells of so many nodes that take pods."""
+    """Return whether the summary contains `count` nodes that accept pods."""
     summary = await target.get(CLUSTER_SUMMARIES, SUMMARY_NAME)
     return (
         sum(shape.count for shape in read_shapes(summary["metadata"].get("annotations")) if not shape.taints) == count
@@ -91,7 +94,7 @@ async def _tells(target: Client, count: int) -> bool:
 
 
 async def _changes(lab: Lab, target: Client) -> list[float]:
-    """Seconds from sending each change of one node to seeing it in the summary."""
+    """Return the seconds from each change of a node until the summary contains it."""
     sightings = Sightings(target, None, SUMMARY_NAME, CLUSTER_SUMMARIES, _rounds)
     times = []
     async with Supervisor("bench") as supervisor:
@@ -115,7 +118,7 @@ def _rounds(raw: bytes) -> Iterable[str]:
 
 @contextlib.asynccontextmanager
 async def _kubelets(lab: Lab, target: Client, count: int) -> AsyncIterator[None]:
-    """Nodes that are there and renew their leases, as kubelets do, and do nothing else."""
+    """Create nodes, and renew their leases as kubelets do, while the context lasts."""
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def register(number: int) -> None:

@@ -1,4 +1,4 @@
-"""Cores of its own for every cluster: a control group with a CPU quota for its processes, as root (cgroups(7))."""
+"""CPU quota for every cluster: a control group for its processes, as root (cgroups(7))."""
 
 import contextlib
 import os
@@ -9,13 +9,13 @@ from pathlib import Path
 from hack.lab.benchmarks.errors import BenchError
 
 _PERIOD = 100_000
-"""Microseconds in which a quota counts, the kernel's default."""
+"""Period of a quota in microseconds, the kernel's default."""
 _V2, _V1 = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu")
 _ENDING_SECONDS = 5.0
 
 
 class OwnCores:
-    """The control groups of a benchmark, one for each cluster."""
+    """Control groups of a benchmark, one for each cluster."""
 
     def __init__(self, cores: float, parent: Path, *, version: int) -> None:
         self._parent = parent
@@ -23,7 +23,7 @@ class OwnCores:
         self._version = version
 
     def give(self, cluster: str, pids: Iterable[int]) -> None:
-        """Give the processes of a cluster, and all they start, cores of their own. Raises BenchError."""
+        """Move the processes of a cluster, with all later children, to a control group. Raises BenchError."""
         group = self._parent / cluster
         try:
             group.mkdir(exist_ok=True)
@@ -36,7 +36,7 @@ class OwnCores:
 
 
 def limits(quota: int, version: int) -> dict[str, str]:
-    """The files of a control group that bound its processes to `quota` microseconds in each period. Pure."""
+    """Return the files of a control group that limit its processes to `quota` microseconds per period. Pure."""
     if version == 1:
         return {"cpu.cfs_period_us": str(_PERIOD), "cpu.cfs_quota_us": str(quota)}
     return {"cpu.max": f"{quota} {_PERIOD}"}
@@ -44,7 +44,7 @@ def limits(quota: int, version: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def own_cores(cores: float) -> Iterator[OwnCores]:
-    """Control groups that are gone in the end. Raises BenchError where there can be none."""
+    """Create control groups, and remove them at the end. Raises BenchError if the system does not allow them."""
     version = 2 if (_V2 / "cgroup.controllers").exists() else 1
     parent = (_V2 if version == 2 else _V1) / f"flotilla-bench-{os.getpid()}"
     try:
@@ -63,7 +63,7 @@ def own_cores(cores: float) -> Iterator[OwnCores]:
 
 
 def _remove(group: Path) -> None:
-    """Remove a group, which the kernel lets go a moment after its last process."""
+    """Remove a group; retries, since the kernel releases it a moment after its last process has ended."""
     deadline = time.monotonic() + _ENDING_SECONDS
     while True:
         try:

@@ -1,8 +1,8 @@
-"""The peers benchmark: all gateways of a peer stand still, until callers in a cluster are sent to them no more.
+"""Peers benchmark: time from a standstill of all gateways of a peer until no client is routed to them.
 
-One real cluster with its agent, and two real gateways: that of the cluster, and the peer's, whose Envoy is stopped by
-SIGSTOP: what it is sent is taken, and never answered. How long it takes depends on when the last check of health was
-that it answered: it is stopped at even distances from one.
+One real cluster with its agent, its gateway, and the gateway of the peer, whose Envoy is stopped by SIGSTOP: it
+still accepts connections, but never answers. The time depends on when the last successful health check was. So
+the benchmark stops Envoy at evenly spaced times after a check.
 """
 
 import asyncio
@@ -48,20 +48,23 @@ Raw = dict[str, Any]
 
 @dataclass(frozen=True)
 class Standstill:
-    """Seconds since a peer has been stopped, as each is told."""
+    """Times of one try, in seconds since the peer was stopped unless noted otherwise."""
 
     after: float
-    """And how long before that the last check had begun."""
+    """Seconds from the beginning of the last health check to the stop."""
     noticed: float
-    """Until the gateway's own Envoy sends nobody there."""
+    """Until the gateway's own Envoy stops routing to the peer."""
     told: float
-    """Until the GatewayPeer says so."""
+    """Until the status of the GatewayPeer reports it."""
     led: float
-    """Until no endpoint that leads there is ready."""
+    """Until no endpoint that routes to the peer is ready."""
 
 
 async def peers(tries: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     first = f"127.{64 + os.getpid() % 128}.0."
     flags = ("--gateway", f"--gateway-address={first}1:15443")
     async with open_lab((_CLUSTER,), 1, 110, progress, agent_flags=flags) as lab:
@@ -91,19 +94,19 @@ async def peers(tries: int, progress: Progress) -> tuple[list[str], dict[str, An
 
 
 def pause() -> float:
-    """Seconds between two checks of health of a peer that answers."""
+    """Return the seconds between two health checks of a healthy peer."""
     (check,) = peer_cluster("", Peer("", "", "", "", ()), Place("", 1), "", {})["health_checks"]
     return float(check["interval"].removesuffix("s"))
 
 
 def peers_budgets(found: list[Standstill]) -> list[Budget]:
-    """What is promised."""
+    """Return the promised limits."""
     longest = max(each.led for each in found)
     return [Budget("a peer stands still, until no endpoint leads there, longest", longest, "most", LIMIT_SECONDS, "s")]
 
 
 def peers_lines(found: list[Standstill]) -> list[str]:
-    """Each try, and where its time went."""
+    """Return a table of the times of each try."""
     rows = [["a peer stands still", "Envoy has noticed", "the GatewayPeer says so", "no endpoint is ready"]]
     for each in found:
         times = (f"after {value:.1f} s" for value in (each.noticed, each.told, each.led))
@@ -112,7 +115,7 @@ def peers_lines(found: list[Standstill]) -> list[str]:
 
 
 async def _link(client: Client, own: GatewayPod, peer: GatewayPod) -> None:
-    """The Service is another source's copy, which the cluster's gateways reach at the peer."""
+    """Create a Service that is a copy from another source; the cluster's gateways reach it through the peer."""
     shared = {names.LABEL_PARENT_CLUSTER_UID: _SOURCE}
     ports = [{"name": name, "port": port} for name, port in _PORTS]
     service = {"metadata": {"name": _SERVICE, "labels": shared}, "spec": {"ports": ports}}
@@ -140,7 +143,7 @@ class _Bench:
         self._peer = peer
 
     async def run(self, after: float) -> Standstill:
-        """Stop the peer so long after a check has begun."""
+        """Stop the peer `after` seconds after the beginning of a check."""
         await until("the peer is called", self._is_led, _PATIENCE_SECONDS)
         await self._checked()
         await asyncio.sleep(after)
@@ -154,7 +157,7 @@ class _Bench:
         return Standstill(after, noticed, told, led)
 
     async def _checked(self) -> None:
-        """Wait until a check of health begins."""
+        """Wait until a health check begins."""
         before = await self._counter("health_check.attempt")
 
         async def more() -> bool:

@@ -1,4 +1,4 @@
-"""What a Placement costs a burst: the same pods once more, in a namespace whose pods follow one."""
+"""Cost of a Placement for a burst: the same pods once more, in a namespace whose pods follow one."""
 
 import functools
 
@@ -19,12 +19,12 @@ from hack.lab.benchmarks.placement import install
 from hack.lab.benchmarks.run import Run
 
 FLAGS = ("--discovery-interval=2s",)
-"""Of agents that are to find the kinds of Placements while they run."""
+"""Flags of agents, which have to discover the kinds of Placements while they run."""
 _NAME = "all"
 
 
 async def follow(lab: Lab, namespace: str) -> None:
-    """Have all pods of a namespace follow a Placement that decides for every target from now on."""
+    """Make all pods of a namespace follow a Placement that decides for every target."""
     client = lab.source
     await install(client)
     await until("the agent evaluates Placements", functools.partial(_is_served, client))
@@ -47,12 +47,14 @@ async def _is_decided(client: Client, namespace: str, count: int) -> bool:
 
 
 def budget(without: Run, placed: Run) -> Budget:
-    """What the second run may take of the speed of the first."""
+    """Return the limit for the speed of the run with a Placement, relative to the run without."""
     ratio = placed.rate / without.rate
     return Budget("pods/s to Running, following a Placement / without", ratio, "least", 0.97, "")
 
 
 def line(without: Run, placed: Run) -> str:
-    """Agents' and webhooks' CPU of both, which says more where other programs have the machine."""
+    """Return a line with the CPU time of agents and webhooks in both runs; other load on the machine distorts
+    it less.
+    """
     first, second = (python_cpu(each.creation) / each.pods * 1000 for each in (without, placed))
     return f"Python CPU per pod to create: {first:.1f} ms, following a Placement {second:.1f} ms"

@@ -1,4 +1,4 @@
-"""The placement benchmark: what Placements cost to evaluate, how soon a change shows in their decisions, and memory."""
+"""Placement benchmark: CPU per evaluation of Placements, delay from a change to the decision, and memory."""
 
 import asyncio
 import contextlib
@@ -43,9 +43,11 @@ from hack.lab.sandbox import Sandbox
 Raw = dict[str, Any]
 
 CLUSTERS, PLACEMENTS_MANY, FEW, CHOSEN = 1000, 100, 10, 10
-"""How many ManagedClusters and Placements; clusters where it is about time; clusters that one of many selects."""
+"""Number of ManagedClusters; of Placements; of clusters in the delay measurement; of clusters that each of many
+Placements selects.
+"""
 _STEP = 1000
-"""Placements beside those, three times: after the first, what is bounded, such as events remembered, is full."""
+"""Number of Placements that each of three further steps adds. Bounded caches are full after the first step."""
 _TRIES, _EXPIRIES, _RUNS = 20, 5, 20
 _LOOP = 200_000
 _NAMESPACE, _SET, _FEW_SET = "bench", "bench", "few"
@@ -54,7 +56,7 @@ _FLAGS = ("--placement=serve", "--discovery-interval=2s")
 _AT_ONCE = 16
 _PATIENCE_SECONDS = 300.0
 _SETTLE_SECONDS = PACK_SECONDS + TRIM_PAUSE_SECONDS + 10.0
-"""Until all is packed, and what is free then was given back."""
+"""Seconds until the agent has compressed its caches and returned free memory."""
 _CEL = 'managedCluster.metadata.labels["tier"] == "gold" && managedCluster.status.clusterClaims.size() > 1'
 _MOST_CPU = {
     "mode": "Exact",
@@ -69,7 +71,7 @@ _BEST_SCORE = {
 
 
 def cluster(number: int, of: str = _SET) -> Raw:
-    """A ManagedCluster with the claims, labels and resources that one has."""
+    """Return a typical ManagedCluster with claims, labels and resources."""
     claims = {"id.k8s.io": f"{number:036}", "kubeversion.open-cluster-management.io": "v1.34.2"}
     claims |= {f"claim-{each}.example": f"value {each}" for each in range(8)}
     labels = {LABEL_CLUSTER_SET: of, "tier": "gold" if number % 2 else "silver", "region": f"r{number % 10}"}
@@ -87,12 +89,15 @@ def cluster(number: int, of: str = _SET) -> Raw:
 
 
 def placement(name: str, **spec: Any) -> Raw:
-    """A Placement."""
+    """Return a Placement."""
     return {"metadata": {"name": name, "namespace": _NAMESPACE, "uid": name}, "spec": spec}
 
 
 async def placements(progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     speed = machine()
     budgets = [*evaluations(), *await expressions()]
     sandbox = Sandbox(new_directory(), [_SOURCE], "kwok:1", agent_flags=_FLAGS, progress=progress)
@@ -113,7 +118,7 @@ async def placements(progress: Progress) -> tuple[list[str], dict[str, Any]]:
 
 
 async def install(client: Client) -> None:
-    """Have an API server serve the kinds. Raises BenchError."""
+    """Install the CRDs, and wait until the API server serves them. Raises BenchError."""
     for definition in ocm.crds():
         await client.create_raw(CRDS, definition)
     for kind in (MANAGED_CLUSTERS, PLACEMENTS, PLACEMENT_DECISIONS, MANAGED_CLUSTER_SETS, ADDON_PLACEMENT_SCORES):
@@ -126,7 +131,7 @@ async def _served(client: Client, kind: Kind) -> bool:
 
 
 def machine() -> float:
-    """CPU milliseconds of a loop in Python, to read the others by."""
+    """Return the CPU milliseconds of a loop in Python, as a measure of the machine's speed."""
     times = []
     for _ in range(_RUNS):
         started, total = time.thread_time(), 0
@@ -142,7 +147,7 @@ def _fleet(clusters: Iterable[Raw]) -> PlacementInputs:
 
 
 def evaluations(clusters: int = CLUSTERS) -> list[Budget]:
-    """CPU of this process alone, so that what else the machine does is not counted."""
+    """Measure the CPU time of evaluations in this process; other load on the machine does not count."""
     fleet = _fleet(cluster(number) for number in range(clusters))
     keys = ("region", "tier")
     spread_ = [{"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"} for key in keys]
@@ -172,7 +177,7 @@ def evaluations(clusters: int = CLUSTERS) -> list[Budget]:
 
 
 async def expressions() -> list[Budget]:
-    """Verdicts of an expression that nobody has asked before; the worker runs."""
+    """Measure evaluations of CEL expressions that are not cached, while the worker already runs."""
     raws = [cluster(number) for number in range(CLUSTERS)]
     fleet, now = _fleet(raws), datetime.now(UTC)
     asked = {raw["metadata"]["name"]: Object(MANAGED_CLUSTERS, encode(raw)) for raw in raws}
@@ -198,7 +203,7 @@ async def expressions() -> list[Budget]:
 
 @dataclass
 class _Watched:
-    """The clusters that each Placement has decided, as a watch tells them."""
+    """Clusters that each Placement has decided, from a watch."""
 
     informer: Informer
 
@@ -207,12 +212,12 @@ class _Watched:
         self.informer.subscribe(lambda old, new: self._changed.set())
 
     def decided(self, name: str) -> frozenset[str]:
-        """The clusters of one."""
+        """Return the decided clusters of one Placement."""
         obj = self.informer.store.get((_NAMESPACE, f"{name}-decision-1"))
         return frozenset(read.decided(obj.decode())) if obj is not None else frozenset()
 
     async def until(self, what: str, true: Callable[[], bool]) -> float:
-        """When it becomes true. Raises BenchError when it does not."""
+        """Return the time at which a condition becomes true. Raises BenchError after a timeout."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 while not true():
@@ -224,14 +229,14 @@ class _Watched:
 
 
 class Bench:
-    """One cluster whose agent evaluates Placements."""
+    """A cluster whose agent evaluates Placements."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
         self._client: Client = lab.source
 
     async def prepare(self) -> None:
-        """Kinds, namespace, sets and bindings."""
+        """Install the CRDs, and create namespace, cluster sets and bindings."""
         await install(self._client)
         await self._make(NAMESPACES, {"metadata": {"name": _NAMESPACE}})
         for name in (_SET, _FEW_SET):
@@ -240,7 +245,7 @@ class Bench:
             await self._make(MANAGED_CLUSTER_SET_BINDINGS, binding)
 
     async def soon(self) -> list[Budget]:
-        """From a change to the decision, with few clusters."""
+        """Measure the delay from a change to the decision, with few clusters."""
         for number in range(FEW):
             await self._cluster(number, _FEW_SET)
         names = [f"{_FEW_SET}-{number:04}" for number in range(FEW)]
@@ -285,7 +290,7 @@ class Bench:
         return late
 
     async def many(self) -> tuple[list[Budget], list[Phase]]:
-        """Many Placements over many clusters, of which one changes; and what they take of the agent's memory."""
+        """Measure many Placements over many clusters when one cluster changes, and the agent's memory for them."""
         empty = await self._settled()
         await _at_once(functools.partial(self._cluster, number, _SET) for number in range(CLUSTERS))
         clusters = await self._settled()
@@ -322,7 +327,7 @@ class Bench:
         await watched.until("all are decided", lambda: all(len(watched.decided(name)) == CHOSEN for name in names))
 
     async def _settled(self) -> float:
-        """KiB of the agent's memory, once nothing happens."""
+        """Wait until the agent is idle, and return its memory in KiB."""
         await asyncio.sleep(_SETTLE_SECONDS)
         return float((await self._lab.sample()).usage[f"{_SOURCE}/agent"].rss)
 
@@ -366,7 +371,7 @@ def _all_without(watched: _Watched, placements: Iterable[str], cluster: str) -> 
 
 
 async def _at_once(requests: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Some at a time, as several users would."""
+    """Send requests with limited parallelism."""
     left = iter(requests)
 
     async def work() -> None:

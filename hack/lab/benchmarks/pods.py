@@ -1,4 +1,4 @@
-"""When the pods of a Deployment were first seen, and when they were seen Running: by one watch and the local clock."""
+"""Times at which the pods of a Deployment were first observed, and observed as Running, from one watch."""
 
 import time
 
@@ -10,9 +10,9 @@ from hack.lab.benchmarks.manifests import APP
 
 
 class PodTimes:
-    """Watches the pods of one Deployment. Times are of `time.monotonic`, by UID.
+    """Records the pods of one Deployment. Times are of `time.monotonic`, by UID.
 
-    Both come from the same watch, so that its own delay hardly counts.
+    Both times come from the same watch, so that its delay nearly cancels out.
     """
 
     def __init__(self, client: Client, namespace: str, app: str) -> None:
@@ -24,12 +24,12 @@ class PodTimes:
 
     @property
     def left(self) -> int:
-        """How many pods there are."""
+        """Number of existing pods."""
         return len(self.informer.store)
 
     @property
     def latencies(self) -> list[float]:
-        """Seconds from first sight to Running of each pod that got there."""
+        """Seconds from the first observation to Running, for each pod that is Running."""
         return [moment - self.added[uid] for uid, moment in self.running.items()]
 
     def _changed(self, old: Object | None, new: Object | None) -> None:

@@ -1,4 +1,4 @@
-"""The source's agent under the profiler: start it again with the launcher, and read what that wrote."""
+"""Profiling of the source's agent: restarts it by the launcher, and reads the profile."""
 
 import marshal
 import os
@@ -24,12 +24,12 @@ _Figures = tuple[int, int, float, float, Any]
 
 
 async def start(sandbox: Sandbox, cluster: str) -> None:
-    """Start a cluster's agent again under the profiler. Raises SandboxError."""
+    """Restart a cluster's agent under the profiler. Raises SandboxError."""
     await start_with(sandbox, cluster, AGENT, LAUNCHER, str(sandbox[cluster].directory / FILE))
 
 
 async def start_with(sandbox: Sandbox, cluster: str, component: Component, launcher: str, *arguments: str) -> None:
-    """Start a process of ours again by a module that runs it, which gets these arguments first. Raises SandboxError."""
+    """Restart an agent or webhook by a launcher module, which gets `arguments` first. Raises SandboxError."""
     await sandbox.stop(cluster, component.name)
     runner = sandbox[cluster].runner
     python, _, *rest = component.argv(Context(runner.plan, runner.cluster, runner.directory))
@@ -44,7 +44,7 @@ async def start_with(sandbox: Sandbox, cluster: str, component: Component, launc
 
 
 async def finish(sandbox: Sandbox, cluster: str) -> list[str]:
-    """Stop the agent, which writes the profile; the functions that took most time of their own, as text."""
+    """Stop the agent, which then writes the profile. Return its most expensive functions as text."""
     await sandbox.stop(cluster, AGENT.name)
     path = sandbox[cluster].directory / FILE
     if not path.exists():
@@ -53,8 +53,8 @@ async def finish(sandbox: Sandbox, cluster: str) -> list[str]:
 
 
 def hot_spots(path: Path, top: int = TOP) -> list[list[str]]:
-    """The functions that took most CPU time of their own, as rows of a table."""
-    # The profiler's own format. `pstats` gives it typed only by bare function names, which are not unique.
+    """Return the functions with the most CPU time of their own, as rows of a table."""
+    # Reads the profiler's own format: `pstats` has types only for bare function names, which are not unique.
     profile: dict[_Function, _Figures] = marshal.loads(path.read_bytes())
     total = sum(own for _, _, own, _, _ in profile.values())
     rows = [["function", "own CPU s", "share", "with callees s", "calls"]]

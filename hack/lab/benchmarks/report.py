@@ -15,11 +15,11 @@ from hack.lab.benchmarks.run import Run
 
 _DIGITS = 4
 DISTURBED = 0.1
-"""Share of the machine's processors that other programs may use."""
+"""Largest share of the machine's processors that other programs may use."""
 
 
 def comparison(plain: Run, elected: Run, ratios: Mapping[str, float]) -> list[str]:
-    """Speed of both runs, side by side."""
+    """Return a table that compares the speeds of both runs."""
     rows = [["", "plain", "elected", "ratio"]]
     rows += [
         ["pods/s to Running", f"{plain.rate:.1f}", f"{elected.rate:.1f}", _ratio(ratios["pods_per_second"])],
@@ -42,7 +42,9 @@ def comparison(plain: Run, elected: Run, ratios: Mapping[str, float]) -> list[st
 
 
 def pair_lines(pairs: Sequence[tuple[Run, Run]]) -> list[str]:
-    """What each pair of runs came to, and what other programs took meanwhile; what follows is the one in the middle."""
+    """Return a table of all pairs of runs, with the CPU share of other programs. The next tables are of the
+    median pair.
+    """
     rows = [["pair", "pods/s, plain", "elected", "ratio", "p99", "deletion", "others took"]]
     for number, (plain, elected) in enumerate(pairs, 1):
         ratio = ratios(plain, elected)
@@ -53,12 +55,12 @@ def pair_lines(pairs: Sequence[tuple[Run, Run]]) -> list[str]:
 
 
 def phases_of(plain: Run, elected: Run) -> tuple[Phase, ...]:
-    """All phases of both, in the order in which they were."""
+    """Return all phases of both runs, in order of time."""
     return plain.creation, plain.deletion, elected.creation, elected.deletion
 
 
 def processors(plain: Run, elected: Run) -> list[str]:
-    """CPU seconds of every process by phase, and the memory of ours."""
+    """Return a table of the CPU seconds of every process by phase, and of the memory of agents and webhooks."""
     rows = [["CPU seconds", "plain create", "plain delete", "elected create", "elected delete", "peak RSS"]]
     phases = phases_of(plain, elected)
     for key in sorted(elected.memory, key=lambda key: (key.rpartition("/")[2], key)):
@@ -72,7 +74,7 @@ def processors(plain: Run, elected: Run) -> list[str]:
 
 
 def writes(elected: Run) -> list[str]:
-    """API writes of ours for each pod, by who, what and which phase."""
+    """Return a table of the writes of agents and webhooks per pod, by client, resource and phase."""
     phases = (elected.creation.writes, elected.deletion.writes)
     create, delete = (counters.by_resource(found) for found in phases)
     rows = [["API writes per pod", "create", "delete"]]
@@ -88,7 +90,7 @@ def writes(elected: Run) -> list[str]:
 
 
 def latency_lines(latency: Latency) -> list[str]:
-    """Latency of a status change in the idle system."""
+    """Return a table of the latencies of a status change in the idle system."""
     rows = [[f"status latency, idle ({latency.tries} tries)", "p50", "p99", "longest"]]
     for name, spread in (
         ("from sending the change", latency.sent),
@@ -101,7 +103,7 @@ def latency_lines(latency: Latency) -> list[str]:
 
 
 def idle_lines(phase: Phase, targets: int) -> list[str]:
-    """CPU and writes of an idle system."""
+    """Return a table of CPU time and writes of an idle system."""
     rows = [[f"idle, {targets} targets, {phase.seconds:.0f} s", "CPU", "of one core"]]
     for key, seconds in sorted(phase.cpu.items()):
         if key.rpartition("/")[2] in OURS:
@@ -112,7 +114,7 @@ def idle_lines(phase: Phase, targets: int) -> list[str]:
 
 
 def disturbance(phases: Iterable[Phase]) -> list[str]:
-    """A warning when strangers used so much of the machine that the figures say little."""
+    """Return a warning if other programs used enough CPU to make the figures unreliable."""
     share = disturbed(phases)
     if share < DISTURBED:
         return []
@@ -124,12 +126,12 @@ def disturbance(phases: Iterable[Phase]) -> list[str]:
 
 
 def disturbed(phases: Iterable[Phase]) -> float:
-    """The share of the machine's processors that strangers used, in the phase in which it was most."""
+    """Return the share of the machine's processors that other programs used, in the phase in which it was largest."""
     return max(phase.strangers / (phase.seconds * (os.cpu_count() or 1)) for phase in phases)
 
 
 def budget_lines(budgets: Iterable[Budget], note: str = "") -> list[str]:
-    """Budgets with the verdict."""
+    """Return a table of the limits and verdicts."""
     rows = [["budget", "measured", "limit", ""]]
     for budget in budgets:
         limit = f"{'>=' if budget.at == 'least' else '<='} {budget.limit:g} {budget.unit}".rstrip()
@@ -139,12 +141,12 @@ def budget_lines(budgets: Iterable[Budget], note: str = "") -> list[str]:
 
 
 def json_line(result: Mapping[str, Any]) -> str:
-    """One JSON object on one line, figures rounded to four digits after the point."""
+    """Return one JSON object on one line, with numbers rounded to four decimals."""
     return msgspec.json.encode(_rounded(msgspec.to_builtins(result))).decode()
 
 
 def run_figures(run: Run) -> dict[str, Any]:
-    """A run as plain figures: seconds, pods per second, MiB."""
+    """Return a run as JSON values: seconds, pods per second, MiB."""
     return {
         "pods": run.pods,
         "pods_per_second": run.rate,
@@ -163,12 +165,12 @@ def run_figures(run: Run) -> dict[str, Any]:
 
 
 def budget_figures(budgets: Iterable[Budget]) -> list[dict[str, Any]]:
-    """Budgets as plain figures."""
+    """Return limits as JSON values."""
     return [asdict(budget) | {"kept": budget.kept} for budget in budgets]
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns in line: the first to the left, the others to the right."""
+    """Return aligned columns: the first to the left, the next ones to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for first, *others in rows:

@@ -1,4 +1,4 @@
-"""One run: a Deployment of N pods until all are Running, then its deletion until nothing is left anywhere."""
+"""One run: create a Deployment of N pods, wait until all are Running, delete it, wait until all pods are deleted."""
 
 import asyncio
 import time
@@ -19,33 +19,37 @@ from hack.lab.benchmarks.pods import PodTimes
 from hack.lab.benchmarks.procfs import Usage
 
 STALL_SECONDS = 90.0
-"""No pod has changed for so long: nothing more is going to happen."""
+"""Seconds without a change of any pod after which the run fails."""
 _LOSERS_SECONDS = 60.0
-"""Losers of mode reserve may still be going when all pods run: of ten candidates nine are."""
+"""Seconds to wait until the losing candidates of mode reserve are deleted: of ten candidates nine lose."""
 REST_SECONDS = PACK_SECONDS + TRIM_PAUSE_SECONDS + 5.0
-"""After that, before memory is read: until agents have packed what does not change, and given back what is free."""
+"""Seconds to wait before reading memory, until agents have compressed their caches and returned free memory."""
 SETTLE_SECONDS = 2.0
-"""After each phase, before its CPU time and writes are read, so that work that lags behind counts."""
+"""Seconds to wait after each phase before reading CPU time and writes, so that late work counts."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What to run: `pods` busybox pods in a namespace of the source."""
+    """A load of `pods` busybox pods in a namespace of the source."""
 
     name: str
     namespace: str
     pods: int
     elected: bool
     mode: str = ""
-    """How elected pods are to be scheduled; empty: as the agent chooses."""
+    """Scheduling mode of elected pods; empty for the agent's default."""
     cpu: str = ""
-    """What each requests, empty for nothing."""
+    """CPU request of each pod; empty for none."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of it. `running` counts from the request that creates the Deployment to the last pod seen Running,
-    `start` from a pod's first sight to Running, `gone` from the request that deletes it to nothing left anywhere."""
+    """Result of a run.
+
+    `running` counts from the request that creates the Deployment to the last pod Running, `start` from a pod's
+    first observation to Running. `gone` counts from the request that deletes the Deployment until nothing is
+    left.
+    """
 
     pods: int
     running: float
@@ -64,7 +68,7 @@ class Run:
 
 
 async def run(lab: Lab, load: Load, *, settle: float = SETTLE_SECONDS) -> Run:
-    """Measure one load. Raises BenchError when it does not come to its end, KubeError when an API server refuses."""
+    """Measure one load. Raises BenchError if it does not finish, KubeError if an API server refuses."""
     before = await lab.sample()
     times = PodTimes(lab.source, load.namespace, load.name)
     async with Supervisor("bench") as supervisor:
@@ -109,7 +113,7 @@ async def _delete(lab: Lab, load: Load, times: PodTimes) -> float:
 
 
 async def _progress(lab: Lab, times: PodTimes, load: Load, what: str, done: Callable[[], int]) -> None:
-    """Wait until all pods are done. Raises BenchError when nothing moves any more."""
+    """Wait until all pods are done. Raises BenchError after a period without changes."""
     with lab.progress as progress:
         task = progress.task(f"{load.name}: {what}")
         while (count := done()) < load.pods:
@@ -123,7 +127,9 @@ async def _progress(lab: Lab, times: PodTimes, load: Load, what: str, done: Call
 
 
 async def _places(lab: Lab, load: Load, times: PodTimes) -> dict[str, int]:
-    """How many pods run in which cluster: the delegates where they are elected. Raises BenchError unless all do."""
+    """Return the number of running pods by cluster; of elected pods, the delegates. Raises BenchError unless
+    all run.
+    """
     if not load.elected:
         return {lab.names[0]: times.left}
     strangers = [pod.name for pod in times.informer.store if pod.scheduler_name != SCHEDULER_PROXY]
@@ -158,6 +164,6 @@ async def _is_target_empty(target: Client, load: Load) -> bool:
 
 
 async def _count(target: Client, kind: Kind, load: Load) -> int:
-    """Chaperons and delegates are named after their proxy pods, and those after their Deployment."""
+    """Count the load's objects in a target; names of chaperons and delegates begin with the Deployment's name."""
     _, items = await target.list_raw(kind, load.namespace)
     return sum(Object(kind, bytes(item)).name.startswith(f"{load.name}-") for item in items)

@@ -1,4 +1,4 @@
-"""The services benchmark: N Services for M elected pods; when does every cluster know every endpoint?
+"""Services benchmark: time until every cluster has every endpoint of N Services for M elected pods.
 
 With `--against COMMIT` it is measured twice, first with the agents and webhooks of that commit.
 """
@@ -30,34 +30,34 @@ from hack.lab.sandbox.objects import REPOSITORY
 SERVICES_ALL, PODS_ALL = 100, 1000
 CREATED_AT_ONCE = 4
 SHARED = ("services", "endpointslices", "ingresses", "secrets", "targets", "clustertargets")
-"""What is written for shared Services."""
+"""Resources that are written for shared Services."""
 STALL_SECONDS = 90.0
 SETTLE_SECONDS = FREE_SECONDS + 5.0
-"""What is told of room in the targets is told that late."""
+"""Seconds to wait before the measurement: virtual nodes show the free capacity of targets with this delay."""
 STEADY_SECONDS = 15.0
 LIMIT_SECONDS = 5.0
-"""The longest time from the last delegate Ready until all slices are right."""
+"""Limit in seconds from the last delegate Ready until all slices are right."""
 THIS = "this commit"
 _LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Found:
-    """What came of it. Seconds count from the first request that creates a Service, or from a delegate Ready."""
+    """Results. Seconds from the first request that creates a Service, or from a delegate Ready."""
 
     ready: float
-    """Until the last delegate was Ready in its target."""
+    """Seconds until the last delegate was Ready in its target."""
     right: float
-    """From then until all slices in all clusters were right."""
+    """Seconds from then until all slices in all clusters were right."""
     lags: Spread
-    """By Service: from its last delegate Ready until its slices in all clusters were right."""
+    """By Service: seconds from its last delegate Ready until its slices in all clusters were right."""
     work: Phase
     steady: Phase
 
 
 @dataclass(frozen=True)
 class ServiceLoad:
-    """How many Services there are, and how many pods in all, the same number behind each Service."""
+    """Number of Services, and of all pods, evenly distributed over the Services."""
 
     services: int
     pods: int
@@ -69,7 +69,9 @@ class ServiceLoad:
 
 
 async def services(load: ServiceLoad, progress: Progress, against: str = "") -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError.
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
 
     :param against: commit that is measured first; empty for none
     """
@@ -97,7 +99,7 @@ async def services(load: ServiceLoad, progress: Progress, against: str = "") -> 
 
 @contextlib.asynccontextmanager
 async def _sources(against: str) -> AsyncIterator[dict[str, Path]]:
-    """Folders of the code that is measured, by its name, in the order in which it is."""
+    """Yield the folders of the measured code, by name, in the order of the measurements."""
     if not against:
         yield {THIS: REPOSITORY}
         return
@@ -109,7 +111,7 @@ async def _sources(against: str) -> AsyncIterator[dict[str, Path]]:
 
 
 async def _begin(lab: Lab, folder: Path) -> None:
-    """Join the clusters, whose agents and webhooks run from the code in a folder."""
+    """Join the clusters, with agents and webhooks from the code in a folder."""
     if folder != REPOSITORY:
         for name in lab.names:
             await trees.run_from(lab.sandbox, name, folder)
@@ -153,7 +155,7 @@ async def _create(lab: Lab, slots: asyncio.Semaphore, name: str, pods: int) -> N
 
 
 async def _all_right(times: EndpointTimes, count: int) -> None:
-    """Wait until so many delegates are Ready, and every cluster has their endpoints and no others."""
+    """Wait until `count` delegates are Ready, and every cluster has exactly their endpoints."""
     last, changed = (-1, [""]), time.monotonic()
     while True:
         now = (times.ready, times.wrong())

@@ -1,4 +1,4 @@
-"""A run that a signal ends: whatever it has started is taken down first."""
+"""Runs that clean up after a signal."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ INTERRUPTED = 130
 
 
 async def until_signal(program: str, work: Coroutine[Any, Any, T]) -> T:
-    """Run; a signal cancels, so that everything is taken down. A second one does not disturb that."""
+    """Run a coroutine, and cancel it at the first signal, so that it cleans up. Later signals have no effect."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     interrupted = False

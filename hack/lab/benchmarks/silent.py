@@ -1,4 +1,4 @@
-"""The silent benchmark: all targets stop answering, and come back: CPU and standstills of the source's agent."""
+"""Silent benchmark: CPU and standstills of the source's agent while all targets stop answering and recover."""
 
 import contextlib
 import os
@@ -20,7 +20,10 @@ SILENT_SECONDS, BACK_SECONDS = 60.0, 60.0
 
 
 async def silent(targets: int, progress: Progress) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
+    """Run the benchmark. Return the report as lines and as JSON values.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
     async with open_lab(CLUSTERS, 3, 110, progress, agent_flags=("--moves",)) as lab:
         path = await watch_agent(lab)
         await join_all(lab, targets)
@@ -49,7 +52,7 @@ async def _measured(lab: Lab, path: Path, what: str, seconds: float) -> tuple[Ph
 
 @contextlib.contextmanager
 def _stopped(lab: Lab) -> Iterator[None]:
-    """The API server of the targets takes connections and answers nothing, as behind a link that swallows packets."""
+    """Stop the targets' API server: it accepts connections and never answers, as behind a link that drops packets."""
     name = CLUSTERS[1]
     pid = next(
         line.pid

@@ -1,4 +1,4 @@
-"""Small statistics on measured times. Pure."""
+"""Statistics on measured times. Pure."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -15,12 +15,12 @@ class Spread:
 
     @classmethod
     def of(cls, times: Collection[float]) -> "Spread":
-        """Raises ValueError without a single time."""
+        """Compute the percentiles. Raises ValueError without values."""
         return cls(percentile(times, 50), percentile(times, 99), max(times))
 
 
 def percentile(values: Collection[float], percent: float) -> float:
-    """The smallest value that at least `percent` per cent of all values do not exceed (nearest rank).
+    """Return the smallest value that at least `percent` per cent of all values do not exceed (nearest rank).
 
     Raises ValueError for no values, and for a percentage outside ]0, 100].
     """
@@ -32,6 +32,6 @@ def percentile(values: Collection[float], percent: float) -> float:
 
 
 def grown(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """How much each counter grew; those that did not are left out, new ones count from 0."""
+    """Return the growth of each counter, without unchanged ones; new counters count from 0."""
     changes = {key: value - before.get(key, 0.0) for key, value in after.items()}
     return {key: change for key, change in sorted(changes.items()) if change}

@@ -1,8 +1,8 @@
-"""`python -m hack.lab.benchmarks.stillness FILE MODULE ...`: run a module, and write down when its event loop stood
-still.
+"""`python -m hack.lab.benchmarks.stillness FILE MODULE ...`: runs a module, and records standstills of its
+event loop.
 
-A standstill is one pass of the event loop that takes more than LEAST seconds of CPU time of its thread: on a machine
-that other programs use, too, wall-clock time would blame the agent for them. A line of FILE is a JSON object.
+A standstill is one pass of the event loop that takes more than LEAST seconds of its thread's CPU time.
+Wall-clock time would include the delay by other programs. A line of FILE is a JSON array.
 """
 
 import json
@@ -17,15 +17,15 @@ LEAST = 0.02
 
 
 class Standstill(NamedTuple):
-    """One pass of the event loop that took long."""
+    """A long pass of the event loop."""
 
     moment: float
-    """When it ended: seconds of the monotonic clock, which all processes of a machine share."""
+    """End of the pass in seconds of the monotonic clock, which all processes of a machine share."""
     seconds: float
 
 
 def main(path: str, module: str) -> None:
-    """Run a module as a program."""
+    """Run a module as a program, and append its standstills to a file."""
     pass_of_loop: Any = base_events.BaseEventLoop._run_once  # type: ignore[attr-defined]
     with Path(path).open("a", buffering=1) as file:
 

@@ -24,7 +24,7 @@ def checkout(folder: Path, commit: str, parts: Sequence[str] = OURS) -> bool:
 
 
 async def run_from(sandbox: Sandbox, cluster: str, sources: Path) -> None:
-    """Stop the webhook and the agent of a cluster, and start those of the code in a folder. Wait until they are ready.
+    """Restart the webhook and the agent of a cluster from the code in a folder. Wait until they are ready.
 
     :raises SandboxError: if they do not become ready
     """
@@ -35,7 +35,7 @@ async def run_from(sandbox: Sandbox, cluster: str, sources: Path) -> None:
         environment = process.environment(os.environ, runner.mark(component.name), str(sources))
         process.start(
             component.argv(context),
-            # Else Python looks for modules in the working directory first.
+            # Without this, Python looks for modules in the working directory first.
             {**environment, "PYTHONSAFEPATH": "1"},
             log=runner.directory / f"{component.name}.log",
             pid_file=runner.directory / f"{component.name}.pid",
