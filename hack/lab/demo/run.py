@@ -1,4 +1,4 @@
-"""The demo as a whole: start the clusters, take each step, and take everything down."""
+"""The whole demo: start the clusters, execute each step, and take everything down."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Programs of operators: which there are, and where their builds are kept."""
+"""Programs of operators, and the folders of their builds."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ _DEFINITIONS = "crds.yaml"
 
 
 def folder(part: Part) -> Path:
-    """Return the folder in the cache that keeps a build; other pins are another folder."""
+    """Return the folder in the cache that keeps a build; other pinned versions result in another folder."""
     digest = hashlib.sha256()
     for path in (SOURCE / "build", SOURCE / part.folder / "go.mod", SOURCE / part.folder / "go.sum"):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -19,11 +19,11 @@ _ROWS = 28
 _SECONDS_A_LINE = 0.4
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _SHOWN_FOLDER = "/tmp/flotilla"
-"""Shown instead of the temporary folder of a recording, whose name differs from run to run."""
+"""Replacement for the temporary folder of a recording, whose name differs from run to run."""
 
 
 class Failed(Exception):
-    """A command that was to be shown has failed."""
+    """A command of a recording failed."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -53,7 +53,7 @@ def parse(words: Sequence[str] | None = None) -> list[str]:
 
 
 def demo() -> dict[str, str]:
-    """Pictures of `hack/demo --once`, run by the command that the script calls once its set-up is done."""
+    """Return pictures of `hack/demo --once`, run by the command that the script calls after its set-up."""
     columns, title = 80, "hack/demo --once"
     with tempfile.TemporaryDirectory(prefix="flotilla-record-") as folder:
         directory = Path(folder) / "clusters"
@@ -87,11 +87,11 @@ EXPLAIN = (
     "kubectl uncordon admiralty-default-us",
     "kubectl wait pod/far --for=condition=Ready --timeout=60s",
 )
-"""Commands of the picture `explain`: one pod that runs, and one that waits until its target takes pods again."""
+"""Commands of the picture `explain`: one pod that runs, and one that waits until its target accepts pods again."""
 
 
 def explain() -> dict[str, str]:
-    """Picture of `flotilla explain pod`, for a pod that runs and for one that waits."""
+    """Return the picture of `flotilla explain pod`, for a pod that runs and for one that waits."""
     columns = 120
     return {"explain": picture.svg("flotilla explain pod", "explain", list(_in_a_sandbox(EXPLAIN, columns)), columns)}
 

@@ -49,7 +49,7 @@ MOTION
 
 
 class Frame(NamedTuple):
-    """A moment of a recording: how many lines have been printed, and for how many seconds this is shown."""
+    """A moment of a recording: number of printed lines, and the seconds for which it is shown."""
 
     lines: int
     seconds: float
@@ -69,7 +69,7 @@ def svg(title: str, name: str, lines: Sequence[str], columns: int, rows: int = 0
         "FONTS": FONTS,
         "TITLE": title,
         "HEIGHT": f"{_TOP + shown * _LINE + 2 * _BORDER:.0f}",
-        "WINDOW": f"{shown * _LINE + 2:.0f}",  # Room for descenders, and none for the line below.
+        "WINDOW": f"{shown * _LINE + 2:.0f}",  # Space for descenders, but not for the next line.
         "BACKGROUND": THEME.background_color.hex,
         "FOREGROUND": THEME.foreground_color.hex,
         "MOTION": _motion(name, rows, frames),

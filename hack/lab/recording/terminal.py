@@ -109,7 +109,7 @@ class _Screen:
                 raise ValueError(f"unknown control sequence CSI {parameters}{command}")
 
     def lines(self, columns: int) -> Iterator[str]:
-        """Rows without blanks at their ends, wrapped as a terminal does it; none for blank rows at the end."""
+        """Yield the rows, wrapped like on a terminal, without trailing blanks and without blank rows at the end."""
         last = max((number for number, row in enumerate(self._rows) if _trimmed(row)), default=-1)
         for row in self._rows[: last + 1]:
             cells = _trimmed(row)

@@ -1,6 +1,7 @@
-"""Several real Kubernetes clusters on one machine: control planes with fake nodes, each on an address of its own.
+"""Several real Kubernetes clusters on one machine: control planes with fake or real nodes, each at its own
+address.
 
-For the demo, the tests and the benchmarks: `Sandbox(directory).up()`, `.down()`, and faults on purpose.
+For the demo, the tests and the benchmarks: `Sandbox(directory).up()`, `.down()`, and intentional faults.
 """
 
 from hack.lab.sandbox.cluster import Cluster

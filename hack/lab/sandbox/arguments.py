@@ -12,7 +12,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 def parse_names(clusters: Sequence[str] | str) -> tuple[str, ...]:
-    """Cluster names, given as a list or as `cd,us,eu`. Raises SandboxError for a name that does not fit."""
+    """Parse cluster names, given as a list or as `cd,us,eu`. Raises SandboxError for an invalid name."""
     names = tuple(part.strip() for part in clusters.split(",")) if isinstance(clusters, str) else tuple(clusters)
     for name in names:
         if not _NAME.fullmatch(name):
@@ -26,7 +26,8 @@ def parse_names(clusters: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def parse_nodes(text: str) -> tuple[NodeKind, int, int]:
-    """Kind and number of the nodes in `kwok:5` or `real:1`, and of the fake ones in `real:1+kwok:5`.
+    """Parse `kwok:5`, `real:1` or `real:1+kwok:5`. Return kind and number of the nodes, and the number of fake
+    ones.
 
     Raises SandboxError.
     """
@@ -65,7 +66,7 @@ def parse_family(text: str) -> Family:
 
 
 def parse_regions(pairs: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Regions given as `CLUSTER=REGION`; a cluster without one is its own region. Raises SandboxError."""
+    """Parse regions given as `CLUSTER=REGION`; a cluster without one is its own region. Raises SandboxError."""
     regions = {name: name for name in names}
     for pair in pairs:
         cluster, equals, region = pair.partition("=")
@@ -76,7 +77,7 @@ def parse_regions(pairs: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 
 def parse_version(text: str) -> str:
-    """A version as releases are called: `1.30` and `1.30.14` are `v1.30.14`. Raises SandboxError."""
+    """Return the release of a version: `v1.30.14` for `1.30` and `1.30.14`. Raises SandboxError."""
     match = _VERSION.fullmatch(text)
     if not match or int(match[1]) < OLDEST_MINOR:
         raise SandboxError(f"Kubernetes {text!r}: use 1.{OLDEST_MINOR} or newer, such as {OLDEST[1:]}")
@@ -88,7 +89,9 @@ def parse_version(text: str) -> str:
 
 
 def parse_versions(pairs: Sequence[str], names: Sequence[str], kind: NodeKind) -> dict[str, str]:
-    """Kubernetes versions given as `CLUSTER=1.30`; the others have the sandbox's own. Raises SandboxError."""
+    """Parse Kubernetes versions given as `CLUSTER=1.30`; other clusters have the sandbox's version. Raises
+    SandboxError.
+    """
     if pairs and kind == "real":
         raise SandboxError("clusters with real nodes are all of one Kubernetes version: leave out either")
     versions = {}

@@ -1,4 +1,4 @@
-"""Backups of a cluster's etcd, made while it works, and restored: the cluster forgets what came after."""
+"""Backup and restore of a cluster's etcd while the cluster runs; a restore loses all later changes."""
 
 import asyncio
 import shutil
@@ -13,7 +13,7 @@ _OURS = (AGENT.name, WEBHOOK.name)
 
 
 async def back_up(sandbox: Sandbox, cluster: str) -> Path:
-    """Copy the data of a cluster's etcd, which stands still meanwhile; returns the copy. Raises SandboxError."""
+    """Copy the data of a cluster's etcd, which is stopped meanwhile. Return the copy. Raises SandboxError."""
     directory = sandbox[cluster].directory
     number = 1 + sum(1 for _ in directory.glob("etcd-backup-*"))
     copy = directory / f"etcd-backup-{number}"
@@ -26,10 +26,10 @@ async def back_up(sandbox: Sandbox, cluster: str) -> Path:
 
 
 async def restore(sandbox: Sandbox, cluster: str, backup: Path) -> None:
-    """Have a cluster be what it was when a backup was made. Raises SandboxError.
+    """Restore a cluster's etcd from a backup. Raises SandboxError.
 
-    As Kubernetes demands, whatever knows the cluster by watches starts again; our own agent and webhook, and those of
-    other clusters, do not.
+    Restarts all Kubernetes processes with watches, as Kubernetes requires. Flotilla's agents and webhooks keep
+    running.
     """
     names = [name for name in components(sandbox.plan) if name not in _OURS]
     known_by_watches = [name for name in names if name not in (ETCD.name, APISERVER.name)]
@@ -43,7 +43,7 @@ async def restore(sandbox: Sandbox, cluster: str, backup: Path) -> None:
 
 
 async def _copy(source: Path, target: Path) -> None:
-    """Most of what etcd has on disk is zeros."""
+    """Copy a folder with holes, since most of etcd's files are zeros."""
     process = await asyncio.create_subprocess_exec(
         "cp", "--archive", "--sparse=always", str(source), str(target), stderr=asyncio.subprocess.PIPE
     )

@@ -1,7 +1,7 @@
-"""Where the programs of a control plane come from.
+"""Sources of the control plane's programs.
 
-In this order: $KUBEBUILDER_ASSETS or PATH (complete and of one fitting version), the cache, the official releases, a
-build from Go modules.
+In this order: $KUBEBUILDER_ASSETS or PATH (complete and of one supported version), the cache, the official
+releases, a build from Go modules.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Programs:
 
 
 async def find(names: Sequence[str], progress: Progress) -> Programs:
-    """Find or get the named programs. Raises SandboxError that says what was tried and what to install."""
+    """Find, download or build programs. Raises SandboxError with the attempts and a remedy."""
     reasons = []
     for place, paths in _installed(names):
         missing = [name for name in names if name not in paths]
@@ -59,9 +59,10 @@ async def find(names: Sequence[str], progress: Progress) -> Programs:
 
 
 async def for_nodes(kind: NodeKind, progress: Progress, *, fakes: bool = False) -> Programs:
-    """The programs of a sandbox with this kind of nodes; for real ones also the machine's own. Raises SandboxError.
+    """Find or build the programs of a sandbox with this kind of nodes; for real ones also the machine's. Raises
+    SandboxError.
 
-    :param fakes: whether there are fake nodes beside a real one
+    :param fakes: whether there are fake nodes in addition to a real one
     """
     if kind == "kwok":
         return await find(PROGRAMS, progress)
@@ -71,7 +72,7 @@ async def for_nodes(kind: NodeKind, progress: Progress, *, fakes: bool = False) 
 
 
 def built_folder(part: Part = CONTROL_PLANE) -> Path:
-    """Where the build of a part is kept; another source of it is another folder."""
+    """Return the cache folder of a part's build; a change of its sources results in another folder."""
     shared = [SOURCE / name for name in ("build", "go.mod", "go.sum")] + sorted((SOURCE / "multicall").glob("*.go"))
     digest = hashlib.sha256()
     for path in (*shared, *sorted((SOURCE / part.folder).glob("*.go"))):
@@ -80,12 +81,12 @@ def built_folder(part: Part = CONTROL_PLANE) -> Path:
 
 
 def released_folder() -> Path:
-    """Where the official releases are kept."""
+    """Return the cache folder of the official releases."""
     return cache.folder() / f"control-plane-{KUBERNETES}-etcd-{ETCD}-kwok-{KWOK}"
 
 
 def architecture() -> str:
-    """This machine's architecture as Go names it."""
+    """Return this machine's architecture by Go's name."""
     machine = platform.machine()
     return _ARCHITECTURES.get(machine, machine)
 
@@ -101,7 +102,7 @@ def _installed(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
 
 
 def _cached(names: Sequence[str]) -> dict[str, str]:
-    """Paths of those of the programs that are in the cache; those of one part are all from one folder."""
+    """Return the paths of those programs that are in the cache; programs of one part come from one folder."""
     found: dict[str, str] = {}
     for part in build.PARTS:
         wanted = [name for name in names if name in part.programs]
@@ -131,19 +132,21 @@ async def _minor(name: str, path: str) -> int:
 
 
 async def helm(progress: Progress) -> str:
-    """Path of helm: from PATH, the cache, or built from its Go module. Raises SandboxError."""
+    """Return the path of helm: from PATH, the cache, or built from its Go module. Raises SandboxError."""
     return await _of_module(HELM, progress)
 
 
 async def metrics_server(progress: Progress, *, compile: bool = True) -> str:
-    """Path of metrics-server, as of helm; `compile`: build it where it is in neither place, which takes minutes."""
+    """Return the path of metrics-server. `compile`: build it if it is neither on PATH nor in the cache, which
+    takes minutes.
+    """
     if not compile and _kept(METRICS_SERVER) is None:
         raise SandboxError("metrics-server is not built: `flotilla sandbox programs --metrics-server` does that")
     return await _of_module(METRICS_SERVER, progress)
 
 
 async def traefik(progress: Progress, *, compile: bool = True) -> str:
-    """Path of Traefik, an ingress controller, as of metrics-server."""
+    """Return the path of Traefik, an ingress controller, found or built like metrics-server."""
     if not compile and _kept(TRAEFIK) is None:
         raise SandboxError("Traefik is not built: `flotilla sandbox programs --traefik` does that")
     return await _of_module(TRAEFIK, progress)
@@ -159,7 +162,7 @@ async def _of_module(what: Module, progress: Progress) -> str:
         return found
     out = cache.folder() / f"{what.program}-{what.version}"
     async with cache.exclusive(progress):
-        # Somebody else may have built it while we waited.
+        # Another process may have built it during the wait.
         if _kept(what) is None:
             try:
                 await build.module(what, out, progress)
@@ -171,7 +174,7 @@ async def _of_module(what: Module, progress: Progress) -> str:
 async def _obtain(names: Sequence[str], progress: Progress, reasons: list[str]) -> dict[str, str]:
     try:
         async with cache.exclusive(progress):
-            # Somebody else may have got them while we waited.
+            # Another process may have got them during the wait.
             if missing := _missing(names, _cached(names)):
                 try:
                     await download.fetch(missing, architecture(), released_folder(), progress)
@@ -189,7 +192,7 @@ async def _obtain(names: Sequence[str], progress: Progress, reasons: list[str]) 
 
 
 async def _build(missing: Sequence[str], progress: Progress, reasons: list[str]) -> None:
-    """Build the parts that what is missing is of, unless one of them cannot be built."""
+    """Build the parts that contain the missing programs; append the reason if a build fails."""
     try:
         for part in build.PARTS:
             if not set(part.programs).isdisjoint(missing):

@@ -1,4 +1,4 @@
-"""Links that swallow what passes one way: nothing is refused, nothing comes back (needs root and iptables)."""
+"""Links that drop packets in one direction without an error for the sender (needs root and iptables)."""
 
 from typing import Literal
 
@@ -8,11 +8,13 @@ from hack.lab.sandbox.ipfamilies import version_of
 from hack.lab.sandbox.plan import ClusterPlan
 
 Lost = Literal["requests", "replies"]
-"""What a cluster loses of its conversations with a peer: what it is asked, or what it answers."""
+"""Direction of a loss between a cluster and a peer: requests to the cluster, or its replies."""
 
 
 async def swallow(cluster: ClusterPlan, peer: ClusterPlan, lost: Lost) -> None:
-    """Lose what `peer` sends to a cluster, or what it is answered; a request whose reply is lost is carried out."""
+    """Drop the requests of `peer` to a cluster, or the replies to them; the cluster executes a request without
+    reply.
+    """
     await inside(cluster, _program(peer), "--wait", "--insert", *_rule(cluster, peer, lost))
 
 

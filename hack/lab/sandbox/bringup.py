@@ -1,4 +1,4 @@
-"""One cluster from nothing to ready: files, processes in order, first objects."""
+"""Start of one cluster: files, processes in order, first objects."""
 
 import asyncio
 import datetime
@@ -41,10 +41,10 @@ from hack.lab.sandbox.plan import ClusterPlan, Plan
 from hack.lab.sandbox.realnode import boot, host
 
 START_SECONDS = 120.0
-"""Patience with one step: twelve clusters that start at once on two cores need a good part of it."""
+"""Timeout of one step in seconds: twelve clusters that start together on two cores need much of it."""
 STEPS = 5
 _POLL_SECONDS, _POLL_PART = 0.05, 10
-"""Pause between two probes: so many seconds, or this part of the time waited so far, whichever is longer."""
+"""Pause between two probes: seconds, or this fraction of the time waited so far, whichever is longer."""
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=5)
 _LOW_DISK_BYTES = 16 << 20
 
@@ -59,15 +59,15 @@ class Runner:
         self._context = Context(plan, cluster, directory)
 
     def mark(self, name: str) -> str:
-        """What the process carries in its environment."""
+        """Return the mark of a process in its environment."""
         return f"{self.plan.identity}/{self.cluster.name}/{name}"
 
     def find(self, name: str) -> int | None:
-        """Process id of a component that runs, else None."""
+        """Return the process id of a component; None if it does not run."""
         return process.find(self.directory / f"{name}.pid", self.mark(name))
 
     def start(self, component: Component) -> int:
-        """Start a component unless it runs. Raises SandboxError when one of its ports is taken."""
+        """Start a component unless it runs. Raises SandboxError if one of its ports is in use."""
         running = self.find(component.name)
         if running is not None:
             return running
@@ -85,7 +85,7 @@ class Runner:
         )
 
     async def started(self, component: Component) -> int:
-        """Start a component, wait until it listens on its ports, and until it says it is ready if it can say so."""
+        """Start a component, and wait until it listens on its ports and its /readyz succeeds, if it has one."""
         pid = self.start(component)
         ports = [self.cluster.ports[name] for name in component.ports]
 
@@ -100,9 +100,10 @@ class Runner:
         return pid
 
     async def wait(self, what: str, probe: Callable[[], Awaitable[bool]], *needed: Component) -> None:
-        """Wait until a probe holds that needs these components; the first one is to blame if time is up.
+        """Wait until a probe returns True. It depends on the `needed` components; a timeout is attributed to
+        the first.
 
-        Raises SandboxError with the end of the log of whatever ended.
+        Raises SandboxError with the end of the log of a component that has ended.
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -114,7 +115,7 @@ class Runner:
             await asyncio.sleep(max(_POLL_SECONDS, waited / _POLL_PART))
 
     def require(self, needed: Iterable[Component]) -> None:
-        """Raise SandboxError if one of these components, which were started, has ended."""
+        """Raise SandboxError if one of these started components has ended."""
         for component in needed:
             if self.find(component.name) is None:
                 raise SandboxError(self._epitaph(component, "ended"))
@@ -137,7 +138,7 @@ class Runner:
 
 
 def write_files(cluster: ClusterPlan, directory: Path) -> None:
-    """Make the cluster's certificates, keys and kubeconfigs, unless they are there."""
+    """Write the cluster's certificates, keys and kubeconfigs, unless they exist."""
     pki = directory / "pki"
     if (directory / "kubeconfig").exists():
         return
@@ -181,7 +182,7 @@ def _node_files(cluster: ClusterPlan, authority: certificates.Authority) -> dict
 
 
 async def write_agent_kubeconfigs(runner: Runner, client: Client) -> None:
-    """Make the kubeconfigs of the cluster's own agent and webhook, unless they are there."""
+    """Write the kubeconfigs of the cluster's own agent and webhook, unless they exist."""
     cluster, authority = runner.cluster, (runner.directory / "pki" / "ca.crt").read_bytes()
     for component, account, file in (
         (AGENT, ownroles.AGENT, AGENT_KUBECONFIG),
@@ -194,7 +195,7 @@ async def write_agent_kubeconfigs(runner: Runner, client: Client) -> None:
 
 
 async def bring_up(runner: Runner, task: Task) -> None:
-    """Start whatever of a cluster does not run, and wait until pods can be created and run. Raises SandboxError."""
+    """Start a cluster's missing processes, and wait until pods can be created and run. Raises SandboxError."""
     cluster = runner.cluster
     inotify.allow()
     try:
@@ -219,7 +220,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
             if runner.plan.agents:
                 await objects.apply_policies(client)
             await runner.wait("CRDs established", lambda: objects.is_served(client), APISERVER, ETCD)
-            # Its garbage collector looks for new kinds only every 30 s: the CRDs have to be there first.
+            # Its garbage collector checks for new kinds only every 30 s, so the CRDs have to exist first.
             runner.start(CONTROLLER_MANAGER)
             await write_agent_kubeconfigs(runner, client)
             await objects.apply_nodes(client, cluster, f"v{cluster.kubernetes or runner.plan.kubernetes}.0")
@@ -236,7 +237,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
 
 
 async def start_agents(runner: Runner) -> None:
-    """Start the cluster's webhook, agent and candidate scheduler, if it is to have them; wait until all are ready."""
+    """Start the cluster's webhook, agent and candidate scheduler if planned. Wait until all are ready."""
     ours = (WEBHOOK, AGENT, SECOND_AGENT, CANDIDATE_SCHEDULER)
     wanted = [component for component in ours if component.name in components(runner.plan)]
     if CANDIDATE_SCHEDULER in wanted:

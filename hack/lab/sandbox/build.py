@@ -13,23 +13,23 @@ from hack.lab.sandbox.components import NODE_PROGRAMS, PROGRAMS
 from hack.lab.sandbox.errors import BuildError
 
 _TOTAL = "packages: "
-"""What `build` says first."""
+"""Prefix of the line in which `build` prints the number of packages."""
 _CPU_SECONDS_PER_PACKAGE = 0.2
 _PLENTY = 1 << 30
-"""As much as the compiler takes for the largest package when it collects no garbage."""
+"""Bytes of memory that the compiler needs for the largest package without garbage collection."""
 _MEMORY = Path("/proc/meminfo")
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 @dataclass(frozen=True)
 class Part:
-    """Programs that are built as one: what `build` calls them, and what we do."""
+    """Programs that are built together, with their name for `build` and their title for messages."""
 
     name: str
     title: str
     programs: tuple[str, ...]
     folder: str = "."
-    """Where its own sources are, below those of all parts."""
+    """Folder of the part's own sources, below the sources of all parts."""
 
 
 CONTROL_PLANE = Part("control-plane", "the control plane", PROGRAMS)
@@ -43,7 +43,7 @@ async def control_plane(source: Path, out: Path, progress: Progress, part: Part 
 
 
 class _Count:
-    """How many packages are compiled, from what `build` says."""
+    """Counts compiled packages from the output of `build`."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -64,13 +64,16 @@ class _Count:
 
 
 def expected(packages: int) -> str:
-    """Return how long so many packages take to compile on this machine, roughly; empty if that is not a minute."""
+    """Return the estimated time to compile so many packages on this machine; empty if below a minute."""
     minutes = round(packages * _CPU_SECONDS_PER_PACKAGE / len(os.sched_getaffinity(0)) / 60)
     return f", {minutes} min in all" if minutes else ""
 
 
 def memory() -> dict[str, str]:
-    """What has Go's compiler collect garbage only where memory runs short, if there is plenty: it is a third faster."""
+    """Return variables that disable Go's garbage collection until memory runs short; empty if memory is scarce.
+
+    The compiler is a third faster with them.
+    """
     share = _free_memory() // (len(os.sched_getaffinity(0)) + 1)
     if share < _PLENTY or os.environ.get("GOGC") or os.environ.get("GOMEMLIMIT"):
         return {}
@@ -78,7 +81,7 @@ def memory() -> dict[str, str]:
 
 
 def _free_memory() -> int:
-    """Bytes that may be used: what the machine has available, or less where a container is allowed less."""
+    """Return the available memory in bytes, at most the limit of the container."""
     found = []
     with contextlib.suppress(OSError, StopIteration, ValueError):
         lines = _MEMORY.read_text().splitlines()
@@ -110,15 +113,15 @@ async def _by_script(source: Path, out: Path, what: str, progress: Progress, tit
 
 @dataclass(frozen=True)
 class Module:
-    """A program that a Go module makes by itself."""
+    """A program that is built from one Go module."""
 
     program: str
     version: str
     package: str
     stamp: str = ""
-    """The variable of its code that says which version it is, where it has to be told."""
+    """Variable in its code that the build sets to the version; empty if it needs none."""
     source: Path | None = None
-    """Where what builds it is, where Go alone does not."""
+    """Folder of a build script; None if `go build` is enough."""
 
 
 async def module(what: Module, out: Path, progress: Progress) -> None:

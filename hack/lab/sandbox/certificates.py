@@ -8,7 +8,7 @@ from agent.base.certificates import Pair
 
 LIFE = datetime.timedelta(days=365)
 FRONT_PROXY = "front-proxy-client"
-"""By whom servers of aggregated APIs let themselves be told who asks."""
+"""Client whose headers name the user in requests to servers of aggregated APIs."""
 
 CLIENTS: Mapping[str, tuple[str, str]] = {
     "admin": ("flotilla-admin", "system:masters"),
@@ -22,22 +22,22 @@ CLIENTS: Mapping[str, tuple[str, str]] = {
 
 
 class Authority:
-    """A certificate authority of one cluster."""
+    """Certificate authority of one cluster."""
 
     def __init__(self, cluster: str, now: datetime.datetime) -> None:
         self._now = now
         self.pair = certificates.authority(f"flotilla-sandbox-{cluster}", now, LIFE)
 
     def serving(self, hosts: Sequence[str]) -> Pair:
-        """A server's certificate for these names and addresses."""
+        """Issue a server's certificate for names and addresses."""
         return certificates.issue(self.pair, hosts, self._now, LIFE)
 
     def client(self, user: str, group: str = "") -> Pair:
-        """A client's certificate: its common name is the user, its organisation the group."""
+        """Issue a client's certificate: its common name is the user, its organisation the group."""
         return certificates.issue_client(self.pair, user, group, self._now, LIFE)
 
 
 def service_account_keys() -> tuple[bytes, bytes]:
-    """Private and public key (PEM) that sign and verify the tokens of service accounts."""
+    """Return a private and a public key (PEM) for tokens of service accounts."""
     key = certificates.new_key()
     return certificates.private_pem(key), certificates.public_pem(key)

@@ -1,4 +1,4 @@
-"""One cluster of a sandbox that is up, as whoever uses it sees it."""
+"""One cluster of a running sandbox, for tests and benchmarks."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from hack.lab.sandbox.plan import ClusterPlan, Plan
 
 
 class Cluster:
-    """One cluster of a sandbox that is up."""
+    """One cluster of a running sandbox."""
 
     def __init__(self, plan: Plan, cluster: ClusterPlan, directory: Path) -> None:
         self.runner = Runner(plan, cluster, directory)
@@ -19,9 +19,9 @@ class Cluster:
         self.kubeconfig = directory / "kubeconfig"
 
     def pid(self, name: str) -> int | None:
-        """Process id of one of the cluster's processes, None while it does not run."""
+        """Return the process id of one of the cluster's processes; None if it does not run."""
         return self.runner.find(name)
 
     def log(self, name: str) -> Path:
-        """Log of one of the cluster's processes."""
+        """Return the log of one of the cluster's processes."""
         return self.directory / f"{name}.log"

@@ -1,4 +1,4 @@
-"""The processes of a cluster: one table of names and command lines. Pure."""
+"""Processes of a cluster: a table of names and command lines. Pure."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ VIRTUAL_KUBELET_PORT = 10300
 _CLIENT_LIMITS = ["--kube-api-qps=1000", "--kube-api-burst=2000"]
 _STALE_CONTROLLERS = ("ReplicaSet", "Job", "StatefulSet", "DaemonSet")
 CANDIDATE_SCHEDULER_CONFIG = "candidate-scheduler.json"
-"""In the cluster's directory."""
+"""File in the cluster's directory."""
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
@@ -28,34 +28,35 @@ WEBHOOK_KUBECONFIG = "pki/webhook.kubeconfig"
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a component's command line is made of."""
+    """Input for a component's command line."""
 
     plan: Plan
     cluster: ClusterPlan
     directory: Path
 
     def file(self, name: str) -> str:
-        """Path of a file below the cluster's directory."""
+        """Return the path of a file below the cluster's directory."""
         return str(self.directory / name)
 
     def pki(self, name: str) -> str:
-        """Path of a certificate or key."""
+        """Return the path of a certificate or key."""
         return str(self.directory / "pki" / name)
 
     def program(self, name: str) -> str:
-        """Path of a program of the cluster's Kubernetes version."""
+        """Return the path of a program of the cluster's Kubernetes version."""
         return self.cluster.programs.get(name) or self.plan.programs[name]
 
     def port(self, name: str) -> int:
-        """Port of something that listens."""
+        """Return the port of a process by the port's name."""
         return self.cluster.ports[name]
 
 
 @dataclass(frozen=True)
 class Component:
-    """One process: `ports` are those it listens on, `health` names the port of its plain /readyz, if it has one.
+    """A process. It listens on `ports`; `health` is the name of the port of its plain /readyz, empty without
+    one.
 
-    What is `on_node` sees the file system of the cluster's real node.
+    With `on_node` it uses the file system of the cluster's real node.
     """
 
     name: str
@@ -63,12 +64,12 @@ class Component:
     ports: tuple[str, ...] = ()
     module: str = ""
     program: str = ""
-    """Where it is not called as the component is."""
+    """Name of the program; empty if it is the component's name."""
     health: str = ""
     on_node: bool = False
 
     def argv(self, context: Context) -> list[str]:
-        """The whole command line."""
+        """Return the whole command line."""
         if self.module:
             return [sys.executable, "-m", self.module, *self.arguments(context)]
         return [context.program(self.program or self.name), *self.arguments(context)]
@@ -131,7 +132,9 @@ def _apiserver(context: Context) -> list[str]:
 
 
 def _serving(context: Context) -> list[str]:
-    """Whoever asks a process how it is gets the cluster's certificate: to make one of its own is most of its start."""
+    """Return flags for serving with the cluster's certificate: creating one of its own is most of a process's
+    start.
+    """
     return [
         f"--tls-cert-file={context.pki('kube-apiserver.crt')}",
         f"--tls-private-key-file={context.pki('kube-apiserver.key')}",
@@ -154,7 +157,7 @@ def _controller_manager(context: Context) -> list[str]:
         *_CLIENT_LIMITS,
     ]
     if not context.plan.real_nodes:
-        # It looks ten times a second for volumes to attach, of which fake nodes have none.
+        # This controller checks ten times a second for volumes to attach; fake nodes have none.
         arguments.append("--controllers=*,-persistentvolume-attach-detach-controller")
     if (context.cluster.kubernetes or context.plan.kubernetes) == "1.36":
         # With fast pod churn these controllers of 1.36 can stall for a long time, each waiting for its own write.
@@ -240,12 +243,14 @@ def _agent(context: Context, health: str = "agent-health") -> list[str]:
 
 
 def _second_agent(context: Context) -> list[str]:
-    """Its virtual nodes get other ports where the first one still has theirs."""
+    """Return the arguments of the second agent. Its virtual nodes use other ports while the first agent has
+    theirs.
+    """
     return _agent(context, "agent-2-health")
 
 
 def _with_containers(context: Context) -> list[str]:
-    """The default port of virtual nodes is that of the real node's kubelet."""
+    """Return flags for a cluster with a real node, whose kubelet uses the default port of virtual nodes."""
     return [f"--kubelet-port={VIRTUAL_KUBELET_PORT}", f"--source-api={context.cluster.at('kube-apiserver')}"]
 
 
@@ -268,17 +273,17 @@ CANDIDATE_SCHEDULER = Component(
 _CONTROL_PLANE = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER)
 _REAL_NODE = (NODE, CONTAINERD, KUBELET, KUBE_PROXY)
 PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kwok", "kubectl")
-"""Programs a sandbox needs."""
+"""Programs that a sandbox needs."""
 CONTROL_PLANE = (APISERVER.name, CONTROLLER_MANAGER.name, SCHEDULER.name)
-"""Those of them whose version is that of a cluster."""
+"""Programs whose version is the cluster's Kubernetes version."""
 NODE_PROGRAMS = (KUBELET.name, KUBE_PROXY.name)
-"""Programs of Kubernetes that a real node needs and a fake one does not."""
+"""Programs of Kubernetes that only a real node needs."""
 REAL_PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kubectl", *NODE_PROGRAMS)
-"""Programs a sandbox with real nodes needs, those of the machine itself (`realnode.host`) apart."""
+"""Programs that a sandbox with real nodes needs, without those of the machine (`realnode.host`)."""
 
 
 def components(plan: Plan) -> Mapping[str, Component]:
-    """The processes of each cluster by name, in the order in which they start."""
+    """Return the processes of each cluster by name, in the order in which they start."""
     table = (*_CONTROL_PLANE, *node_components(plan))
     table += (WEBHOOK, AGENT) if plan.agents else ()
     if plan.agents and plan.replicas > 1:
@@ -289,5 +294,5 @@ def components(plan: Plan) -> Mapping[str, Component]:
 
 
 def node_components(plan: Plan) -> tuple[Component, ...]:
-    """The processes that are, or play, the nodes of each cluster, in the order in which they start."""
+    """Return the processes of each cluster's nodes, real or fake, in the order in which they start."""
     return (*(_REAL_NODE if plan.real_nodes else ()), *((KWOK,) if plan.fake_nodes else ()))

@@ -36,11 +36,13 @@ _CHUNK = 1 << 20
 
 
 class DownloadError(Exception):
-    """A release cannot be had from here."""
+    """A release cannot be downloaded."""
 
 
 class Release(msgspec.Struct, frozen=True):
-    """One file to download. `checksum` is where its SHA-256 is: alone, in a list of names, or in GitHub's answer."""
+    """A file to download. `checksum` is the URL of its SHA-256: alone, in a list of names, or in GitHub's
+    response.
+    """
 
     program: str
     url: str
@@ -50,32 +52,32 @@ class Release(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> str:
-        """The file's name in the release."""
+        """Name of the file in the release."""
         return self.url.rpartition("/")[2]
 
 
 def base(name: str) -> str:
-    """Where releases are fetched from; an environment variable may name a mirror."""
+    """Return the base URL of releases; an environment variable may name a mirror."""
     variable, default = _BASES[name]
     return (os.environ.get(variable) or default).rstrip("/")
 
 
 def release(program: str, architecture: str, kubernetes: str = KUBERNETES) -> Release:
-    """Where a program's official release is."""
+    """Return a program's official release."""
     if program == "etcd":
         folder = f"{base('github')}/etcd-io/etcd/releases/download/{ETCD}"
         name = f"etcd-{ETCD}-linux-{architecture}"
         return Release(program, f"{folder}/{name}.tar.gz", f"{folder}/SHA256SUMS", "list", f"{name}/etcd")
     if program == "kwok":
         url = f"{base('github')}/kubernetes-sigs/kwok/releases/download/{KWOK}/kwok-linux-{architecture}"
-        # kwok publishes no checksum files; GitHub tells the digest of each file of a release.
+        # kwok publishes no checksum files; GitHub's API contains the digest of each file of a release.
         return Release(program, url, f"{base('github-api')}/repos/kubernetes-sigs/kwok/releases/tags/{KWOK}", "github")
     url = f"{base('kubernetes')}/{kubernetes}/bin/linux/{architecture}/{program}"
     return Release(program, url, f"{url}.sha256", "alone")
 
 
 def expected_digest(found: Release, text: str) -> str:
-    """The SHA-256 (hex) that a checksum document gives for a release. Raises DownloadError when it gives none."""
+    """Return the SHA-256 (hex) of a release from a checksum document. Raises DownloadError if it contains none."""
     digest = ""
     if found.form == "alone":
         digest = text.strip().partition(" ")[0]
@@ -96,7 +98,7 @@ def expected_digest(found: Release, text: str) -> str:
 async def fetch(
     programs: Sequence[str], architecture: str, folder: Path, progress: Progress, *, kubernetes: str = KUBERNETES
 ) -> None:
-    """Download what is missing of the named programs into a folder. Raises DownloadError, OSError."""
+    """Download the missing ones of the named programs into a folder. Raises DownloadError, OSError."""
     wanted = [release(name, architecture, kubernetes) for name in programs if not os.access(folder / name, os.X_OK)]
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS)
     _make(folder)
@@ -113,7 +115,7 @@ async def fetch(
 
 @dataclass
 class _Share:
-    """One file's part of the whole progress."""
+    """Share of one file in the whole progress."""
 
     task: Task
     number: int

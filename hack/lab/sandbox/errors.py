@@ -2,12 +2,12 @@
 
 
 class SandboxError(Exception):
-    """The sandbox cannot do what it was asked; the message says what is wrong and what to do about it."""
+    """A request to the sandbox failed; the message contains the reason and a remedy."""
 
 
 class NoNamespacesError(SandboxError):
-    """Clusters share the loopback interface, so nothing can be done to the network of one alone."""
+    """Clusters share the loopback interface, so a fault cannot affect the network of only one."""
 
 
 class BuildError(Exception):
-    """A program cannot be built on this machine; the message says why."""
+    """A program cannot be built on this machine; the message contains the reason."""

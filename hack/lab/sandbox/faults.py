@@ -1,4 +1,6 @@
-"""Faults on purpose that `Sandbox` itself does not offer: lost replies, compaction, work inside a cluster cut off."""
+"""Intentional faults in addition to those of `Sandbox`: lost replies, compaction, commands inside a cut-off
+cluster.
+"""
 
 import asyncio
 import contextlib
@@ -19,7 +21,7 @@ from hack.lab.sandbox.errors import SandboxError
 from hack.lab.sandbox.plan import ClusterPlan
 
 Drop = Callable[[str, str, bytes], bool]
-"""Method, path and body of a request: whether its reply is to be lost."""
+"""Decides from method, path and body of a request whether to lose its reply."""
 
 _HEAD_LIMIT = 1 << 20
 _COPY_BYTES = 1 << 16
@@ -31,12 +33,12 @@ _POST_JSON = (
 
 
 class LossyProxy:
-    """Stands before an API server, ends its TLS, and loses the replies that `drop` chooses.
+    """Proxy in front of an API server that terminates TLS and loses the replies that `drop` chooses.
 
-    A request whose reply is lost has been carried out: the server has answered it before the connection ends.
-    `authority` is what a kubeconfig must trust instead of the cluster's own (PEM), `lost` counts the replies.
-    Each request arrives `delay` seconds late. While `hears` is not set none arrives, while `answers` is not set nothing
-    comes back, on connections that stay open: as on a link that swallows what it is given. `drop` may clear them.
+    The server has executed and answered such a request before the proxy closes the connection. `authority` is
+    the CA certificate for kubeconfigs (PEM), `lost` counts the replies, `delay` delays each request by seconds.
+    While `hears` is cleared the proxy forwards no requests, while `answers` is cleared no replies. Connections
+    stay open, as on a link that drops packets. `drop` may clear both.
     """
 
     def __init__(self, server: str, server_authority: bytes, address: str, drop: Drop) -> None:
@@ -79,7 +81,7 @@ class LossyProxy:
         await self._listener.wait_closed()
 
     def mend(self) -> None:
-        """Let everything through again, also what is on its way."""
+        """Set `hears` and `answers`, so that delayed requests and replies continue."""
         self.hears.set()
         self.answers.set()
 
@@ -95,7 +97,7 @@ class LossyProxy:
             self._writers.add(server_out)
             await self._exchange(_Link(client_in, client_out, server_in, server_out, self.answers))
         except (OSError, asyncio.IncompleteReadError, ssl.SSLError):
-            pass  # Either side has ended the connection: so does the proxy.
+            pass  # One side has closed the connection; the proxy closes the other one.
         finally:
             for writer in (client_out, server_out):
                 if writer is not None:
@@ -103,7 +105,7 @@ class LossyProxy:
                     self._writers.discard(writer)
 
     async def _exchange(self, link: "_Link") -> None:
-        """Pass requests on one by one; clients of HTTP/1.1 wait for a reply before they send the next."""
+        """Forward requests one by one: HTTP/1.1 clients wait for a reply before the next request."""
         copying = asyncio.ensure_future(link.copy_replies())
         try:
             while True:
@@ -128,7 +130,7 @@ class LossyProxy:
 
 
 class _Link:
-    """One connection of a client and the one to the server that belongs to it."""
+    """A connection from a client, and the corresponding one to the server."""
 
     def __init__(
         self,
@@ -146,7 +148,7 @@ class _Link:
         self._answers = answers
 
     async def read_request(self) -> tuple[str, str, bytes, bytes]:
-        """Method, path, head and body of the next request."""
+        """Return method, path, head and body of the next request."""
         head = await self._client_in.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -155,7 +157,9 @@ class _Link:
         return method, path.partition("?")[0], head, body
 
     async def copy_replies(self) -> None:
-        """Copy what the server says until it ends, or until it answers a request whose reply is to be lost."""
+        """Copy the server's replies until it closes the connection, or answers a request whose reply is to be
+        lost.
+        """
         with contextlib.suppress(OSError):
             while (data := await self._server_in.read(_COPY_BYTES)) and not self.losing:
                 await self._answers.wait()
@@ -164,7 +168,7 @@ class _Link:
 
 
 async def inside(cluster: ClusterPlan, *command: str) -> str:
-    """Run a command in a cluster's own network, which works while its link is cut; returns its output."""
+    """Run a command in a cluster's network namespace, also while its link is cut. Return its output."""
     entered: Sequence[str] = command
     if cluster.namespace:
         entered = ["nsenter", f"--net=/var/run/netns/{cluster.namespace}", "--", *command]
@@ -187,12 +191,12 @@ async def kubectl(cluster: ClusterPlan, program: str, directory: Path, *argument
 
 
 async def compact(cluster: ClusterPlan, revision: int) -> None:
-    """Forget in etcd every version before this one. Raises SandboxError."""
+    """Remove all versions before a revision from etcd. Raises SandboxError."""
     await _ask_etcd(cluster, "kv/compaction", {"revision": str(revision), "physical": True})
 
 
 async def out_of_space(cluster: ClusterPlan, *, alarm: bool) -> None:
-    """Raise or disarm the alarm NOSPACE of etcd, which then reads, deletes and writes nothing. Raises SandboxError."""
+    """Raise or disarm etcd's alarm NOSPACE, during which it accepts only reads and deletions. Raises SandboxError."""
     action = "ACTIVATE" if alarm else "DEACTIVATE"
     await _ask_etcd(cluster, "maintenance/alarm", {"action": action, "memberID": "0", "alarm": "NOSPACE"})
 

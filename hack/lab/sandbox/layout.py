@@ -1,4 +1,4 @@
-"""From what was asked for to a plan: who gets which address, and which ports."""
+"""Assigns addresses and ports to the clusters of a requested sandbox."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _FIRST_HOST = 10
 
 @dataclass(frozen=True)
 class Request:
-    """What a sandbox is to be like."""
+    """Requested properties of a sandbox."""
 
     names: tuple[str, ...]
     regions: Mapping[str, str]
@@ -31,7 +31,7 @@ class Request:
     network: Network
     candidate_scheduler: bool = False
     audit: bool | Path = False
-    """Whether there are audit logs, or the file of their policy."""
+    """Whether API servers write audit logs, or the file with their policy."""
     replicas: int = 1
     versions: Mapping[str, str] = field(default_factory=dict)
     same_pods: bool = False
@@ -39,7 +39,7 @@ class Request:
 
 
 async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan:
-    """Choose addresses that nobody uses. Call it under `network.exclusive()`. Raises SandboxError."""
+    """Choose free addresses and return the plan. Call it under `network.exclusive()`. Raises SandboxError."""
     name = identity(directory)
     separate = request.network == "namespaces"
     if request.network == "auto":
@@ -75,7 +75,7 @@ async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan
 
 
 def _check_network(request: Request, *, separate: bool) -> None:
-    """Raise SandboxError if nodes or IP families need network namespaces that clusters do not get."""
+    """Raise SandboxError if nodes or IP families need network namespaces and clusters do not get any."""
     if request.shape.kind == "real" and not separate:
         raise SandboxError(
             "real nodes need network namespaces, which take root and a machine that allows them: leave out"

@@ -1,4 +1,4 @@
-"""Which TCP ports something listens on, in a process's network namespace. sock_diag(7)."""
+"""Listening TCP ports in a process's network namespace. sock_diag(7)."""
 
 import ctypes
 import os
@@ -20,9 +20,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def is_listening(pid: int, port: int) -> bool:
-    """Whether anything listens on a TCP port in the network of this process; not if the process is gone.
+    """Return whether a process listens on a TCP port in the network namespace of `pid`; False if that has
+    ended.
 
-    /proc/PID/net/tcp is for kernels without sock_diag: to read it goes through all connections of the machine.
+    Kernels without sock_diag need /proc/PID/net/tcp, which is slow: it lists all connections of the machine.
     """
     try:
         return port in _ask(pid)
@@ -53,7 +54,7 @@ def _answer(asking: socket.socket) -> Iterator[int]:
 
 
 def _socket(pid: int) -> socket.socket:
-    """A netlink socket in the network namespace of a process, which this thread enters to open it."""
+    """Return a netlink socket in the network namespace of a process; this thread enters the namespace meanwhile."""
     own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         there = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)

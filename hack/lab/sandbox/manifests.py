@@ -1,4 +1,4 @@
-"""Objects the sandbox puts into its clusters: fake nodes, and what joins a target to a source. Pure."""
+"""Manifests of a sandbox's objects: fake nodes, and objects that join a target to a source. Pure."""
 
 from typing import Any
 
@@ -11,19 +11,24 @@ NAMESPACE = "default"
 AGENT_NAMESPACE = "kube-system"
 TOKEN_SECONDS = 30 * 24 * 3600
 HTTP_TIMEOUT = "300s"
-"""Longer than any hold: a bind that the scheduler gives up is no reservation any more."""
+"""Timeout of a bind, longer than the agent ever delays its answer: an aborted bind is no longer a reservation."""
 INITIAL_BACKOFF_SECONDS = 1
 MAX_BACKOFF_SECONDS = 5
-"""A candidate whose bind was refused is tried again after 1, 2, 4, then every 5 s, and nothing wakes it earlier: this
-is how long it takes at most until a new round of reservation, or an extender that is back, is noticed."""
+"""Seconds between retries of a candidate after a refused bind: 1, 2, 4, then 5. No event shortens them.
+
+So this is the longest delay until the scheduler notices a new reservation round, or that the extender works
+again.
+"""
 
 
 def node(cluster: ClusterPlan, number: int, version: str) -> Manifest:
-    """A fake node that kwok keeps alive. All of a cluster share one range of pods. `version` is its kubelet's."""
+    """Return a fake node that kwok keeps ready. A cluster's fake nodes share a pod range. `version` is its
+    kubelet's.
+    """
     name = f"{cluster.name}-node-{number}"
     size = {"cpu": cluster.nodes.cpu, "memory": cluster.nodes.memory, "ephemeral-storage": "1Ti"}
     size["pods"] = str(cluster.nodes.pods)
-    # kwok takes one address of nodes from its command line: a stage reads the second one from this annotation.
+    # kwok's command line accepts one address of nodes: a stage reads the second one from this annotation.
     second = {"sandbox.flotilla/second-address": cluster.second_address} if cluster.second_address else {}
     return {
         "apiVersion": "v1",
@@ -60,22 +65,22 @@ def node(cluster: ClusterPlan, number: int, version: str) -> Manifest:
 
 
 def source(name: str) -> Manifest:
-    """In a target: lets a service account of the same name act for the source cluster."""
+    """Return a Source for a target: a service account of the same name acts for the source cluster."""
     return _ours("Source", name, {"serviceAccountName": name})
 
 
 def target(name: str) -> Manifest:
-    """In the source: a target whose kubeconfig is in the Secret of the same name."""
+    """Return a Target for the source, whose kubeconfig is in the Secret of the same name."""
     return _ours("Target", name, {"kubeconfigSecret": {"name": name}})
 
 
 def self_target(name: str) -> Manifest:
-    """In the source: the source itself as a target."""
+    """Return a Target by which the source itself is a target."""
     return _ours("Target", name, {"self": True})
 
 
 def secret(name: str, kubeconfig: str) -> Manifest:
-    """A Secret that holds a target's kubeconfig under the key that Targets read by default."""
+    """Return a Secret with a target's kubeconfig under the default key."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -85,27 +90,27 @@ def secret(name: str, kubeconfig: str) -> Manifest:
 
 
 def empty_secret(name: str, namespace: str) -> Manifest:
-    """A Secret without data; applying it again leaves the data that there is."""
+    """Return a Secret without data; applying it again keeps existing data."""
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}, "type": "Opaque"}
 
 
 def service_account(name: str, namespace: str = NAMESPACE) -> Manifest:
-    """A service account, by default in the joined namespace."""
+    """Return a service account, by default in the joined namespace."""
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
 
 
 def account_name(process: str) -> str:
-    """The service account of a cluster's own agent or webhook."""
+    """Return the name of the service account of a cluster's own agent or webhook."""
     return f"flotilla-{process}"
 
 
 def user(process: str) -> str:
-    """The same as API servers know its user."""
+    """Return the user of that service account."""
     return f"system:serviceaccount:{AGENT_NAMESPACE}:{account_name(process)}"
 
 
 def token_request() -> Manifest:
-    """Asks for a token that outlives any sandbox."""
+    """Return a request for a token that expires after any sandbox has ended."""
     return {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -114,7 +119,7 @@ def token_request() -> Manifest:
 
 
 def enabled_namespace() -> Manifest:
-    """The joined namespace with the label that lets its pods be elected."""
+    """Return the joined namespace with the label that lets its pods be elected."""
     labels = {LABEL_ENABLED: ENABLED_VALUE}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
 
@@ -129,7 +134,7 @@ def _ours(kind: str, name: str, spec: Manifest) -> Manifest:
 
 
 def scheduler_configuration(kubeconfig: str, extender_url: str) -> dict[str, Any]:
-    """Configuration of the kube-scheduler that reserves nodes for candidates: an extender of it only binds."""
+    """Return the configuration of the candidate scheduler; its extender only binds."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

@@ -23,26 +23,23 @@ _SUBNETS = 92 * 256
 
 
 def bridge_name(identity: str) -> str:
-    """The bridge that joins a sandbox's clusters (an interface name has at most 15 characters)."""
+    """Return the name of the bridge that joins a sandbox's clusters (an interface name has at most 15 characters)."""
     return f"flt{identity}"
 
 
 def link_name(identity: str, index: int) -> str:
-    """The machine's end of a cluster's link."""
+    """Return the name of the machine's end of a cluster's link."""
     return f"flt{identity}-{index}"
 
 
 def namespace_name(identity: str, cluster: str) -> str:
-    """A cluster's network namespace."""
+    """Return the name of a cluster's network namespace."""
     return f"flotilla-{identity}-{cluster}"
 
 
 def choose_subnet(identity: str, used: Iterable[Network], version: Version = 4) -> Network:
-    """Return a subnet that overlaps none in use; the same for the same sandbox if that one is free.
-
-    Raises SandboxError if none is free.
-    """
-    # A route as wide as the whole of 10.0.0.0/8 (a VPN's) says nothing about who uses which part of it.
+    """Return a free subnet; the same one for the same sandbox if possible. Raises SandboxError if none is free."""
+    # A route to the whole of 10.0.0.0/8, as of a VPN, does not show which part of it is in use.
     taken = [network for network in used if network.version == version and network.prefixlen > 8]
     for offset in range(_SUBNETS):
         subnet = ipfamilies.subnet(version, int(identity, 16) + offset)
@@ -66,7 +63,7 @@ def require_ipv6() -> None:
 
 
 async def namespaces_work(identity: str) -> bool:
-    """Whether this user may make network namespaces here."""
+    """Return whether this user may create network namespaces."""
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("nsenter"):
         return False
     probe = namespace_name(identity, "probe-" + str(os.getpid()))
@@ -79,7 +76,7 @@ async def namespaces_work(identity: str) -> bool:
 
 
 async def used_networks(version: Version = 4) -> list[Network]:
-    """Networks of an IP version that the machine has routes to, the default route apart."""
+    """Return the networks of an IP version to which the machine has routes, without the default route."""
     routes = json.loads(await _ip("-json", f"-{version}", "route", "show", "table", "all") or "[]")
     found = []
     for route in routes:
@@ -90,7 +87,7 @@ async def used_networks(version: Version = 4) -> list[Network]:
 
 @contextlib.asynccontextmanager
 async def exclusive() -> AsyncIterator[None]:
-    """Hold off every other sandbox on the machine between choosing a subnet and taking it."""
+    """Keep other sandboxes on the machine from choosing a subnet until this one has configured its subnet."""
     with socket.socket(socket.AF_UNIX) as lock:
         while True:
             try:
@@ -102,7 +99,7 @@ async def exclusive() -> AsyncIterator[None]:
 
 
 async def make(plan: Plan) -> None:
-    """Make the bridge, the namespaces and the links, or complete and repair them. Raises SandboxError."""
+    """Create the bridge, the namespaces and the links, or repair them. Raises SandboxError."""
     if not plan.bridge:
         return
     subnets = [ipaddress.ip_network(each) for each in plan.subnets]
@@ -130,13 +127,13 @@ async def make(plan: Plan) -> None:
 
 
 async def _add_address(inside: Sequence[str], subnet: Network, address: str, link: str) -> None:
-    # The kernel checks a new IPv6 address for duplicates for a second, in which no process can listen on it.
+    # The kernel checks a new IPv6 address for duplicates for a second; meanwhile no process can listen on it.
     without_check = ("nodad",) if subnet.version == 6 else ()
     await _ip(*inside, "address", "replace", f"{address}/{subnet.prefixlen}", "dev", link, *without_check)
 
 
 async def _route_pods(plan: Plan, cluster: ClusterPlan) -> None:
-    """Let a cluster's pods reach those of every other cluster: one flat pod network, unless all have the same."""
+    """Route a cluster's pods to those of every other cluster: one flat pod network, unless all have the same."""
     for other in plan.clusters:
         if other is not cluster and not cluster.same_pods:
             for pods, address in zip(other.pod_ranges, other.addresses, strict=True):
@@ -144,19 +141,19 @@ async def _route_pods(plan: Plan, cluster: ClusterPlan) -> None:
 
 
 def require_rights(identity: str) -> None:
-    """Raise SandboxError if this user may not take a sandbox down that has network namespaces."""
+    """Raise SandboxError if this user may not remove a sandbox's network namespaces."""
     names = _names(_NAMESPACES, namespace_name(identity, "")) + _names(_LINKS, bridge_name(identity))
     if names and os.geteuid() != 0:
         raise SandboxError("this sandbox was started by root and has network namespaces: take it down as root")
 
 
 async def remove(identity: str) -> bool:
-    """Remove what a sandbox has on the machine, known by its names alone; says whether there was anything."""
+    """Remove the namespaces and links of a sandbox by their names. Return whether any existed."""
     names = _names(_NAMESPACES, namespace_name(identity, ""))
     links = _names(_LINKS, bridge_name(identity))
     for name in names:
         await _ip("netns", "delete", name)
-    # A namespace takes its end of a link with it, a little later; a link that is gone already is what we want.
+    # The kernel removes a link shortly after its namespace; a removed link is no error.
     for link in sorted(links, reverse=True):
         with contextlib.suppress(SandboxError):
             await _ip("link", "delete", link)
@@ -174,17 +171,17 @@ async def set_link(plan: Plan, index: int, *, up: bool) -> None:
 
 
 def loopback_address(identity: str, index: int) -> str:
-    """An address of its own for each cluster: all of 127.0.0.0/8 belongs to this machine."""
+    """Return a separate address for each cluster: all of 127.0.0.0/8 belongs to this machine."""
     number = int(identity, 16)
     return f"127.{64 + (number >> 8) % 128}.{number % 256}.{index + 1}"
 
 
 def free_ports(address: str, *, taken: Iterable[int] = ()) -> Mapping[str, int]:
-    """The default port of everything that listens where it is free on this address, another where it is not."""
+    """Return a port for every listening process: the default one if it is free on this address, else another one."""
     avoid = set(taken)
     ports: dict[str, int] = {}
     for name, default in PORTS.items():
-        # Above the defaults and below the range from which outgoing connections get theirs.
+        # Above the defaults and below the range of ports of outgoing connections.
         candidates = (default, *range(default + 10000, 32000))
         ports[name] = next(port for port in candidates if port not in avoid and is_free(address, port))
         avoid.add(ports[name])
@@ -192,7 +189,7 @@ def free_ports(address: str, *, taken: Iterable[int] = ()) -> Mapping[str, int]:
 
 
 def is_free(address: str, port: int) -> bool:
-    """Whether a process could listen on this port now."""
+    """Return whether a process could listen on this port now."""
     with socket.socket(socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

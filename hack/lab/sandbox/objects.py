@@ -1,4 +1,4 @@
-"""The objects every cluster of a sandbox starts with, those that join two, and how they get there."""
+"""Initial objects of every cluster of a sandbox, and objects that join two clusters."""
 
 import contextlib
 import functools
@@ -44,23 +44,23 @@ _RBAC = {kind.name: kind for kind in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLE
 _ADMISSION = {kind.name: kind for kind in (POLICIES, POLICY_BINDINGS)}
 _NOT_READY = "node.kubernetes.io/not-ready"
 _CONNECT_SECONDS = 10.0
-"""Clusters share a machine, which may be busy; nobody goes elsewhere meanwhile."""
+"""Timeout of a connection in seconds. Clusters share a machine, which may be busy."""
 _SETUP_SECONDS = 60.0
-"""How long an API server may take for an answer while it, and others beside it, have just been started."""
+"""Timeout of a request in seconds, for an API server that has just been started together with other clusters."""
 
 
 def connect(kubeconfig: Path, *, name: str = "", timeout: float = 10.0) -> Client:
-    """A client for a kubeconfig; close its `session` in the end."""
+    """Return a client for a kubeconfig; close its `session` at the end."""
     return Client(Session(config.load(str(kubeconfig)), name=name, timeout=timeout, connecting=_CONNECT_SECONDS))
 
 
 def connect_for_setup(kubeconfig: Path, *, name: str) -> Client:
-    """The same, for an API server that has just been started: it may take a minute for an answer."""
+    """Return a client for an API server that has just been started: a response may take a minute."""
     return connect(kubeconfig, name=name, timeout=_SETUP_SECONDS)
 
 
 async def is_ready(client: Client) -> bool:
-    """Whether the API server answers and has finished starting."""
+    """Return whether the API server answers and has finished starting."""
     try:
         await client.session.request("GET", "/readyz", timeout=5.0)
     except KubeError:
@@ -69,7 +69,7 @@ async def is_ready(client: Client) -> bool:
 
 
 async def apply_definitions(client: Client) -> None:
-    """Put our CRDs and the roles that Sources are bound to in place."""
+    """Apply the CRDs, and the roles that agents bind for Sources."""
     for crd in _crds():
         await apply(client, CRDS, crd)
     for role in cluster_roles():
@@ -77,35 +77,36 @@ async def apply_definitions(client: Client) -> None:
 
 
 async def apply_policies(client: Client) -> None:
-    """Put the policies in place; they know the cluster's own agent and webhook by name, and their namespace."""
+    """Apply the admission policies, which contain the names of the cluster's own agent and webhook."""
     for obj in policies(manifests.user(AGENT.name), manifests.AGENT_NAMESPACE, manifests.user(WEBHOOK.name)):
         await apply(client, _ADMISSION[obj["kind"]], obj)
 
 
 async def account_token(client: Client, account: Account) -> str:
-    """A token of the service account that the cluster's own agent or webhook works with, with the chart's rights.
+    """Create the service account of the cluster's own agent or webhook with the chart's rights, and return a
+    token.
 
-    API servers remember tokens for a while; they verify a client certificate anew at every request.
+    API servers cache tokens, but verify a client certificate at every request.
     """
     name, namespace = manifests.account_name(account.name), manifests.AGENT_NAMESPACE
     await apply(client, SERVICE_ACCOUNTS, manifests.service_account(name, namespace))
     for obj in role_objects(account, namespace):
         await apply(client, _RBAC[obj["kind"]], obj)
     if account is WEBHOOK:
-        # As the chart does: the webhook fills in the data, and may create no Secret.
+        # As in the chart: the webhook writes the data, but has no right to create Secrets.
         await apply(client, SECRETS, manifests.empty_secret(WEBHOOK_SECRET, namespace))
     return await token(client, namespace, name)
 
 
 async def token(client: Client, namespace: str, service_account: str) -> str:
-    """A token of a service account that outlives any sandbox."""
+    """Return a token of a service account that expires after any sandbox has ended."""
     path = SERVICE_ACCOUNTS.path(namespace, service_account, "token")
     answer = await client.session.request("POST", path, body=json.dumps(manifests.token_request()).encode())
     return str(json.loads(answer)["status"]["token"])
 
 
 async def is_served(client: Client) -> bool:
-    """Whether all CRDs are established."""
+    """Return whether all CRDs are established."""
     try:
         return all(_is_established(crd) for crd in await client.list(CRDS))
     except KubeError:
@@ -113,7 +114,7 @@ async def is_served(client: Client) -> bool:
 
 
 async def apply_nodes(client: Client, cluster: ClusterPlan, version: str) -> None:
-    """Make the cluster's fake nodes; those that exist stay as they are. A real one registers itself."""
+    """Create the cluster's fake nodes; existing ones stay unchanged. A real node registers itself."""
     for number in range(cluster.nodes.fake):
         try:
             await client.create(NODES, manifests.node(cluster, number, version))
@@ -122,7 +123,7 @@ async def apply_nodes(client: Client, cluster: ClusterPlan, version: str) -> Non
 
 
 async def name_pod_ranges(client: Client, cluster: ClusterPlan) -> None:
-    """Have the real node say where its pods get their addresses; its network plugin takes them from a file."""
+    """Set the pod ranges of the real node; its network plugin reads them from a file."""
     for node in await client.list(NODES, labels="type=real"):
         if not node["spec"].get("podCIDR"):
             ranges = {"podCIDR": cluster.real_pod_ranges[0], "podCIDRs": [*cluster.real_pod_ranges]}
@@ -130,7 +131,7 @@ async def name_pod_ranges(client: Client, cluster: ClusterPlan) -> None:
 
 
 async def apply(client: Client, kind: Kind, obj: manifests.Manifest) -> None:
-    """Create an object, or make it say what it should."""
+    """Create or change an object by server-side apply."""
     metadata = obj["metadata"]
     await client.patch(kind, metadata["name"], obj, metadata.get("namespace"), style="apply")
 
@@ -140,7 +141,8 @@ async def join_target(
 ) -> None:
     """Let the source run pods of its joined namespace in the target.
 
-    The target's agent binds the roles once it sees the Source. `authority` is the target's CA certificate (PEM).
+    The target's agent binds the roles once it observes the Source. `authority` is the target's CA certificate
+    (PEM).
     """
     await apply(target, SOURCES, manifests.source(source_plan.name))
     await apply(target, SERVICE_ACCOUNTS, manifests.service_account(source_plan.name))
@@ -151,14 +153,16 @@ async def join_target(
 
 
 async def join_source(source: Client, plan: ClusterPlan, *, self_target: bool) -> None:
-    """Let pods of the source's joined namespace be elected; with `self_target` they may run at home, too."""
+    """Let pods of the source's joined namespace be elected. With `self_target` the source is a target, too."""
     await apply(source, NAMESPACES, manifests.enabled_namespace())
     if self_target:
         await apply(source, TARGETS, manifests.self_target(plan.name))
 
 
 async def is_usable(client: Client, cluster: ClusterPlan) -> bool:
-    """Whether pods can be created and scheduled: the default service account is there, every node ready."""
+    """Return whether pods can be created and scheduled: the default service account exists and every node is
+    ready.
+    """
     try:
         await client.get(SERVICE_ACCOUNTS, "default", "default")
         nodes = await client.list(NODES, labels="type in (kwok,real)")
@@ -168,7 +172,7 @@ async def is_usable(client: Client, cluster: ClusterPlan) -> bool:
 
 
 async def end_leases(client: Client) -> None:
-    """Delete the leases of fake nodes, as far as they can be: the next kwok would wait until they expire."""
+    """Delete the leases of fake nodes if possible: a restarted kwok would wait until they expire."""
     with contextlib.suppress(KubeError):
         for node in await client.list(NODES, labels="type=kwok"):
             with contextlib.suppress(NotFound):

@@ -1,4 +1,4 @@
-"""Control planes of other Kubernetes versions than the usual one: from the cache, the releases, or a build."""
+"""Control planes of other Kubernetes versions: from the cache, the releases, or a build."""
 
 import os
 from pathlib import Path
@@ -10,15 +10,15 @@ from hack.lab.sandbox.errors import BuildError, SandboxError
 
 
 def folder(version: str) -> Path:
-    """Where the programs of a version are kept."""
+    """Return the cache folder of a version's programs."""
     return cache.folder() / f"control-plane-{version}"
 
 
 async def find(version: str, progress: Progress, *, compile: bool = True) -> dict[str, str]:
-    """The programs of a version (`v1.30.14`) that are of Kubernetes: paths by name.
+    """Find, download or build the Kubernetes programs of a version (`v1.30.14`). Return paths by name.
 
-    `compile`: build them where they can be had in no other way, which takes ten minutes or more.
-    Raises SandboxError that says what was tried.
+    `compile`: whether to build them as a last resort, which takes ten minutes or more. Raises SandboxError with
+    all attempts.
     """
     try:
         async with cache.exclusive(progress):
@@ -30,7 +30,7 @@ async def find(version: str, progress: Progress, *, compile: bool = True) -> dic
 
 
 def paths(version: str) -> dict[str, str]:
-    """Where the programs of a version are, once they are found."""
+    """Return the paths of a version's programs in the cache, by name."""
     return {name: str(folder(version) / name) for name in CONTROL_PLANE}
 
 

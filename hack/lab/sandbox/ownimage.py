@@ -1,7 +1,8 @@
-"""The file tree of our own image, made here without Docker: what the Dockerfile makes, of this machine's Python.
+"""File tree of the Flotilla image, built without Docker from this machine's Python; equivalent to the
+Dockerfile.
 
-Interpreter, standard library, the packages that `flotilla[cel,cli,speed]` needs, and the shared libraries of all of
-these.
+Contains interpreter, standard library, the packages that `flotilla[cel,cli,speed]` needs, and all shared
+libraries.
 """
 
 import importlib.metadata
@@ -29,9 +30,9 @@ COMMAND = ("agent",)
 USER = "65532:65532"
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/bin",
-    # All libraries are in one folder, wherever the interpreter was built to look for them.
+    # All libraries are in one folder; the interpreter may have been built with another search path.
     "LD_LIBRARY_PATH": "/usr/local/lib",
-    # Debian's interpreter would look for packages in another folder.
+    # Debian's interpreter searches for packages in another folder.
     "PYTHONPATH": f"/usr/local/lib/python{_VERSION}/site-packages",
     "PYTHONUNBUFFERED": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -51,7 +52,7 @@ _PASSWD = "root:x:0:0:root:/:/bin/false\nflotilla:x:65532:65532:flotilla:/tmp:/b
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where things go in the tree."""
+    """Paths in the tree."""
 
     root: Path
 
@@ -73,12 +74,12 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def write_tree(folder: Path, source: Path = REPOSITORY) -> Path:
-    """Make the tree of a checkout in an empty or missing folder. Raises SandboxError when something is missing."""
+    """Write the tree of a checkout into an empty or missing folder. Raises SandboxError if a part is missing."""
     return write_own(write_base(folder), source)
 
 
 def write_base(folder: Path) -> Path:
-    """The same without our own packages, which is the same for all checkouts and takes ten times as long to make."""
+    """Write the tree without Flotilla's packages. It is equal for all checkouts, and takes ten times as long."""
     place = _Place(folder)
     try:
         for path in (place.programs, place.libraries, folder / "etc", folder / "tmp"):
@@ -97,9 +98,9 @@ def write_base(folder: Path) -> Path:
 
 
 def write_own(folder: Path, source: Path) -> Path:
-    """Put a checkout's packages into a tree, in the place of those that are there, or into a folder for a layer.
+    """Copy a checkout's packages into a tree or an empty folder; replaces existing ones.
 
-    Raises SandboxError when something is missing.
+    Raises SandboxError if a part is missing.
     """
     packages = _Place(folder).packages
     try:
@@ -115,14 +116,15 @@ def write_own(folder: Path, source: Path) -> Path:
 
 
 def build(file: Path, name: str, source: Path = REPOSITORY) -> Path:
-    """Our own image, as a checkout has it, in a file that nodes import. Raises SandboxError."""
+    """Build the Flotilla image of a checkout as a file that nodes can import. Raises SandboxError."""
     return build_all(file, {name: source})
 
 
 def build_all(file: Path, sources: Mapping[str, Path], base: Path | None = None) -> Path:
-    """The same of several checkouts, by name: what is not theirs is one layer for all. Raises SandboxError.
+    """Build the images of several checkouts, by name, as one file with a common base layer. Raises
+    SandboxError.
 
-    :param base: what `write_base` has made, if it is there already
+    :param base: a tree by `write_base`; None builds one
     """
     start = images.Start(ENTRYPOINT, COMMAND, ENVIRONMENT, user=USER)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
@@ -133,7 +135,7 @@ def build_all(file: Path, sources: Mapping[str, Path], base: Path | None = None)
 
 
 def build_program(program: Path, file: Path, name: str) -> Path:
-    """An image of one program, such as a kube-scheduler, with its shared libraries. Raises SandboxError."""
+    """Build an image of one program, such as a kube-scheduler, with its shared libraries. Raises SandboxError."""
     environment = {name: ENVIRONMENT[name] for name in ("PATH", "LD_LIBRARY_PATH")}
     start = images.Start((program.name,), environment=environment, user=USER)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
@@ -152,7 +154,7 @@ def build_program(program: Path, file: Path, name: str) -> Path:
 
 
 def distributions(extras: Collection[str] = _EXTRAS) -> list[str]:
-    """Names of the packages that our own needs with these extras, its own apart, as they are installed here."""
+    """Return the names of the installed packages that Flotilla needs with these extras, without its own."""
     found: dict[str, None] = {}
     waiting = list(requirements(_DISTRIBUTION, extras))
     while waiting:
@@ -168,9 +170,9 @@ def distributions(extras: Collection[str] = _EXTRAS) -> list[str]:
 
 
 def requirements(distribution: str, extras: Collection[str]) -> Iterator[str]:
-    """Names of what a package asks for, itself and with these extras, on whatever platform.
+    """Yield the names of a package's requirements with these extras, for any platform.
 
-    Of our own as the checkout has it: what was installed with it may be older.
+    Reads Flotilla's own from the checkout, since the installed metadata may be older.
     """
     if distribution == _DISTRIBUTION:
         project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -189,7 +191,7 @@ def _write_packages(place: _Place) -> None:
     for name in distributions():
         distribution = importlib.metadata.distribution(name)
         for file in distribution.files or ():
-            # Programs of packages are beside site-packages; nobody here calls them.
+            # Programs of packages are outside of site-packages; the image does not need them.
             if ".." not in file.parts and "__pycache__" not in file.parts:
                 target = place.packages / file
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -197,9 +199,10 @@ def _write_packages(place: _Place) -> None:
 
 
 def _compile(root: Path, *folders: Path) -> None:
-    """What a process loads, as the Dockerfile does: else every process in it compiles for seconds before it begins.
+    """Compile all modules like the Dockerfile does: otherwise every process would compile for seconds before it
+    starts.
 
-    Files of an image have no times of their own that could say whether compiled ones are newer.
+    Files in an image have no modification times, so Python cannot check whether compiled files are current.
     """
     names = ("-s", str(root), "-p", "/", "-x", "kubernetes_asyncio/client/(api|models)/")
     command = (sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", *names)
@@ -219,7 +222,7 @@ def _write_programs(place: _Place) -> None:
 
 def _write_libraries(place: _Place) -> None:
     binaries = [place.programs / f"python{_VERSION}", *place.python.rglob("*.so*")]
-    # Some come with a package of ours already.
+    # Some libraries are part of a Python package already.
     needed = {path for path in _shared(binaries) if "site-packages" not in path}
     if not any(Path(path).name.startswith("ld-") for path in needed):
         raise SandboxError(f"ldd finds no shared libraries of {sys.executable} (on {platform.machine()})")
@@ -229,7 +232,7 @@ def _write_libraries(place: _Place) -> None:
 def _copy_libraries(place: _Place, libraries: Iterable[str]) -> None:
     for library in libraries:
         if Path(library).name.startswith("ld-"):
-            # Programs name the loader by its whole path.
+            # Programs refer to the loader by its absolute path.
             target = place.root / library.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
         else:
@@ -238,6 +241,6 @@ def _copy_libraries(place: _Place, libraries: Iterable[str]) -> None:
 
 
 def _shared(binaries: Iterable[Path]) -> set[str]:
-    """Shared libraries of all of these, the loader among them; none of static ones."""
+    """Return the shared libraries of programs, including the loader; none for static ones."""
     listed = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=False).stdout
     return set(_LIBRARY.findall(listed))

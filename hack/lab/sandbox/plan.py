@@ -1,4 +1,4 @@
-"""What a sandbox is going to be: names, addresses, ports, sizes. Pure; kept in the sandbox's directory as JSON."""
+"""Plan of a sandbox: names, addresses, ports, sizes. Pure; kept in the sandbox's directory as JSON."""
 
 import hashlib
 from collections.abc import Mapping
@@ -34,10 +34,10 @@ PORTS = {
     "kube-proxy-health": 10256,
     "kube-proxy-metrics": 10249,
 }
-"""Default port of everything that listens; a cluster without an address of its own may have to take others."""
+"""Default port of every listening process. A cluster without an address of its own may need different ones."""
 
 OLDEST_MINOR = 30
-"""Before Kubernetes 1.30 webhooks have no match conditions."""
+"""Oldest supported minor version: before Kubernetes 1.30 webhooks have no match conditions."""
 OLDEST = "v1.30.14"
 
 NodeKind = Literal["kwok", "real"]
@@ -45,7 +45,7 @@ NodeKind = Literal["kwok", "real"]
 
 @dataclass(frozen=True)
 class NodeShape:
-    """How many nodes a cluster gets. Only a fake one is as large as one likes; `pods` limits a real one, too."""
+    """Number and size of a cluster's nodes. A real node has the size of the machine, only `pods` limits it."""
 
     count: int = 5
     cpu: str = "32"
@@ -53,17 +53,17 @@ class NodeShape:
     pods: int = 110
     kind: NodeKind = "kwok"
     fakes: int = 0
-    """Fake nodes beside a real one, which then takes only pods that tolerate its taint `type=real`."""
+    """Number of fake nodes next to a real one, which then accepts only pods that tolerate its taint `type=real`."""
 
     @property
     def fake(self) -> int:
-        """How many fake nodes there are in all."""
+        """Number of all fake nodes."""
         return self.count if self.kind == "kwok" else self.fakes
 
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """One cluster: `namespace` is its network namespace, empty where all clusters share the machine's network."""
+    """A cluster. `namespace` is its network namespace; empty if all clusters share the machine's network."""
 
     name: str
     index: int
@@ -73,10 +73,10 @@ class ClusterPlan:
     namespace: str = ""
     ports: Mapping[str, int] = field(default_factory=lambda: dict(PORTS))
     kubernetes: str = ""
-    """Its version (`1.30`) and the programs of it, where these are not those of the sandbox."""
+    """Kubernetes version (`1.30`), with paths in `programs`, if it differs from the sandbox's; else empty."""
     programs: Mapping[str, str] = field(default_factory=dict)
     same_pods: bool = False
-    """Whether its pod network is that of the first cluster, and nothing of it is routed to others."""
+    """Whether all clusters have the same pod network, which is not routed between them."""
 
     family: Family = "ipv4"
     """IP families of the cluster's addresses, pods and Services."""
@@ -108,7 +108,7 @@ class ClusterPlan:
 
     @property
     def private_address(self) -> str:
-        """Where processes listen that only their own cluster may talk to."""
+        """Address on which processes listen that only their own cluster may reach."""
         return "127.0.0.1" if self.namespace else self.address
 
     @property
@@ -164,7 +164,7 @@ class Plan:
     candidate_scheduler: bool = False
     audit: bool = False
     audit_policy: str = ""
-    """File of the policy of audit logs; empty: the sandbox's own."""
+    """File with the audit policy; empty for the sandbox's own policy."""
     replicas: int = 1
     second_subnet: str = ""
     """IPv6 network that joins dual-stack clusters; empty if the clusters have one IP family."""
@@ -181,21 +181,21 @@ class Plan:
 
     @property
     def real_nodes(self) -> bool:
-        """Whether containers really run."""
+        """Whether the clusters run real containers."""
         return any(cluster.nodes.kind == "real" for cluster in self.clusters)
 
     @property
     def fake_nodes(self) -> bool:
-        """Whether there are nodes on which nothing runs."""
+        """Whether there are fake nodes, which run no containers."""
         return any(cluster.nodes.kind == "kwok" or cluster.nodes.fakes for cluster in self.clusters)
 
     def dump(self) -> bytes:
-        """The plan as JSON."""
+        """Return the plan as JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
     @staticmethod
     def parse(text: bytes) -> "Plan":
-        """The plan that `dump` wrote. Raises SandboxError when it is none."""
+        """Parse a plan that `dump` wrote. Raises SandboxError if it is invalid."""
         try:
             return msgspec.json.decode(text, type=Plan)
         except msgspec.DecodeError as error:
@@ -203,5 +203,5 @@ class Plan:
 
 
 def identity(directory: Path) -> str:
-    """Six hex digits that name everything of the sandbox in this directory, on the machine."""
+    """Return six hex digits that identify the sandbox in this directory on the machine."""
     return hashlib.sha256(str(directory).encode()).hexdigest()[:6]

@@ -1,7 +1,8 @@
 """Processes that outlive the command that started them: start, find, signal, wait.
 
-Each carries a mark in its environment that names its sandbox. A pid file says where to look; the mark says whether it
-is still the same process, so that a reused process id is never signalled, and `down` finds even what no pid file names.
+Each has a mark in its environment that names its sandbox. A pid file contains the process id; the mark shows
+whether it is still the same process. So `down` never signals a reused process id, and also finds processes
+without a pid file.
 """
 
 import asyncio
@@ -26,9 +27,9 @@ _DROPPED = ("ETCD_", "KUBE", "FLOTILLA_")
 
 
 def environment(base: Mapping[str, str], mark: str, python_path: str) -> dict[str, str]:
-    """Environment of a process: nothing in it that would configure a component behind our back.
+    """Return the environment of a process, without variables that would configure a component unintentionally.
 
-    Proxies are for the world outside: through one, a cluster would not be reached.
+    It omits proxies as well: clusters cannot be reached through a proxy for the internet.
     """
     kept = {
         name: value
@@ -44,19 +45,20 @@ def environment(base: Mapping[str, str], mark: str, python_path: str) -> dict[st
 def start(
     argv: Sequence[str], env: Mapping[str, str], *, log: Path, pid_file: Path, namespace: str = "", mounts: int = 0
 ) -> int:
-    """Start a process in a session of its own, in a network namespace if one is named; its output goes to `log`.
+    """Start a process in a new session, and in a network namespace if one is named; its output is written to
+    `log`.
 
-    Of what its starter has open it gets nothing: it would hold a lock of theirs, or the end of a pipe, for good.
-    With `mounts`, a process id, it sees that process's mounts, for which it must be in a network namespace.
+    The process inherits no open files: it would keep locks or pipes of its starter open. `mounts` is the id of
+    a process whose mount namespace it joins, 0 for none; this requires a network namespace.
 
-    Raises SandboxError when the program is missing, OSError when the log or the pid file cannot be written.
+    Raises SandboxError if the program is missing, OSError if the log or the pid file cannot be written.
     """
     name = argv[0]
     if not os.access(name, os.X_OK):
         raise SandboxError(f"{name} is missing or not executable: take the sandbox down and up again")
     command = list(argv)
     if namespace:
-        # `ip netns exec` would give a fresh /sys, which hides the cgroups from a kubelet (measured).
+        # `ip netns exec` would mount a new /sys, which hides the cgroups from a kubelet (measured).
         entered = [f"--net=/var/run/netns/{namespace}", *([f"--mount=/proc/{mounts}/ns/mnt"] if mounts else [])]
         command = ["/usr/bin/env", "nsenter", *entered, "--", *argv]
     log.touch(mode=0o600)
@@ -83,7 +85,7 @@ def start(
 
 
 def find(pid_file: Path, mark: str) -> int | None:
-    """Process id of the process that the pid file names, None when that process is gone."""
+    """Return the process id in the pid file; None if that process has ended."""
     try:
         pid = int(pid_file.read_text())
     except (OSError, ValueError):
@@ -92,15 +94,18 @@ def find(pid_file: Path, mark: str) -> int | None:
 
 
 def find_all(mark: str) -> list[int]:
-    """Process ids of everything that carries a mark or one below it, such as all of a sandbox, pid file or not."""
+    """Return the ids of all processes with this mark or one below it, such as all of a sandbox, even without
+    pid files.
+    """
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     return [pid for pid in pids if _is_below(_mark(pid), mark) and is_alive(pid)]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended and waits for its parent does not count.
+    """Return whether the process runs; False for a zombie.
 
-    Its state in /proc would not do: it says so as soon as the first thread is gone, while others hold on to ports.
+    The state in /proc is not enough: it shows a zombie once the first thread has ended, while other threads may
+    keep ports open.
     """
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
@@ -117,13 +122,13 @@ def is_alive(pid: int) -> bool:
 
 
 def send(pid: int, mark: str, number: int) -> bool:
-    """Send a signal, only if the process carries this mark (or one below it); says whether it was sent."""
+    """Send a signal if the process has this mark or one below it. Return whether it was sent."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return False
     try:
-        # The descriptor pins the process: what is checked is what gets the signal.
+        # The descriptor pins the process, so that the checked process is the signalled one.
         if not _is_below(_mark(pid), mark):
             return False
         signal.pidfd_send_signal(descriptor, number)
@@ -135,7 +140,7 @@ def send(pid: int, mark: str, number: int) -> bool:
 
 
 async def wait_gone(pids: Sequence[int], timeout: float) -> list[int]:
-    """Wait at most `timeout` seconds for processes to end; returns those that have not."""
+    """Wait at most `timeout` seconds for processes to end. Return the remaining ones."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     left = [pid for pid in pids if is_alive(pid)]
@@ -146,14 +151,14 @@ async def wait_gone(pids: Sequence[int], timeout: float) -> list[int]:
 
 
 async def stop(pid: int, mark: str, *, grace: float) -> None:
-    """End a process: politely, and after `grace` seconds for certain."""
+    """End a process with SIGTERM, and after `grace` seconds with SIGKILL."""
     if send(pid, mark, signal.SIGTERM) and await wait_gone([pid], grace):
         send(pid, mark, signal.SIGKILL)
         await wait_gone([pid], 10)
 
 
 def last_lines(log: Path) -> str:
-    """The end of a log, indented, for an error message."""
+    """Return the end of a log, indented, for an error message."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 8192))
@@ -164,10 +169,10 @@ def last_lines(log: Path) -> str:
 
 
 def _inheritable() -> list[int]:
-    """Descriptors that whoever started us left open for children, standard ones apart; none is opened by ourselves."""
+    """Return the inheritable descriptors without the standard ones. They come from this process's starter."""
     found = []
     for number in map(int, os.listdir("/proc/self/fd")):
-        # The one that this is read by is gone by now.
+        # The descriptor that listed the directory is closed already.
         with contextlib.suppress(OSError):
             if number > 2 and os.get_inheritable(number):
                 found.append(number)
@@ -185,10 +190,10 @@ def _is_below(found: str, mark: str) -> bool:
 
 
 def _environ(pid: int) -> bytes:
-    """A process's environment; none for one that has ended, is somebody else's, has none, or belongs to the kernel.
+    """Return a process's environment; empty if it has ended, cannot be read, has none, or is a kernel thread.
 
-    In the middle of exec a process shows neither environment nor arguments (seen for over 0.1 s on a busy machine): it
-    may be one of ours. One that goes on showing arguments only was given no environment.
+    During exec a process shows neither environment nor arguments, for over 0.1 s on a busy machine (measured):
+    it may be a marked one. A process that repeatedly shows only arguments has no environment.
     """
     deadline = time.monotonic() + _EXEC_SECONDS
     with_arguments = 0

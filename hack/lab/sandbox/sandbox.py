@@ -1,4 +1,4 @@
-"""A sandbox: up, down, status, and faults on purpose."""
+"""A sandbox: up, down, status, and intentional faults."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ from hack.lab.sandbox.realnode import boot, cgroups
 State = Literal["running", "dead"]
 KILL_SECONDS = 20.0
 STOP_SECONDS = 5.0
-"""Grace of an orderly stop: an API server would wait a minute for its watches to end."""
+"""Seconds until a stop becomes a kill: an API server would wait a minute for its watches to end."""
 
 
 class ProcessStatus(msgspec.Struct, frozen=True):
@@ -39,14 +39,20 @@ class ProcessStatus(msgspec.Struct, frozen=True):
 class Sandbox:
     """Several clusters in one directory.
 
-    `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N`, `real:1` or `real:1+kwok:N`. `regions`:
-    `CLUSTER=REGION` pairs. `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: for
-    mode `reserve`. `replicas`: agents of each cluster, 1 or 2, of which one leads; with that scheduler only 1. `audit`:
-    API servers note in `audit.log` what our own agents and webhooks ask of them, or what the policy in this file says.
-    `kubernetes`: `CLUSTER=1.30` pairs, for other control planes than the sandbox's own.
-    `pod_network`: `own` gives each cluster one that is routed to the others; with `same` all have one, and none is.
-    `ip_family`: `ipv4`, `ipv6` or `dual`, of addresses, pods and Services; the last two need network namespaces.
-    `network`: `auto` gives each cluster a network namespace where that is allowed, else a loopback address.
+    - `clusters`: names, as a list or `cd,us,eu`
+    - `nodes`: `kwok:N`, `real:1` or `real:1+kwok:N`
+    - `regions`: `CLUSTER=REGION` pairs
+    - `agent_flags`, `webhook_flags`: appended to the command lines
+    - `candidate_scheduler`: for mode `reserve`
+    - `replicas`: agents of each cluster, 1 or 2 with one leader; only 1 with a candidate scheduler
+    - `audit`: API servers write `audit.log`, by the sandbox's policy (True) or by the policy in a file; by
+      default it contains requests of Flotilla's agents and webhooks
+    - `kubernetes`: `CLUSTER=1.30` pairs, for other versions than the sandbox's own
+    - `pod_network`: `own` gives each cluster a network that is routed to all others; `same` is one network
+      without routes
+    - `ip_family`: `ipv4`, `ipv6` or `dual`, of addresses, pods and Services; the last two need network
+      namespaces
+    - `network`: `auto` gives each cluster a network namespace if that is allowed, else a loopback address
     """
 
     _plan: Plan | None = None
@@ -94,7 +100,7 @@ class Sandbox:
 
     @classmethod
     def open(cls, directory: Path | str, progress: Progress | None = None) -> "Sandbox":
-        """The sandbox that is in this directory. Raises SandboxError if none is."""
+        """Open the sandbox in a directory. Raises SandboxError if it contains none."""
         path = Path(directory).resolve()
         plan = store.load(path)
         if plan is None:
@@ -114,18 +120,18 @@ class Sandbox:
 
     @property
     def plan(self) -> Plan:
-        """What is up. Raises SandboxError before `up`."""
+        """Plan of the running sandbox. Raises SandboxError before `up`."""
         if self._plan is None:
             raise SandboxError(f"the sandbox in {self.directory} is not up")
         return self._plan
 
     @property
     def clusters(self) -> list[Cluster]:
-        """The clusters, in the order in which they were named."""
+        """Clusters in the order of their names in the constructor."""
         return [Cluster(self.plan, cluster, self.directory / cluster.name) for cluster in self.plan.clusters]
 
     def __getitem__(self, name: str) -> Cluster:
-        """A cluster by its name. Raises SandboxError."""
+        """Return a cluster by its name. Raises SandboxError."""
         for cluster in self.clusters:
             if cluster.name == name:
                 return cluster
@@ -133,10 +139,10 @@ class Sandbox:
         raise SandboxError(f"no cluster {name!r} in this sandbox (it has: {known})")
 
     async def up(self) -> list[str]:
-        """Bring the sandbox up, or start again what died in one that is up already.
+        """Start the sandbox, or restart the processes of a running one that have ended.
 
-        Returns `CLUSTER/PROCESS` of everything started in a sandbox that was up, nothing for a new one. Leaves
-        nothing behind when it fails or is cancelled. Raises SandboxError.
+        Returns `CLUSTER/PROCESS` of everything restarted in an existing sandbox; empty for a new one. Removes
+        everything if it fails or is cancelled. Raises SandboxError.
         """
         existing = store.load(self.directory)
         programs = None if existing else await self._programs()
@@ -162,7 +168,7 @@ class Sandbox:
         return []
 
     async def down(self) -> bool:
-        """Take the sandbox down and remove its directory; says whether there was anything. Raises SandboxError."""
+        """Stop everything and remove the directory. Return whether a sandbox existed. Raises SandboxError."""
         async with store.locked(self.directory, create=False) as exists:
             if exists:
                 store.check_place(self.directory)
@@ -174,7 +180,7 @@ class Sandbox:
         return found
 
     def status(self) -> list[ProcessStatus]:
-        """Every process of the sandbox, and whether it runs."""
+        """Return every process of the sandbox, and whether it runs."""
         found = []
         for cluster in self.clusters:
             for name in components(self.plan):
@@ -223,7 +229,9 @@ class Sandbox:
         await self.start(cluster, name)
 
     async def kill(self, cluster: str, name: str, number: int = signal.SIGKILL) -> None:
-        """Send one process a signal; after SIGKILL, wait until it is gone. Raises SandboxError if it does not run."""
+        """Send one process a signal; after SIGKILL, wait until it has ended. Raises SandboxError if it does not
+        run.
+        """
         runner, _ = self._component(cluster, name)
         if (pid := runner.find(name)) is None or not process.send(pid, runner.mark(name), number):
             raise SandboxError(f"cluster {cluster}: {name} does not run")

@@ -1,4 +1,4 @@
-"""The sandbox's directory: its record, its lock, and what may be removed from it."""
+"""The sandbox's directory: its record, its lock, and its removal."""
 
 import asyncio
 import contextlib
@@ -14,13 +14,13 @@ from hack.lab.sandbox.plan import Plan
 
 RECORD = "sandbox.json"
 BYTES_PER_CLUSTER = 220 << 20
-"""What etcd preallocates for its logs, and a little for everything else (measured)."""
+"""Disk space per cluster in bytes: etcd preallocates most of it for its logs (measured)."""
 
 
 def load(directory: Path) -> Plan | None:
-    """The record of the sandbox in a directory, None when there is no sandbox.
+    """Return the record of the sandbox in a directory; None without a sandbox.
 
-    Raises SandboxError if it is damaged, or if the directory was moved: its processes know the old one.
+    Raises SandboxError if it is damaged, or if the directory was moved: its processes use the old path.
     """
     try:
         plan = Plan.parse((directory / RECORD).read_bytes())
@@ -31,7 +31,7 @@ def load(directory: Path) -> Plan | None:
 
 
 def check_place(directory: Path) -> None:
-    """Raise SandboxError if the directory was moved; a damaged record is no obstacle to taking a sandbox down."""
+    """Raise SandboxError if the directory was moved. Accepts a damaged record, so that `down` works."""
     try:
         plan = Plan.parse((directory / RECORD).read_bytes())
     except (FileNotFoundError, SandboxError):
@@ -41,14 +41,14 @@ def check_place(directory: Path) -> None:
 
 
 def save(directory: Path, plan: Plan) -> None:
-    """Write the record, whole or not at all."""
+    """Write the record, complete or not at all."""
     temporary = directory / f".{RECORD}"
     temporary.write_bytes(plan.dump())
     temporary.replace(directory / RECORD)
 
 
 def claim(directory: Path, clusters: int) -> None:
-    """Make an empty directory a sandbox's. Raises SandboxError when it holds something else, or the disk is full."""
+    """Claim an empty directory for a sandbox. Raises SandboxError if it contains other files, or the disk is full."""
     if any(entry.name != f".{RECORD}" for entry in directory.iterdir()):
         raise SandboxError(f"{directory} is not empty and not a sandbox: choose another --dir")
     needed = BYTES_PER_CLUSTER * clusters
@@ -61,7 +61,7 @@ def claim(directory: Path, clusters: int) -> None:
 
 
 def remove(directory: Path) -> None:
-    """Remove what a sandbox put into its directory, and the directory if nothing else is in it."""
+    """Remove a sandbox's files, and the directory if it is empty then."""
     if not directory.is_dir():
         return
     for entry in directory.iterdir():
@@ -75,7 +75,7 @@ def remove(directory: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def locked(directory: Path, *, create: bool) -> AsyncIterator[bool]:
-    """Hold off every other command on this sandbox; yields whether the directory exists (always, with `create`)."""
+    """Lock the sandbox against other commands. Yields whether the directory exists (always, with `create`)."""
     while True:
         if create:
             _make(directory)
@@ -88,7 +88,7 @@ async def locked(directory: Path, *, create: bool) -> AsyncIterator[bool]:
             raise SandboxError(f"{directory} is a file: choose another --dir") from None
         try:
             await _lock(descriptor)
-            # Whoever held the lock may have removed the directory: then we hold the lock of nothing.
+            # The previous holder may have removed the directory: then this lock protects nothing.
             if _is_same(directory, descriptor):
                 yield True
                 return

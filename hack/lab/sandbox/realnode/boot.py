@@ -1,4 +1,4 @@
-"""A real node from nothing to its kubelet running, and its end."""
+"""Start of a real node from nothing to a running kubelet, and its end."""
 
 import asyncio
 import signal
@@ -25,7 +25,7 @@ _POLL_SECONDS = 0.1
 
 
 def clients(cluster: ClusterPlan) -> Mapping[str, tuple[str, str]]:
-    """Client certificates of the node's processes: user and group."""
+    """Return the client certificates of the node's processes: user and group."""
     return {
         "kubelet": (f"system:node:{kubelet.node_name(cluster)}", "system:nodes"),
         "kube-proxy": ("system:kube-proxy", ""),
@@ -33,12 +33,12 @@ def clients(cluster: ClusterPlan) -> Mapping[str, tuple[str, str]]:
 
 
 def serving_pair(cluster: ClusterPlan, authority: Authority) -> Pair:
-    """The kubelet's serving certificate."""
+    """Return the kubelet's serving certificate."""
     return authority.serving([kubelet.node_name(cluster), *cluster.addresses])
 
 
 def check_place(plan: Plan) -> None:
-    """Raise SandboxError if the node would not see files that it needs."""
+    """Raise SandboxError if the node could not access files that it needs."""
     for path in (Path(plan.directory), *(Path(program) for program in plan.programs.values())):
         if machine.hidden(path):
             raise SandboxError(
@@ -48,7 +48,7 @@ def check_place(plan: Plan) -> None:
 
 
 async def boot(runner: "Runner") -> None:
-    """Start the node's machine and containerd unless they run, and put the stock images in. Raises SandboxError."""
+    """Start the node's machine and containerd unless they run, and import the stock images. Raises SandboxError."""
     if runner.find(NODE.name) is None:
         await end(runner)
         await _prepare(runner)
@@ -61,13 +61,13 @@ async def boot(runner: "Runner") -> None:
 
 
 def start(runner: "Runner") -> None:
-    """Start kubelet and kube-proxy, for which the API server must answer."""
+    """Start kubelet and kube-proxy. The API server has to answer already."""
     runner.start(KUBELET)
     runner.start(KUBE_PROXY)
 
 
 async def end(runner: "Runner") -> None:
-    """End what is left of a node whose machine has ended: its other processes and its containers."""
+    """End the other processes and the containers of a node whose machine has ended."""
     for component in (KUBELET, KUBE_PROXY, CONTAINERD):
         pid = runner.find(component.name)
         if pid is not None:
@@ -75,14 +75,14 @@ async def end(runner: "Runner") -> None:
     left = await kill(runner.mark(CONTAINERD.name), _cgroup(runner), _KILL_SECONDS)
     if left:
         raise SandboxError(f"cluster {runner.cluster.name}: processes {left} of its node do not end: try again")
-    # A kubelet that finds cgroups without containers waits three seconds for each (seen).
+    # A kubelet waits three seconds for each cgroup without containers (measured).
     cgroups.remove(_cgroup(runner))
 
 
 async def kill(mark: str, cgroup: str, timeout: float) -> list[int]:
-    """Kill all processes that carry a mark, and those in cgroups whose name matches; returns those that remain.
+    """Kill all processes with a mark, and those in cgroups whose name matches. Return the remaining ones.
 
-    More than once: what starts a container may do so while it is being killed itself.
+    Repeats this, since a process that starts containers may start one while it is being killed.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
@@ -101,7 +101,7 @@ async def kill(mark: str, cgroup: str, timeout: float) -> list[int]:
 
 
 async def load(runner: "Runner", file: Path) -> None:
-    """Import the images of a file, and wait until the kubelet would find them. Raises SandboxError."""
+    """Import the images of a file, and wait until the kubelet can find them. Raises SandboxError."""
     wanted = images.names(file)
     with file.open("rb") as content:
         snapshotter = (runner.directory / "node" / "snapshotter").read_text()
@@ -116,14 +116,14 @@ async def load(runner: "Runner", file: Path) -> None:
 
 
 async def _lacks(runner: "Runner", names: Sequence[str]) -> list[str]:
-    """Images that the kubelet would not find: containerd labels them a little after they have been imported."""
+    """Return the images that the kubelet cannot find yet: containerd labels them shortly after the import."""
     listed = await _ctr(runner, "images", "ls", *(f"name=={name}" for name in names))
     known = {line.split()[0] for line in listed.splitlines() if "io.cri-containerd.image=managed" in line}
     return [name for name in names if name not in known]
 
 
 async def _prepare(runner: "Runner") -> None:
-    """Make the node's folders, configuration and cgroup."""
+    """Create the node's folders, configuration and cgroup."""
     check_place(runner.plan)
     folder = runner.directory / "node"
     for part in ("lib", "log", "networks"):
@@ -139,7 +139,9 @@ async def _prepare(runner: "Runner") -> None:
 
 
 async def _snapshotter(folder: Path) -> containerd.Snapshotter:
-    """Overlays where this disk can have them (an overlay itself mostly cannot), else plain copies."""
+    """Return `overlayfs` if the disk supports overlays (an overlay itself mostly does not), else `native`,
+    which copies.
+    """
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         for part in ("lower", "upper", "work", "merged"):
             (Path(temporary) / part).mkdir()

@@ -1,6 +1,6 @@
-"""The cgroups of real nodes: one tree per node in every hierarchy, under which the kubelet puts its pods.
+"""Cgroups of real nodes: one tree per node in every hierarchy, in which the kubelet creates those of pods.
 
-Its name says which sandbox it belongs to, so that `down` finds the containers of a node even without the record.
+Its name contains the sandbox, so that `down` finds the containers of a node even without the record.
 """
 
 import errno
@@ -21,7 +21,7 @@ _BUSY_SECONDS = 0.02
 
 
 def hierarchies(mountinfo: str) -> list[Path]:
-    """Where cgroup hierarchies are mounted, of either version. Pure."""
+    """Return the mount points of cgroup hierarchies, of either version. Pure."""
     found = []
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
@@ -31,7 +31,7 @@ def hierarchies(mountinfo: str) -> list[Path]:
 
 
 def make(name: str) -> None:
-    """Make a node's cgroup in every hierarchy. Raises SandboxError where that is not allowed."""
+    """Create a node's cgroup in every hierarchy. Raises SandboxError if the system does not allow it."""
     mounted = hierarchies(MOUNTS.read_text())
     if not mounted:
         raise SandboxError("real nodes need cgroups, and no cgroup hierarchy is mounted: use --nodes kwok:N")
@@ -50,7 +50,7 @@ def make(name: str) -> None:
 
 
 def members(pattern: str) -> set[int]:
-    """Process ids in the cgroups of nodes whose name matches (as in a shell), and in those below them."""
+    """Return the process ids in the cgroups of nodes whose name matches (as in a shell), and below."""
     pids: set[int] = set()
     for root in _roots(pattern):
         for folder in _tree(root):
@@ -62,13 +62,13 @@ def members(pattern: str) -> set[int]:
 
 
 def kill(pid: int, pattern: str) -> None:
-    """Kill a process, only if it is in such a cgroup."""
+    """Kill a process if it is in such a cgroup."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return
     try:
-        # The descriptor pins the process: what is checked is what gets the signal.
+        # The descriptor pins the process, so that the checked process is the killed one.
         lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
         folders = (part for line in lines for part in line.split(":", 2)[2].split("/"))
         if any(fnmatch.fnmatchcase(part, pattern) for part in folders):
@@ -80,7 +80,7 @@ def kill(pid: int, pattern: str) -> None:
 
 
 def remove(pattern: str) -> bool:
-    """Remove the cgroups of nodes whose name matches; says whether there were any. Their processes must have ended."""
+    """Remove the cgroups of nodes whose name matches; their processes must have ended. Return whether any existed."""
     roots = list(_roots(pattern))
     for root in roots:
         for folder in reversed(list(_tree(root))):
@@ -105,7 +105,7 @@ def _remove_one(folder: Path) -> None:
         except FileNotFoundError:
             return
         except OSError as error:
-            # The kernel lets go of a process a little after its end.
+            # The kernel releases a process shortly after its end.
             if error.errno != errno.EBUSY:
                 raise
             time.sleep(_BUSY_SECONDS)
@@ -124,7 +124,9 @@ def _delegate(hierarchy: Path) -> None:
 
 
 def _inherit_cpuset(parent: Path, folder: Path) -> None:
-    """Version 1 gives a new cpuset neither CPUs nor memory, and then nothing may run in it."""
+    """Copy CPUs and memory from the parent: version 1 leaves both empty in a new cpuset, and then no process
+    can join it.
+    """
     for name in _CPUSET:
         if (folder / "cgroup.procs").exists() and (folder / name).exists() and not (folder / name).read_text().strip():
             inherited = (parent / name).read_text()

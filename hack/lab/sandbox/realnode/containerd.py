@@ -1,7 +1,7 @@
 """Configuration of containerd and of its pod network. Pure.
 
-Pods are joined to their node by one link each (CNI plugin `ptp`) rather than by a bridge: every packet then passes the
-node's routing, so that Services work among pods of one node without the kernel module br_netfilter.
+Each pod has a link to its node (CNI plugin `ptp`) instead of a bridge: every packet passes the node's routing.
+So Services work among pods of one node without the kernel module br_netfilter.
 """
 
 import json
@@ -56,7 +56,7 @@ disabled_plugins = [
 
 
 def config(programs: Mapping[str, str], networks: Path, snapshotter: Snapshotter) -> str:
-    """containerd's configuration (TOML). `networks` is the folder of `network`'s file."""
+    """Return containerd's configuration (TOML). `networks` is the folder of `network`'s file."""
     return _TEMPLATE.format(
         socket=SOCKET,
         pause=PAUSE_IMAGE,
@@ -68,7 +68,7 @@ def config(programs: Mapping[str, str], networks: Path, snapshotter: Snapshotter
 
 
 def network(pod_ranges: Sequence[str]) -> str:
-    """The pod network (a CNI configuration list). It masquerades nothing: see `machine.arguments`."""
+    """Return the pod network (a CNI configuration list). It does not masquerade: see `machine.arguments`."""
     ranges = [[{"subnet": each}] for each in pod_ranges]
     routes = [{"dst": "::/0" if version_of(each) == 6 else "0.0.0.0/0"} for each in pod_ranges]
     ipam = {"type": "host-local", "ranges": ranges, "routes": routes, "dataDir": "/run/cni-ipam"}

@@ -1,4 +1,4 @@
-"""The machine's own programs that a real node needs; Debian packages are installed when they are missing."""
+"""Programs of the machine that a real node needs; missing Debian packages are installed."""
 
 import asyncio
 import os
@@ -36,14 +36,14 @@ _ERROR_LINES = 5
 
 
 def search_path() -> str:
-    """Where a node's processes look for programs: a user's PATH may leave out those of administrators."""
+    """Return the search path of a node's processes: a user's PATH may lack the folders of administrators."""
     return f"{os.environ.get('PATH', '')}:{_SYSTEM_FOLDERS}".lstrip(":")
 
 
 async def programs(progress: Progress) -> dict[str, str]:
-    """Path of every program of the machine that a real node needs; installs what is missing.
+    """Return the path of every program of the machine that a real node needs; installs missing ones.
 
-    Raises SandboxError that names what is missing and how to get it.
+    Raises SandboxError with the missing programs and a remedy.
     """
     if os.geteuid() != 0:
         raise SandboxError("real nodes take root: run the command as root, or use --nodes kwok:N")
@@ -58,7 +58,7 @@ async def programs(progress: Progress) -> dict[str, str]:
 
 
 def installed() -> dict[str, str]:
-    """Path of each program that is there; of busybox, only one that needs no libraries, since it goes into images."""
+    """Return the path of each installed program. Accepts only a static busybox, since images contain no libraries."""
     found = {}
     for name in PACKAGES:
         places = _PLUGIN_FOLDERS if name in _PLUGINS else search_path().split(":")
@@ -66,14 +66,14 @@ def installed() -> dict[str, str]:
         chosen = next((path for path in candidates if name != "busybox" or is_static(path)), None)
         if chosen is not None:
             found[name] = str(chosen)
-    # CNI plugins are named by one folder for all of them.
+    # containerd has only one setting for the folder of all CNI plugins.
     if len({str(Path(found[name]).parent) for name in _PLUGINS if name in found}) > 1:
         return {name: path for name, path in found.items() if name not in _PLUGINS}
     return found
 
 
 def is_static(program: Path) -> bool:
-    """Whether a program is an ELF file that asks for no dynamic loader."""
+    """Return whether a program is an ELF file without a dynamic loader."""
     with program.open("rb") as file:
         head = file.read(64)
         if head[:4] != b"\x7fELF" or len(head) < 64:
@@ -104,7 +104,9 @@ async def _install(packages: list[str], progress: Progress) -> None:
 
 
 async def _apt(packages: list[str]) -> str:
-    """Install packages, with fresh lists if need be, and remove none; the end of what went wrong, or nothing."""
+    """Install packages without removing any; updates the lists if needed. Return the end of the error output,
+    or "".
+    """
     install = ("install", "-y", "-q", "--no-install-recommends", "--no-remove", *packages)
     if not await _run("apt-get", *install):
         return ""

@@ -1,6 +1,6 @@
-"""Container images without a registry: made from a directory tree, kept as one tar file, imported into nodes.
+"""Container images without a registry: built from a directory tree, kept as one tar file, imported into nodes.
 
-The same tree gives the same file, byte for byte: times are left out, and everything belongs to root.
+The same tree results in the same file, byte for byte: it has no times, and root owns everything.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ STOCK = (PAUSE_IMAGE, BUSYBOX_IMAGE)
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
 _GROUP = "root:x:0:\nnobody:x:65534:\n"
-# A pod's first process also reaps what others of the pod leave, where they share process ids: `wait` does.
+# With a shared process namespace, a pod's first process has to reap orphans of other containers: `wait` does.
 _PAUSE = 'trap exit TERM; while :; do sleep 2147483647 & wait "$!"; done'
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a container of an image runs unless its pod says otherwise."""
+    """Default process of a container; a pod may override it."""
 
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
@@ -41,7 +41,7 @@ class Start:
     user: str = ""
 
     def config(self) -> dict[str, Any]:
-        """As an image's configuration has it."""
+        """Return the section `config` of an image's configuration."""
         return {
             "Entrypoint": list(self.entrypoint) or None,
             "Cmd": list(self.command) or None,
@@ -53,9 +53,9 @@ class Start:
 
 @dataclass(frozen=True)
 class Image:
-    """What is written to a file: a name, the directory trees that lie upon each other, the lowest first, and a start.
+    """An image: name, directory trees as layers, the lowest first, and start.
 
-    The name has a registry's part and a tag, such as `flotilla.local/agent:1`: pods name it exactly so, with
+    The name needs a registry and a tag, such as `flotilla.local/agent:1`. Pods use exactly this name, with
     `imagePullPolicy` `IfNotPresent` or `Never`.
     """
 
@@ -64,7 +64,7 @@ class Image:
     start: Start
 
     def config(self, digests: Sequence[str]) -> bytes:
-        """Its configuration, with the digests of its layers."""
+        """Return the image's configuration, with the digests of its layers."""
         created = "1970-01-01T00:00:00Z"
         return _json(
             {
@@ -79,12 +79,12 @@ class Image:
 
 
 def build(tree: Path, file: Path, name: str, start: Start) -> Path:
-    """Write an image of one layer to a file (`docker load` would take it, too). Raises SandboxError."""
+    """Write an image of one layer to a file, in a format that `docker load` accepts. Raises SandboxError."""
     return build_all([Image(name, (tree,), start)], file)
 
 
 def build_all(images: Sequence[Image], file: Path) -> Path:
-    """Write images to one file, each tree once. Raises SandboxError when one cannot be read or the file written."""
+    """Write images to one file, each tree once. Raises SandboxError if a tree or the file cannot be used."""
     for name in (image.name for image in images):
         if "/" not in name or "." not in name.partition("/")[0] or ":" not in name.rpartition("/")[2]:
             raise SandboxError(f"image name {name!r}: write HOST/NAME:TAG, such as {BUSYBOX_IMAGE}")
@@ -101,7 +101,7 @@ def build_all(images: Sequence[Image], file: Path) -> Path:
 
 
 def _add_image(archive: tarfile.TarFile, image: Image, layers: list[str]) -> dict[str, Any]:
-    """Add its configuration; gives its entry in the file's index."""
+    """Add the image's configuration. Return its entry in the file's index."""
     config = image.config(layers)
     name = f"{hashlib.sha256(config).hexdigest()}.json"
     _add(archive, name, config)
@@ -109,7 +109,7 @@ def _add_image(archive: tarfile.TarFile, image: Image, layers: list[str]) -> dic
 
 
 def _add_layer(archive: tarfile.TarFile, tree: Path, folder: Path) -> str:
-    # In a file: with an image of hundreds of megabytes, memory is no place for a layer.
+    # Uses a file: a layer of hundreds of megabytes should not occupy memory.
     with tempfile.TemporaryFile(dir=folder) as layer:
         digest = _write_layer(tree, layer)
         _add(archive, f"{digest}.tar", layer)
@@ -117,7 +117,7 @@ def _add_layer(archive: tarfile.TarFile, tree: Path, folder: Path) -> str:
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes | BinaryIO) -> None:
-    """Add a member, unless it is there: names are digests, but for the last one's."""
+    """Add a member unless it exists: all names except the index's are digests."""
     if name not in archive.getnames():
         file = io.BytesIO(content) if isinstance(content, bytes) else content
         member = tarfile.TarInfo(name)
@@ -127,7 +127,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes | BinaryIO) -> None
 
 
 def build_stock(busybox: str, folder: Path) -> Path:
-    """A file of the stock images: what holds a pod together, and busybox with all its programs."""
+    """Build a file with the stock images: pause, and busybox with all its programs."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         tree = Path(temporary)
         busybox_tree(busybox, tree)
@@ -139,7 +139,7 @@ def build_stock(busybox: str, folder: Path) -> Path:
 
 
 def names(file: Path) -> list[str]:
-    """The names of the images in a file. Raises SandboxError if it is no file of images."""
+    """Return the names of the images in a file. Raises SandboxError if it contains no images."""
     try:
         with tarfile.open(file) as archive:
             member = archive.extractfile("manifest.json")
@@ -151,7 +151,7 @@ def names(file: Path) -> list[str]:
 
 
 def busybox_tree(busybox: str, tree: Path) -> None:
-    """Put busybox with all its programs into an empty folder, to build an image of."""
+    """Write busybox with all its programs into an empty folder, as the tree of an image."""
     for name, mode in {"bin": 0o755, "etc": 0o755, "root": 0o700, "tmp": 0o1777, "var": 0o755}.items():
         (tree / name).mkdir()
         (tree / name).chmod(mode)
@@ -166,7 +166,7 @@ def busybox_tree(busybox: str, tree: Path) -> None:
 
 
 class _Hashing(io.RawIOBase):
-    """A file that knows the digest of what has been written to it."""
+    """A file that computes the digest of the written data."""
 
     def __init__(self, file: Any) -> None:
         self.digest = hashlib.sha256()
@@ -182,12 +182,12 @@ class _Hashing(io.RawIOBase):
 
 def _write_layer(tree: Path, layer: Any) -> str:
     output = _Hashing(layer)
-    # A stream ("|"), so that nothing is written twice and the digest is that of the file.
+    # A stream ("|") writes every byte once and in order, so that the digest is that of the file.
     with tarfile.open(fileobj=output, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(tree.rglob("*")):
             member = archive.gettarinfo(path, str(path.relative_to(tree)))
             if member is None:
-                continue  # A socket has no place in an image.
+                continue  # An image cannot contain a socket.
             member.uid = member.gid = 0
             member.uname = member.gname = ""
             member.mtime = 0

@@ -8,16 +8,16 @@ from hack.lab.sandbox.plan import ClusterPlan
 from hack.lab.sandbox.realnode import containerd
 
 SYNC_PERIOD = "10s"
-"""How late, about, an edit of a ConfigMap or Secret reaches the files of a pod; the default is a minute."""
+"""Longest delay until a changed ConfigMap or Secret reaches a pod's files; the default is a minute."""
 
 
 def node_name(cluster: ClusterPlan) -> str:
-    """The name of the one real node of a cluster; fake ones are called `node`."""
+    """Return the name of a cluster's only real node. It is `node` without, `real` with fake nodes."""
     return f"{cluster.name}-{'real' if cluster.nodes.fakes else 'node'}-0"
 
 
 def config(cluster: ClusterPlan, pki: Path, cgroup: str) -> str:
-    """The kubelet's configuration file (JSON, which is YAML)."""
+    """Return the kubelet's configuration file (JSON, which is YAML)."""
     settings: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -39,16 +39,18 @@ def config(cluster: ClusterPlan, pki: Path, cgroup: str) -> str:
         "failCgroupV1": False,
         "failSwapOn": False,
         "oomScoreAdj": 0,
-        # The disk belongs to the machine: its being full is no reason to evict pods, and no image could come again.
+        # The disk belongs to the machine: a full disk must not evict pods, and deleted images could not be pulled
+        # again.
         "evictionHard": {"memory.available": "32Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
-        # By default a log of 10 MiB is rotated away, and kubectl logs shows what is left.
+        # By default a log of 10 MiB is rotated, and kubectl logs shows only the last part.
         "containerLogMaxSize": "4Gi",
         "maxPods": cluster.nodes.pods,
         "syncFrequency": SYNC_PERIOD,
         "serializeImagePulls": False,
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
-        # There is no DNS: where nobody listens a lookup fails at once, and the kubelet does not warn about each pod.
+        # There is no DNS. A lookup at an address without a server fails at once, and the kubelet does not warn for
+        # each pod.
         "clusterDNS": [cluster.address],
         "clusterDomain": "cluster.local",
         "resolvConf": "",
@@ -57,7 +59,7 @@ def config(cluster: ClusterPlan, pki: Path, cgroup: str) -> str:
 
 
 def arguments(cluster: ClusterPlan, pki: Path, config_file: Path) -> list[str]:
-    """The kubelet's command line."""
+    """Return the kubelet's command line."""
     return [
         f"--config={config_file}",
         f"--kubeconfig={pki / 'kubelet.kubeconfig'}",
@@ -70,7 +72,7 @@ def arguments(cluster: ClusterPlan, pki: Path, config_file: Path) -> list[str]:
 
 
 def proxy_arguments(cluster: ClusterPlan, pki: Path) -> list[str]:
-    """The arguments that kube-proxy is started with."""
+    """Return the command line of kube-proxy."""
     return [
         f"--kubeconfig={pki / 'kube-proxy.kubeconfig'}",
         f"--hostname-override={node_name(cluster)}",
@@ -79,6 +81,6 @@ def proxy_arguments(cluster: ClusterPlan, pki: Path) -> list[str]:
         f"--healthz-bind-address=127.0.0.1:{cluster.ports['kube-proxy-health']}",
         f"--metrics-bind-address=127.0.0.1:{cluster.ports['kube-proxy-metrics']}",
         "--oom-score-adj=0",
-        # The limit is the whole machine's, and not writable from a network namespace.
+        # The limit applies to the whole machine, and a network namespace cannot change it.
         "--conntrack-max-per-core=0",
     ]

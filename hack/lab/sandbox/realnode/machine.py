@@ -1,6 +1,6 @@
-"""What stands for the machine of a real node: one small process that holds its mount namespace.
+"""Machine of a real node: one small process that holds its mount namespace.
 
-Ending it is pulling the plug: another `up` ends what was left of the node and boots it again.
+Its end is like a power failure: the next `up` ends the other processes of the node and boots it again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ from pathlib import Path
 from hack.lab.sandbox.ipfamilies import POD_NETWORKS, version_of
 
 UP = "run/flotilla-node"
-"""A file that is there, seen from the root of the node, once everything is mounted."""
+"""File, relative to the root of the node, that exists once everything is mounted."""
 COVERED = ("/run", "/var/run", "/var/lib", "/var/log")
-"""Folders of the machine that a node has of its own, so that nothing of it is left on the machine."""
+"""Folders that a node has separately, so that it leaves nothing in the machine's folders."""
 
 _TUNABLES: Mapping[str, int] = {
     "vm/overcommit_memory": 1,
@@ -21,8 +21,11 @@ _TUNABLES: Mapping[str, int] = {
     "kernel/keys/root_maxkeys": 1000000,
     "kernel/keys/root_maxbytes": 25000000,
 }
-"""What a kubelet sets in the kernel (pkg/kubelet/cm, `setupKernelTunables`). Here it finds it set already, in files
-mounted over the real ones: a sandbox must not change how the whole machine behaves."""
+"""Kernel settings of a kubelet (pkg/kubelet/cm, `setupKernelTunables`).
+
+The sandbox mounts files with these values over the real ones: the kubelet changes nothing, and the machine
+keeps its own settings.
+"""
 
 _SCRIPT = """
 set -e
@@ -57,9 +60,10 @@ exec "$busybox" sleep 2147483647
 
 
 def arguments(programs: Mapping[str, str], data: Path, pod_ranges: Sequence[str]) -> list[str]:
-    """Arguments of `unshare`. `data` has the folders `lib` and `log`, `pod_ranges` the node's pods.
+    """Return the arguments of `unshare`. `data` has the folders `lib` and `log`, `pod_ranges` are the node's
+    pods.
 
-    Pods keep their address on the way to pods of other clusters; to anything else they appear as their node.
+    Pods keep their address on the way to pods of other clusters; other destinations receive the node's address.
     """
     busybox = programs["busybox"]
     networks = " ".join(f"{each}={POD_NETWORKS[version_of(each)]}" for each in pod_ranges)
@@ -69,6 +73,6 @@ def arguments(programs: Mapping[str, str], data: Path, pod_ranges: Sequence[str]
 
 
 def hidden(path: Path) -> bool:
-    """Whether a node would not see what is at this path of the machine."""
+    """Return whether a path of the machine is invisible to a node."""
     resolved = path.resolve()
     return any(resolved.is_relative_to(folder) for folder in COVERED)
