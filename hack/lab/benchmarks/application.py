@@ -34,9 +34,7 @@ _PART = "part"
 
 
 async def prepare(lab: Lab) -> None:
-    """Install the CRDs; create a claim in each target, a bound set, and the account that applications are
-    applied with.
-    """
+    """Install the CRDs; create a claim in each target, a bound set, and the account that applies applications."""
     source = lab.source
     await asyncio.gather(*(_claim(target) for target in lab.targets))
     await install(source)

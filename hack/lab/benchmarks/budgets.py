@@ -92,7 +92,7 @@ def _reserve_budgets(ratio: Mapping[str, float]) -> list[Budget]:
 
 
 def mixed_budgets(alone: Sequence[Run], beside: Sequence[Run]) -> list[Budget]:
-    """Return the limit for the delay of small pods by unschedulable pods: the ratio of the means of p99 over
+    """Return the limit for the delay of small pods by unschedulable pods: the ratio of their mean p99 over
     several runs.
     """
     ratio = mean(run.start.p99 for run in beside) / mean(run.start.p99 for run in alone)
@@ -149,9 +149,7 @@ def python_cpu(phase: Phase) -> float:
 
 
 def total_cpu(phase: Phase) -> float:
-    """Return the CPU seconds of all processes of the clusters; these decide the speed if the processors are
-    saturated.
-    """
+    """Return the CPU seconds of all processes of the clusters; these decide the speed on saturated processors."""
     return sum(seconds for key, seconds in phase.cpu.items() if key != BENCH)
 
 

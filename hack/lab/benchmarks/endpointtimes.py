@@ -57,9 +57,7 @@ class EndpointTimes:
         return [max(0.0, self._right_at[name] - ready) for name, ready in self._ready_at.items()]
 
     def wrong(self) -> list[str]:
-        """Return the clusters without exactly the ready delegates, with the numbers of missing and additional
-        endpoints.
-        """
+        """Return the clusters without exactly the ready delegates, with the numbers of missing and other endpoints."""
         found = []
         for cluster in self._known:
             pairs = [(self._wanted(service), self._found(cluster, service)) for service in self._wrong]

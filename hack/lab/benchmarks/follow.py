@@ -173,9 +173,7 @@ def _rounds(raw: bytes) -> Iterable[str]:
 
 
 async def _changes(lab: Lab) -> stats.Spread:
-    """Return the seconds from a change of a ConfigMap until its copy has it. Raises BenchError if it does not
-    arrive.
-    """
+    """Return the seconds from a change of a ConfigMap until its copy has it. Raises BenchError after a timeout."""
     name = f"{_OWN}-0"
     await _create_own(lab.source, name)
     await lab.source.create(PODS, follower(_OWN, 0, NAMESPACE, own=True))

@@ -233,9 +233,7 @@ def _stream(address: Address, mib: int) -> float:
 
 @contextlib.contextmanager
 def _serving(host: str) -> Iterator[Address]:
-    """Run a server that echoes a byte or counts the bytes of a stream, with a thread per connection. Yield its
-    address.
-    """
+    """Run a server that echoes a byte or counts a stream's bytes, with a thread per connection. Yield its address."""
     with socket.create_server((host, 0), backlog=512) as listener:
         threading.Thread(target=_accept, args=(listener,), daemon=True).start()
         yield listener.getsockname()[:2]

@@ -23,8 +23,7 @@ async def join(
     allow: Sequence[str] = (),
     driver: str = "",
 ) -> None:
-    """Create a namespace in the source and in each target, and join them. The source's namespace gets the
-    labels.
+    """Create a namespace in the source and in each target, and join them. The source's namespace gets the labels.
 
     :param by: proxies in front of API servers, by the name of the cluster
     :param allow: features that the targets allow in addition to the default ones

@@ -1,5 +1,4 @@
-"""`python -m hack.lab.benchmarks.launcher FILE MODULE ...`: runs a module under the profiler, counting CPU
-time.
+"""`python -m hack.lab.benchmarks.launcher FILE MODULE ...`: runs a module under the profiler, counting CPU time.
 
 With wall-clock time (`python -m cProfile`), waiting for the network would hide the work.
 """

@@ -63,7 +63,7 @@ class Found:
 
 
 def phases(found: Found) -> dict[str, Work]:
-    """Work by the title of its phase."""
+    """Return the work by the title of its phase."""
     return {_TITLES[name]: work for name, work in found.work.items()}
 
 

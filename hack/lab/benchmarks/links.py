@@ -1,5 +1,4 @@
-"""Links benchmark: 1,000 shared Services over 100 Targets, and more of them while a black hole swallows one
-Target.
+"""Links benchmark: 1,000 shared Services over 100 Targets, and more of them while a black hole swallows one Target.
 
 Targets are namespaces of two clusters. Each namespace of the source has a Target in either cluster, and its
 share of the Services. A Service has endpoints in one or both clusters, and callers in all. With the driver
@@ -207,9 +206,7 @@ class _Bench:
         await self._all(self._times.programmed, services)
 
     async def _batch(self, burst: list[Key], services: list[Key]) -> None:
-        """Create a burst and meanwhile other Services. The burst's Target may be swallowed, so that its
-        requests wait.
-        """
+        """Create a burst and meanwhile other Services. If the burst's Target is swallowed, its requests wait."""
         await asyncio.gather(*(self._create(key, 0.0) for key in burst), self._arrive(services))
         await self._all(self._times.paired, burst)
 

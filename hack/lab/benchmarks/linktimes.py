@@ -15,8 +15,7 @@ Raw = dict[str, Any]
 
 
 class LinkTimes:
-    """Monotonic times in seconds at which each link was first observed as Programmed, and as ready for one
-    pair.
+    """Monotonic times in seconds at which each link was first observed as Programmed, and as ready for one pair.
 
     :param wanted: number of cluster pairs in a link's status once all endpoints are known
     """

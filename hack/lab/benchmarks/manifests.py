@@ -14,8 +14,7 @@ APP = "app"
 
 
 def pod_template(app: str, *, elected: bool, mode: str = "", cpu: str = "") -> Manifest:
-    """Return a template of a busybox pod. If elected, its mode is `mode`, or the agent's default if that is
-    empty.
+    """Return a template of a busybox pod. If elected, its mode is `mode`, or the agent's default if that is empty.
 
     Without `cpu` it requests nothing, so that only the number of pods matters.
     """

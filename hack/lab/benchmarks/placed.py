@@ -53,8 +53,8 @@ def budget(without: Run, placed: Run) -> Budget:
 
 
 def line(without: Run, placed: Run) -> str:
-    """Return a line with the CPU time of agents and webhooks in both runs; other load on the machine distorts
-    it less.
+    """Return a line with the CPU time of agents and webhooks in both runs; other load distorts it less than the
+    speed.
     """
     first, second = (python_cpu(each.creation) / each.pods * 1000 for each in (without, placed))
     return f"Python CPU per pod to create: {first:.1f} ms, following a Placement {second:.1f} ms"

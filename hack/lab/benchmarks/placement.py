@@ -43,9 +43,7 @@ from hack.lab.sandbox import Sandbox
 Raw = dict[str, Any]
 
 CLUSTERS, PLACEMENTS_MANY, FEW, CHOSEN = 1000, 100, 10, 10
-"""Number of ManagedClusters; of Placements; of clusters in the delay measurement; of clusters that each of many
-Placements selects.
-"""
+"""Number of ManagedClusters; of Placements; of clusters in the delay measurement; of clusters per Placement."""
 _STEP = 1000
 """Number of Placements that each of three further steps adds. Bounded caches are full after the first step."""
 _TRIES, _EXPIRIES, _RUNS = 20, 5, 20

@@ -42,9 +42,7 @@ def comparison(plain: Run, elected: Run, ratios: Mapping[str, float]) -> list[st
 
 
 def pair_lines(pairs: Sequence[tuple[Run, Run]]) -> list[str]:
-    """Return a table of all pairs of runs, with the CPU share of other programs. The next tables are of the
-    median pair.
-    """
+    """Return a table of all pairs of runs, with the CPU share of other programs. Later tables show the median pair."""
     rows = [["pair", "pods/s, plain", "elected", "ratio", "p99", "deletion", "others took"]]
     for number, (plain, elected) in enumerate(pairs, 1):
         ratio = ratios(plain, elected)

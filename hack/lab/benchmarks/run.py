@@ -47,8 +47,8 @@ class Run:
     """Result of a run.
 
     `running` counts from the request that creates the Deployment to the last pod Running, `start` from a pod's
-    first observation to Running. `gone` counts from the request that deletes the Deployment until nothing is
-    left.
+    first observation to Running. `gone` counts from the request that deletes the Deployment to the end of all
+    pods.
     """
 
     pods: int
@@ -127,9 +127,7 @@ async def _progress(lab: Lab, times: PodTimes, load: Load, what: str, done: Call
 
 
 async def _places(lab: Lab, load: Load, times: PodTimes) -> dict[str, int]:
-    """Return the number of running pods by cluster; of elected pods, the delegates. Raises BenchError unless
-    all run.
-    """
+    """Return the number of running pods (delegates if elected) by cluster. Raises BenchError unless all run."""
     if not load.elected:
         return {lab.names[0]: times.left}
     strangers = [pod.name for pod in times.informer.store if pod.scheduler_name != SCHEDULER_PROXY]

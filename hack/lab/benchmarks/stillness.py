@@ -1,5 +1,4 @@
-"""`python -m hack.lab.benchmarks.stillness FILE MODULE ...`: runs a module, and records standstills of its
-event loop.
+"""`python -m hack.lab.benchmarks.stillness FILE MODULE ...`: runs a module, and records its event loop's standstills.
 
 A standstill is one pass of the event loop that takes more than LEAST seconds of its thread's CPU time.
 Wall-clock time would include the delay by other programs. A line of FILE is a JSON array.

@@ -44,11 +44,10 @@ def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def excused(line: str, plain: Sequence[str], rewritten: Collection[str]) -> str:
-    """Return kubectl's line for an elected object, or the line for the plain one if the difference is
-    acceptable.
+    """Return kubectl's line for an elected object, or the line for the plain one if the difference is acceptable.
 
-    Acceptable are `unchanged`, since kubectl may print `configured` forever for a bare pod with a claim, and
-    `configured` for rewritten objects.
+    Two differences are acceptable. kubectl may print `configured` forever for a plain bare pod with a claim,
+    and `unchanged` for the elected one. It prints `configured` for rewritten objects.
     """
     name = line.partition(" ")[0]
     if line.endswith(UNCHANGED):

@@ -48,9 +48,7 @@ _COUNTS = {
     "ResourceQuota": ("hard", "used"),
     "StatefulSet": ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"),
 }
-"""Compared fields of the status, in addition to phase and conditions. Not those of DaemonSets: virtual nodes
-count, too.
-"""
+"""Compared fields of the status, in addition to phase and conditions. Omits DaemonSets: virtual nodes count, too."""
 _WITHOUT_CONDITIONS = frozenset(("PodReadyToStartContainers",))
 _METADATA = frozenset(("apiVersion", "kind", "metadata", "status"))
 

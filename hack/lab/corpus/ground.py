@@ -208,9 +208,7 @@ def _head(kind: Kind, name: str, namespace: str = "") -> Raw:
 
 
 def parts_of(clusters: Sequence[str]) -> tuple[str, Sequence[str], str]:
-    """Return the source, the targets and the plain cluster of a sandbox. Raises CorpusError for less than three
-    clusters.
-    """
+    """Return a sandbox's source, targets and plain cluster. Raises CorpusError for less than three clusters."""
     if len(clusters) < 3:
         raise CorpusError(
             f"the sandbox has the clusters {', '.join(clusters)}: three are needed, a source, its targets and last a"

@@ -43,9 +43,7 @@ class Kubectl:
         self._directory.cleanup()
 
     async def apply(self, file: File) -> Said:
-        """Apply a manifest, or create it if it generates names. Retries while a kind that it defines is not
-        served.
-        """
+        """Apply a manifest, or create it if it generates names. Retries while a kind that it defines is not served."""
         verb = ("create",) if file.generated else ("apply",)
         said = await self._run(file, *verb)
         for _ in range(_TRIES):

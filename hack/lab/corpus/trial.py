@@ -27,9 +27,7 @@ QUIET_SECONDS = 5.0
 STEADY_SECONDS = 0.6
 """Seconds without a change after which a plain cluster with ready objects counts as at rest."""
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.4, 2.1
-"""Shortest and longest pause between two comparisons, in seconds. Pauses grow, since each reads some hundred
-lists.
-"""
+"""Shortest and longest pause between two comparisons, in seconds. Pauses grow, since each reads some hundred lists."""
 _MADE_BY_CONTROLLERS = (
     PODS.plural,
     "replicasets",
@@ -112,8 +110,8 @@ class _Trial:
         return [*uneven(when, plain.lines, lines), *uneven(when, plain.errors, elected.errors)]
 
     async def _settled(self) -> tuple[list[str], Sequence[str]]:
-        """Wait until both clusters are at rest. Return their differences, and what the plain cluster still
-        waits for.
+        """Wait until both clusters are at rest. Return their differences, and the objects for which the plain
+        one still waits.
         """
         deadline = time.monotonic() + self._patience
         seen: tuple[View, View] | None = None
@@ -164,8 +162,7 @@ class _Trial:
         return [obj for obj in await contents.of(self._file.namespaces, kinds) if _uid(obj) not in before]
 
     async def _rewritten(self) -> frozenset[str]:
-        """Return the objects that the agent rewrites on purpose: Services with another selector, bare proxy
-        pods.
+        """Return the objects that the agent rewrites on purpose: Services with another selector, bare proxy pods.
 
         kubectl compares them with their manifest and prints `configured`.
         """

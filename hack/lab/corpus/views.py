@@ -37,7 +37,7 @@ class View:
 
 
 def view(objects: Iterable[Raw], virtual_nodes: frozenset[str] = frozenset()) -> View:
-    """Return the view of some namespaces' objects. Omits pods of DaemonSets on virtual nodes: plain clusters
+    """Return the view of some namespaces' objects, without pods of DaemonSets on virtual nodes: plain clusters
     have none.
     """
     objects = list(objects)

@@ -64,7 +64,7 @@ def demo() -> dict[str, str]:
 
 
 def frames(lines: Sequence[str]) -> Iterator[picture.Frame]:
-    """A frame after each command, one after each paragraph, and one at the end, each long enough to be read."""
+    """Yield a frame after each command, after each paragraph, and at the end, each long enough to be read."""
     before = 0
     for number, line in enumerate([*lines, ""], 1):
         plain = _SGR.sub("", line).strip()

@@ -1,5 +1,4 @@
-"""Several real Kubernetes clusters on one machine: control planes with fake or real nodes, each at its own
-address.
+"""Several real Kubernetes clusters on one machine: control planes with fake or real nodes, each at its own address.
 
 For the demo, the tests and the benchmarks: `Sandbox(directory).up()`, `.down()`, and intentional faults.
 """

@@ -26,8 +26,7 @@ def parse_names(clusters: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def parse_nodes(text: str) -> tuple[NodeKind, int, int]:
-    """Parse `kwok:5`, `real:1` or `real:1+kwok:5`. Return kind and number of the nodes, and the number of fake
-    ones.
+    """Parse `kwok:5`, `real:1` or `real:1+kwok:5`. Return kind and number of the nodes, and the number of fake ones.
 
     Raises SandboxError.
     """
@@ -89,9 +88,7 @@ def parse_version(text: str) -> str:
 
 
 def parse_versions(pairs: Sequence[str], names: Sequence[str], kind: NodeKind) -> dict[str, str]:
-    """Parse Kubernetes versions given as `CLUSTER=1.30`; other clusters have the sandbox's version. Raises
-    SandboxError.
-    """
+    """Parse Kubernetes versions given as `CLUSTER=1.30`; other clusters have the default. Raises SandboxError."""
     if pairs and kind == "real":
         raise SandboxError("clusters with real nodes are all of one Kubernetes version: leave out either")
     versions = {}

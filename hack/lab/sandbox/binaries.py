@@ -59,10 +59,10 @@ async def find(names: Sequence[str], progress: Progress) -> Programs:
 
 
 async def for_nodes(kind: NodeKind, progress: Progress, *, fakes: bool = False) -> Programs:
-    """Find or build the programs of a sandbox with this kind of nodes; for real ones also the machine's. Raises
-    SandboxError.
+    """Find or build the programs of a sandbox with this kind of nodes; for real ones also the machine's.
 
     :param fakes: whether there are fake nodes in addition to a real one
+    :raises SandboxError: if a program can neither be found nor built
     """
     if kind == "kwok":
         return await find(PROGRAMS, progress)
@@ -137,8 +137,8 @@ async def helm(progress: Progress) -> str:
 
 
 async def metrics_server(progress: Progress, *, compile: bool = True) -> str:
-    """Return the path of metrics-server. `compile`: build it if it is neither on PATH nor in the cache, which
-    takes minutes.
+    """Return the path of metrics-server. `compile`: build it if neither PATH nor the cache has it, which takes
+    minutes.
     """
     if not compile and _kept(METRICS_SERVER) is None:
         raise SandboxError("metrics-server is not built: `flotilla sandbox programs --metrics-server` does that")

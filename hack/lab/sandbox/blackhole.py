@@ -12,9 +12,7 @@ Lost = Literal["requests", "replies"]
 
 
 async def swallow(cluster: ClusterPlan, peer: ClusterPlan, lost: Lost) -> None:
-    """Drop the requests of `peer` to a cluster, or the replies to them; the cluster executes a request without
-    reply.
-    """
+    """Drop the requests of `peer` to a cluster, or the replies; the cluster executes a request without reply."""
     await inside(cluster, _program(peer), "--wait", "--insert", *_rule(cluster, peer, lost))
 
 

@@ -100,8 +100,7 @@ class Runner:
         return pid
 
     async def wait(self, what: str, probe: Callable[[], Awaitable[bool]], *needed: Component) -> None:
-        """Wait until a probe returns True. It depends on the `needed` components; a timeout is attributed to
-        the first.
+        """Wait until a probe returns True. It needs some components; a timeout is attributed to the first one.
 
         Raises SandboxError with the end of the log of a component that has ended.
         """

@@ -16,7 +16,7 @@ DOWNLOAD, BUILD, TOOLCHAIN = ".download-", ".build-", ".go-"
 
 
 def folder() -> Path:
-    """Path of the cache: $FLOTILLA_CACHE, else ~/.cache/flotilla."""
+    """Return the path of the cache: $FLOTILLA_CACHE, else ~/.cache/flotilla."""
     return Path(os.environ.get("FLOTILLA_CACHE") or Path.home() / ".cache" / "flotilla").absolute()
 
 

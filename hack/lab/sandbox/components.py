@@ -53,8 +53,7 @@ class Context(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Component:
-    """A process. It listens on `ports`; `health` is the name of the port of its plain /readyz, empty without
-    one.
+    """A process. It listens on `ports`; `health` is the name of the port of its plain /readyz, empty without one.
 
     With `on_node` it uses the file system of the cluster's real node.
     """
@@ -132,9 +131,7 @@ def _apiserver(context: Context) -> list[str]:
 
 
 def _serving(context: Context) -> list[str]:
-    """Return flags for serving with the cluster's certificate: creating one of its own is most of a process's
-    start.
-    """
+    """Return flags for serving with the cluster's certificate: a process would need most of its start to create one."""
     return [
         f"--tls-cert-file={context.pki('kube-apiserver.crt')}",
         f"--tls-private-key-file={context.pki('kube-apiserver.key')}",
@@ -243,9 +240,7 @@ def _agent(context: Context, health: str = "agent-health") -> list[str]:
 
 
 def _second_agent(context: Context) -> list[str]:
-    """Return the arguments of the second agent. Its virtual nodes use other ports while the first agent has
-    theirs.
-    """
+    """Return the arguments of the second agent. Its virtual nodes use other ports while the first agent has theirs."""
     return _agent(context, "agent-2-health")
 
 

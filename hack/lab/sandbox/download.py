@@ -40,9 +40,7 @@ class DownloadError(Exception):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """A file to download. `checksum` is the URL of its SHA-256: alone, in a list of names, or in GitHub's
-    response.
-    """
+    """A file to download. `checksum` is the URL of its SHA-256: alone, in a list of names, or in GitHub's response."""
 
     program: str
     url: str

@@ -1,6 +1,4 @@
-"""Intentional faults in addition to those of `Sandbox`: lost replies, compaction, commands inside a cut-off
-cluster.
-"""
+"""Intentional faults in addition to those of `Sandbox`: lost replies, compaction, commands inside a cut-off cluster."""
 
 import asyncio
 import contextlib
@@ -157,9 +155,7 @@ class _Link:
         return method, path.partition("?")[0], head, body
 
     async def copy_replies(self) -> None:
-        """Copy the server's replies until it closes the connection, or answers a request whose reply is to be
-        lost.
-        """
+        """Copy the server's replies until it closes the connection, or answers a request whose reply is to be lost."""
         with contextlib.suppress(OSError):
             while (data := await self._server_in.read(_COPY_BYTES)) and not self.losing:
                 await self._answers.wait()

@@ -56,9 +56,7 @@ async def find(progress: Progress) -> Toolchain:
 
 
 async def installed(reasons: list[str] | None = None) -> Toolchain | None:
-    """Return the first toolchain on this machine that is new enough; append the reasons against older ones to
-    `reasons`.
-    """
+    """Return the first toolchain on this machine that is new enough; append reasons against older ones to `reasons`."""
     for path in _places():
         version, *folders = await _ask(path)
         if parse(version) >= parse(required()):
@@ -86,9 +84,7 @@ def pinned() -> str:
 
 
 def parse(version: str) -> tuple[int, int, int]:
-    """Return a comparable Go version: (major, minor, patch). Patch is -1 for a prerelease; all are 0 if it is
-    invalid.
-    """
+    """Return a comparable Go version: (major, minor, patch). Patch is -1 for a prerelease; all are 0 if invalid."""
     found = _VERSION.search(version)
     return (int(found[1]), int(found[2]), -1 if found[4] else int(found[3] or 0)) if found else (0, 0, 0)
 
@@ -119,9 +115,7 @@ async def _ask(path: str) -> list[str]:
 
 
 def _local(path: str) -> dict[str, str]:
-    """Return variables that keep Go from downloading another version, and a cached Go from using another one's
-    library.
-    """
+    """Return variables that stop Go from downloading another version, and a cached Go from using another's library."""
     own = {"GOROOT": str(_folder() / "go")} if Path(path).is_relative_to(_folder()) else {}
     return {"GOTOOLCHAIN": "local", **own}
 

@@ -7,9 +7,7 @@ from agent.base.certificates import Pair
 
 
 def render(cluster: str, server: str, authority: bytes, *, client: Pair | None = None, token: str = "") -> str:
-    """Return a kubeconfig (JSON, which is YAML) with one context named after the cluster; by certificate or by
-    token.
-    """
+    """Return a kubeconfig (JSON, which is YAML) with one context named after the cluster, by certificate or token."""
     user: dict[str, str] = {"token": token}
     if client is not None:
         user = {"client-certificate-data": _encode(client.certificate), "client-key-data": _encode(client.key)}

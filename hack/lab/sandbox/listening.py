@@ -20,8 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def is_listening(pid: int, port: int) -> bool:
-    """Return whether a process listens on a TCP port in the network namespace of `pid`; False if that has
-    ended.
+    """Return whether a process listens on a TCP port in the network namespace of `pid`; False if that has ended.
 
     Kernels without sock_diag need /proc/PID/net/tcp, which is slow: it lists all connections of the machine.
     """

@@ -83,8 +83,7 @@ async def apply_policies(client: Client) -> None:
 
 
 async def account_token(client: Client, account: Account) -> str:
-    """Create the service account of the cluster's own agent or webhook with the chart's rights, and return a
-    token.
+    """Create the service account of the cluster's own agent or webhook with the chart's rights, and return a token.
 
     API servers cache tokens, but verify a client certificate at every request.
     """
@@ -160,9 +159,7 @@ async def join_source(source: Client, plan: ClusterPlan, *, self_target: bool) -
 
 
 async def is_usable(client: Client, cluster: ClusterPlan) -> bool:
-    """Return whether pods can be created and scheduled: the default service account exists and every node is
-    ready.
-    """
+    """Return whether pods can be created and scheduled: the default service account exists and every node is ready."""
     try:
         await client.get(SERVICE_ACCOUNTS, "default", "default")
         nodes = await client.list(NODES, labels="type in (kwok,real)")

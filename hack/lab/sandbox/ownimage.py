@@ -1,5 +1,4 @@
-"""File tree of the Flotilla image, built without Docker from this machine's Python; equivalent to the
-Dockerfile.
+"""File tree of the Flotilla image, built without Docker from this machine's Python; equivalent to the Dockerfile.
 
 Contains interpreter, standard library, the packages that `flotilla[cel,cli,speed]` needs, and all shared
 libraries.
@@ -121,8 +120,7 @@ def build(file: Path, name: str, source: Path = REPOSITORY) -> Path:
 
 
 def build_all(file: Path, sources: Mapping[str, Path], base: Path | None = None) -> Path:
-    """Build the images of several checkouts, by name, as one file with a common base layer. Raises
-    SandboxError.
+    """Build the images of several checkouts, by name, as one file with a common base layer. Raises SandboxError.
 
     :param base: a tree by `write_base`; None builds one
     """
@@ -199,8 +197,7 @@ def _write_packages(place: _Place) -> None:
 
 
 def _compile(root: Path, *folders: Path) -> None:
-    """Compile all modules like the Dockerfile does: otherwise every process would compile for seconds before it
-    starts.
+    """Compile all modules like the Dockerfile does: otherwise every process would spend seconds on it at its start.
 
     Files in an image have no modification times, so Python cannot check whether compiled files are current.
     """

@@ -45,8 +45,7 @@ def environment(base: Mapping[str, str], mark: str, python_path: str) -> dict[st
 def start(
     argv: Sequence[str], env: Mapping[str, str], *, log: Path, pid_file: Path, namespace: str = "", mounts: int = 0
 ) -> int:
-    """Start a process in a new session, and in a network namespace if one is named; its output is written to
-    `log`.
+    """Start a process in a new session, and in a network namespace if one is named; its output is written to `log`.
 
     The process inherits no open files: it would keep locks or pipes of its starter open. `mounts` is the id of
     a process whose mount namespace it joins, 0 for none; this requires a network namespace.
@@ -94,8 +93,8 @@ def find(pid_file: Path, mark: str) -> int | None:
 
 
 def find_all(mark: str) -> list[int]:
-    """Return the ids of all processes with this mark or one below it, such as all of a sandbox, even without
-    pid files.
+    """Return the ids of all processes with this mark or one below it, such as a whole sandbox, even without pid
+    files.
     """
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     return [pid for pid in pids if _is_below(_mark(pid), mark) and is_alive(pid)]

@@ -229,9 +229,7 @@ class Sandbox:
         await self.start(cluster, name)
 
     async def kill(self, cluster: str, name: str, number: int = signal.SIGKILL) -> None:
-        """Send one process a signal; after SIGKILL, wait until it has ended. Raises SandboxError if it does not
-        run.
-        """
+        """Send one process a signal; after SIGKILL, wait until it has ended. Raises SandboxError if it does not run."""
         runner, _ = self._component(cluster, name)
         if (pid := runner.find(name)) is None or not process.send(pid, runner.mark(name), number):
             raise SandboxError(f"cluster {cluster}: {name} does not run")

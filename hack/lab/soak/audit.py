@@ -185,8 +185,8 @@ def read_as(decoder: msgspec.json.Decoder[_Read], directory: Path) -> Iterator[_
 
 
 def parse(line: bytes) -> Line | None:
-    """Return a line; None if it is incomplete. A killed API server leaves partial lines, and the next line
-    follows directly.
+    """Return a line; None if it is incomplete. A killed API server leaves partial lines, directly before the
+    next one.
     """
     return _parse_as(_decoder, line)
 

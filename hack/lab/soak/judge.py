@@ -230,9 +230,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def leading(history: History) -> dict[str, list[tuple[float, str]]]:
-    """Return the renewals of each cluster's leader lease, by time, as pairs of seconds since 1970 and the audit
-    line.
-    """
+    """Return the renewals of each cluster's leader lease, by time: pairs of seconds since 1970 and audit line."""
     found: dict[str, list[tuple[float, str]]] = {}
     for renewal in sorted(history.renewals, key=lambda each: each.at):
         if renewal.holder:
@@ -268,9 +266,7 @@ def _was_placed(life: Life, at: Moment) -> bool:
 
 
 def _was_given_up(delegate: Life, asked: Sequence[ChaperonAsked]) -> bool:
-    """Return whether the delegate's PodChaperon was deleted after the delegate was created and before it had a
-    node.
-    """
+    """Return whether the PodChaperon was deleted after its delegate was created and before that had a node."""
     placed = delegate.placed
     return placed is not None and any(
         each.deletes and delegate.born.earliest <= each.at < placed.earliest for each in asked

@@ -58,9 +58,7 @@ def problems(source: Listed, targets: Sequence[Listed], wanted: Mapping[str, Ste
 
 
 def last_made(source: Listed, wanted: Mapping[str, Step]) -> float:
-    """Return the creation time of the youngest pod of a wanted workload, in seconds since 1970; 0 if there is
-    none.
-    """
+    """Return the creation time of the youngest pod of a wanted workload, in seconds since 1970; 0 if there is none."""
     pods = (pod["metadata"] for pod in _of_users(source))
     return max((moment(each["creationTimestamp"]) for each in pods if each["labels"][APP] in wanted), default=0.0)
 
@@ -70,9 +68,7 @@ def _of_users(source: Listed) -> list[Raw]:
 
 
 def _workloads(proxies: Sequence[Raw], wanted: Mapping[str, Step]) -> Iterator[str]:
-    """Check that each workload has the wanted number of pods, in the right phase, and that no other workload
-    has any.
-    """
+    """Check that each workload has the wanted number of pods, in the right phase, and that others have none."""
     found: dict[str, list[Raw]] = {name: [] for name in wanted}
     for pod in proxies:
         found.setdefault(pod["metadata"]["labels"][APP], []).append(pod)
@@ -89,9 +85,7 @@ def _workloads(proxies: Sequence[Raw], wanted: Mapping[str, Step]) -> Iterator[s
 
 
 def _delegates(proxies: Sequence[Raw], targets: Sequence[Listed]) -> Iterator[str]:
-    """Check that each bound pod has one delegate and one PodChaperon, in one target, with equal phases; others
-    have none.
-    """
+    """Check that each bound pod has one delegate and one PodChaperon, in one target and phase; others have none."""
     by_uid = {pod["metadata"]["uid"]: pod for pod in proxies}
     for kind in (PODS, CHAPERONS):
         found: Counter[str] = Counter()
@@ -135,9 +129,7 @@ def _copies(source: Listed, target: Listed) -> Iterator[str]:
 
 
 def _ours(listed: Listed) -> Iterator[str]:
-    """Check that no object is terminating, each certificate was issued, each lease has a node, virtual nodes
-    are Ready.
-    """
+    """Check that no object terminates, each certificate was issued, each lease has a node, virtual nodes are Ready."""
     for kind, objects in listed.objects.items():
         for obj in objects:
             if "deletionTimestamp" in obj["metadata"]:

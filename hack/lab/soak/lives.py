@@ -11,9 +11,7 @@ OVER = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class Moment:
-    """An event, and the audit line that proves it. It happened between `earliest` and `latest` (seconds since
-    1970).
-    """
+    """An event, and the audit line that proves it. It happened between `earliest` and `latest` (seconds since 1970)."""
 
     earliest: float
     latest: float
@@ -226,9 +224,7 @@ def _born(cluster: str, line: Line, pod: Answer) -> Life:
 
 
 def _to_the_second(asked: float, seen: Moment) -> Moment:
-    """Return the time of a request whose line is late or missing, from a timestamp with whole seconds. The user
-    stays empty.
-    """
+    """Return the time of a request whose line is late or missing, from a timestamp in whole seconds, without a user."""
     return Moment(asked, min(asked + 1.0, seen.latest), seen.line)
 
 

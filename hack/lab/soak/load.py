@@ -1,6 +1,4 @@
-"""Long run of many pods over many targets without faults: memory stays flat, queues empty, statuses are copied
-back.
-"""
+"""Long run of many pods over many targets without faults: memory stays flat, queues empty, statuses are copied back."""
 
 import asyncio
 import contextlib

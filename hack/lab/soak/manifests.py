@@ -96,9 +96,7 @@ def template(step: Step, **spec: Any) -> Raw:
 
 
 def storage_class() -> Raw:
-    """Return the targets' storage class. A claim gets its volume after its pod has a node. The source has no
-    such class.
-    """
+    """Return the targets' storage class. A claim gets its volume after its pod has a node. The source has none."""
     mode = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
     return {"metadata": {"name": STORAGE}, **mode}
 

@@ -1,5 +1,4 @@
-"""Plan of the faults and the users' steps of a soak. A pure function of seed and length, so that it can be
-repeated.
+"""Plan of a soak's faults and users' steps. A pure function of seed and length, so that it can be repeated.
 
 Saved as JSON lines: a head, then one event per line, ordered by time.
 """
@@ -26,9 +25,7 @@ SHORTEST_SECONDS = 1.0
 AT_ONCE = 3
 """Most faults at the same time."""
 SETTLE_SHARE = 0.5
-"""Longest fault as a fraction of the time that remains. Kubernetes' controllers back off after an outage for as
-long again as it lasted.
-"""
+"""Longest fault as a fraction of the remaining time. After it, Kubernetes' controllers back off for as long again."""
 RAMP_SHARE = 0.1
 """Fraction of the time, before the first fault, in which all pods are created."""
 TURNOVER_SECONDS = 150.0

@@ -22,9 +22,7 @@ _ASK = aiohttp.ClientTimeout(total=1.0)
 
 
 class Saboteur:
-    """Executes faults. `outages` are those so far; `ended` are logs of agents and webhooks that ended
-    unexpectedly.
-    """
+    """Executes faults. `outages` are those so far; `ended` are logs of agents and webhooks that ended unexpectedly."""
 
     def __init__(self, sandbox: Sandbox, note: Note) -> None:
         self.outages: list[Outage] = []
@@ -42,8 +40,7 @@ class Saboteur:
         await asyncio.gather(*(self._renew_fake_kubelet(cluster.name) for cluster in self._sandbox.clusters))
 
     async def _renew_fake_kubelet(self, cluster: str) -> None:
-        """Restart kwok, which drops a pod after HTTP 500 for its status update; API servers return 500 without
-        etcd.
+        """Restart kwok, which drops a pod after HTTP 500 for its status update; API servers return 500 without etcd.
 
         A kubelet retries until it succeeds; `shouldRetry` of kwok v0.8.0 retries after other errors only.
         """
@@ -124,9 +121,7 @@ class Saboteur:
         await blackhole.let_through(ends[0], ends[1], lost)
 
     async def _process(self, fault: Fault) -> str:
-        """Return the name of the process to fail; `leader` and `standby` are resolved to the agents of the
-        cluster.
-        """
+        """Return the name of the process to fail; `leader` and `standby` are resolved to the agents of the cluster."""
         if fault.process not in ("leader", "standby"):
             return fault.process
         leads = await leader(self._sandbox, fault.cluster) or AGENTS[0]

@@ -1,6 +1,4 @@
-"""Users of the source, which create, change and delete workloads as planned, and retry until the API server
-accepts.
-"""
+"""Users of the source, which create, change and delete workloads as planned, and retry until the API server accepts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -81,7 +81,7 @@ class Recorder:
         return self._entered.get()
 
     def _is_told(self, frame: FrameType) -> bool:
-        """Return whether an informer's subscription causes the call, which does not belong to the pod's own
+        """Return whether an informer's subscription causes the call: such calls do not belong to the pod's
         processing.
         """
         above = frame.f_back

@@ -139,9 +139,7 @@ async def _prepare(runner: "Runner") -> None:
 
 
 async def _snapshotter(folder: Path) -> containerd.Snapshotter:
-    """Return `overlayfs` if the disk supports overlays (an overlay itself mostly does not), else `native`,
-    which copies.
-    """
+    """Return `overlayfs` if the disk supports overlays (an overlay itself mostly does not), else `native` (copies)."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         for part in ("lower", "upper", "work", "merged"):
             (Path(temporary) / part).mkdir()

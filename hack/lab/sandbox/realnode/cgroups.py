@@ -124,9 +124,7 @@ def _delegate(hierarchy: Path) -> None:
 
 
 def _inherit_cpuset(parent: Path, folder: Path) -> None:
-    """Copy CPUs and memory from the parent: version 1 leaves both empty in a new cpuset, and then no process
-    can join it.
-    """
+    """Copy CPUs and memory from the parent: version 1 creates a cpuset without any, which no process can join."""
     for name in _CPUSET:
         if (folder / "cgroup.procs").exists() and (folder / name).exists() and not (folder / name).read_text().strip():
             inherited = (parent / name).read_text()

@@ -104,9 +104,7 @@ async def _install(packages: list[str], progress: Progress) -> None:
 
 
 async def _apt(packages: list[str]) -> str:
-    """Install packages without removing any; updates the lists if needed. Return the end of the error output,
-    or "".
-    """
+    """Install packages without removing any; updates the lists if needed. Return the end of the error output, or ""."""
     install = ("install", "-y", "-q", "--no-install-recommends", "--no-remove", *packages)
     if not await _run("apt-get", *install):
         return ""

@@ -60,8 +60,7 @@ exec "$busybox" sleep 2147483647
 
 
 def arguments(programs: Mapping[str, str], data: Path, pod_ranges: Sequence[str]) -> list[str]:
-    """Return the arguments of `unshare`. `data` has the folders `lib` and `log`, `pod_ranges` are the node's
-    pods.
+    """Return the arguments of `unshare`. `data` has the folders `lib` and `log`, `pod_ranges` are the node's pods.
 
     Pods keep their address on the way to pods of other clusters; other destinations receive the node's address.
     """
