@@ -63,7 +63,7 @@ class Size:
 
     @property
     def peers(self) -> int:
-        """GatewayPeers in one cluster."""
+        """Number of GatewayPeers in one cluster."""
         return self.namespaces * (self.clusters - 1)
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Sized:
     files: int
     """Bytes of Envoy's files."""
     rss: int
-    """KiB of this process at its peak."""
+    """Peak memory of this process in KiB."""
 
 
 async def sized(size: Size, memory: int = ENVOY_MEMORY) -> tuple[list[str], dict[str, Any]]:

@@ -43,8 +43,8 @@ DIFFERENT = "every pod differs"
 PLACED, CHOSEN = "equal pods that follow a Placement", "equal pods that name their targets"
 _MORE_TARGETS = 100
 _MOST = {PLACED: 1.2, CHOSEN: 2.0}
-"""Largest CPU time relative to a plain ranking: with a Placement that decides for all targets, and with an
-annotation that names all targets in two groups. The annotation adds up all scores again.
+"""Largest CPU time relative to a plain ranking, by kind. The Placement decides for all targets, and the
+annotation names all targets in two groups.
 """
 
 

@@ -76,7 +76,7 @@ def parse_regions(pairs: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 
 def parse_version(text: str) -> str:
-    """Return the release of a version: `v1.30.14` for `1.30` and `1.30.14`. Raises SandboxError."""
+    """Return the release of a version, such as `v1.30.14` for `1.30` or `1.30.14`. Raises SandboxError."""
     match = _VERSION.fullmatch(text)
     if not match or int(match[1]) < OLDEST_MINOR:
         raise SandboxError(f"Kubernetes {text!r}: use 1.{OLDEST_MINOR} or newer, such as {OLDEST[1:]}")

@@ -78,7 +78,7 @@ def write_tree(folder: Path, source: Path = REPOSITORY) -> Path:
 
 
 def write_base(folder: Path) -> Path:
-    """Write the tree without Flotilla's packages. It is equal for all checkouts, and takes ten times as long."""
+    """Write the tree without Flotilla's packages: equal for all checkouts, and ten times as slow to write as these."""
     place = _Place(folder)
     try:
         for path in (place.programs, place.libraries, folder / "etc", folder / "tmp"):

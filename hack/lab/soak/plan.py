@@ -16,7 +16,7 @@ from hack.lab.soak.errors import SoakError
 SOURCE, *TARGETS = CLUSTERS = ("cd", "us", "eu")
 What = Literal["kill", "stop", "restart", "cut", "requests", "replies"]
 Victim = Literal["leader", "standby", "webhook", "kube-apiserver", "etcd", "link"]
-"""`leader` and `standby` are the two agents of a cluster, as they are at the time of the fault."""
+"""`leader` and `standby` are the leading and the other agent of a cluster at the time of the fault."""
 Sort = Literal["Deployment", "StatefulSet", "Job", "Flop", "Misfit"]
 """A Flop is a Job whose pod fails, a Misfit is a Deployment whose pods do not fit on any node."""
 
