@@ -1,6 +1,7 @@
-"""What becomes of a shared Service's endpoints between two clusters: the driver, whether they are told, and if not why.
+"""State of a shared Service's endpoints between two clusters: the driver, whether they are published, and the
+reason.
 
-Pure. The names of states and reasons are those that conditions of links have: Ready is True, False or Unknown.
+Pure. States and reasons have the names used in conditions of links: Ready is True, False or Unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +16,9 @@ from agent.model import podranges
 from agent.model.pod_networks import ANSWERS, Networks, overlap
 
 LOCAL_NAME = "local-cluster"
-"""This cluster, as Open Cluster Management calls it."""
+"""Name of the local cluster in Open Cluster Management."""
 NO_GATEWAY = "it has no gateway: install the chart there with gateway.enabled"
-"""Of a target that tells of none."""
+"""Message for a target that publishes no gateway."""
 _BY_ADDRESSES, _OFF, _EXTERNAL = "EndpointSlices", "Off", "External"
 REASONS = {
     names.ENDPOINT_SLICES_DRIVER: _BY_ADDRESSES,
@@ -29,27 +30,28 @@ REASONS = {
     "gateway": BY_GATEWAY,
     "none": _OFF,
 }
-"""Of drivers, as the condition ServicesShared has them; `external/NAME` has External."""
+"""Reasons of drivers in the condition ServicesShared; `external/NAME` has External."""
 _DRIVERS = {reason: name for name, reason in REASONS.items()}
 
 
 def reason_of(driver: str) -> str:
-    """What a driver is known by: its reason, its name where that is of another controller; empty for no driver."""
+    """Return the reason of a driver, or its name if another controller implements it; empty for no driver."""
     return driver if external(driver) else REASONS.get(driver, "")
 
 
 def told_by(annotations: Mapping[str, str] | None, said: Mapping[str, Any]) -> str:
-    """The same of the driver that a Target tells, by its annotations and its condition."""
+    """Return the same for the driver that a Target reports, by its annotations and its condition."""
     named = names.annotation(annotations, names.NETWORK_DRIVER) or ""
     reason = str(said.get("reason", ""))
     return named if reason == _EXTERNAL and external(named) else reason
 
 
 def between_targets(one: str, other: str, *, apart: bool, gateways: bool) -> str:
-    """The driver of two targets, by the reasons of those that they have with this cluster; empty if there is none.
+    """Return the driver between two targets, from the reasons of their drivers with the local cluster; empty if
+    none fits.
 
     :param apart: whether pods of both may have the same addresses
-    :param gateways: whether both have gateways that may be used
+    :param gateways: whether both have usable gateways
     """
     if one == other and not (one == _BY_ADDRESSES and apart):
         return one
@@ -57,7 +59,7 @@ def between_targets(one: str, other: str, *, apart: bool, gateways: bool) -> str
 
 
 def no_gateway(target: Mapping[str, Any]) -> str:
-    """Why a target's gateways cannot be used with those of other targets, empty where they can."""
+    """Return the reason why a target's gateways cannot be used with those of other targets; empty if they can."""
     said = condition_of(target, GATEWAY_USABLE)
     if said is None:
         return NO_GATEWAY
@@ -66,23 +68,23 @@ def no_gateway(target: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Peer:
-    """A target, with what its Target says of shared Services."""
+    """A target, with its Target's state of shared Services."""
 
     name: str
     status: str = ""
-    """Of its condition ServicesShared, empty where it has none."""
+    """Status of its condition ServicesShared; empty if it has none."""
     reason: str = ""
     message: str = ""
     networks: Networks = ()
-    """Where its pods are, empty where that is not known or a person says that they are reached."""
+    """Its pod networks; empty if they are unknown or a user has declared them reachable."""
     no_gateway: str = NO_GATEWAY
-    """Why its gateways cannot be used with those of other targets, empty where they can."""
+    """Reason why its gateways cannot be used with those of other targets; empty if they can."""
     is_self: bool = False
 
 
 @dataclass(frozen=True)
 class Link:
-    """Two clusters, and whether each learns of the endpoints that a Service has in the other one."""
+    """Two clusters, and whether each receives the endpoints that a Service has in the other."""
 
     one: str
     other: str
@@ -93,12 +95,12 @@ class Link:
 
     @property
     def is_home(self) -> bool:
-        """Whether this cluster is one of the two."""
+        """Whether the local cluster is one of the two."""
         return self.one == LOCAL_NAME
 
 
 def peer(target: dict[str, Any], told: Networks) -> Peer:
-    """What a Target says; `told` are the networks that its cluster tells."""
+    """Return the state from a Target; `told` are the networks that its cluster publishes."""
     said = condition_of(target, "ServicesShared") or {}
     metadata, spec = target["metadata"], target.get("spec") or {}
     named = podranges.of(target).networks
@@ -115,14 +117,14 @@ def peer(target: dict[str, Any], told: Networks) -> Peer:
 
 
 def links(peers: Sequence[Peer]) -> list[Link]:
-    """One for each pair of clusters, those with this cluster first."""
+    """Return one link for each pair of clusters; those with the local cluster are first."""
     others = [each for each in peers if not each.is_self]
     home = [_with_home(each) for each in others]
     return [*home, *(_between(one, other) for one, other in combinations(others, 2))]
 
 
 def link(one: Peer | None, other: Peer) -> Link:
-    """The one of two targets, or (without the first) of this cluster and a target."""
+    """Return the link between two targets, or between the local cluster and a target if `one` is None."""
     return _with_home(other) if one is None else _between(one, other)
 
 
@@ -132,7 +134,7 @@ def _with_home(other: Peer) -> Link:
 
 
 def _state(other: Peer) -> tuple[str, str, str, str]:
-    """Driver, ready, reason and message between this cluster and a target."""
+    """Return driver, ready, reason and message between the local cluster and a target."""
     if other.status == "False":
         return "", "False", other.reason, other.message
     if other.status != "True":
@@ -145,9 +147,10 @@ def _state(other: Peer) -> tuple[str, str, str, str]:
 
 
 def _between(one: Peer, other: Peer) -> Link:
-    """Two targets have the driver that both have with this cluster, and learn of each other through this cluster.
+    """Return the link between two targets.
 
-    Where that leads nowhere they have gateways, if both may use some.
+    They use the driver that both have with the local cluster, and receive endpoints through it. If that has no
+    path, they use gateways, if both may.
     """
     states = [(each, _state(each)) for each in (one, other)]
     for each, (_, ready, reason, message) in states:

@@ -1,12 +1,13 @@
-"""What changed on a proxy pod after it was created, and how its delegate follows: labels, annotations, and the fields
-of a running pod's spec that Kubernetes lets change (images, resources of containers and of the whole pod, more
-tolerations, a sooner deadline, containers to debug it). Conditions that controllers in the source write for the pod's
-readiness gates go there, too.
+"""Live changes: changes to a proxy pod after its creation, and the patches that apply them to its delegate.
 
-Labels of a pod that is withdrawn from Services count as removed: the delegate loses them, the proxy pod keeps them.
-`multicluster/serving`, which only chaperons and delegates have, can be withdrawn, too.
-The source writes the changes to the chaperon, as one annotation that says what is meant and as the fields themselves.
-The target's agent changes only what is named there, so what others changed on the delegate stays.
+They cover labels, annotations, and the mutable fields of a running pod's spec: images, resources of containers
+and of the pod, added tolerations, a shorter deadline, ephemeral containers. Conditions that controllers in the
+source write for the pod's readiness gates are applied to the delegate, too.
+
+Labels of a pod that is withdrawn from Services count as removed: the delegate loses them, the proxy pod keeps
+them. `multicluster/serving`, which only chaperons and delegates have, can be withdrawn, too. The source writes
+the changes to the chaperon, both as one annotation and as the changed fields. The target's agent changes only
+the fields named in the annotation, so other writers' changes to the delegate survive.
 """
 
 from collections.abc import Collection, Mapping
@@ -47,14 +48,15 @@ _decode = msgspec.json.Decoder(_Changes).decode
 
 
 def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
-    """What the delegate has to follow, {} when nothing has changed since the pod was created.
+    """Return the changes that the delegate has to apply; {} if the pod has not changed since its creation.
 
-    What was told once stays told, with its present value: a change that is taken back has to be followed, too.
-    Keys: labels and annotations (null removes), images and resources by container, podResources, tolerations (added
-    ones), activeDeadlineSeconds, ephemeralContainers, gates (statuses by condition type, null removes), generation of
-    the proxy pod, and `born`, its generation when the chaperon was made; both are left out as long as they are 1.
+    A reported change stays in the result with its present value, so that the delegate also follows when the
+    user reverts it. Keys: labels and annotations (null removes), images and resources by container,
+    podResources, tolerations (added ones), activeDeadlineSeconds, ephemeralContainers, gates (statuses by
+    condition type, null removes), generation of the proxy pod, and `born`, its generation when the chaperon was
+    created. The two generations are omitted while they are 1.
 
-    The chaperon's spec is as it was made; what its labels and annotations were, `baseline` knows.
+    The chaperon's spec never changes; `baseline` has the original labels and annotations.
 
     :param source: the pod as its user sent it, from the manifest
     :raises InvalidPod: if the constraints of the manifest cannot be read
@@ -81,7 +83,7 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
 
 
 def told(chaperon: Mapping[str, Any]) -> Raw:
-    """The changes that a chaperon carries; none where they are not as `changes` writes them."""
+    """Return the live changes in a chaperon's annotation; {} if it has none or they cannot be parsed."""
     text = (chaperon["metadata"].get("annotations") or {}).get(names.ANNOTATION_LIVE_CHANGES)
     if not text:
         return {}
@@ -94,12 +96,13 @@ def told(chaperon: Mapping[str, Any]) -> Raw:
 
 
 def new_labels(proxy: Raw, changed: Raw, chaperon: Mapping[str, Any], cluster_uid: str) -> dict[str, str]:
-    """Return labels of ours that a chaperon of an earlier version, or of Admiralty, lacks; empty for other chaperons.
+    """Return Flotilla's labels that a chaperon of an earlier version, or of Admiralty, lacks; empty for other
+    chaperons.
 
-    They are no live changes: an agent of an earlier version, after a downgrade, would take live changes back.
+    They are not live changes, since an agent of an earlier version, after a downgrade, would revert those.
 
-    :param changed: what `changes` returned
-    :param cluster_uid: UID of this cluster, which chaperons of Admiralty lack
+    :param changed: result of `changes`
+    :param cluster_uid: UID of the local cluster, which chaperons of Admiralty lack
     """
     told = changed.get("labels", {})
     has = chaperon["metadata"].get("labels") or {}
@@ -112,9 +115,9 @@ def new_labels(proxy: Raw, changed: Raw, chaperon: Mapping[str, Any], cluster_ui
 
 
 def chaperon_patch(changed: Raw, chaperon: Mapping[str, Any], added: Mapping[str, str] | None = None) -> Raw:
-    """Merge patch that tells a chaperon of the changes; {} when it knows them.
+    """Return the merge patch that writes the changes to a chaperon; {} if it has them already.
 
-    :param added: labels that it lacks, of `new_labels`
+    :param added: labels that the chaperon lacks, from `new_labels`
     """
     patch = _told_patch(changed, chaperon)
     if not added:
@@ -126,9 +129,9 @@ def chaperon_patch(changed: Raw, chaperon: Mapping[str, Any], added: Mapping[str
 
 
 def missing_labels(changed: Raw, chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return labels of ours that a delegate still lacks, None if its chaperon does not say that it lacks any.
+    """Return Flotilla's labels that a delegate still lacks; None if its chaperon has had none added.
 
-    :param changed: what the chaperon is told of live changes, which count more
+    :param changed: live changes in the chaperon, which take precedence
     """
     metadata = chaperon["metadata"]
     if delegates.ANNOTATION_NEW_LABELS not in (metadata.get("annotations") or {}):
@@ -155,7 +158,7 @@ def _told_patch(changed: Raw, chaperon: Mapping[str, Any]) -> Raw:
 
 
 def delegate_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
-    """Strategic merge patch for the delegate, resources apart; {} when it has followed."""
+    """Return a strategic merge patch for the delegate, without resources; {} if the delegate is up to date."""
     metadata = {
         field: {key: value for key, value in changed.get(field, {}).items() if _differs(pod, field, key, value)}
         for field in ("labels", "annotations")
@@ -176,7 +179,8 @@ def delegate_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
 
 
 def resize_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
-    """Strategic merge patch for the delegate's `resize` subresource (KEP-1287); {} when it has followed."""
+    """Return a strategic merge patch for the delegate's `resize` subresource (KEP-1287); {} if it is up to
+    date."""
     spec: Raw = {
         name: [{"name": each, "resources": resources} for each, resources in wanted.items()]
         for name, wanted in _per_list(changed.get("resources", {}), pod, "resources").items()
@@ -188,9 +192,10 @@ def resize_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
 
 
 def ephemeral_patch(changed: Raw, pod: Mapping[str, Any], ended: Collection[str]) -> Raw:
-    """Strategic merge patch for the delegate's `ephemeralcontainers` subresource; {} when it has them all.
+    """Return a strategic merge patch for the delegate's `ephemeralcontainers` subresource; {} if it has all of
+    them.
 
-    :param ended: names of those that ran in a delegate before this one: nothing starts such a container again
+    :param ended: names of containers that ran in an earlier delegate; they are never started again
     """
     there = {container["name"] for container in pod["spec"].get("ephemeralContainers") or ()}
     wanted = changed.get("ephemeralContainers", ())
@@ -199,13 +204,14 @@ def ephemeral_patch(changed: Raw, pod: Mapping[str, Any], ended: Collection[str]
 
 
 def _generation(proxy: Raw, known: Raw) -> int | None:
-    """Generation of the proxy pod; None if its chaperon was made of this one."""
+    """Return the proxy pod's generation; None if its chaperon was created from this generation."""
     generation: int | None = proxy["metadata"].get("generation")
     return generation if "generation" in known or generation != known.get(baseline.BORN, 1) else None
 
 
 def _ephemeral(proxy: Raw, known: Collection[Raw]) -> list[Raw]:
-    """Containers that `kubectl debug` has added, as they are in the target: they never change, and none is removed."""
+    """Return containers that `kubectl debug` has added, as the target has them: Kubernetes never changes or
+    removes them."""
     said = {container["name"]: container for container in known}
     every = proxy["spec"].get("ephemeralContainers") or ()
     added = delegate_containers((each for each in every if each["name"] not in said), proxy)
@@ -214,7 +220,7 @@ def _ephemeral(proxy: Raw, known: Collection[Raw]) -> list[Raw]:
 
 
 def _labels(proxy: Raw, before: Raw, known: Raw) -> Raw:
-    """Labels to set or (None) to remove; those of the last time where the pod's regexp is too much for the labels."""
+    """Return labels to set or (None) to remove; the last result if the pod's regexp exceeds the work limit."""
     regexp = names.annotation(before["annotations"], names.NO_PREFIX_REGEXP)
     labels, withdrawn = baseline.labels(proxy), replacement.withdrawn(proxy["metadata"].get("annotations") or {})
     kept = {key: value for key, value in labels.items() if key not in withdrawn}
@@ -230,12 +236,12 @@ def _labels(proxy: Raw, before: Raw, known: Raw) -> Raw:
 
 
 def _arrive(labels: Mapping[str, str], regexp: str | None) -> dict[str, str]:
-    """A pod's labels as they are in the target; those that it may have got from its node do not count."""
+    """Return a pod's labels as the target has them, without labels that the pod may have from its node."""
     return labels_there({key: labels[key] for key in labels.keys() - names.LABELS_OF_NODE}, regexp)
 
 
 def _annotations(proxy: Raw, original: Raw, chaperon: Mapping[str, Any], known: Raw) -> Raw:
-    """Those that somebody changed here; one that came home from the delegate is no change of ours."""
+    """Return annotations changed in the source; an annotation copied from the delegate is not a change."""
     mine, there = baseline.annotations(proxy), baseline.annotations(chaperon)
     return {
         key: mine.get(key)
@@ -245,9 +251,10 @@ def _annotations(proxy: Raw, original: Raw, chaperon: Mapping[str, Any], known: 
 
 
 def _files(proxy: Raw, before: Raw, changed: Raw, chaperon: Mapping[str, Any], known: Raw) -> dict[str, str]:
-    """Texts of files of all labels or annotations: what came home from the delegate is not in them.
+    """Return texts of downward API files with all labels or annotations, without those copied from the
+    delegate.
 
-    Labels that the proxy pod got from its node are: on a plain cluster pods have them, too.
+    They include labels that the proxy pod has from its node, as on a single cluster.
     """
     had: dict[str, str] = chaperon["metadata"].get("annotations") or {}
     if delegates.ANNOTATION_LABELS_FILE not in had and delegates.ANNOTATION_ANNOTATIONS_FILE not in had:
@@ -263,7 +270,7 @@ def _files(proxy: Raw, before: Raw, changed: Raw, chaperon: Mapping[str, Any], k
 
 
 def _by_container(spec: Raw, was: Raw, field: str, known: Raw) -> Raw:
-    """Containers whose field has another value now; containers that somebody injected into one side do not count."""
+    """Return new values of a field by container; containers injected into only one of the two pods are ignored."""
     found: Raw = {}
     for name in _LISTS:
         before = {container["name"]: container.get(field) for container in was.get(name) or ()}
@@ -276,7 +283,7 @@ def _by_container(spec: Raw, was: Raw, field: str, known: Raw) -> Raw:
 
 
 def _pod_resources(spec: Raw, was: Raw, known: Raw) -> Raw:
-    """Resources of the whole pod (KEP-5419), where they have changed."""
+    """Return the pod-level resources (KEP-5419) if they have changed."""
     now = spec.get("resources") or {}
     return now if "podResources" in known or now != (was.get("resources") or {}) else {}
 
@@ -286,7 +293,7 @@ def _differs(pod: Mapping[str, Any], field: str, key: str, value: str | None) ->
 
 
 def _per_list(wanted: Raw, pod: Mapping[str, Any], field: str) -> dict[str, Raw]:
-    """What differs in the pod, by the list that a container is in."""
+    """Return the wanted values that differ from the pod's, by container list and container."""
     found: dict[str, Raw] = {}
     for name in _LISTS:
         for container in pod["spec"].get(name) or ():

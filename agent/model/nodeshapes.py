@@ -1,4 +1,4 @@
-"""What a ClusterSummary tells of single nodes and of delegates on them, written and read (ruling 11). Pure."""
+"""Shapes of nodes and counts of delegates in a ClusterSummary, written and read (ruling 11). Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
@@ -11,7 +11,8 @@ from agent.model.quantity import Format, Quantity
 from agent.model.requests import Amounts
 
 SHAPES_LIMIT = 64 * 1024
-"""Bytes of the node-shapes annotation; a cluster whose shapes alone take more tells its sums only."""
+"""Maximum size of the node-shapes annotation in bytes. A cluster whose shapes exceed it publishes only its
+sums."""
 
 HOSTNAME = "kubernetes.io/hostname"
 _BINARY = ("memory", "ephemeral-storage", "hugepages-")
@@ -20,17 +21,17 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class ToldFree(msgspec.Struct):
-    """What nodes of one shape have left; amounts are quantities."""
+    """Free capacity of nodes of one shape; amounts are quantities."""
 
     amounts: dict[str, str] = {}
     count: Count = 1
-    """How many nodes have just this left."""
+    """Number of nodes with exactly this free capacity."""
     ports: list[str] = []
     """Host ports in use, as `TCP/80`."""
 
 
 class ToldShape(msgspec.Struct):
-    """Nodes that are alike, without the labels on which all nodes agree."""
+    """Nodes of one shape, without the labels that are the same on all nodes."""
 
     labels: dict[str, str] = {}
     taints: list[dict[str, str]] = []
@@ -38,11 +39,11 @@ class ToldShape(msgspec.Struct):
     allocatable: dict[str, str] = {}
     count: Count = 1
     free: list[ToldFree] | None = None
-    """None where the target does not tell; of a large target only the best nodes are told."""
+    """Free capacity; None if the target does not publish it. A large target publishes only its best nodes."""
 
     @property
     def tells_all(self) -> bool:
-        """Whether what is free is told of all such nodes."""
+        """Whether free capacity is published for all nodes of this shape."""
         return self.free is not None and sum(free.count for free in self.free) >= self.count
 
 
@@ -53,14 +54,15 @@ NODE_SHAPES = msgspec.json.Decoder(list[ToldShape])
 def with_common_labels(
     shapes: Sequence[ToldShape], common: Mapping[str, str]
 ) -> Iterator[tuple[ToldShape, dict[str, str]]]:
-    """Shapes with all their labels: those that every node has are told once, beside the shapes (`KnownNodes.alike`)."""
+    """Return shapes with all their labels: labels that every node has are published once, apart from the
+    shapes."""
     of_some = {key for shape in shapes for key in shape.labels}
     everywhere = {key: value for key, value in common.items() if key not in of_some}
     return ((shape, {**everywhere, **shape.labels}) for shape in shapes)
 
 
 def read_shapes(annotations: Mapping[str, str] | None) -> list[ToldShape]:
-    """The shapes that a summary with these annotations tells; none where it tells none, or nothing that can be read."""
+    """Return the shapes in a summary's annotations; empty if there are none or they cannot be parsed."""
     try:
         return NODE_SHAPES.decode((annotations or {}).get(names.ANNOTATION_NODE_SHAPES) or "[]")
     except (msgspec.DecodeError, RecursionError):
@@ -68,7 +70,8 @@ def read_shapes(annotations: Mapping[str, str] | None) -> list[ToldShape]:
 
 
 def read_counted(annotations: Mapping[str, str] | None, cluster_uid: str) -> int | None:
-    """How many delegates of a cluster are in what the summary tells of free room; None where it does not say."""
+    """Return the number of a cluster's delegates that the summary's free capacity includes; None if it is not
+    published."""
     text = (annotations or {}).get(names.ANNOTATION_COUNTED)
     if text is None:
         return None
@@ -87,10 +90,10 @@ class Alike(msgspec.Struct, frozen=True):
 
 
 def write_shapes(nodes: Sequence[Alike], taken: Mapping[str, Taken] | None = None) -> str | None:
-    """Compact ASCII JSON of the different shapes of nodes, how many there are of each and what they have free.
+    """Return compact ASCII JSON of the shapes of nodes, with the number of nodes and the free capacity of each.
 
-    Where that would be too long, less is told: of each shape only the free nodes that decide whether one pod fits, then
-    a few of those, then nothing of what is free; None where it would be too long even so.
+    If the text is too long, first keep only free nodes that decide whether one pod fits. Then keep a few of
+    those, then omit free capacity. Return None if even that is too long.
     """
     shapes = [{**one.shape, "count": len(one.names)} for one in nodes]
     for free in _free(nodes, taken) if taken is not None else ():
@@ -102,22 +105,22 @@ def write_shapes(nodes: Sequence[Alike], taken: Mapping[str, Taken] | None = Non
 
 
 def write_counted(delegates: Mapping[str, int] | None) -> str:
-    """How many delegates of each cluster, by its UID, are in what is told of free room."""
+    """Return JSON of the number of delegates that the free capacity includes, by UID of their source cluster."""
     return encode(dict(delegates or {}))
 
 
 def labels_of(node: dict[str, Any]) -> dict[str, str]:
-    """The labels of a node."""
+    """Return the labels of a node."""
     return node.get("metadata", {}).get("labels") or {}
 
 
 def encode(value: Any) -> str:
-    """JSON that is the same for what is the same."""
+    """Return deterministic JSON: equal values have equal texts."""
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
 def _free(nodes: Sequence[Alike], taken: Mapping[str, Taken]) -> Iterator[list[list[dict[str, Any]]]]:
-    """What is free on the nodes of each shape, each time in fewer words."""
+    """Yield the free capacity of nodes of each shape, each time with fewer entries."""
     orders = [resources(one.allocatable) for one in nodes]
     counts = [
         collapse(left(order, one.allocatable, taken.get(name, UNTOUCHED)) for name in one.names)
@@ -130,7 +133,8 @@ def _free(nodes: Sequence[Alike], taken: Mapping[str, Taken]) -> Iterator[list[l
 
 
 def shape(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes the shape of a node besides labels and amounts: its taints without their times, and a cordon."""
+    """Return the taints (without their times) and the cordon of a node, which its shape has next to labels and
+    amounts."""
     spec = node.get("spec") or {}
     taints = [
         {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in spec.get("taints") or ()
@@ -142,7 +146,7 @@ def shape(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entries(order: Sequence[str], counts: Mapping[Left, int], chosen: Iterable[Left]) -> list[dict[str, Any]]:
-    """What is told of those that are chosen."""
+    """Return the published entries of the chosen nodes' free capacity."""
     return [_entry(order, one, counts[one]) for one in chosen]
 
 

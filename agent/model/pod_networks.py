@@ -1,9 +1,11 @@
-"""Whether the pod networks of two clusters are flat: pods of either are reached at their own addresses from the other.
+"""Whether the pod networks of two clusters are flat: pods of each reach pods of the other at their own
+addresses. Pure.
 
-Measured, not assumed: each cluster tells in its ClusterSummary where its pods are and where a pod of its agent answers
-whose it is. Where networks overlap, or somebody else answers there, they are not flat. Silence proves nothing: a
-NetworkPolicy may be in the way. A cluster whose summary names no networks (Admiralty's) counts as flat. While a summary
-is missing or cannot be used, the last verdict stands; without any, no address is used. Pure.
+This is measured, not assumed. Each cluster publishes its pod networks in its ClusterSummary, with an address at
+which a pod of its agent answers with the cluster's UID. Networks are not flat if they overlap, or if another
+cluster's agent answers at that address. No answer proves nothing: a NetworkPolicy may block the request. A
+cluster whose summary has no networks (Admiralty's) counts as flat. While a summary is missing or invalid, the
+last verdict remains; without an earlier verdict, no address is used.
 """
 
 import ipaddress
@@ -21,22 +23,22 @@ from agent.model import hostport
 from agent.model.podranges import Network, network
 
 Networks = tuple[Network, ...]
-"""Of a cluster's pods; empty where they are not known."""
+"""Pod networks of a cluster; empty if they are unknown."""
 
 LIMIT = 256
-"""Most networks that a summary names. A cluster with more names fewer and wider ones."""
+"""Maximum number of networks in a summary. A cluster with more publishes fewer and wider ones."""
 _TEXT_LIMIT = 65536
 _SHOWN = 60
 
 
 class Told(NamedTuple):
-    """What a cluster tells of its pod networks."""
+    """Pod networks that a cluster publishes."""
 
     pods: Networks = ()
     health: str = ""
-    """ADDRESS:PORT at which a pod of its agent says whose it is, empty where that is not told."""
+    """ADDRESS:PORT at which a pod of its agent answers with the cluster's UID; empty if it is not published."""
     flaw: str = ""
-    """Why the networks are not known although some are named; `pods` has those that can be read. Empty for no flaw."""
+    """Reason why the published networks cannot be used; `pods` has the valid ones. Empty if all are valid."""
 
     @property
     def names_all(self) -> bool:
@@ -53,7 +55,7 @@ class _Document(msgspec.Struct, omit_defaults=True):
 
 
 class _Unchecked(msgspec.Struct):
-    """The same document as another agent or a user may have written it."""
+    """The document before validation: another agent or a user may have written it."""
 
     pods: Any = []
     health: Any = ""
@@ -64,15 +66,15 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def named_by(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """The pod networks that a node says it has, as they are written."""
+    """Return the pod networks in a node's spec, as written."""
     spec = node.get("spec") or {}
     return tuple(spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else []))
 
 
 def united(written: Iterable[str]) -> Networks:
-    """Unite networks; if more than `LIMIT` are left, widen those that are closest to each other.
+    """Merge networks; if more than `LIMIT` remain, widen the closest ones.
 
-    Strings that are no CIDR are ignored.
+    Ignore strings that are not CIDRs.
     """
     found = _united({each for each in map(network, written) if each is not None})
     if len(found) <= LIMIT:
@@ -83,7 +85,8 @@ def united(written: Iterable[str]) -> Networks:
 
 
 def _widened(networks: list[Network], most: int) -> Networks:
-    """Cover networks of one family, sorted and disjoint, with at most so many: first those that share most bits."""
+    """Cover sorted, disjoint networks of one family with at most `most` networks; join those with most bits in
+    common."""
     if len(networks) <= most:
         return tuple(networks)
     shared = [_shared_bits(one, other) for one, other in pairwise(networks)]
@@ -113,12 +116,12 @@ def _united(networks: Iterable[Network]) -> Networks:
 
 
 def write(pods: Networks, agent: str = "", port: int = 0) -> str:
-    """The annotation that tells it; empty where there is nothing to tell.
+    """Return the annotation that publishes pod networks; empty if there are none and no address.
 
-    An agent whose own pod is in none of the networks shows that pods are elsewhere than `podCIDRs` of nodes say, as
-    where the network plugin has ranges of its own: then they are not told.
+    If the agent's own pod is in none of the networks, the network plugin uses ranges other than the nodes'
+    `podCIDRs`. The networks are not published in that case.
 
-    :param agent: address of this pod, empty where that is not known
+    :param agent: address of this pod, empty if unknown
     """
     address = _address(agent)
     if address is not None and not _holds(pods, address):
@@ -130,7 +133,7 @@ def write(pods: Networks, agent: str = "", port: int = 0) -> str:
 
 
 def read(annotations: Mapping[str, str] | None) -> Told:
-    """Return what a summary with these annotations says; a field that cannot be used hides no other."""
+    """Return the networks in a summary's annotations; an invalid field does not invalidate the others."""
     text = (annotations or {}).get(links.ANNOTATION_NETWORKS)
     return _read(text) if text else NOTHING_TOLD
 
@@ -156,7 +159,8 @@ def _read(text: str) -> Told:
 
 
 def _can_be_asked(health: str) -> bool:
-    """Whether it is an address that a pod can have: a target has us ask nothing on our own node or link."""
+    """Return whether the address can be a pod's, so that a target cannot make the agent call its own node or
+    link."""
     try:
         host, port = hostport.split(health)
     except ValueError:
@@ -168,7 +172,7 @@ def _can_be_asked(health: str) -> bool:
 
 
 def overlap(one: Networks, other: Networks) -> str:
-    """A network that both have a part in; empty where they have nothing in common."""
+    """Return a network that is in both, as text; empty if they do not overlap."""
     for a in one:
         for b in other:
             if a.version == b.version and a.overlaps(b):
@@ -177,38 +181,39 @@ def overlap(one: Networks, other: Networks) -> str:
 
 
 class AgentAnswer(msgspec.Struct, frozen=True):
-    """What was answered at the address where a cluster's agent should be."""
+    """Answer at the address that a cluster publishes for its agent."""
 
     health: str
     answer: str = ""
-    """UID of the cluster that says the pod is its own, or has said so last; empty where nobody ever has."""
+    """UID of the cluster in the last answer; empty if there has never been an answer."""
     silent: bool = False
-    """Whether nobody says so any more."""
+    """Whether the address has stopped answering."""
 
 
 class Flatness(NamedTuple):
-    """Whether one cluster reaches another one's pods at their own addresses."""
+    """Whether one cluster reaches pods of another at their own addresses."""
 
     state: Literal["flat", "not flat", "unverified", "unknown"]
     reason: str = ""
-    """Of the condition ServicesShared, if addresses of pods may not be used."""
+    """Reason for the condition ServicesShared if pod addresses may not be used."""
     message: str = ""
     stands: bool = False
-    """Whether it is the last verdict, because nothing that is known now can replace it."""
+    """Whether this repeats the last verdict because no new one is possible."""
 
     @property
     def usable(self) -> bool:
-        """Whether addresses of pods may be told: silence withdraws nothing."""
+        """Whether endpoints may have pod addresses: a missing answer withdraws none."""
         return self.state not in ("not flat", "unknown")
 
 
 NOT_TOLD = Flatness("unverified")
 ANSWERS = "its agent answers at the address of its pod"
-"""What is said where it is flat."""
+"""Message of the state `flat`."""
 
 
 def waits(here: Told, there: Told, asked: AgentAnswer | None) -> bool:
-    """Whether only the answer of the target's agent can tell: it is in a network that both have, and not asked yet."""
+    """Return whether the verdict depends on the target's agent, which is in a shared network and has not been
+    asked yet."""
     if not there.health or not _is_in(here.pods, there.health) or (asked is not None and asked.health == there.health):
         return False
     return bool(overlap(here.pods, there.pods))
@@ -217,13 +222,15 @@ def waits(here: Told, there: Told, asked: AgentAnswer | None) -> bool:
 def judge(
     here: Told | None, there: Told | None, uid: str, asked: AgentAnswer | None, before: str | None = ""
 ) -> Flatness:
-    """Judge whether pods of a target are reached from this cluster.
+    """Judge whether the local cluster reaches pods of a target at their own addresses.
 
-    :param here: None while this cluster's own summary is not known
-    :param there: None while the target's summary is not known
-    :param uid: of the target; its agent's answer from within a network that both have proves that they are told apart
-    :param asked: None until it has been
-    :param before: the reason of the last verdict if addresses were not usable, empty if they were, None without any
+    :param here: networks of the local cluster; None while its own summary is not cached
+    :param there: networks of the target; None while its summary is not cached
+    :param uid: of the target; if its agent answers from a network that both have, the overlapping addresses do
+    not conflict
+    :param asked: answer of the target's agent; None before the first request
+    :param before: reason of the last verdict if addresses were not usable, empty if they were, None without a
+    verdict
     """
     if here is None or there is None:
         missing = "this cluster" if here is None else "the target"
@@ -253,12 +260,12 @@ def judge(
 
 
 def not_granted(whose: str, refusal: str, before: str | None) -> Flatness:
-    """Judge while this cluster may not read a ClusterSummary; `before` is as for `judge`."""
+    """Judge while the local cluster may not read a ClusterSummary; `before` is as for `judge`."""
     return _last(before, f"the ClusterSummary of {whose} may not be read: {refusal}. {REFUSED_REMEDY}")
 
 
 def _last(before: str | None, why: str) -> Flatness:
-    """Return the last verdict while there can be no new one."""
+    """Return the last verdict while no new one is possible."""
     if before is None or before == links.UNTOLD:
         return Flatness("unknown", links.UNTOLD, f"pod networks are not known: {why}", stands=True)
     if before:

@@ -1,7 +1,8 @@
-"""What ServiceLinks and annotations of a Service ask for: who learns of whose endpoints, and how. Pure.
+"""Rules from ServiceLinks and annotations of a Service: which clusters receive which endpoints, and by which
+driver. Pure.
 
-What is not understood of a link (a cluster that nobody knows, say) has no effect, and its condition Accepted says so;
-the rest of it counts.
+An invalid part of a link (for example an unknown cluster) has no effect and is reported in its condition
+Accepted; the rest of the link is in effect.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,26 +16,29 @@ from agent.api.names.links import AFFINITIES, AFFINITY, external
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """The spec of one ServiceLink, as far as it is understood."""
+    """The valid part of one ServiceLink's spec."""
 
     ports: frozenset[int] | None = None
     sources: frozenset[str] | None = None
     """Clusters whose endpoints are offered, None for all."""
     consumers: frozenset[str] | None = None
-    """Clusters whose callers in the same namespace reach them, None for all."""
+    """Clusters whose callers in the same namespace reach the endpoints, None for all."""
     elsewhere: frozenset[tuple[str, str]] = frozenset()
-    """Clusters and other namespaces whose callers do."""
+    """Clusters and other namespaces whose callers reach the endpoints."""
     driver: str = ""
     affinity: str = ""
 
     def offers(self, source: Collection[str]) -> bool:
-        """Whether endpoints of a cluster are offered, given by all names that it goes by."""
+        """Return whether a cluster's endpoints are offered.
+
+        :param source: all names of the cluster"""
         return self.sources is None or not self.sources.isdisjoint(source)
 
     def allows(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> bool:
-        """Whether callers in one cluster reach endpoints of another, each given by all names that it goes by.
+        """Return whether callers in one cluster reach endpoints of another; both clusters are given by all
+        their names.
 
-        :param namespace: where the callers are, empty for that of the Service
+        :param namespace: of the callers, empty for that of the Service
         """
         if not self.offers(source):
             return False
@@ -45,28 +49,28 @@ class Wish(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Rule:
-    """What all links of a Service and its annotations say together."""
+    """Combination of all links and annotations of a Service."""
 
     wishes: tuple[Wish, ...] = ()
     driver: str = ""
-    """Named by a user, empty where none is."""
+    """Driver that a user has chosen; empty if none."""
     affinity: str = ""
 
     @property
     def elsewhere(self) -> frozenset[tuple[str, str]]:
-        """Clusters and other namespaces whose callers any link means."""
+        """Clusters and other namespaces whose callers are named in any link."""
         return frozenset[tuple[str, str]]().union(*(wish.elsewhere for wish in self.wishes))
 
     def allows(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> bool:
-        """Whether any link has callers in one cluster reach endpoints of another; all do where there are no links,
-        but for those in other namespaces.
+        """Return whether any link allows callers in one cluster to reach endpoints of another. Without links,
+        all callers in the Service's namespace may.
         """
         if not self.wishes:
             return not namespace
         return any(wish.allows(source, consumer, namespace) for wish in self.wishes)
 
     def ports(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> frozenset[int] | None:
-        """Ports of the Service that are told of, None for all."""
+        """Return ports of the Service that are published, None for all."""
         found = frozenset[int]()
         for wish in self.wishes:
             if wish.allows(source, consumer, namespace):
@@ -78,17 +82,17 @@ class Rule:
 
 ANYTHING = Rule()
 Firsts = Mapping[str, tuple[str, str]]
-"""Field to the name of the first link that has a value for it, and the value."""
+"""Field to the name of the first link with a value for it, and the value."""
 _DECIDED_BY_FIRST = ("driver", "affinity")
 
 
 def service_of(link: Mapping[str, Any]) -> str:
-    """Name of the Service that a link is about."""
+    """Return the name of a link's Service."""
     return str((link.get("spec") or {}).get("service") or link["metadata"]["name"])
 
 
 def wish(link: Mapping[str, Any]) -> Wish:
-    """What a link asks for."""
+    """Parse the spec of a link."""
     spec, namespace = link.get("spec") or {}, link["metadata"]["namespace"]
     to = [(str(each["cluster"]), namespace_of(each, namespace)) for each in spec.get("to") or ()]
     return Wish(
@@ -102,12 +106,13 @@ def wish(link: Mapping[str, Any]) -> Wish:
 
 
 def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any]]) -> Rule:
-    """Drivers and affinity of the first link by name that has any count, then those of the Service's annotations."""
+    """Return a Service's rule: the first link by name with a driver or affinity takes precedence over its
+    annotations."""
     return combined(annotations, [wish(each) for each in sorted(links, key=_name_of)])
 
 
 def combined(annotations: Mapping[str, str] | None, in_order: Iterable[Wish]) -> Rule:
-    """Return the rule of wishes in the order of the names of their links."""
+    """Return the rule for wishes, given in the order of their links' names."""
     wishes = tuple(in_order)
     driver = named_driver(names.annotation(annotations, names.NETWORK_DRIVER))
     affinity = _known(names.annotation(annotations, AFFINITY), AFFINITIES)
@@ -119,7 +124,7 @@ def combined(annotations: Mapping[str, str] | None, in_order: Iterable[Wish]) ->
 
 
 def firsts(links: Iterable[Mapping[str, Any]]) -> Firsts:
-    """Return which link of a Service decides on each field that only one can decide on."""
+    """Return the link of a Service that decides each field in `_DECIDED_BY_FIRST`: the first by name."""
     found: dict[str, tuple[str, str]] = {}
     for link in sorted(links, key=_name_of):
         its = wish(link)
@@ -130,8 +135,8 @@ def firsts(links: Iterable[Mapping[str, Any]]) -> Firsts:
 
 
 def overruled(link: Mapping[str, Any], of_service: Firsts) -> tuple[str, str] | None:
-    """What of a link has no effect, as another one of the Service that says something else of it is the first by name;
-    as reason and message.
+    """Return reason and message if a field of the link has no effect because an earlier link has another value.
+    Return None if all fields are in effect.
     """
     own = wish(link)
     for field in _DECIDED_BY_FIRST:
@@ -143,7 +148,7 @@ def overruled(link: Mapping[str, Any], of_service: Firsts) -> tuple[str, str] | 
 
 
 def misread(annotations: Mapping[str, str] | None) -> tuple[str, str] | None:
-    """What of a Service's annotations means nothing, as reason and message; None where there is no such."""
+    """Return reason and message for an invalid annotation of a Service; None if all are valid."""
     driver, affinity = names.annotation(annotations, names.NETWORK_DRIVER), names.annotation(annotations, AFFINITY)
     if driver is not None and not named_driver(driver):
         return "UnknownDriver", no_driver(f"annotation {names.SHORT_PREFIX}{names.NETWORK_DRIVER}", driver)
@@ -154,13 +159,13 @@ def misread(annotations: Mapping[str, str] | None) -> tuple[str, str] | None:
 
 
 def no_driver(where: str, driver: str) -> str:
-    """What is wrong with the name of a driver, and what to do."""
+    """Return the message for an invalid driver name, with the remedy."""
     choose = ", ".join(names.DRIVER_CHOICES)
     return f"{where}: {driver[:100]!r} is no driver; choose one of {choose}, or remove it"
 
 
 def named_driver(name: str | None) -> str:
-    """The same where it is one that can be had, else empty."""
+    """Return the name if such a driver exists, else an empty string."""
     return name if name is not None and (name in names.NETWORK_DRIVERS or external(name)) else ""
 
 
@@ -173,5 +178,5 @@ def _name_of(link: Mapping[str, Any]) -> str:
 
 
 def namespace_of(consumer: Mapping[str, Any], own: str) -> str:
-    """Where callers are that a link names."""
+    """Return the namespace of the callers that a link names."""
     return str(consumer.get("namespace") or own)

@@ -1,11 +1,13 @@
-"""What a cluster tells of its nodes: sums, common labels, and shapes of nodes (wire contract, 8.3; ruling 11).
+"""ClusterSummary of a cluster's nodes: sums, common labels, and shapes of nodes (wire contract, 8.3; ruling
+11).
 
-How much it tells is for its administrator to say:
-- `full`: everything, also what is free on the nodes of each shape;
-- `minimal`: what Admiralty tells, sums and the labels on whose value all nodes that have them agree, and nothing
-  about single nodes;
-- `sums`: sums alone.
-What the administrator says about the cluster as a whole (its properties) is told at every level.
+The cluster's administrator chooses the level of detail:
+- `full`: everything, including the free capacity on nodes of each shape;
+- `minimal`: the same as Admiralty: sums, and labels that have one value on all nodes that have them, but
+nothing about single nodes;
+- `sums`: only sums.
+
+Properties that the administrator sets for the whole cluster are published at every level.
 """
 
 import re
@@ -31,23 +33,23 @@ _UID = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
 
 
 def told_uid(annotations: Mapping[str, str]) -> str:
-    """UID of the cluster that a summary with these annotations tells; empty where it tells none, or nonsense."""
+    """Return the cluster UID in a summary's annotations; empty if it is missing or invalid."""
     return checked_uid(annotations.get(names.ANNOTATION_CLUSTER_UID, ""))
 
 
 def checked_uid(uid: str) -> str:
-    """A UID of a cluster, empty where it cannot be one."""
+    """Return a cluster's UID; empty if it is not a valid one."""
     return uid if _UID.fullmatch(uid) else ""
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """What a summary says of nodes, whatever runs on them."""
+    """Properties of the nodes for a summary, regardless of the pods on them."""
 
     labels: dict[str, str]
     capacity: dict[str, str]
     allocatable: dict[str, str]
     alike: tuple[Alike, ...] | None
-    """None where the level of detail says nothing about single nodes."""
+    """None if the level of detail excludes single nodes."""
     pods: pod_networks.Networks = ()
     """Pod networks; none at the lower levels of detail."""
     features: tuple[str, ...] = ()
@@ -55,9 +57,9 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 def survey(nodes: Iterable[dict[str, Any]], detail: Detail = "full") -> Survey:
-    """What to say of these nodes; virtual nodes do not count.
+    """Summarize these nodes; virtual nodes do not count.
 
-    :raises InvalidQuantity: if a node's status has none; no API server lets that pass
+    :raises InvalidQuantity: if a node's status has an invalid quantity, which no API server accepts
     """
     known = KnownNodes()
     for number, node in enumerate(nodes):
@@ -66,7 +68,7 @@ def survey(nodes: Iterable[dict[str, Any]], detail: Detail = "full") -> Survey:
 
 
 def survey_of(known: KnownNodes, detail: Detail) -> Survey:
-    """The same of nodes that are known already."""
+    """Summarize nodes that are cached in `known`."""
     capacity, allocatable = known.totals()
     full = detail == "full"
     return Survey(
@@ -92,17 +94,17 @@ def summary(
     claims: str = "",
     agent: tuple[str, int] = ("", 0),
 ) -> dict[str, Any]:
-    """The ClusterSummary of a cluster with these nodes.
+    """Return the ClusterSummary of a cluster with these nodes.
 
-    :param version: of the agent that tells
-    :param answers: what sources may ask of it, separated by commas
+    :param version: of the agent that publishes it
+    :param answers: requests that the agent supports from sources, separated by commas
     :param cluster_uid: UID of the cluster's kube-system namespace
-    :param properties: of the cluster, valid as labels; where its nodes agree on a label of that name, theirs counts
-    :param taken: what pods take, by node; None where that is not known, and so nothing is said of what is free
-    :param delegates: how many pods among those are delegates, by the UID of the cluster that they are from
-    :param used: what nodes use together; None where that is not known, or nobody is to know
+    :param properties: of the cluster, valid as labels; a common label of its nodes takes precedence
+    :param taken: resources that pods use, by node; None if unknown, then free capacity is not published
+    :param delegates: number of delegates among those pods, by UID of their source cluster
+    :param used: total usage of the nodes; None if it is unknown or not to be published
     :param claims: of the cluster (`clusterclaims`)
-    :param agent: address of the agent's pod and the port at which it says whose it is
+    :param agent: address of the agent's pod, and the port at which it answers with its cluster's UID
     """
     own = {key: value for key, value in sorted((properties or {}).items()) if key not in surveyed.labels}
     annotations = _of_nodes(surveyed, taken, delegates, agent)
@@ -121,7 +123,7 @@ def summary(
 
 
 def _of_agent(version: str, answers: str, cluster_uid: str, claims: str) -> dict[str, str]:
-    """What is told at every level of detail."""
+    """Return annotations that every level of detail publishes."""
     said = {
         CLAIMS: claims,
         names.ANNOTATION_AGENT_VERSION: version,
@@ -134,7 +136,7 @@ def _of_agent(version: str, answers: str, cluster_uid: str, claims: str) -> dict
 def _of_nodes(
     surveyed: Survey, taken: Mapping[str, Taken] | None, delegates: Mapping[str, int] | None, agent: tuple[str, int]
 ) -> dict[str, str]:
-    """What is told at the highest level of detail alone."""
+    """Return annotations that only the level `full` publishes."""
     if surveyed.alike is None:
         return {}
     annotations = nodefeatures.write(surveyed.features)
@@ -156,5 +158,5 @@ def summarise(
     taken: Mapping[str, Taken] | None = None,
     delegates: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """`survey` and `summary` in one."""
+    """Return the ClusterSummary of nodes: `survey` and `summary` in one call."""
     return summary(survey(nodes, detail), version=version, properties=properties, taken=taken, delegates=delegates)

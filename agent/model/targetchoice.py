@@ -1,7 +1,9 @@
-"""Which targets a pod may go to, as it, its controller, its namespace and the settings say by annotation. Pure.
+"""Targets that a pod may run in, by annotations of the pod, its controllers and its namespace, and by settings.
+Pure.
 
-`us,eu` names targets, `!us` all others, and `us > eu,ap` groups in order of preference. A name is that of a Target of
-the pod's namespace, or else of a ClusterTarget; `clustertarget/us` is the ClusterTarget where both have the name.
+`us,eu` selects these targets, `!us` all others, and `us > eu,ap` groups in order of preference. A name selects
+the Target in the pod's namespace, or else the ClusterTarget. `clustertarget/us` selects the ClusterTarget if
+both have the name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +15,7 @@ from agent.api import labels, names
 from agent.api.names.moves import ALLOWED_TARGETS, TARGETS
 
 LIMIT = 16 * 1024
-"""Characters of one value."""
+"""Maximum length of one value in characters."""
 CLUSTER_TARGET = "clustertarget/"
 _SHOWN = 60
 _REMEDY = "write names of targets, such as us,eu, or !us for all others"
@@ -21,7 +23,7 @@ _ORDERED = f"{_REMEDY}, or us > eu,ap in order of preference"
 
 
 class InvalidChoice(ValueError):
-    """A value that names no targets; the message says why, and what to write."""
+    """Invalid value; the message has the reason and a remedy."""
 
 
 class Target(Protocol):
@@ -29,7 +31,7 @@ class Target(Protocol):
 
     @property
     def namespace(self) -> str:
-        """The only namespace it serves, empty for all."""
+        """The only namespace that it serves, empty for all."""
 
     @property
     def title(self) -> str:
@@ -37,41 +39,41 @@ class Target(Protocol):
 
 
 class Group(NamedTuple):
-    """Targets of one preference."""
+    """Targets of equal preference."""
 
     names: frozenset[str]
     others: bool = False
-    """Whether it is all targets but these."""
+    """Whether the group is all targets except `names`."""
 
     def has(self, called: Sequence[str]) -> bool:
-        """Whether a target of any of these names belongs to it."""
+        """Return whether a target with any of these names belongs to the group."""
         return any(name in self.names for name in called) != self.others
 
 
 class Choice(NamedTuple):
-    """One value as it was read."""
+    """One parsed value."""
 
     text: str
     groups: tuple[Group, ...] = ()
-    """The most preferred first; none for all targets."""
+    """The most preferred group first; empty for all targets."""
 
     def group_of(self, called: Sequence[str]) -> int | None:
-        """The first group that a target of these names belongs to, None for a target that is not chosen."""
+        """Return the index of the first group with a target of these names; None if the target is not chosen."""
         if not self.groups:
             return 0
         return next((index for index, group in enumerate(self.groups) if group.has(called)), None)
 
     @property
     def named(self) -> frozenset[str]:
-        """Every name in it."""
+        """Every name in the value."""
         return frozenset().union(*(group.names for group in self.groups))
 
 
 @lru_cache(maxsize=256)
 def parse(text: str, *, ordered: bool = True) -> Choice:
-    """The value of `targets`, or, where it is not `ordered`, of `allowed-targets`.
+    """Parse a value of the annotation `targets`, or of `allowed-targets` if it is not `ordered`.
 
-    :raises InvalidChoice: if it is none
+    :raises InvalidChoice: if the value is invalid
     """
     remedy = _ORDERED if ordered else _REMEDY
     if len(text) > LIMIT:
@@ -108,10 +110,10 @@ def _shown(text: str) -> str:
 
 
 class Level(NamedTuple):
-    """What one object, or the settings, say of targets; None where they say nothing."""
+    """Target annotations of one object, or the settings; None for a missing annotation."""
 
     where: str
-    """What says it, as `Deployment web`."""
+    """The object, such as `Deployment web`."""
     targets: str | None = None
     allowed: str | None = None
     targets_field: str = TARGETS
@@ -119,12 +121,12 @@ class Level(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """Whether it says nothing."""
+        """Whether it sets neither annotation."""
         return self.targets is None and self.allowed is None
 
 
 def level(where: str, annotations: Mapping[str, str] | None) -> Level:
-    """What the annotations of an object say."""
+    """Return the target annotations of an object."""
     if not annotations:
         return Level(where)
     long = [annotations.get(names.PREFIX + suffix) for suffix in (TARGETS, ALLOWED_TARGETS)]
@@ -133,7 +135,7 @@ def level(where: str, annotations: Mapping[str, str] | None) -> Level:
 
 
 def level_of(where: str, targets: tuple[str | None, str | None], allowed: tuple[str | None, str | None]) -> Level:
-    """The same of both annotations, each under its long key and under its short one."""
+    """Return the level from both annotations, each given by its long key and by its short key."""
     (choice, key), (bound, bound_key) = _said(TARGETS, *targets), _said(ALLOWED_TARGETS, *allowed)
     return Level(where, choice, bound, key, bound_key)
 
@@ -143,7 +145,7 @@ def _said(suffix: str, long: str | None, short: str | None) -> tuple[str | None,
 
 
 def mended(now: Level, before: Level | None) -> Level:
-    """The same with the last value that could be read in place of one that cannot, where it is known."""
+    """Replace an invalid value by the last valid one, if it is cached."""
     if before is not None and _is_flawed(now.targets, ordered=True) and not _is_flawed(before.targets, ordered=True):
         now = now._replace(targets=before.targets)
     if before is not None and _is_flawed(now.allowed, ordered=False) and not _is_flawed(before.allowed, ordered=False):
@@ -160,7 +162,7 @@ def _is_flawed(text: str | None, *, ordered: bool) -> bool:
 
 
 def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
-    """What names no targets among the annotations of an object: the field, and why not with the remedy."""
+    """Yield the invalid target annotations of an object: the field, and the reason with a remedy."""
     said = level("", annotations)
     for text, key, ordered in ((said.targets, said.targets_field, True), (said.allowed, said.allowed_field, False)):
         try:
@@ -170,31 +172,32 @@ def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
 
 
 class Said(NamedTuple):
-    """A choice, and who says it."""
+    """A choice and its origin."""
 
     choice: Choice
     source: str
-    """As `multicluster/targets of Deployment web`."""
+    """For example `multicluster/targets of Deployment web`."""
 
     def __str__(self) -> str:
-        """As it is told to users."""
+        """Return the text for users."""
         return f"{self.source} ({self.choice.text or 'all'})"
 
 
 @dataclass(frozen=True, eq=False)
 class TargetChoice:
-    """What all levels together say for the pods of one namespace: one object for all pods for which it is the same."""
+    """Result of all levels for pods of one namespace; pods with the same result share one object."""
 
     chosen: Said | None = None
-    """What is said closest to the pod."""
+    """Value of the level closest to the pod."""
     allowed: tuple[Said, ...] = ()
-    """All of these bound it."""
+    """Restrictions of all levels; a target has to satisfy each."""
     flaw: str = ""
-    """Why it is not known what is meant, in words: then no target is admitted, and nothing that a pod has is taken."""
+    """Reason why the choice cannot be parsed. Then no target is admitted, and a pod keeps the target that it
+    has."""
     own: frozenset[str] = frozenset()
     """Names of the Targets of the namespace."""
     _preferences: dict[tuple[str, str], int] = field(default_factory=dict, init=False, repr=False)
-    """By namespace and name of targets that were asked about: every ranking asks about all of them."""
+    """Cache of preferences by namespace and name of targets: every ranking requests all of them."""
 
     @property
     def has_order(self) -> bool:
@@ -202,11 +205,12 @@ class TargetChoice:
         return self.chosen is not None and len(self.chosen.choice.groups) > 1
 
     def admits(self, target: Target) -> bool:
-        """Whether the pods may go there."""
+        """Return whether the pods may run in a target."""
         return not self.refusal(target)
 
     def preference(self, target: Target) -> int:
-        """The group that a target belongs to, 0 for the most preferred; their number for one that is not chosen."""
+        """Return a target's group, 0 for the most preferred; the number of groups for a target that is not
+        chosen."""
         if self.chosen is None:
             return 0
         key = (target.namespace, target.title)
@@ -217,7 +221,7 @@ class TargetChoice:
         return known
 
     def refusal(self, target: Target) -> str:
-        """Why the pods may not go there, in words; empty where they may."""
+        """Return the reason why the pods may not run in a target; empty if they may."""
         if self.flaw:
             return self.flaw
         called = self._called(target)
@@ -227,16 +231,17 @@ class TargetChoice:
         return ""
 
     def misplaced(self, target: Target) -> str:
-        """Why a pod that is there would not get there today; empty where it would, and where that is not known."""
+        """Return the reason why a pod that is already in a target is misplaced; empty if it is not, or if that
+        is unknown."""
         return "" if self.flaw else self.refusal(target)
 
     @property
     def source(self) -> str:
-        """Who says what, in one line; empty where nobody says anything."""
+        """The annotations in effect with their origins, in one line; empty if there are none."""
         return self.flaw or "; ".join(str(said) for said in (self.chosen, *self.allowed) if said is not None)
 
     def unknown(self, known: frozenset[str]) -> tuple[str, ...]:
-        """Names in it that nothing has: `known` are those of ClusterTargets."""
+        """Return names in it that no target has; `known` are the names of ClusterTargets."""
         named: set[str] = set()
         for said in (self.chosen, *self.allowed):
             named |= said.choice.named if said is not None else frozenset()
@@ -244,7 +249,7 @@ class TargetChoice:
         return tuple(sorted(named - there))
 
     def _called(self, target: Target) -> tuple[str, ...]:
-        """The names by which a target is meant."""
+        """Return the names that select a target."""
         if target.namespace:
             return (target.title,)
         full = CLUSTER_TARGET + target.title
@@ -252,7 +257,7 @@ class TargetChoice:
 
 
 def combine(levels: Sequence[Level], own: frozenset[str] = frozenset()) -> TargetChoice | None:
-    """What the levels say together, None where none says anything.
+    """Combine the levels; return None if none sets an annotation.
 
     :param levels: the closest to the pod first: the pod, its controllers, its namespace, the settings
     :param own: names of the Targets of the pod's namespace

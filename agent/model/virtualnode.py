@@ -1,4 +1,5 @@
-"""Virtual nodes: the node of the source cluster that stands for a target (wire contract, 2.3, 8.3 and 8.4)."""
+"""Virtual nodes: each is the node in the source cluster that represents a target (wire contract, 2.3, 8.3 and
+8.4)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,34 +32,35 @@ __all__ = [
 ]
 
 TARGET_REACHABLE = "TargetReachable"
-"""Node condition: whether the target's API server answers. Ready stays true through short losses."""
+"""Node condition: whether the target's API server answers. Ready stays true during short outages."""
 
 KUBELET_SERVING = "KubeletServing"
-"""Node condition: whether logs, exec and the rest of the kubelet API are served, with a certificate of a signer."""
+"""Node condition: whether the kubelet API (logs, exec and others) is served with a certificate from a signer."""
 
 READY_REASON = "VirtualNodeReady"
 READY_MESSAGE = f"the agent stands in for this node's kubelet; {TARGET_REACHABLE} says whether the target answers"
 
 _HUGE_PAGES = "hugepages-"
 PODS = "pods"
-"""Resource: how many pods a node takes."""
+"""Resource: maximum number of pods on a node."""
 
 TAINT = {"key": names.PROVIDER_KEY, "value": names.PROVIDER_VALUE, "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labels that a virtual node should have, and what to remember of them."""
+    """Labels for a virtual node, and the annotation that records them."""
 
     labels: dict[str, str]
     applied: str
-    """Value of the annotation `multicluster/applied-labels`: JSON list of the keys that are ours."""
+    """Value of the annotation `multicluster/applied-labels`: JSON list of the keys that the agent set."""
 
 
 def virtual_node(target_namespace: str, target_name: str, managed_cluster: str = "") -> dict[str, Any]:
-    """The Node of a Target, or of a ClusterTarget when the namespace is empty, before its target has told anything.
+    """Return the Node of a Target, or of a ClusterTarget if the namespace is empty, before its summary is
+    known.
 
-    A ManagedCluster whose name can be no label is not told.
+    The label for the ManagedCluster is omitted if its name is not a valid label value.
     """
     managed = {MANAGED_CLUSTER: managed_cluster} if managed_cluster and is_value(managed_cluster) else {}
     return {
@@ -81,7 +83,7 @@ def virtual_node(target_namespace: str, target_name: str, managed_cluster: str =
 
 
 def identity(target_namespace: str, target_name: str) -> dict[str, str]:
-    """Labels that one virtual node has and no other node."""
+    """Return the labels that identify a virtual node; no other node has them."""
     if target_namespace:
         return {names.LABEL_TARGET_NAMESPACE: target_namespace, names.LABEL_TARGET_NAME: target_name}
     return {names.LABEL_CLUSTER_TARGET_NAME: target_name}
@@ -94,15 +96,16 @@ def desired_labels(
     current_labels: Mapping[str, str] | None,
     last_applied: str | None,
 ) -> Labels:
-    """All labels of a virtual node: ours (base, then the target's common ones) and those that users gave it.
+    """Return all labels of a virtual node: the agent's (base labels, then the target's common ones) and users'
+    labels.
 
-    A label of the target overrides a base label, as in Admiralty, but for those that say which node this is; some are
-    not taken at all. A label that we never applied belongs to a user and survives, also where the target has another
-    value for it.
+    A label of the target overrides a base label, as in Admiralty, except for identifying labels; some labels
+    are never copied. A label that the agent never applied belongs to a user and survives, even if the target
+    has another value for it.
 
-    :param excluded_regexp: of the Target; labels of the summary in whose `key=value` it is found are left out
+    :param excluded_regexp: of the Target; labels of the summary whose `key=value` matches it are omitted
     :param last_applied: annotation `multicluster/applied-labels` of the node, None if it has none
-    :raises InvalidPattern: if the regexp is none
+    :raises InvalidPattern: if the regexp is invalid
     """
     excluded = excluded_labels(excluded_regexp)
     common = {
@@ -124,20 +127,22 @@ def desired_labels(
 
 
 def excluded_labels(regexp: str | None) -> LabelPattern:
-    """A Target's `excludedLabelsRegexp`. It may list many labels, and a target's nodes have many.
+    """Return the pattern of a Target's `excludedLabelsRegexp`, with higher limits than others for long lists of
+    labels.
 
-    :raises InvalidPattern: if it is no regular expression, or too long
+    :raises InvalidPattern: if it is not a regular expression, or too long
     """
     return LabelPattern(regexp, length=4 * LENGTH_LIMIT, work=4 * WORK_LIMIT)
 
 
 def has_several_huge_pages(capacity: Mapping[str, Any] | None) -> bool:
-    """Whether a node, or a cluster, has huge pages of more than one size."""
+    """Return whether a node, or a cluster, has huge pages of more than one size."""
     return len(_huge_pages(capacity)) > 1
 
 
 def free(summary: Mapping[str, Any]) -> str:
-    """JSON of what all nodes have left together, by resource; empty where the summary does not tell it of all."""
+    """Return JSON of the free capacity of all nodes, by resource; empty if the summary does not have it for all
+    nodes."""
     shapes = read_shapes(summary["metadata"].get("annotations"))
     if not all(shape.tells_all for shape in shapes):
         return ""
@@ -155,13 +160,14 @@ def free(summary: Mapping[str, Any]) -> str:
 
 
 def amounts(summary: Mapping[str, Any], *, several_huge_pages: bool) -> dict[str, dict[str, Any]]:
-    """Capacity and allocatable of a virtual node (wire contract, 8.3).
+    """Return capacity and allocatable of a virtual node (wire contract, 8.3).
 
-    No pod fits by `allocatable.pods`: a scheduler of this cluster would bind pods that tolerate every taint, and none
-    of them runs there. The proxy scheduler goes by the ClusterSummary, and the API server binds whatever it is told to.
+    `allocatable.pods` is 0, so that no other scheduler of the cluster binds pods that tolerate every taint;
+    they would not run. The proxy scheduler uses the ClusterSummary, and the API server does not check capacity
+    in a binding.
 
-    A target with huge pages of several sizes keeps none of them unless a node of this cluster has several, too: where
-    none has, API servers and schedulers may not take such a node.
+    Huge pages of several sizes are omitted unless another node of the cluster has several sizes, too. API
+    servers and schedulers without such a node may reject them.
     """
     found = {field: dict(summary.get(field) or {}) for field in ("capacity", "allocatable")}
     if found["allocatable"]:
@@ -175,7 +181,7 @@ def amounts(summary: Mapping[str, Any], *, several_huge_pages: bool) -> dict[str
 
 
 def is_closed(node: Mapping[str, Any]) -> bool:
-    """Return whether schedulers of this cluster find no room on a virtual node."""
+    """Return whether schedulers of the local cluster find no capacity on a virtual node."""
     return str(((node.get("status") or {}).get("allocatable") or {}).get(PODS, "0")) == "0"
 
 
@@ -201,16 +207,17 @@ def node_status(
     served: tuple[bool, str, str] | None = None,
     features: list[str] | None = None,
 ) -> dict[str, Any]:
-    """The whole status of a virtual node. It is Ready for as long as an agent keeps it, whatever its target does.
+    """Return the whole status of a virtual node. It is Ready while an agent maintains it, whatever the state of
+    its target.
 
-    :param current: status the node has now: conditions of others and times of transition come from there
-    :param resources: `amounts`, None while the target's ClusterSummary is not known: then they stay as they are
+    :param current: present status: source of other writers' conditions and of transition times
+    :param resources: `amounts`; None while the target's ClusterSummary is not cached: then they stay unchanged
     :param reachable: with `reason` and `message`, of the condition TargetReachable
-    :param address: where the API server finds the kubelet API of this node, with `port`; may be empty
-    :param port: None leaves it as it is
-    :param served: whether, reason and message of the condition KubeletServing, None leaves that as it is
-    :param version: what `kubectl get nodes` shows as the kubelet's
-    :param features: those that all nodes of the target declare, None leaves them as they are
+    :param address: of the kubelet API of this node for the API server, with `port`; may be empty
+    :param port: None leaves it unchanged
+    :param served: status, reason and message of the condition KubeletServing; None leaves it unchanged
+    :param version: the kubelet version that `kubectl get nodes` shows
+    :param features: features that all nodes of the target declare; None leaves them unchanged
     """
     status = {**(current or {}), **(resources or {}), **({FIELD: features} if features is not None else {})}
     conditions = set_condition(status.get("conditions"), "Ready", "True", READY_REASON, READY_MESSAGE, now)
@@ -219,13 +226,13 @@ def node_status(
         well, why, text = served
         conditions = set_condition(conditions, KUBELET_SERVING, "True" if well else "False", why, text, now)
     if (allocatable := status.get("allocatable")) and "pods" in allocatable:
-        status["allocatable"] = {**allocatable, "pods": "0"}  # An earlier version let schedulers find room.
+        status["allocatable"] = {**allocatable, "pods": "0"}  # An earlier version let schedulers find capacity.
     status["conditions"] = conditions
     status["addresses"] = [{"type": "InternalIP", "address": address}] if address else []
     if port is not None:
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
     status["nodeInfo"] = {**(status.get("nodeInfo") or {}), "kubeletVersion": version}
-    # API servers leave out what is empty: said explicitly, it would differ for ever.
+    # API servers omit empty fields: writing them would differ from the stored status forever.
     return {field: value for field, value in status.items() if value}
 
 
@@ -239,5 +246,5 @@ def _applied(annotation: str | None) -> frozenset[str] | None:
     try:
         return msgspec.json.decode(annotation, type=frozenset[str])
     except msgspec.DecodeError:
-        # Somebody edited it: then we know as little as on a node that we have not seen before.
+        # A user has edited it: treat the node like one that has not been seen before.
         return None
