@@ -1,5 +1,5 @@
-"""The nodes of a cluster as its summary tells of them: equal ones are kept once, so that looking at thousands of them
-again costs what is different among them."""
+"""Cache of a cluster's nodes for its summary. Equal nodes share one entry, so that a summary of thousands of
+nodes costs only as much as the differences between them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,17 +18,17 @@ Raw = dict[str, Any]
 
 @dataclass(slots=True)
 class _Equal:
-    """What nodes that differ in their names and pod networks at most have in common, and those nodes."""
+    """Nodes that differ at most in their names and pod networks, and their common properties."""
 
     labels: dict[str, str]
     """Without the host name."""
     shape: Raw
-    """All but the labels."""
+    """Everything except the labels."""
     capacity: dict[str, Any]
     allocatable: dict[str, Any]
-    """What is told of it: see `steady`."""
+    """Published amounts: see `steady`."""
     names: dict[str, str] = field(default_factory=dict)
-    """By key."""
+    """Names of the nodes by key."""
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class KnownNodes:
-    """Nodes by key; virtual ones do not count, and what trembles is not told anew."""
+    """Nodes by key, without virtual nodes. Small changes of allocatable amounts are ignored."""
 
     def __init__(self) -> None:
         self._equal: dict[str, _Equal] = {}
@@ -47,9 +47,9 @@ class KnownNodes:
         self._networks: pod_networks.Networks | None = None
 
     def put(self, node: Raw, key: str = "") -> None:
-        """A node is new, or has changed.
+        """Add or update a node.
 
-        :param key: what distinguishes it, its name where this is empty
+        :param key: identity of the node; its name if empty
         """
         name = node["metadata"]["name"]
         key = key or name
@@ -76,7 +76,7 @@ class KnownNodes:
         self._equal.setdefault(like, found).names[key] = name
 
     def remove(self, key: str) -> None:
-        """A node is gone; one that is not known may be told of as well."""
+        """Remove a node, if it is cached."""
         if (gone := self._forget(key)) is not None and gone.networks:
             self._networks = None
 
@@ -89,11 +89,11 @@ class KnownNodes:
         return gone
 
     def totals(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Capacity and allocatable amounts of all nodes together.
+        """Return total capacity and allocatable amounts of all nodes.
 
-        :raises InvalidQuantity: if a node's status has none; no API server lets that pass
+        :raises InvalidQuantity: if a node's status has an invalid quantity, which no API server accepts
         """
-        # How a sum is written depends on which amount comes first.
+        # The format of a sum is that of its first amount.
         ordered = sorted(self._equal.values(), key=lambda equal: min(equal.names.values()))
         return (
             _total((equal.capacity, len(equal.names)) for equal in ordered),
@@ -101,7 +101,7 @@ class KnownNodes:
         )
 
     def common_labels(self) -> dict[str, str]:
-        """The labels on whose value all nodes that have them agree."""
+        """Return the labels that have one value on all nodes that have them."""
         values: dict[str, set[str]] = {}
         for equal in self._equal.values():
             for label, value in equal.labels.items():
@@ -111,10 +111,9 @@ class KnownNodes:
         return {label: next(iter(found)) for label, found in sorted(values.items()) if len(found) == 1}
 
     def alike(self) -> list[Alike]:
-        """Nodes by their shape, the commonest first.
+        """Return nodes by their shape, the most common shape first.
 
-        A shape has only the labels that do not say the same of every node, without the host name, and the taints
-        without their times.
+        A shape has the labels that differ between nodes, without the host name, and the taints without their times.
         """
         labels = [equal.labels.items() for equal in self._equal.values()]
         everywhere = set(labels[0]).intersection(*labels[1:]) if labels else set()
@@ -133,16 +132,17 @@ class KnownNodes:
         return nodefeatures.common({node.features for node in self._nodes.values()})
 
     def networks(self) -> pod_networks.Networks:
-        """The pod networks of all nodes together, as few as can be; none where there are too many."""
+        """Return the merged pod networks of all nodes, at most `pod_networks.LIMIT`."""
         if self._networks is None:
             self._networks = pod_networks.united({each for node in self._nodes.values() for each in node.networks})
         return self._networks
 
 
 def steady(told: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The amounts to tell of a node: what was told last, unless a resource came, went, or moved by 1 % or more.
+    """Return a node's amounts to publish: the last ones, unless a resource was added, removed, or changed by 1
+    % or more.
 
-    What kubelets call allocatable trembles on some clouds, and every write wakes all sources.
+    Allocatable amounts fluctuate on some clouds, and every write of a summary wakes all sources.
     """
     if told is None or told.keys() != now.keys():
         return now

@@ -1,6 +1,6 @@
-"""What the nodes of a cluster use, as metrics.k8s.io measures it: added up, told on its ClusterSummary, and read. Pure.
+"""Measured usage of a cluster's nodes (metrics.k8s.io): summed, published in its ClusterSummary, and read. Pure.
 
-A node of which nothing is measured counts as used up: that it is idle is not known.
+A node without metrics counts as fully used, since it is not known to be idle.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from agent.model.requests import Amounts, amounts
 
 RESOURCES = ("cpu", "memory")
 STEP = 50
-"""What is told moves when a sum does by at least one part in so many of what there is: by 2 %."""
+"""Inverse of the smallest published change: 1/50 of the cluster's resources, which is 2 %."""
 
 _MILLI = 10**6
 _MEBI = 10**9 * 1024**2
@@ -23,7 +23,7 @@ _decoder = msgspec.json.Decoder(dict[str, str])
 
 
 class _Metrics(msgspec.Struct):
-    """A NodeMetrics."""
+    """A NodeMetrics object."""
 
     class Metadata(msgspec.Struct):
         """Metadata of a NodeMetrics object."""
@@ -38,10 +38,10 @@ _metrics_decoder = msgspec.json.Decoder(_Metrics)
 
 
 def add_up(nodes: Iterable[Mapping[str, Any]], metrics: Iterable[bytes]) -> dict[str, int]:
-    """What these nodes use together, of those that take pods.
+    """Return the total usage of these nodes, without cordoned ones.
 
-    :raises InvalidQuantity: if something measured is none
-    :raises msgspec.DecodeError: if it is no NodeMetrics
+    :raises InvalidQuantity: if a measured amount is invalid
+    :raises msgspec.DecodeError: if an item is not a NodeMetrics object
     """
     measured = {found.metadata.name: found.usage for found in map(_metrics_decoder.decode, metrics)}
     total = dict.fromkeys(RESOURCES, 0)
@@ -56,7 +56,7 @@ def add_up(nodes: Iterable[Mapping[str, Any]], metrics: Iterable[bytes]) -> dict
 
 
 def moved(told: Amounts | None, now: Amounts, whole: Amounts) -> bool:
-    """Whether what is used now is to be told, in a cluster that has `whole`."""
+    """Return whether the usage has changed enough to be published, in a cluster with resources `whole`."""
     if told is None:
         return True
     return any(
@@ -65,7 +65,7 @@ def moved(told: Amounts | None, now: Amounts, whole: Amounts) -> bool:
 
 
 def write_used(used: Amounts) -> str:
-    """The annotation that tells what is used, in full thousandths of cores and Mi."""
+    """Return the annotation with the usage, rounded up to millicores and Mi."""
     told = {
         "cpu": Quantity(_full(used["cpu"], _MILLI)),
         "memory": Quantity(_full(used["memory"], _MEBI), "binary"),
@@ -78,7 +78,7 @@ def _full(amount: int, unit: int) -> int:
 
 
 def read_used(annotations: Mapping[str, str]) -> Amounts | None:
-    """What a summary with these annotations tells is used; None where it tells nothing, or nothing that can be read."""
+    """Return the usage in a summary's annotations; None if it is missing or cannot be parsed."""
     text = annotations.get(USED)
     if text is None:
         return None

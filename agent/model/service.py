@@ -1,10 +1,10 @@
-"""Services with pods in several clusters: which they are, and what they select (wire contract, 7.1).
+"""Services with pods in several clusters: their kinds, and their selectors (wire contract, 7.1).
 
-A *shared* Service has copies in the other clusters: every Service that selects proxy pods, and every Service that its
-user annotated as global. A Service that selects proxy pods is *native* or *rerouted* in the source:
+A *shared* Service has copies in the other clusters: every Service that selects proxy pods, and every Service
+that its user annotated as global. A Service that selects proxy pods is *native* or *rerouted* in the source:
 
-- native: the selector is the user's, and the EndpointSlices of Kubernetes hold the proxy pods;
-- rerouted: the selector is rewritten as the labels of delegates are, and an annotation keeps what the user wrote.
+- native: the selector is the user's, and the EndpointSlices of Kubernetes have the proxy pods;
+- rerouted: the selector is rewritten like the labels of delegates, and an annotation has the user's selector.
 """
 
 from collections.abc import Mapping
@@ -28,31 +28,31 @@ ELECTED = "elected-pods"
 """Word in the list of `ANNOTATION_MARKS`: the Service is native. Older agents remove it when they write the list."""
 
 SELECTOR_LIMIT = 1000
-"""Keys of a selector: far more than pods have labels, and the agent reads a Service several times for each change."""
+"""Maximum number of keys in a selector: the agent parses a Service several times for each change."""
 
 API_SERVER = ("default", "kubernetes")
-"""Namespace and name of the Service that every cluster has."""
+"""Namespace and name of the API server's Service, which every cluster has."""
 
 
 class InvalidService(ValueError):
-    """A Service that cannot be rerouted: which field, why, and what to do about it."""
+    """A Service that cannot be rerouted; the message has field, reason and remedy."""
 
 
 def is_headless(spec: Mapping[str, Any]) -> bool:
-    """Whether callers are told the addresses of pods, and call these at the pods' ports."""
+    """Return whether callers resolve a Service to addresses of pods, and use the pods' ports."""
     return bool(spec.get("clusterIP") == "None")
 
 
 def is_copy(annotations: Mapping[str, str] | None) -> bool:
-    """Whether an object is another cluster's, and is not to be shared any further."""
+    """Return whether an object is a copy from another cluster, which is not shared any further."""
     return names.ANNOTATION_IS_DELEGATE in (annotations or {})
 
 
 def is_left_alone(annotations: Mapping[str, str] | None) -> bool:
-    """Whether a user wants a Service (or Ingress) neither rerouted nor copied.
+    """Return whether a user wants a Service (or Ingress) neither rerouted nor copied.
 
-    What we have added says nothing of that. A user's `global` counts more than Cilium's keys, of which one that says
-    `true` is enough to share.
+    Annotations that the agent added are ignored. A user's `global` takes precedence over Cilium's keys; one of
+    these with `true` is enough to share.
     """
     found = annotations or {}
     added = marks_of(found)
@@ -65,7 +65,7 @@ def is_left_alone(annotations: Mapping[str, str] | None) -> bool:
 
 
 def is_shared(annotations: Mapping[str, str] | None) -> bool:
-    """Whether a Service has copies in the other clusters."""
+    """Return whether a Service has copies in the other clusters."""
     found = annotations or {}
     if is_copy(found) or is_left_alone(found):
         return False
@@ -84,7 +84,8 @@ def is_native(annotations: Mapping[str, str] | None) -> bool:
 
 
 def is_shared_by_namespace(annotations: Mapping[str, str] | None) -> bool:
-    """Whether it has copies for its namespace alone, and not since it selects proxy pods or its user wants it."""
+    """Return whether a Service has copies only because of its namespace: it selects no proxy pods, and its user
+    has not annotated it as global."""
     found = annotations or {}
     if selects_elected(found) or not is_shared(found):
         return False
@@ -93,14 +94,14 @@ def is_shared_by_namespace(annotations: Mapping[str, str] | None) -> bool:
 
 
 def format_selector(selector: Mapping[str, str]) -> str:
-    """As the annotation original-selector has it: `a=b,c=d`, sorted."""
+    """Return a selector in the format of the annotation original-selector: `a=b,c=d`, sorted."""
     return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
 
 
 def parse_selector(text: str) -> Selector:
-    """The selector that an annotation original-selector stands for.
+    """Parse the annotation original-selector.
 
-    :raises InvalidService: if it stands for none
+    :raises InvalidService: if it is not a selector
     """
     _check_number(f"annotation {names.ANNOTATION_ORIGINAL_SELECTOR}", text.count(",") + 1)
     pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
@@ -113,13 +114,14 @@ def parse_selector(text: str) -> Selector:
 
 
 def users_selector(service: Mapping[str, Any]) -> Selector:
-    """The selector as the Service's user wrote it; empty where there is none for pods of the user's own.
+    """Return the selector as the Service's user wrote it; empty if it selects none of the user's own pods.
 
-    What is rewritten stands beside what a user applies again, for tools merge: then the user's keys count, all of them
-    and nothing else. A selector that its user wrote for delegates, with our prefix, is nothing to reroute.
+    When a user applies the Service again, tools merge the user's keys with rewritten ones. Then return only the
+    user's keys. A selector with Flotilla's prefix that the user wrote for delegates is not rerouted.
 
-    :raises InvalidService: if the annotation that keeps it cannot be read, or it has too many keys
-    :raises InvalidPattern: if the regexp of labels that keep their key is none
+    :raises InvalidService: if the annotation with the original selector is invalid, or the selector has too
+    many keys
+    :raises InvalidPattern: if the regexp of labels that keep their key is invalid
     """
     live: Selector = (service.get("spec") or {}).get("selector") or {}
     _check_number("spec.selector", len(live))
@@ -135,7 +137,7 @@ def users_selector(service: Mapping[str, Any]) -> Selector:
 
 
 def selector_of_pods(service: Mapping[str, Any]) -> Selector:
-    """Return the selector by which a Service, as its user wrote it, sends traffic to pods; empty if it sends none.
+    """Return the user's selector for a Service's pods; empty if the Service sends no traffic to pods.
 
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
@@ -143,7 +145,7 @@ def selector_of_pods(service: Mapping[str, Any]) -> Selector:
 
 
 def selects(service: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a Service, as its user wrote it, sends traffic to pods with these labels.
+    """Return whether a Service, as its user wrote it, sends traffic to pods with these labels.
 
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
@@ -152,19 +154,20 @@ def selects(service: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def regexp(annotations: Mapping[str, str] | None) -> str | None:
-    """The user's expression for labels that keep their key."""
+    """Return the user's regular expression for labels that keep their key."""
     return names.annotation(annotations, names.NO_PREFIX_REGEXP)
 
 
 def can_be_rerouted(service: Mapping[str, Any]) -> bool:
-    """Whether it sends traffic to pods, and nobody wants it to be left alone."""
+    """Return whether a Service sends traffic to pods, and is neither a copy nor excluded by its user."""
     annotations = _annotations(service)
     external = service["spec"].get("type") == "ExternalName"
     return not external and not is_copy(annotations) and not is_left_alone(annotations)
 
 
 def can_be_shared(service: Mapping[str, Any]) -> bool:
-    """Whether it may have copies: not one that stands for another cluster's, ours or not, or that every cluster has."""
+    """Return whether a Service may have copies. Services that represent another cluster's may not, nor the API
+    server's."""
     metadata, annotations = service["metadata"], _annotations(service)
     imported = any(owner["kind"] == "ServiceImport" for owner in metadata.get("ownerReferences") or ())
     elsewhere = imported or is_copy(annotations) or LABEL_HEADLESS_OF in (metadata.get("labels") or {})
@@ -173,10 +176,11 @@ def can_be_shared(service: Mapping[str, Any]) -> bool:
 
 
 def selector_of_copy(service: Mapping[str, Any], cluster_uid: str = "") -> Selector | None:
-    """Return what the copies of a shared Service select: delegates, if it is native or rerouted.
+    """Return the selector for copies of a shared Service: it selects delegates if the Service is native or
+    rerouted.
 
-    :param cluster_uid: UID of the source, whose delegates that serve are selected by exact labels if the Service is
-        native; empty to select delegates of all sources by the wire contract's labels, as of a rerouted one
+    :param cluster_uid: UID of the source. If the Service is native, select only its serving delegates, by exact
+    labels. If empty, select delegates of all sources by the wire contract's labels, as for a rerouted one
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
     annotations = _annotations(service)
@@ -202,9 +206,9 @@ def _plain(selector: Selector) -> Selector:
 
 
 def marks_of(annotations: Mapping[str, str]) -> set[str]:
-    """Annotations that we have added, and that nobody has changed since.
+    """Return annotations that the agent has added and no user has changed since.
 
-    Admiralty, which keeps no list, has added all that there are.
+    Admiralty keeps no list: all of them count as added.
     """
     present = {key for key in MARKS if annotations.get(key) == "true"}
     text = annotations.get(names.ANNOTATION_MARKS)

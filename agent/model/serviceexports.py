@@ -1,6 +1,7 @@
-"""What the ServiceExports of several clusters come to, as the Multi-Cluster Services API has it (KEP-1645).
+"""Merge of the ServiceExports of several clusters, by the rules of the Multi-Cluster Services API (KEP-1645).
 
-The oldest export decides; ports are united. Every export of a Service is told of what clusters differ in.
+The oldest export takes precedence; ports are united. Conflicts between clusters are reported on every export of
+a Service.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,30 +29,30 @@ class Export(msgspec.Struct, frozen=True):
 
     @property
     def age(self) -> tuple[str, str]:
-        """What sorts exports, the oldest first; clusters of one second by their names, so that it stays the same."""
+        """Sort key of exports, the oldest first. The cluster's name orders exports of the same second."""
         return (str(self.manifest["metadata"].get("creationTimestamp") or ""), self.cluster)
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """One Service as all its exports have it."""
+    """One Service, merged from all its exports."""
 
     type: str
     ports: list[Raw]
     spec: Raw
-    """Fields that a ServiceImport and a Service have alike: session affinity, traffic policy and distribution."""
+    """Fields that ServiceImports and Services share: session affinity, traffic policy and distribution."""
     families: tuple[str, ...]
     labels: dict[str, str]
     annotations: dict[str, str]
     clusters: tuple[str, ...]
-    """Those that export it, the oldest export first."""
+    """Clusters that export it, the oldest export first."""
     reasons: tuple[str, ...]
-    """Of conflicts, as the condition Conflict has them; empty where exports agree."""
+    """Conflicts, as reasons of the condition Conflict; empty if exports agree."""
     conflicts: str
-    """The same in words."""
+    """Description of the conflicts for users."""
 
 
 def flaw(export: Export) -> tuple[str, str] | None:
-    """Reason and message for which an export is not Valid."""
+    """Return reason and message why an export is not Valid; None if it is."""
     name = export.manifest["metadata"]["name"]
     if export.service is None:
         return "NoService", f"there is no Service {name} in this namespace: create it, or delete the ServiceExport"
@@ -65,7 +66,7 @@ def flaw(export: Export) -> tuple[str, str] | None:
 
 
 def failure(export: Export) -> str:
-    """Why a valid export cannot be served by us, empty if it can."""
+    """Return the reason why Flotilla cannot serve a valid export, empty if it can."""
     assert export.service is not None
     name = export.service["metadata"]["name"]
     try:
@@ -78,9 +79,10 @@ def failure(export: Export) -> str:
 
 
 def selector(service: Mapping[str, Any]) -> dict[str, str]:
-    """Which pods of its cluster are behind an exported Service: also its proxy pods have their delegates' addresses.
+    """Return the selector of an exported Service's pods in its cluster; these include proxy pods, which have
+    their delegates' addresses.
 
-    :raises ValueError: if what the Service selects cannot be told
+    :raises ValueError: if the selector cannot be determined
     """
     if is_copy(service["metadata"].get("annotations")):
         return service["spec"].get("selector") or {}
@@ -88,12 +90,12 @@ def selector(service: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_served(export: Export) -> bool:
-    """Whether an export is valid, and one of those that make a Service."""
+    """Return whether an export is valid and Flotilla can serve it."""
     return flaw(export) is None and not failure(export)
 
 
 def merge(exports: Iterable[Export]) -> Merged | None:
-    """What exports come to; None where none can be served."""
+    """Merge exports; return None if none can be served."""
     valid = sorted(filter(is_served, exports), key=lambda each: each.age)
     if not valid:
         return None
@@ -141,14 +143,15 @@ def _port_order(port: Mapping[str, Any]) -> tuple[str, int, str]:
 
 
 def _union(valid: Sequence[Export]) -> list[Raw]:
-    """Ports of all; of two that have one name, or one number and protocol, that of the older export."""
+    """Return the ports of all exports. If two have one name, or one number and protocol, the older export's is
+    used."""
     taken = set[object]()
     united = list[Raw]()
     for export in valid:
         for port in _ports(_service(export)):
             name = port.get("name") or ""
             marks = {("name", name), ("port", port["port"], port["protocol"])}
-            # A port without a name stands alone in any Service.
+            # A port without a name is the only one in a Service.
             alone = bool(united) and not (name and united[0].get("name"))
             if not alone and taken.isdisjoint(marks):
                 united.append(port)
@@ -157,7 +160,7 @@ def _union(valid: Sequence[Export]) -> list[Raw]:
 
 
 def _differences(valid: Sequence[Export], of: Callable[[Export], Any]) -> str:
-    """Which clusters differ from the oldest export, each with what it has; empty where none does."""
+    """Return the clusters that differ from the oldest export, with their values; empty if all agree."""
     first = of(valid[0])
     others = [each for each in valid[1:] if not equivalent(of(each), first)]
     if not others:
@@ -202,7 +205,7 @@ _COMPARED: dict[str, Callable[[Export], Any]] = {
     "TrafficDistributionConflict": _field("trafficDistribution"),
     "IPFamilyConflict": lambda export: sorted(_service(export)["spec"].get("ipFamilies") or ()),
 }
-"""What clusters may differ in, by the reason of the condition Conflict."""
+"""Compared fields, by the reason of the condition Conflict."""
 _TITLES = {
     "PortConflict": "ports",
     "TypeConflict": "type",

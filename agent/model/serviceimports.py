@@ -1,7 +1,7 @@
-"""What is made of exported Services (`serviceexports`): a derived Service with the address, and a ServiceImport.
+"""Derived Services with the address of exported Services (`serviceexports`), and their ServiceImports.
 
-The derived Service of the cluster of the agent is shared as any other, so that the network driver of each pair of
-clusters brings its endpoints; in a cluster that exports, it selects the same pods as the Service that is exported.
+The derived Service in the agent's cluster is shared like any other, so that the network driver of each pair of
+clusters delivers its endpoints. In a cluster that exports, it selects the same pods as the exported Service.
 """
 
 from collections.abc import Mapping
@@ -21,30 +21,31 @@ Told = dict[str, tuple[Status, str, str]]
 """Conditions by type: status, reason, message."""
 
 CONDITIONS = {"Valid", "Ready", "Conflict"}
-"""That we tell of exports and imports, no others."""
+"""Condition types of exports and imports that the agent writes."""
 NOBODY = {names.SHORT_PREFIX + "not-exported": "true"}
-"""Selector of a derived Service in a cluster that exports nothing. From a Service that has no selector any more
-Kubernetes would not take the slices that it had before."""
+"""Selector of a derived Service in a cluster that exports nothing. If a Service lost its selector, Kubernetes
+would not remove its present EndpointSlices."""
 NO_SUCH_PORT = "not-exported"
-"""Name of the target port, which no pod has, of a port that a cluster does not export: its endpoints have none then."""
+"""Target port of a port that a cluster does not export. No pod has a port of this name, so the port has no
+endpoints."""
 _DUAL = 2
 
 
 class _There(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What another cluster exports."""
+    """Export of another cluster."""
 
     cluster: str
     selector: dict[str, str] = msgspec.field(default_factory=lambda: dict(NOBODY))
     target_ports: dict[str, int | str] = {}
-    """By the name of a port, of those that it exports as they are imported."""
+    """Target ports by port name, for imported ports that the cluster exports."""
 
 
 def derived(key: tuple[str, str], merged: Merged, here: Export | None, there: Mapping[str, Export]) -> Raw:
-    """The derived Service in the agent's own cluster.
+    """Return the derived Service in the agent's own cluster.
 
-    :param key: namespace and name of the Service that is exported
-    :param here: the export of this cluster, if it counts
-    :param there: those of others, by virtual node
+    :param key: namespace and name of the exported Service
+    :param here: export of the local cluster, if it is in effect
+    :param there: exports of other clusters, by virtual node
     """
     labels = {mcs.LABEL_DERIVED: key[1], names.LABEL_GLOBAL: "true"}
     told = {node: _there(export, merged) for node, export in sorted(there.items())}
@@ -67,7 +68,7 @@ def derived(key: tuple[str, str], merged: Merged, here: Export | None, there: Ma
 
 
 def _there(export: Export, merged: Merged) -> _There:
-    """A port that differs from the imported one of its name, as in a conflict, is none of those that callers call."""
+    """Return a cluster's export, without ports that differ from the imported port of their name, as in a conflict."""
     assert export.service is not None
     imported = set(map(_number, merged.ports))
     exported = [each for each in export.service["spec"]["ports"] if _number(each) in imported]
@@ -85,7 +86,7 @@ def _with_targets(ports: list[Raw], exported: _There) -> list[Raw]:
 
 
 def exporting(service: Mapping[str, Any]) -> dict[str, _There]:
-    """What other clusters export of a derived Service, by virtual node, as its annotation has it."""
+    """Return exports of other clusters from a derived Service's annotation, by virtual node."""
     text = (service["metadata"].get("annotations") or {}).get(mcs.ANNOTATION_EXPORTED_IN, "")
     try:
         return msgspec.json.decode(text, type=dict[str, _There])
@@ -94,9 +95,10 @@ def exporting(service: Mapping[str, Any]) -> dict[str, _There]:
 
 
 def ports_exported(service: Mapping[str, Any], node: str) -> set[str] | None:
-    """Names of the ports of a shared Service that a cluster has endpoints for; None for all, as of any not derived.
+    """Return names of a shared Service's ports for which a cluster has endpoints; None for all, as for other
+    Services.
 
-    :param node: its virtual node, empty for this cluster
+    :param node: virtual node of the cluster, empty for the local cluster
     """
     if mcs.LABEL_DERIVED not in (service["metadata"].get("labels") or {}):
         return None
@@ -106,8 +108,8 @@ def ports_exported(service: Mapping[str, Any], node: str) -> set[str] | None:
 
 
 def seen_from(service: Raw, node: str) -> Raw:
-    """A shared Service as the target behind a virtual node is to have a copy of it: a derived one selects there what
-    that cluster exports; any other as it is.
+    """Return a shared Service as the source of its copy in the target behind a virtual node. A derived one
+    selects the pods that the target exports; others are unchanged.
     """
     metadata = service["metadata"]
     exported = (metadata.get("labels") or {}).get(mcs.LABEL_DERIVED)
@@ -124,10 +126,10 @@ def seen_from(service: Raw, node: str) -> Raw:
 
 
 def service_import(name: str, merged: Merged, there: Mapping[str, Any], cluster_uid: str) -> Raw:
-    """The ServiceImport of one cluster.
+    """Return the ServiceImport of one cluster.
 
-    :param there: its derived Service, with which it goes
-    :param cluster_uid: whose agent makes it
+    :param there: its derived Service, which owns the ServiceImport
+    :param cluster_uid: UID of the cluster whose agent creates it
     """
     metadata, spec = there["metadata"], there["spec"]
     owner = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name}
@@ -154,7 +156,7 @@ def service_import(name: str, merged: Merged, there: Mapping[str, Any], cluster_
 
 
 def is_ready(merged: Merged, there: Mapping[str, Any]) -> tuple[Status, str, str]:
-    """Whether a cluster can use what it imports: the condition Ready of its ServiceImport."""
+    """Return the condition Ready of a ServiceImport: whether a cluster can use its endpoints."""
     families = there["spec"].get("ipFamilies") or []
     if merged.families and families and set(merged.families).isdisjoint(families):
         message = f"endpoints are {', '.join(merged.families)}, and Services of this cluster {', '.join(families)}"
@@ -163,9 +165,9 @@ def is_ready(merged: Merged, there: Mapping[str, Any]) -> tuple[Status, str, str
 
 
 def told(export: Export, merged: Merged | None, waits: str) -> Told:
-    """The conditions of a ServiceExport.
+    """Return the conditions of a ServiceExport.
 
-    :param waits: why it is not exported yet, empty where it is
+    :param waits: reason why it is not exported yet, empty if it is
     """
     if (found := flaw(export)) is not None:
         return {"Valid": ("False", *found), "Ready": ("False", "Failed", "it is not Valid")}

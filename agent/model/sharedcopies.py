@@ -1,7 +1,8 @@
-"""Copies of Services, Ingresses and the Secrets these name in the other clusters of a federation (wire contract, 7).
+"""Copies of Services, Ingresses and the Secrets of Ingresses in the other clusters of a federation (wire
+contract, 7).
 
-What is decided by a cluster for itself is not copied: addresses, node ports, load balancers. Labels and annotations
-that the other cluster adds to a copy are its own business and stay.
+Fields that each cluster assigns are not copied: addresses, node ports, load balancers. Labels and annotations
+that the other cluster adds to a copy stay.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,7 +37,7 @@ _FROM_NODES = ("NodePort", "LoadBalancer")
 
 
 class Labelled(Protocol):
-    """An object as stores have it."""
+    """An object as in an informer's cache."""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -55,15 +56,16 @@ def service(
     exact: bool = True,
     families: Collection[str] = (),
 ) -> Raw:
-    """The copy of a Service.
+    """Return the copy of a Service.
 
-    It selects what is behind the original; it has an address, and with type NodePort ports, of its own. Type
-    LoadBalancer becomes ClusterIP unless the annotation copy-load-balancer is `true`.
+    It selects the same pods as the original. It has its own address, and node ports if its type is NodePort.
+    Type LoadBalancer becomes ClusterIP unless the annotation copy-load-balancer is `true`.
 
-    :param exact: every delegate of the namespace in the target has the labels of this version
-    :param families: IP families of the target's pods, empty if they are not known. The copy has those of the original
-        that are among them, in its order: EndpointSlices of other families would serve none of its addresses
-    :raises InvalidService, InvalidPattern: if what it selects cannot be told
+    :param exact: whether every delegate of the namespace in the target has the labels of this version
+    :param families: IP families of the target's pods, empty if unknown. The copy has the original's families
+    among them, in the original's order, since EndpointSlices of other families would serve none of its
+    addresses
+    :raises InvalidService, InvalidPattern: if its selector cannot be determined
     """
     annotations = original["metadata"].get("annotations") or {}
     copy = copies.copy_of(SERVICES, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
@@ -90,12 +92,12 @@ def service(
 def linked(
     original: Mapping[str, Any], namespace: str, link: str, nodes: Collection[str], ports: Collection[int]
 ) -> Raw:
-    """The Service of another namespace that leads to the endpoints of this one.
+    """Return the Service in another namespace that routes traffic to the endpoints of this one.
 
-    :param link: UID of a ServiceLink that asks for it
-    :param nodes: virtual nodes of the targets that are to have a copy
-    :param ports: those that it has, none for all
-    :raises InvalidService, InvalidPattern: if the original cannot be read
+    :param link: UID of the ServiceLink that requests it
+    :param nodes: virtual nodes of the targets that receive a copy
+    :param ports: port numbers to keep, empty for all
+    :raises InvalidService, InvalidPattern: if the original's selector cannot be determined
     """
     metadata, spec = original["metadata"], service(original, "", "")["spec"]
     dropped = {"selector", "type", *_FROM_OUTSIDE}
@@ -118,7 +120,8 @@ def linked(
 
 
 def linked_service(service: Labelled) -> tuple[str, str] | None:
-    """Namespace and name of the Service that one of another namespace leads to; None where it does not."""
+    """Return namespace and name of the Service that another namespace's Service routes to; None if it is not a
+    linked one."""
     if LABEL_LINK_OF not in service.labels:
         return None
     namespace, _, name = service.annotations.get(ANNOTATION_LINKED_SERVICE, "").partition("/")
@@ -126,7 +129,7 @@ def linked_service(service: Labelled) -> tuple[str, str] | None:
 
 
 def linked_in(service: Labelled, node: str) -> bool:
-    """Whether the target behind a virtual node is to have a copy of a shared Service, as far as links say."""
+    """Return whether links allow a copy of a shared Service in the target behind a virtual node."""
     if LABEL_LINK_OF not in service.labels:
         return True
     try:
@@ -136,15 +139,15 @@ def linked_in(service: Labelled, node: str) -> bool:
 
 
 def ingress(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
-    """The copy of an Ingress."""
+    """Return the copy of an Ingress."""
     copy = copies.copy_of(INGRESSES, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
     return marked(copy, {names.ANNOTATION_IS_DELEGATE: "", names.ANNOTATION_GLOBAL: "true"})
 
 
 def secret(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
-    """The copy of a Secret that an Ingress names.
+    """Return the copy of a Secret that an Ingress names.
 
-    Another label than on those that pods name says whose it is: they are removed by others, for other reasons.
+    Its source is in another label than for Secrets of pods, since another controller deletes it, for other reasons.
     """
     copy = copies.copy_of(SECRETS, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
     copy["metadata"]["labels"][names.LABEL_INGRESS_SECRET] = copy["metadata"]["labels"].pop(
@@ -154,7 +157,7 @@ def secret(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> 
 
 
 def merged(copy: Mapping[str, Any], wanted: Raw) -> Raw:
-    """The copy as it should be: the original's content, and what is its own cluster's."""
+    """Return the copy with the original's content, and with the fields that its own cluster assigns."""
     spec = wanted.get("spec")
     if spec is not None and wanted["kind"] == SERVICES.name:
         spec = _merged_spec(copy.get("spec") or {}, spec)
@@ -171,7 +174,7 @@ def merged(copy: Mapping[str, Any], wanted: Raw) -> Raw:
 
 
 def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether API servers would refuse to change the copy, so that it has to be deleted and made again."""
+    """Return whether API servers would reject an update of the copy, so that it has to be deleted and recreated."""
     if wanted["kind"] == SERVICES.name:
         old, new = copy.get("spec") or {}, wanted["spec"]
         if "ExternalName" in (old.get("type"), new.get("type")):
@@ -183,7 +186,7 @@ def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool
 
 
 MERGED = Content(lambda copy, wanted: equivalent(copy, merged(copy, wanted)), must_be_replaced, merged)
-"""Content, labels and annotations, and not what the other cluster has added or decides for itself."""
+"""Comparison of content, labels and annotations, without those that the other cluster adds or assigns."""
 
 
 def _merged_spec(live: Mapping[str, Any], wanted: Raw) -> Raw:
@@ -211,7 +214,7 @@ def _port_key(port: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def marked(copy: Raw, annotations: Mapping[str, str]) -> Raw:
-    """With annotations of ours, and a list of all keys that a later revision may take away."""
+    """Add Flotilla's annotations to a copy, and the list of all keys that a later revision may remove."""
     metadata = copy["metadata"]
     found: dict[str, str] = {key: value for key, value in metadata["annotations"].items() if not names.is_ours(key)}
     ours: dict[str, str] = {key: value for key, value in metadata["annotations"].items() if names.is_ours(key)}

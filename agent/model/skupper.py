@@ -1,4 +1,5 @@
-"""Skupper v2, as the driver `skupper` uses it: what is written for a shared Service, and what its states mean. Pure."""
+"""Skupper v2 for the driver `skupper`: objects written for a shared Service, and the meaning of their
+conditions. Pure."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 Raw = dict[str, Any]
 
 MANAGER = "skupper.flotilla"
-"""Of the slices that have the addresses of routers: nobody takes these for what a cluster has itself."""
+"""Manager of slices with the addresses of routers; they do not count as a cluster's own endpoints."""
 NO_CONNECTOR = "NoMatchingConnector"
 HEADLESS = Finding(
     "False",
@@ -26,35 +27,38 @@ _REASONS = (
     ("No matches for selector", "NoEndpoints"),
     ("no matching connector", NO_CONNECTOR),
 )
-"""What is in the messages of Skupper's controllers."""
+"""Texts in messages of Skupper's controllers, with reasons."""
 _NAME_LIMIT, _CUT = 50, 41
-"""Characters of a Service's name that names of ours have, and those of a longer one beside its digest."""
+"""Maximum length of a Service's name in derived names, and the part that is kept of a longer one before its digest."""
 _BARE = ("", "Pending")
 
 
 def host(namespace: str, service: str) -> str:
-    """Name of the Service that Skupper makes for callers; ours would be one that it does not touch."""
+    """Return the name of the Service that Skupper creates for callers.
+
+    It is not the Service's own name, since Skupper does not change a Service that it has not created.
+    """
     return f"{service[:45].rstrip('-')}-link-{digest(f'{namespace}/{service}')}"
 
 
 def connector(service: Mapping[str, Any], port: int, number: int) -> Raw:
-    """What offers pods of a Service to other clusters, for one port of it.
+    """Return the Connector that offers a Service's pods to other clusters, for one of its ports.
 
-    :param number: of the port of its pods
+    :param number: of the pods' port
     """
     selector = ",".join(f"{key}={value}" for key, value in sorted((service["spec"].get("selector") or {}).items()))
     return _owned(CONNECTORS, service, port, {"routingKey": _key(service, port), "port": number, "selector": selector})
 
 
 def listener(service: Mapping[str, Any], port: int) -> Raw:
-    """What brings callers of a Service to other clusters, for one port of it."""
+    """Return the Listener that connects callers of a Service to other clusters, for one of its ports."""
     metadata = service["metadata"]
     where = {"host": host(metadata["namespace"], metadata["name"]), "port": port}
     return _owned(LISTENERS, service, port, {"routingKey": _key(service, port), **where})
 
 
 def tcp_ports(service: Mapping[str, Any], named: Iterable[str] | None) -> list[tuple[str, int]]:
-    """Name and number of the ports that Skupper can carry, of all or of those of some names."""
+    """Return names and numbers of the ports that Skupper supports; all, or only those named."""
     if is_headless(service["spec"]):
         return []
     ports = [each for each in service["spec"].get("ports") or () if (each.get("protocol") or "TCP") == "TCP"]
@@ -63,12 +67,14 @@ def tcp_ports(service: Mapping[str, Any], named: Iterable[str] | None) -> list[t
 
 
 def mirror(service: Mapping[str, Any], made: Mapping[str, Any], slices: Sequence[Mapping[str, Any]]) -> Raw | None:
-    """The slice by which a Service leads to Skupper's routers; None while these have no address.
+    """Return the EndpointSlice that routes a Service's traffic to Skupper's routers; None while these have no
+    address.
 
-    Its ports are in the Service's order, since that of Skupper's own is the one in which it heard of Listeners.
+    Its ports are in the Service's order. The order in Skupper's own slice is that in which Skupper observed the
+    Listeners.
 
-    :param made: the Service that Skupper has made for the host of its Listeners
-    :param slices: those of that
+    :param made: the Service that Skupper has created for the host of its Listeners
+    :param slices: EndpointSlices of that Service
     """
     ours = {port: name for name, port in tcp_ports(service, None)}
     theirs = {ours.get(each["port"]): str(each.get("name") or "") for each in made["spec"].get("ports") or ()}
@@ -89,7 +95,7 @@ def mirror(service: Mapping[str, Any], made: Mapping[str, Any], slices: Sequence
 
 
 def configured(found: Sequence[Mapping[str, Any]], what: str) -> Finding:
-    """Whether Skupper has taken up all of some Connectors or Listeners."""
+    """Return whether Skupper has configured all of some Connectors or Listeners."""
     if not found:
         return Finding("False", "Pending", f"it has no {what} yet")
     for each in found:
@@ -99,7 +105,7 @@ def configured(found: Sequence[Mapping[str, Any]], what: str) -> Finding:
 
 
 def matched(listeners: Sequence[Mapping[str, Any]]) -> Finding:
-    """Whether callers reach what others offer, as far as Listeners tell."""
+    """Return whether callers reach the endpoints of other clusters, by the conditions of Listeners."""
     done = configured(listeners, "Listener")
     if done.status != "True":
         return done
@@ -110,7 +116,7 @@ def matched(listeners: Sequence[Mapping[str, Any]]) -> Finding:
 
 
 def lacking(found: Mapping[str, Any], *types: str) -> Finding | None:
-    """What is wrong with an object of Skupper's, in its own words; None where all these conditions are True."""
+    """Return the problem of a Skupper object, with Skupper's message; None if all these conditions are True."""
     status, title = found.get("status") or {}, f"{found['kind']} {found['metadata']['name']}"
     for type in types:
         said = find_condition(status.get("conditions"), type) or {}
@@ -125,7 +131,7 @@ def lacking(found: Mapping[str, Any], *types: str) -> Finding | None:
 
 
 def headed(kind: Kind, name: str, namespace: str) -> Raw:
-    """An object of ours that is for no Service alone, without its spec."""
+    """Return an object without spec that belongs to no single Service."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
@@ -134,7 +140,7 @@ def headed(kind: Kind, name: str, namespace: str) -> Raw:
 
 
 def digest(text: str) -> str:
-    """What of a longer name is in a name."""
+    """Return the part of a shortened name that keeps it unique."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

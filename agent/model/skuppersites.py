@@ -1,4 +1,4 @@
-"""Sites of Skupper and the links between them: what is made where a namespace asks for it, and what they tell. Pure."""
+"""Skupper Sites, which namespaces request by annotation, and the links between them, with their states. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,30 +13,31 @@ _TOKEN_FIELDS = ("url", "code", "ca")
 
 
 def site(namespace: str, *, reached: bool) -> Raw:
-    """The Site of a namespace; one that is `reached` takes links of others."""
+    """Return the Site of a namespace; it accepts links from others if it is `reached`."""
     return {**headed(SITES, SITE, namespace), "spec": {"linkAccess": "default"} if reached else {}}
 
 
 def grant_name(cluster: str) -> str:
-    """Name of the grant for one target, in this cluster alone; earlier versions gave it to the token, too."""
+    """Return the name of the grant for one target in the local cluster; in earlier versions the token had it, too."""
     return f"flotilla-{digest(cluster)}"
 
 
 def token_name(cluster: str, source: str) -> str:
-    """Name of a token: two sources may call a target the same, and use the same namespace there.
+    """Return the name of a token. It is unique even if two sources use one name for a target, and one namespace
+    in it.
 
-    :param source: UID of the cluster that the link leads to
+    :param source: UID of the cluster that the link connects to
     """
     return f"flotilla-{digest(f'{source}/{cluster}')}"
 
 
 def grant(namespace: str, cluster: str) -> Raw:
-    """What lets one cluster make a link to this one, once."""
+    """Return the grant with which one cluster can create a link to the local one, once."""
     return {**headed(SKUPPER_GRANTS, grant_name(cluster), namespace), "spec": {"redemptionsAllowed": 1}}
 
 
 def token(granted: Mapping[str, Any], namespace: str, name: str) -> Raw | None:
-    """What that cluster makes the link of; None while the grant is not ready, as it tells."""
+    """Return the token from which the target creates the link; None while the grant is not ready."""
     said = granted.get("status") or {}
     if said.get("status") != "Ready" or not all(said.get(key) for key in _TOKEN_FIELDS):
         return None
@@ -44,18 +45,18 @@ def token(granted: Mapping[str, Any], namespace: str, name: str) -> Raw | None:
 
 
 def is_made_of(token: Mapping[str, Any], granted: Mapping[str, Any] | None) -> bool:
-    """Whether a token has the code of a grant, which nobody else's has."""
+    """Return whether a token has the code of this grant; codes are unique."""
     code = ((granted or {}).get("status") or {}).get("code")
     return bool(code) and (token.get("spec") or {}).get("code") == code
 
 
 def has_failed(token: Mapping[str, Any]) -> bool:
-    """Whether no link will come of a token: it was too late or refused, or the Site that it was for is gone."""
+    """Return whether a token cannot become a link: it has expired, was rejected, or its Site has been deleted."""
     return bool((token.get("status") or {}).get("status") == "Error")
 
 
 def sited(sites: Sequence[Mapping[str, Any]], namespace: str) -> Finding | None:
-    """What keeps a namespace of a cluster out of every network; of its Sites one is active."""
+    """Return the reason why a namespace of a cluster is in no network; None if one of its Sites is active."""
     if not sites:
         ask = f"create one, or annotate namespace {namespace} {names.SHORT_PREFIX}{names.SKUPPER_SITE}: true"
         return Finding("False", "NoSite", f"namespace {namespace} has no Skupper Site there: {ask}")
@@ -64,7 +65,7 @@ def sited(sites: Sequence[Mapping[str, Any]], namespace: str) -> Finding | None:
 
 
 def ungranted(sites: Sequence[Mapping[str, Any]], namespace: str, granted: Raw | None) -> Finding:
-    """Why this cluster has not handed out a token yet."""
+    """Return the reason why the local cluster has not issued a token yet."""
     bad = sited(sites, namespace)
     if bad is None:
         found = [lacking(each, "Resolved") for each in sites if _takes_links(each)]
@@ -77,7 +78,7 @@ def ungranted(sites: Sequence[Mapping[str, Any]], namespace: str, granted: Raw |
 
 
 def redeemed(token: Mapping[str, Any]) -> Finding | None:
-    """What is wrong with a token; None where a link was made of it."""
+    """Return the problem of a token; None if a link has been created from it."""
     said = token.get("status") or {}
     if said.get("redeemed") and not has_failed(token):
         return None
@@ -87,13 +88,13 @@ def redeemed(token: Mapping[str, Any]) -> Finding | None:
 
 
 def unlinked(links: Sequence[Mapping[str, Any]], token: str) -> Finding | None:
-    """What is wrong with the Links that were made of a token, where no other one works; None for nothing.
+    """Return the problem of the Links from a token, unless any Link works; None if there is no problem.
 
-    :param links: all of the namespace
+    :param links: all Links of the namespace
     """
     if any(lacking(each, "Operational") is None for each in links):
         return None
-    # For a Site with several routers there are several, numbered.
+    # A Site with several routers has several Links, numbered.
     for each in links:
         name = each["metadata"]["name"]
         if name == token or name.startswith(f"{token}-"):
@@ -105,7 +106,7 @@ def unlinked(links: Sequence[Mapping[str, Any]], token: str) -> Finding | None:
 
 
 def told(link: Mapping[str, Any]) -> str:
-    """What is wrong with a Link, empty for nothing."""
+    """Return the problem of a Link, empty for none."""
     found = lacking(link, "Configured", "Operational")
     return found.message if found is not None else ""
 

@@ -1,6 +1,6 @@
-"""What comes home: status and annotations of a delegate, as its PodChaperon shows them, onto its proxy pod.
+"""Feedback: copies status and annotations of a delegate from its PodChaperon to its proxy pod.
 
-Wire contract, 5, with ruling 6. The results share parts with what was given: treat as read-only.
+See wire contract, 5, with ruling 6. Results share objects with the arguments: treat them as read-only.
 """
 
 from collections.abc import Mapping
@@ -29,16 +29,16 @@ _OWN = (
     "extendedResourceClaimStatus",
     "nodeAllocatableResourceClaimStatuses",
 )
-"""Fields about the proxy's own spec: the API server refuses a change, or checks them against that spec."""
+"""Fields about the proxy pod's own spec: the API server rejects changes, or checks the fields against that spec."""
 
 _OBSERVED = "observedGeneration"
 
 _NOT_HOME = frozenset((*_OWN, _OBSERVED, "nominatedNodeName"))
-"""observedGeneration counts changes of the delegate's spec. nominatedNodeName is a node of the target, and the API
-server refuses it on a bound pod."""
+"""Fields that are not copied. observedGeneration counts changes of the delegate's spec. nominatedNodeName is a
+node of the target, and the API server rejects it on a bound pod."""
 
 CONDITION = "multicluster/PodIPsAllowed"
-"""On proxy pods: addresses of the delegate that have been left out."""
+"""Condition of proxy pods: False if addresses of the delegate have been omitted."""
 
 _EPHEMERAL = "ephemeralContainerStatuses"
 
@@ -50,7 +50,7 @@ _CONTAINERS = {
 
 
 def restarts_always(pod: Mapping[str, Any]) -> bool:
-    """Whether the containers of a pod, or of a chaperon's, are started again however they end."""
+    """Return whether a pod, or a chaperon's, restarts containers whatever their exit code."""
     return bool((pod.get("spec") or {}).get("restartPolicy", "Always") == "Always")
 
 
@@ -60,14 +60,15 @@ def proxy_status(
     ranges: PodRanges = ANYWHERE,
     known: Followed = NOTHING,
 ) -> dict[str, Any]:
-    """The status that the proxy pod should have, whole; the proxy's own while the delegate has none.
+    """Return the whole status for the proxy pod; its present one while the delegate has none.
 
-    Entries of containers that the proxy does not have (injected in the target) are left out, restart counts are never
-    lowered. Conditions that controllers in the source own stay (`podconditions`). `observedGeneration` is the
-    generation of the proxy pod that the delegate has followed and its kubelet observed; it is never lowered.
+    Omit containers that the proxy pod lacks (injected in the target), and never lower restart counts. Keep
+    conditions that controllers in the source own (`podconditions`). `observedGeneration` is the proxy pod's
+    generation that the delegate has applied and its kubelet observed; never lower it.
 
-    :param ranges: of the target; pod IPs outside, or that lead elsewhere, are left out, and a condition says so
-    :param known: what the delegate has from the proxy pod
+    :param ranges: of the target; pod IPs outside them, or that belong to other pods in the source, are omitted
+    and reported in a condition
+    :param known: changes of the proxy pod that the delegate has applied
     """
     current: dict[str, Any] = proxy.get("status") or {}
     if not chaperon_status:
@@ -75,7 +76,7 @@ def proxy_status(
     status = {key: value for key, value in chaperon_status.items() if key not in _NOT_HOME}
     status.update({key: current[key] for key in _OWN if key in current})
     observed = chaperon_status.get(_OBSERVED)
-    # API servers before 1.33 count no generations of pods, and drop this field.
+    # API servers before 1.33 do not count generations of pods, and drop this field.
     known = known._replace(generation=min(known.generation, proxy["metadata"].get("generation") or 0))
     generation = max(known.generation if observed else 0, current.get(_OBSERVED) or 0)
     if generation:
@@ -88,14 +89,15 @@ def proxy_status(
         if field in status:
             declared = {container["name"] for container in proxy.get("spec", {}).get(of) or ()}
             status[field] = _containers(declared, current.get(field) or [], status[field] or [])
-    # API servers leave out what is empty: said explicitly, it would differ for ever.
+    # API servers omit empty fields: writing them would differ from the stored status forever.
     return {field: value for field, value in status.items() if value != []}
 
 
 def brought(proxy: dict[str, Any], chaperon: Mapping[str, Any], ranges: PodRanges) -> tuple[Raw, dict[str, str | None]]:
-    """Return the status that the proxy pod should have, and the merge patch of the annotations with facts about it.
+    """Return the status for the proxy pod, and the merge patch of annotations that record facts about it.
 
-    The facts are the delegate's addresses that lead elsewhere, and the condition types that the target owns.
+    The facts are the delegate's addresses that cannot be used in the source, and the condition types that the
+    target owns.
     """
     status, known = chaperon.get("status") or {}, followed(chaperon)
     current = proxy["metadata"].get("annotations") or {}
@@ -112,14 +114,15 @@ def annotations_home(
     chaperon_annotations: Mapping[str, str] | None,
     homecoming: Homecoming = USUAL,
 ) -> dict[str, str | None]:
-    """Return the merge patch of the proxy pod's annotations; {} if they are in line.
+    """Return the merge patch of the proxy pod's annotations; {} if they are up to date.
 
-    Keys of ours never travel, others if `homecoming` lets them. Annotations that only the proxy pod has stay. Where
-    both differ, the delegate's value is copied unless the delegate was created with it: then a user changed or removed
-    the annotation of the proxy pod. A key that is recorded as a live change is not copied: there the delegate follows.
+    Keys of Flotilla are never copied, others only if `homecoming` allows them. Annotations that only the proxy
+    pod has stay. If both values differ, copy the delegate's unless it was created with that value. In that case
+    a user has changed or removed the proxy pod's annotation. A key that is recorded as a live change is not
+    copied: the delegate follows the proxy pod.
 
-    A key with addresses that `homecoming` withholds was copied before it did (an older agent, or a Target without
-    `spec.podCIDRs`): it gets the value that the proxy pod was created with, or is removed.
+    A key with addresses that `homecoming` withholds was copied earlier, by an older agent or for a Target
+    without `spec.podCIDRs`. Restore the value that the proxy pod was created with, or remove the key.
     """
     mine = proxy_annotations or {}
     known = told({"metadata": {"annotations": chaperon_annotations}})
@@ -134,7 +137,7 @@ def annotations_home(
         return changed
     original = _original_annotations(mine, known)
     if original is None:
-        # Without a manifest nothing tells who changed what: the delegate's word counts.
+        # Without a manifest the origin of a change is unknown: the delegate's value takes precedence.
         return changed
     found = {key: value for key, value in changed.items() if original.get(key) != value}
     return found | {key: original.get(key) for key in withheld if original.get(key) != mine[key]}
@@ -153,7 +156,7 @@ def _original_annotations(annotations: Mapping[str, str], known: Mapping[str, An
 def _with_left_out(
     conditions: list[dict[str, Any]], current: list[dict[str, Any]], left_out: LeftOut | None
 ) -> list[dict[str, Any]]:
-    """The conditions with the one about addresses that were left out, if there are any."""
+    """Return the conditions, with the one about omitted addresses if there are any."""
     kept = [condition for condition in conditions if condition["type"] != CONDITION]
     if left_out is None:
         return kept
@@ -174,7 +177,8 @@ def _containers(
 
 
 def restarts_left_behind(status: Mapping[str, Any]) -> dict[str, int]:
-    """Restart counts with which the next delegate starts: that a pod was made anew counts as one restart of each."""
+    """Return restart counts with which the next delegate starts: recreating a pod counts as one restart of each
+    container."""
     return {
         container["name"]: container.get("restartCount", 0) + 1
         for field in _CONTAINERS
@@ -183,7 +187,8 @@ def restarts_left_behind(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def with_restarts(status: Mapping[str, Any], before: Mapping[str, int]) -> dict[str, Any]:
-    """A delegate's status with the restarts of those before it: a new UID raises the count and never lowers it."""
+    """Return a delegate's status with restarts of earlier delegates added, so that a new pod never lowers the
+    count."""
     raised = dict(status)
     for field in _CONTAINERS:
         if field in raised:
@@ -195,11 +200,11 @@ def with_restarts(status: Mapping[str, Any], before: Mapping[str, int]) -> dict[
 
 
 def with_ended(status: Mapping[str, Any], pod: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """A delegate's status with the ephemeral containers of those before it, which have ended with them.
+    """Return a delegate's status with the ephemeral containers of earlier delegates, which have ended with them.
 
-    No kubelet starts one again, and API servers take no status in which one runs that had ended.
+    Kubelets never restart them, and API servers reject a status in which a terminated one runs.
 
-    :param before: the status that the chaperon has
+    :param before: the present status of the chaperon
     """
     lost = ended_before(pod, before)
     if not lost:
@@ -209,7 +214,7 @@ def with_ended(status: Mapping[str, Any], pod: Mapping[str, Any], before: Mappin
 
 
 def ended_before(pod: Mapping[str, Any], before: Mapping[str, Any]) -> set[str]:
-    """Names of ephemeral containers that ran in a delegate before this one."""
+    """Return names of ephemeral containers that ran in an earlier delegate."""
     there = {container["name"] for container in pod.get("spec", {}).get("ephemeralContainers") or ()}
     return {entry["name"] for entry in before.get(_EPHEMERAL) or ()} - there
 
@@ -217,21 +222,21 @@ def ended_before(pod: Mapping[str, Any], before: Mapping[str, Any]) -> set[str]:
 def _ended(entry: Mapping[str, Any]) -> dict[str, Any]:
     if (entry.get("state") or {}).get("terminated"):
         return dict(entry)
-    # As kubelets say it of a container that they cannot find.
+    # The kubelet reports this for a container that it cannot find.
     terminated = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "the delegate it ran in is gone"}
     return {**entry, "ready": False, "started": False, "state": {"terminated": terminated}}
 
 
 def is_done(pod: Mapping[str, Any]) -> bool:
-    """Whether a proxy pod, or the pod that a chaperon tells of, has done its work: no loss has it done once more."""
+    """Return whether a proxy pod, or a chaperon's pod, has completed: losing its target does not restart it."""
     return has_ended(pod) and not restarts_always(pod)
 
 
 def status_of_let_go(proxy: dict[str, Any], chaperon: Mapping[str, Any], ranges: PodRanges) -> dict[str, Any]:
-    """Merge patch of the status of a proxy pod that is let go; {} where nothing is to be written.
+    """Return the merge patch of the status of a proxy pod that is released; {} if nothing has to be written.
 
-    A write only where somebody may want to know: of pods that are not started again whatever happens, and of pods that
-    others hold, as Jobs do.
+    Write only if another controller may read it: for pods that are not restarted, and for pods that have other
+    finalizers, such as those of Jobs.
     """
     held = bool(other_finalizers(proxy["metadata"].get("finalizers")))
     if not proxy["spec"].get("nodeName") or (restarts_always(proxy) and not held):
@@ -243,10 +248,11 @@ def status_of_let_go(proxy: dict[str, Any], chaperon: Mapping[str, Any], ranges:
 
 
 def status_of_lost(proxy: Mapping[str, Any]) -> dict[str, Any]:
-    """Status of a proxy pod that others hold and whose delegate is gone without having told how it ended.
+    """Return the status of a proxy pod with other finalizers, whose delegate was deleted without reporting how
+    it ended.
 
-    Jobs with a failure policy, or that replace failed pods only, hold the pod until it is in a last phase; {} if it is
-    in one, or never had a node.
+    Jobs with a failure policy, or that replace only failed pods, keep the pod until it has a final phase.
+    Return {} if it has one, or never had a node.
     """
     if not proxy["spec"].get("nodeName") or has_ended(proxy):
         return {}
@@ -255,9 +261,9 @@ def status_of_lost(proxy: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def status_of_given_up(message: str, now: str) -> dict[str, Any]:
-    """Strategic merge patch of the status of a proxy pod whose delegate is certain to run no more.
+    """Return the strategic merge patch of the status of a proxy pod whose delegate has certainly stopped.
 
-    One write, by which whoever made the pod makes another; failure policies of Jobs read the condition.
+    This one write makes the pod's controller create another pod; failure policies of Jobs read the condition.
     """
     over = {"status": "False", "reason": "PodFailed", "lastTransitionTime": now}
     disrupted = {"status": "True", "reason": POD_LOST, "message": message, "lastTransitionTime": now}
@@ -271,7 +277,8 @@ def status_of_given_up(message: str, now: str) -> dict[str, Any]:
 
 
 def is_given_up(proxy: Mapping[str, Any]) -> bool:
-    """Whether that has been written: nothing that its delegate tells counts any more, since there is another pod."""
+    """Return whether `status_of_given_up` has been written: the delegate's status is ignored, since another pod
+    exists."""
     status = proxy.get("status") or {}
     condition = find_condition(status.get("conditions"), DISRUPTED) or {}
     return has_ended(proxy) and status.get("reason") == POD_LOST == condition.get("reason")

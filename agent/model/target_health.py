@@ -1,7 +1,7 @@
-"""What a Target says of its cluster's standing: whether it may have pods, and keeps those that it has. Pure.
+"""Health of a target, as its Target records it: may it receive pods, and keep those that it has? Pure.
 
-This is where the agent's other parts read what is decided in `targetlife`; what a pod, its owner and its namespace say
-of failover is read here, too.
+The agent's other parts read the decisions of `targetlife` with this module. It also parses the failover
+annotations of a pod, its owner and its namespace.
 """
 
 import contextlib
@@ -17,33 +17,34 @@ from agent.model import duration
 from agent.model.duration import InvalidDuration
 
 LEAST_FAILOVER_SECONDS = 10.0
-"""Two probes that fail take longer."""
+"""Minimum of `failover-after` in seconds: two failed probes take about as long."""
 
 
 class InvalidTerm(ValueError):
-    """A value of an annotation that means nothing; the message says what to write."""
+    """Invalid value of an annotation; the message has the remedy."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What a Target or ClusterTarget says, by annotations and conditions."""
+    """State of a target, from the annotations and conditions of its Target or ClusterTarget."""
 
     retiring: bool = False
-    """It is to be emptied."""
+    """A user wants the target emptied."""
     lost: bool = False
-    """It has not answered for as long as its own term says, or a person says so: its pods are replaced elsewhere."""
+    """It has not answered for its failover term, or a user has declared it lost: its pods are replaced in other
+    clusters."""
     declared: bool = False
-    """A person has certified that nothing of it runs any more."""
+    """A user has certified that none of its pods run any longer."""
     asked: bool = False
-    """A person does not want to wait any longer."""
+    """A user has requested failover at once."""
     held: bool = False
-    """So many are away that nothing is replaced because of it, but what a person asks for."""
+    """Too many targets are unavailable: its pods are only replaced at a user's request."""
     returning: bool = False
-    """It was away, and may have no new pods yet."""
+    """It was unavailable and may not receive new pods yet."""
 
     @property
     def closed(self) -> str:
-        """Why it may have no new pods, in words; empty if it may."""
+        """Reason why it may not receive new pods, for users; empty if it may."""
         if self.declared:
             return f"it is declared lost: remove {_key(lifecycle.LOST)} from the Target to use it again"
         if self.retiring:
@@ -55,18 +56,18 @@ class Standing:
         return ""
 
     def is_dead(self, *, answers: bool, ready: bool) -> bool:
-        """Whether a person has certified that nothing runs there any more, and the target does not show otherwise.
+        """Return whether a user has certified that the target's pods have ended, and nothing contradicts it.
 
-        :param answers: whether it does
-        :param ready: whether its Target says that it is ready, as whoever led before may have seen it last
+        :param answers: whether the target answers
+        :param ready: whether its Target is Ready, perhaps as an earlier leader last observed it
         """
         return self.declared and not (answers or ready)
 
     def has_lost(self, silent: float, after: float | None) -> bool:
-        """Whether a pod there is to be replaced because its target is lost.
+        """Return whether a pod in the target has to be replaced because the target is lost.
 
-        :param silent: for how many seconds the target has not answered
-        :param after: what the pod, its owner or its namespace says of how long that may be; None for nothing
+        :param silent: seconds for which the target has not answered
+        :param after: failover term of the pod, its owner or its namespace in seconds; None if none is set
         """
         if self.declared:
             return True
@@ -79,7 +80,7 @@ NOTHING_SAID = Standing()
 
 
 def standing(target: Mapping[str, Any]) -> Standing:
-    """What a Target says of itself."""
+    """Return the health recorded in a Target."""
     annotations = (target.get("metadata") or {}).get("annotations")
     conditions = (target.get("status") or {}).get("conditions")
     declared = is_set(annotations, lifecycle.LOST)
@@ -95,14 +96,14 @@ def standing(target: Mapping[str, Any]) -> Standing:
 
 
 def is_set(annotations: Mapping[str, str] | None, suffix: str) -> bool:
-    """Whether an annotation is there and says true."""
+    """Return whether an annotation exists and is `true`."""
     return names.annotation(annotations, suffix) == "true"
 
 
 def failover_after(text: str) -> float:
-    """Seconds after which pods of a target that does not answer are replaced, infinite for never.
+    """Return seconds after which pods of a target that does not answer are replaced; infinite for never.
 
-    :raises InvalidTerm: if it is neither
+    :raises InvalidTerm: if the text is neither a duration nor `never`
     """
     if text.strip() == lifecycle.NEVER:
         return math.inf
@@ -116,9 +117,9 @@ def failover_after(text: str) -> float:
 
 
 def first_term(levels: Iterable[Mapping[str, str] | None]) -> float | None:
-    """What the first of several objects' annotations that can be read says of failover, None where none does.
+    """Return the first valid failover term among several objects' annotations in seconds; None if there is none.
 
-    :param levels: those of the pod, its owner and its namespace, in this order
+    :param levels: annotations of the pod, its owner and its namespace, in this order
     """
     for annotations in levels:
         text = names.annotation(annotations, lifecycle.FAILOVER_AFTER)
@@ -129,7 +130,7 @@ def first_term(levels: Iterable[Mapping[str, str] | None]) -> float | None:
 
 
 def flaws(annotations: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """What is wrong with these annotations of a pod, an owner, a namespace or a Target: fields, and what to write."""
+    """Return invalid annotations of a pod, an owner, a namespace or a Target: fields and remedies."""
     found = []
     for prefix in (names.PREFIX, names.SHORT_PREFIX):
         text = (annotations or {}).get(prefix + lifecycle.FAILOVER_AFTER)
