@@ -1,4 +1,4 @@
-"""The status of a ServiceLink: its rows, its conditions, and the name that callers use. Pure."""
+"""Status of a ServiceLink: its rows, its conditions, and the host name for callers. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -27,15 +27,15 @@ _SHOWN = 3
 
 
 class Offered(NamedTuple):
-    """What the clusters have together whose endpoints a link offers: those that its `from` names, or all."""
+    """Endpoints of all clusters that a link offers: those in its `from`, or all."""
 
     ready: int
     silent: tuple[str, ...] = ()
-    """Of which nobody can tell."""
+    """Clusters whose endpoints are unknown."""
 
 
 def status(link: Mapping[str, Any], accepted: Finding, pairs: Sequence[Pair], offered: Offered, now: datetime) -> Raw:
-    """The status of a link."""
+    """Return the status of a link."""
     lacking = _lacking(link, offered)
     programmed, connected = _programmed(accepted, pairs), _connected(accepted, pairs, lacking)
     conditions = (link.get("status") or {}).get("conditions")
@@ -54,7 +54,7 @@ def status(link: Mapping[str, Any], accepted: Finding, pairs: Sequence[Pair], of
 
 
 def _host(link: Mapping[str, Any], pairs: Sequence[Pair]) -> str:
-    """The name by which callers reach all that can be reached; the Service's own where that is not one for all."""
+    """Return the host name with which callers reach all endpoints; the Service's own name if no single one does."""
     leading = [pair for pair in pairs if _has_path(pair)] or [pair for pair in pairs if pair.driver]
     found = {_host_by(link, pair.driver) for pair in leading}
     return found.pop() if len(found) == 1 else service_of(link)
@@ -65,8 +65,8 @@ def _has_path(pair: Pair) -> bool:
 
 
 def _host_by(link: Mapping[str, Any], driver: str) -> str:
-    """Under its own name a Service leads to its own cluster, where the Multi-Cluster Services API or Linkerd do the
-    rest.
+    """Return the host name for a driver. With the Multi-Cluster Services API or Linkerd, the Service's own name
+    selects only local endpoints.
     """
     name = service_of(link)
     if driver == "linkerd":
@@ -75,7 +75,7 @@ def _host_by(link: Mapping[str, Any], driver: str) -> str:
 
 
 def _rows(link: Mapping[str, Any], pairs: Sequence[Pair], host: str) -> list[Raw]:
-    """One for the pairs of a cluster's callers that are alike, in the order of the pairs."""
+    """Return one row for similar pairs of a cluster's callers, in the order of the pairs."""
     alike: dict[tuple[str, ...], list[Pair]] = {}
     for pair in pairs:
         alike.setdefault((pair.consumer, pair.namespace, pair.driver or "none", pair.finding.reason), []).append(pair)
@@ -104,7 +104,7 @@ def _rows(link: Mapping[str, Any], pairs: Sequence[Pair], host: str) -> list[Raw
 
 
 def _together(alike: Sequence[Pair]) -> Finding:
-    """What is said of pairs in one row; where none of their sources has a ready endpoint nothing is reached."""
+    """Return the finding of pairs in one row; if no source has a ready endpoint, the row is not ready."""
     found = alike[0].finding
     if _usable(found) != "True" or any(pair.endpoints for pair in alike):
         return found
@@ -126,7 +126,7 @@ def _connected(accepted: Finding, pairs: Sequence[Pair], lacking: Finding | None
 
 
 def _lacking(link: Mapping[str, Any], offered: Offered) -> Finding | None:
-    """Why there is nothing to be reached; None where there is something."""
+    """Return the reason why there are no endpoints to reach; None if there are some."""
     if offered.ready:
         return None
     named = sorted((link.get("spec") or {}).get("from") or ())
@@ -139,7 +139,7 @@ def _lacking(link: Mapping[str, Any], offered: Offered) -> Finding | None:
 
 
 def _worst(found: Sequence[tuple[Pair, Finding]]) -> Finding | None:
-    """What is False or else Unknown, with the pairs that it is about; None where all is True."""
+    """Return the False, or else the Unknown, finding with its pairs; None if all are True."""
     for status in ("False", "Unknown"):
         worse = [(pair, each) for pair, each in found if each.status == status]
         if worse:
@@ -155,7 +155,7 @@ def _callers(pair: Pair) -> str:
 
 
 def _ready(*aspects: Finding) -> Finding:
-    """The first that is False, then the first that is not known."""
+    """Return the first False finding, or else the first Unknown one."""
     for status in ("False", "Unknown"):
         for found in aspects:
             if _usable(found) == status:
@@ -164,5 +164,5 @@ def _ready(*aspects: Finding) -> Finding:
 
 
 def _usable(found: Finding) -> Status:
-    """Nobody has measured it, and nothing speaks against it: that counts as well."""
+    """Return the status of a finding, where an unverified path counts as True."""
     return "True" if found.reason == UNVERIFIED and found.status == "Unknown" else found.status

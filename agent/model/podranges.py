@@ -15,26 +15,26 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Raw = dict[str, Any]
 
 _LONGEST = 49
-"""Characters of a CIDR; no address has more than 45."""
+"""Maximum length of a CIDR in characters; an address has at most 45."""
 _SHOWN = 5
 _NOT_REACHED = "pods are not reached at their addresses"
 
 
 def families(networks: Iterable[Network]) -> frozenset[str]:
-    """Return the IP families of networks, as Services and EndpointSlices name them."""
+    """Return the IP families of networks, as named in Services and EndpointSlices."""
     return frozenset(f"IPv{each.version}" for each in networks)
 
 
 @dataclass(frozen=True)
 class PodRanges:
-    """Networks, None for any address."""
+    """Networks of a target's pods, None for any address."""
 
     networks: tuple[Network, ...] | None = None
     strange: str = ""
-    """Why the addresses lead elsewhere from here, in the words of ServicesShared; empty if they do not."""
+    """Reason of ServicesShared why the addresses are not the target's pods in the source; empty if they are."""
 
     def holds(self, address: object) -> bool:
-        """Whether a pod may have this address."""
+        """Return whether a pod may have this address."""
         if self.networks is None:
             return True
         found = _address(address) if isinstance(address, str) and len(address) <= _LONGEST else None
@@ -45,14 +45,16 @@ ANYWHERE = PodRanges()
 
 
 def unreached(reason: str) -> str:
-    """What the condition ServicesShared says besides where the driver needs no addresses, and these lead elsewhere."""
+    """Return the note in the condition ServicesShared if the driver needs no pod addresses and these cannot be
+    used."""
     return f"{_NOT_REACHED} ({reason})"
 
 
 def why_unreached(said: Mapping[str, Any]) -> str:
-    """Why pods of a target are known not to be reached at their addresses, by its condition; empty if nothing is known.
+    """Return the reason, by its condition, why a target's pods are not reached at their addresses; empty if
+    none is known.
 
-    Whoever names `endpointslices` on the Target knows better: then that says nothing of it.
+    If a user sets the driver `endpointslices` on the Target, the condition has no such reason.
     """
     reason, message = str(said.get("reason", "")), str(said.get("message", ""))
     if said.get("status") == "False" and reason in links.NOT_FLAT:
@@ -71,7 +73,8 @@ def last_verdict(said: Mapping[str, Any] | None) -> str | None:
 
 
 def why_withheld(said: Mapping[str, Any]) -> str:
-    """Why addresses of a target's pods are told to nobody, by its condition: also where it has the driver `gateway`."""
+    """Return why addresses of a target's pods are not published, by its condition; the driver `gateway` is a
+    reason, too."""
     by_gateway = (said.get("status"), said.get("reason")) == ("True", links.BY_GATEWAY)
     return links.BY_GATEWAY if by_gateway else why_unreached(said)
 
@@ -79,7 +82,7 @@ def why_withheld(said: Mapping[str, Any]) -> str:
 def why_hidden(target: Mapping[str, Any]) -> str:
     """Return why addresses of a Target's pods are not published, empty if they are.
 
-    Without any verdict they are not, unless the Target is this cluster or names the driver `endpointslices`.
+    Without a verdict they are not, unless the Target is the local cluster or has the driver `endpointslices`.
     """
     said = condition_of(target, "ServicesShared")
     annotations = (target.get("metadata") or {}).get("annotations")
@@ -90,12 +93,12 @@ def why_hidden(target: Mapping[str, Any]) -> str:
 
 
 def published(target: Mapping[str, Any]) -> PodRanges:
-    """Return the ranges of addresses that are published of a Target's pods."""
+    """Return the ranges of a Target's pods, and whether their addresses are published."""
     return PodRanges(of(target).networks, why_hidden(target))
 
 
 def of(target: Mapping[str, Any]) -> PodRanges:
-    """The ranges that a Target names; what is no CIDR holds no address."""
+    """Return the ranges that a Target sets; an invalid CIDR contains no address."""
     strange = why_withheld(condition_of(target, "ServicesShared") or {})
     named = (target.get("spec") or {}).get("podCIDRs")
     if named is None:
@@ -105,7 +108,7 @@ def of(target: Mapping[str, Any]) -> PodRanges:
 
 
 def flaw(text: str) -> str:
-    """What is wrong with a CIDR, and the remedy; empty if nothing is."""
+    """Return the problem of a CIDR, with the remedy; empty if it is valid."""
     found = network(text)
     if found is None:
         return f"{text[:_LONGEST]!r} is no CIDR: write an address and the length of its prefix, as 10.1.0.0/16"
@@ -115,14 +118,15 @@ def flaw(text: str) -> str:
 
 
 class LeftOut(NamedTuple):
-    """Addresses of a delegate that its proxy pod does not have, and why."""
+    """Addresses of a delegate that are omitted from its proxy pod, and the reason."""
 
     reason: str
     message: str
 
 
 def without_outside(status: Raw, ranges: PodRanges) -> tuple[Raw, LeftOut | None]:
-    """A pod's status without its addresses outside the ranges, and without any where they lead to strangers."""
+    """Return a pod's status without addresses outside the ranges, and without any that belong to other pods in
+    the source."""
     if ranges.networks is None and not ranges.strange:
         return status, None
     entries = _entries(status)
@@ -150,7 +154,8 @@ def without_outside(status: Raw, ranges: PodRanges) -> tuple[Raw, LeftOut | None
 
 
 def strangers(status: Raw, ranges: PodRanges) -> str:
-    """The addresses of a pod that lead elsewhere from here, for the annotation of its proxy pod; empty for none."""
+    """Return a pod's addresses that cannot be used in the source, for the annotation of its proxy pod; empty
+    for none."""
     if not ranges.strange:
         return ""
     told = [each["ip"][:_LONGEST] for each in _entries(status) if isinstance(each.get("ip"), str)]
@@ -158,7 +163,7 @@ def strangers(status: Raw, ranges: PodRanges) -> str:
 
 
 def addresses(pod: Mapping[str, Any]) -> set[str]:
-    """Those of a pod in its own cluster, also where its proxy pod has them in an annotation only."""
+    """Return a pod's addresses in its own cluster, including those that its proxy pod has only in an annotation."""
     found = {each["ip"] for each in (pod.get("status") or {}).get("podIPs") or () if each.get("ip")}
     told = (pod["metadata"].get("annotations") or {}).get(links.ANNOTATION_POD_IPS, "")
     return found | set(filter(None, told.split(", ")))
@@ -168,19 +173,19 @@ def _entries(status: Raw) -> list[Raw]:
     listed, first = status.get("podIPs"), status.get("podIP")
     entries = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     if first and (not entries or entries[0].get("ip") != first):
-        # Where they differ, API servers believe podIP.
+        # If they differ, API servers use podIP.
         entries = [{"ip": first}, *entries]
     return entries
 
 
 def shown(addresses: list[str]) -> str:
-    """The first few of a list."""
+    """Return the first few of a list as text."""
     return abridged(addresses, _SHOWN)
 
 
 @lru_cache(maxsize=4096)
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address without a zone, which would say more than a pod's address can."""
+    """Parse an address; None for one with a zone, which pods do not have."""
     try:
         return None if "%" in text else ipaddress.ip_address(text)
     except ValueError:
@@ -188,7 +193,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def network(text: object) -> Network | None:
-    """What a CIDR stands for, None where it is none."""
+    """Parse a CIDR; return None if it is invalid."""
     if not isinstance(text, str) or len(text) > _LONGEST:
         return None
     address, _, length = text.partition("/")

@@ -1,7 +1,8 @@
-"""Copies of proxy pods, as `kubectl debug --copy-to` makes them: what their user means is a pod like the original.
+"""Copies of proxy pods, as created by `kubectl debug --copy-to`: their user wants a pod like the original.
 
-A copy has the proxy pod's spec under another name, and its annotations only if kubectl is told to keep them (older ones
-always do). What the webhook did to the original is undone here, and what was changed or added while copying stays.
+A copy has the proxy pod's spec under another name. It has its annotations only with a kubectl option (older
+versions always copy them). This module reverts the webhook's changes to the original, and keeps changes made
+while copying.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ _STATE = names.STATE_OF_PROXY | {names.ANNOTATION_MANIFEST, *names.STATE_OF_REPL
 
 
 def is_same(pod: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
-    """Whether the manifest is this pod's own: pods whose names are generated have none yet when it is written."""
+    """Return whether the manifest is this pod's own. A pod with a generated name has none yet in its manifest."""
     mine, its = (each.get("metadata") or {} for each in (pod, source))
     generated = mine.get("generateName")
     return bool(
@@ -27,11 +28,11 @@ def is_same(pod: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
 
 
 def original(copy: Raw, source: Raw | None, tolerations: Sequence[Raw]) -> Raw:
-    """The elected pod that a copy of a proxy pod means, as its user would have written it.
+    """Return the elected pod that a copy of a proxy pod represents, as its user would have written it.
 
-    :param source: the pod that was copied as its user sent it; None where the copy does not tell, so that only the
-        constraints of the proxy pod itself are known
-    :param tolerations: those that every proxy pod has
+    :param source: the copied pod as its user sent it; None if the copy has no manifest, then only the
+    constraints of the proxy pod are known
+    :param tolerations: tolerations of every proxy pod
     """
     metadata, spec = copy["metadata"], copy["spec"]
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key not in _STATE}
@@ -47,7 +48,7 @@ def original(copy: Raw, source: Raw | None, tolerations: Sequence[Raw]) -> Raw:
 
 
 def _constraints(spec: Raw, tolerations: Sequence[Raw]) -> Raw:
-    """By which a proxy pod was scheduled, without what all have."""
+    """Return a proxy pod's scheduling constraints, without those of every proxy pod."""
     wanted = {key: spec[key] for key in constraints.FIELDS if spec.get(key)}
     selector = {key: value for key, value in wanted.pop("nodeSelector", {}).items() if key != names.PROVIDER_KEY}
     tolerated = [each for each in wanted.pop("tolerations", ()) if each not in tolerations]

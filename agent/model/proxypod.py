@@ -1,6 +1,6 @@
-"""Proxy pods: what an elected pod becomes in the source cluster (wire contract, 3).
+"""Proxy pods: conversion of an elected pod in the source cluster (wire contract, 3).
 
-The results share unchanged parts with what was given: treat both as read-only.
+Results share unchanged parts with the arguments: treat both as read-only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,32 +18,33 @@ __all__ = ["InvalidPod", "is_elected", "is_proxy", "proxy_pod", "source_pod", "w
 TOLERATIONS: tuple[dict[str, str], ...] = (
     {"key": names.PROVIDER_KEY, "value": names.PROVIDER_VALUE},
     {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists"},
-    # Without limit: failover decides what happens to the pods of a lost target, not node lifecycle (ruling 15).
+    # Without limit: failover decides about pods of a lost target, not kube-controller-manager's node lifecycle
+    # (ruling 15).
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 )
 NODE_LOST = frozenset(toleration["key"] for toleration in TOLERATIONS if "effect" in toleration)
-"""Taints for which pods leave a node that is lost."""
+"""Taints that evict pods from a lost node."""
 
 
 def is_delegate(pod: Mapping[str, Any]) -> bool:
-    """Whether a PodChaperon controls the pod."""
+    """Return whether a PodChaperon controls the pod."""
     return _is_controlled_by(pod, "PodChaperon", names.GROUP)
 
 
 def is_of_a_daemon_set(pod: Mapping[str, Any]) -> bool:
-    """Whether a DaemonSet controls the pod."""
+    """Return whether a DaemonSet controls the pod."""
     return _is_controlled_by(pod, "DaemonSet", "apps")
 
 
 def is_elected(pod: Mapping[str, Any], *, by_default: bool = False) -> bool:
-    """Whether the pod asks to be federated: `elect` under either prefix, whatever its value.
+    """Return whether the pod is elected: it has `elect` under either prefix, with any value.
 
-    `multicluster/elect: "false"` alone opts out. What a PodChaperon controls is never elected (ruling 3). A copy of a
-    proxy pod is, for it names the proxy scheduler: `kubectl debug --copy-to` leaves annotations out.
+    Only `multicluster/elect: "false"` opts out. A PodChaperon's pod is never elected (ruling 3). A copy of a
+    proxy pod is, since it names the proxy scheduler: `kubectl debug --copy-to` omits annotations.
 
-    :param by_default: the pod's namespace elects its pods. It elects neither DaemonSets' pods, which belong to the
-        nodes here, nor pods that are created on a node already.
+    :param by_default: whether the pod's namespace elects its pods. This excludes pods of DaemonSets, which
+    belong to the source's nodes, and pods that are created on a node
     """
     annotations = pod.get("metadata", {}).get("annotations") or {}
     if names.PREFIX + names.ELECT not in annotations:
@@ -66,17 +67,18 @@ def _is_controlled_by(pod: Mapping[str, Any], kind: str, group: str) -> bool:
 
 
 def is_proxy(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod is a proxy pod: its scheduler is the proxy scheduler."""
+    """Return whether the pod is a proxy pod: its scheduler is the proxy scheduler."""
     return bool(pod.get("spec", {}).get("schedulerName") == names.SCHEDULER_PROXY)
 
 
 def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
-    """The proxy pod of an elected pod; of a proxy pod, itself; of a copy of one, that of a pod like the original.
+    """Return the proxy pod of an elected pod. Return a proxy pod unchanged, and for a copy of one, a proxy pod
+    like the original.
 
     :param finalizers: of all targets that the pod's namespace can use, Targets and ClusterTargets
     :raises InvalidPod: if an annotation or field cannot be honoured
     """
-    # Before anything is read that is in them.
+    # Check the size before anything in the annotations is parsed.
     check_size((pod.get("metadata") or {}).get("annotations") or {})
     if (pod.get("spec") or {}).get("nodeName"):
         raise InvalidPod(
@@ -95,7 +97,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         annotations[names.ANNOTATION_MANIFEST] = manifest.fitting(pod, annotations)
     check_asked(annotations, metadata, spec)
     if not annotations[names.ANNOTATION_MANIFEST].startswith("{"):
-        # The agent reads it often, and YAML takes a hundred times as long.
+        # The agent parses it often, and YAML takes a hundred times as long.
         annotations[names.ANNOTATION_MANIFEST] = manifest.of(source)
     check_size(annotations)
     kept = [name for name in metadata.get("finalizers") or () if not is_our_finalizer(name)]
@@ -112,7 +114,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
 
 
 def _without_state(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod without what the scheduler had come to with another one, which a backup or a copy may carry."""
+    """Return the pod without the scheduler's state of another pod, which a backup or a copy may have."""
     metadata = pod.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     if not names.STATE_OF_PROXY & annotations.keys():
@@ -122,7 +124,7 @@ def _without_state(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def _uncopied(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod that a copy of a proxy pod means; any other pod as it is."""
+    """Return the elected pod that a copy of a proxy pod represents; return any other pod unchanged."""
     selector = (pod.get("spec") or {}).get("nodeSelector") or {}
     if not is_proxy(pod) or selector.get(names.PROVIDER_KEY) != names.PROVIDER_VALUE:
         return pod
@@ -148,10 +150,10 @@ def _proxy_spec(spec: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _longest_sleep(spec: Mapping[str, Any]) -> int:
-    """Seconds of the longest sleep among the lifecycle hooks, 0 for most pods.
+    """Return seconds of the longest sleep among the lifecycle hooks, 0 for most pods.
 
-    The API server refuses a pod whose hook sleeps longer than its grace period. No kubelet waits for a proxy pod:
-    the agent ends it when its delegate is gone.
+    The API server rejects a pod with a hook that sleeps longer than its grace period. No kubelet waits for a
+    proxy pod: the agent removes it when its delegate has been deleted.
     """
     hooks = (
         hook
@@ -163,21 +165,24 @@ def _longest_sleep(spec: Mapping[str, Any]) -> int:
 
 
 def given_constraints(source: dict[str, Any]) -> dict[str, Any]:
-    """Return the constraints for proxy pods in annotations of a pod. Raises InvalidPod if they cannot be read."""
+    """Return the constraints for proxy pods in annotations of a pod.
+
+    :raises InvalidPod: if they cannot be parsed"""
     return _constraints(source["metadata"].get("annotations") or {}, source)
 
 
 def given_tolerations(source: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tolerations that a proxy pod has got from us.
+    """Return the tolerations that the webhook added to a proxy pod.
 
     :param source: the pod as its user sent it
-    :raises InvalidPod: if its constraints cannot be read
+    :raises InvalidPod: if its constraints cannot be parsed
     """
     return [*TOLERATIONS, *given_constraints(source).get("tolerations", ())]
 
 
 def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict[str, Any]:
-    """What the proxy pod is scheduled by: the annotation, else the source's spec if asked for, else nothing."""
+    """Return the proxy pod's scheduling constraints: from the annotation, else the source's spec if requested,
+    else {}."""
     text = names.annotation(annotations, names.PROXY_CONSTRAINTS)
     if text is not None:
         field = f"metadata.annotations[{written_key(annotations, names.PROXY_CONSTRAINTS)}]"
@@ -198,13 +203,14 @@ def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict
 
 
 def is_limited(toleration: Mapping[str, Any]) -> bool:
-    """Whether it ends our unlimited ones: the shortest of all that match counts, and API servers add 300 s to pods."""
+    """Return whether a toleration would limit the unlimited ones: API servers add 300 s, and the shortest match
+    applies."""
     return toleration.get("tolerationSeconds") is not None and toleration.get("key") in NODE_LOST
 
 
 def _check_daemon(pod: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
-    """A DaemonSet's controller finds its pods by the node that their affinity names: of those that name none it makes
-    more and more.
+    """Reject a DaemonSet's pod without its affinity. The DaemonSet controller finds pods by the node in their
+    affinity, and would create more and more of those without one.
     """
     keeps_affinity = (
         names.annotation(annotations, names.USE_CONSTRAINTS) is not None

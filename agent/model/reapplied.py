@@ -1,9 +1,9 @@
-"""A proxy pod whose user applies its manifest again. Pure.
+"""Repeated application of a proxy pod's manifest by its user. Pure.
 
-The webhook has changed fields of the pod that nobody can change later, so that a second apply of the same manifest asks
-for what API servers refuse. What comes in is the proxy pod with the fields of the manifest merged into its own, or in
-their place. A field that says no more than that gets the proxy's own value back; whatever else changes is left to the
-API server, which takes it or refuses it as that of any pod.
+The webhook has changed immutable fields of the pod, so that a second apply of the same manifest requests
+changes that API servers reject. The request has the manifest's fields merged into the proxy pod's, or in place
+of them. A field that only repeats the manifest is reset to the proxy pod's value. Other changes are left to the
+API server, which accepts or rejects them as for any pod.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,11 +17,13 @@ from agent.model.proxypod import given_tolerations
 Raw = dict[str, Any]
 
 _MOST = 100
-"""Tolerations, or constraints, which are compared each with each: a pod with more of them is left to the API server."""
+"""Maximum number of tolerations or constraints, which are compared in pairs; a pod with more is left to the API
+server."""
 
 
 def restored(old: Mapping[str, Any], new: Raw) -> Raw:
-    """The changed proxy pod `new`, with the fields of `old` that its user only repeats; itself where there is none.
+    """Return the changed proxy pod `new`, with the fields of `old` that its user only repeats; `new` itself if
+    there are none.
 
     :raises InvalidPod: if the manifest of the proxy pod cannot be read
     """
@@ -53,7 +55,7 @@ def _is_merged(live: Any, incoming: Any, source: Any) -> bool:
 
 
 def _merged(live: Raw, source: Raw) -> Raw:
-    """As API servers merge objects; lists inside are replaced."""
+    """Merge objects like API servers; lists inside are replaced."""
     merged = dict(live)
     for key, value in source.items():
         known = merged.get(key)
@@ -62,7 +64,7 @@ def _merged(live: Raw, source: Raw) -> Raw:
 
 
 def _is_spread(live: Any, incoming: Any, source: Any) -> bool:
-    """Constraints are merged by their topology key, in whatever order."""
+    """Return whether constraints are only repeated: API servers merge them by topology key, in any order."""
     live, incoming, source = live or [], incoming or [], source or []
     known = [*live, *source, *({**one, **other} for one in live for other in source if _same_key(one, other))]
     repeated = all(any(each.items() <= other.items() for other in incoming) for each in source)
@@ -81,9 +83,10 @@ _REPEATS: dict[str, Callable[[Any, Any, Any], bool]] = {
 
 
 def _tolerations(live: Any, incoming: Any, source: Any, given: list[Raw]) -> list[Raw] | None:
-    """Those that the pod would have, had its manifest said so at first; more may come, and none may go.
+    """Return the tolerations that the pod would have if it had been created with this manifest. Tolerations may
+    be added, but not removed.
 
-    :param given: those that the webhook gave the proxy pod
+    :param given: tolerations that the webhook added to the proxy pod
     """
     live, incoming, source = live or [], incoming or [], source or []
     if all(each in incoming for each in live) or not all(each in incoming for each in source):

@@ -1,7 +1,7 @@
-"""Config maps, secrets, claims and the service account that a pod names: what it needs beside itself where it runs.
+"""ConfigMaps, Secrets, claims and the service account that a pod names, and needs in its cluster.
 
-What lies in the volume of its service account's token is none of it: the cluster that runs the pod brings its own
-(`kube-root-ca.crt` and what distributions put beside it).
+The content of its service account's token volume is excluded: each cluster adds its own (`kube-root-ca.crt` and
+objects of its distribution).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -20,10 +20,11 @@ ROOT_CA = "kube-root-ca.crt"
 """Config map with the cluster's own certificate authority, which every namespace of every cluster has."""
 
 LIMIT = 1000
-"""ConfigMaps, Secrets and claims that a pod may name: the agent reads each of them for each target of the pod."""
+"""Maximum number of ConfigMaps, Secrets and claims of a pod: the agent reads each of them for each target of
+the pod."""
 
 References = dict[Kind, dict[str, bool]]
-"""Names by kind, and whether all who name it can do without it."""
+"""Names by kind, and whether each is optional in all places."""
 
 _Found = tuple[Kind, str, bool]
 
@@ -57,7 +58,7 @@ class _Projected(msgspec.Struct, gc=False):
 
 
 class _Opened(msgspec.Struct, rename="camel", gc=False):
-    """A volume of some storage system, which a Secret opens."""
+    """A volume whose storage system reads credentials from a Secret."""
 
     secret_ref: _Named | None = None
     node_publish_secret_ref: _Named | None = None
@@ -133,9 +134,9 @@ _decoder = msgspec.json.Decoder(_Pod)
 
 
 def references(pod: Mapping[str, Any] | bytes) -> References:
-    """What a pod (or chaperon) names, given as a dict or as an API server sent it.
+    """Return the objects that a pod (or chaperon) names, given as a dict or as JSON from an API server.
 
-    Image pull secrets of its service account are among it: API servers write them into pods that name none.
+    They include image pull secrets of its service account: API servers write them into pods without any.
 
     :raises msgspec.ValidationError: if it does not have the shape of a pod
     """
@@ -144,14 +145,14 @@ def references(pod: Mapping[str, Any] | bytes) -> References:
 
 
 def check(pod: Mapping[str, Any]) -> None:
-    """Check that a pod names no more objects than can follow it.
+    """Check that a pod names at most `LIMIT` objects.
 
     :raises InvalidPod: if it names more
     """
     try:
         count = sum(len(found) for found in references(pod).values())
     except msgspec.ValidationError:
-        return  # The API server refuses it in its own words.
+        return  # The API server rejects it with its own message.
     if count > LIMIT:
         raise InvalidPod(
             "spec",
@@ -161,7 +162,8 @@ def check(pod: Mapping[str, Any]) -> None:
 
 
 def own_and_added(pod: bytes) -> tuple[References, References]:
-    """What a pod names for itself, and what only containers and volumes name that other webhooks added to a proxy pod.
+    """Return objects that a pod's manifest names, and those named only by containers and volumes that other
+    webhooks added.
 
     :raises msgspec.ValidationError: if it does not have the shape of a pod
     """
@@ -211,13 +213,13 @@ def _all(spec: _Spec) -> Iterator[_Found]:
     for container in containers:
         yield from _of_container(container)
     for secret in spec.image_pull_secrets or ():
-        # A pod starts without it: the image may be there, or need none.
+        # A pod starts without it: the image may be present, or need none.
         yield (SECRETS, secret.name, True)
     yield (SERVICE_ACCOUNTS, spec.service_account_name, False)
 
 
 def _token_volumes(volumes: Iterable[_Volume], containers: list[_Container]) -> set[str]:
-    """Volumes of ServiceAccount admission that are mounted at the usual path and nowhere else."""
+    """Return volumes of ServiceAccount admission that are mounted only at the usual path."""
     mounts = [mount for container in containers for mount in container.volume_mounts or ()]
     elsewhere = {mount.name for mount in mounts if mount.mount_path != SERVICE_ACCOUNT_MOUNT}
     return {each.name for each in volumes if is_of_admission(each.name, has_token=_has_token(each))} - elsewhere

@@ -1,8 +1,8 @@
-"""Replacements: the pod that is to take another one's place in a ReplicaSet, and the marks of a pod that is replaced.
+"""Replacements: the pod that takes another one's place in a ReplicaSet, and the marks of a pod that is replaced.
 
-A ReplicaSet adopts a pod that nobody controls as soon as its labels match. So a replacement is created without one of
-the labels that its ReplicaSet selects; once it has that, it is adopted, and of the pods, of which there is one too many
-now, the ReplicaSet deletes the one of the lowest deletion cost.
+A ReplicaSet adopts a pod without controller as soon as its labels match. So a replacement is created without
+one label of the ReplicaSet's selector. Once it has the label, the ReplicaSet adopts it, has one pod too many,
+and deletes the pod with the lowest deletion cost.
 """
 
 import hashlib
@@ -28,31 +28,31 @@ _CHOICES = tuple(
     for suffix in (moves.TARGETS, moves.ALLOWED_TARGETS)
 )
 _RANKS = 2**20
-"""More than any owner has pods under way."""
+"""More than the number of pods that any owner has in replacement."""
 
 
 class Moved(msgspec.Struct, rename={"from_": "from"}, omit_defaults=True):
     """The annotation `multicluster/moved`."""
 
     from_: str = ""
-    """Virtual node of the target that the pod before it was in."""
+    """Virtual node of the target of the replaced pod."""
     cause: str = ""
     since: str = ""
-    """When its replacement began, in RFC 3339."""
+    """Time when the replacement began, in RFC 3339."""
     template: str = ""
-    """Digest of the template that it was made from."""
+    """Digest of the pod's template."""
 
 
 def name(owner: str, old_uid: str, round: int) -> str:
-    """Name of a replacement, the same at every attempt of a round."""
+    """Return the name of a replacement, the same at every attempt of a round."""
     digest = hashlib.sha256(f"{old_uid}/{round}".encode()).hexdigest()[:_HASH_LENGTH]
     return f"{owner[: names.SHORT_LIMIT - _HASH_LENGTH - 1].rstrip('-.')}-{digest}"
 
 
 def label_to_leave_out(selector: Mapping[str, Any], labels: Mapping[str, str], selected: Collection[str]) -> str:
-    """Key of the label without which a selector does not match a template's labels; empty if there is none.
+    """Return the selector label to omit so that the ReplicaSet does not adopt the pod yet; empty if there is none.
 
-    That of Deployments' own if there is one, else rather one that is not among those that Services select.
+    Prefer `pod-template-hash`, then labels that no Service selects.
     """
     keys = dict.fromkeys(selector.get("matchLabels") or ())
     keys |= dict.fromkeys(
@@ -63,20 +63,20 @@ def label_to_leave_out(selector: Mapping[str, Any], labels: Mapping[str, str], s
 
 
 def digest(template: Mapping[str, Any]) -> str:
-    """What tells one template from another."""
+    """Return a digest that identifies a template."""
     return hashlib.sha256(msgspec.json.encode(template, order="deterministic")).hexdigest()[:_HASH_LENGTH]
 
 
 def manifest(owner: Raw, old: Mapping[str, Any], name: str, left_out: str, moved: Moved) -> Raw:
-    """The pod that is to replace another one of a ReplicaSet.
+    """Return the manifest of the replacement of a ReplicaSet's pod.
 
-    :param left_out: key of the label that it gets only when it is to be adopted
+    :param left_out: key of the label that it receives only for its adoption
     """
     template: Raw = owner["spec"]["template"]
     given: Raw = template.get("metadata") or {}
     was: dict[str, str] = old["metadata"].get("annotations") or {}
     creator = was.get(names.ANNOTATION_CREATED_BY)
-    # The template does not know what was said of one pod alone, for which that one moves.
+    # A pod that moves for its own target annotations keeps them: the template does not have them.
     chosen = {key: was[key] for key in _CHOICES if key in was} if moved.cause == "Targets" else {}
     return {
         "apiVersion": "v1",
@@ -89,7 +89,7 @@ def manifest(owner: Raw, old: Mapping[str, Any], name: str, left_out: str, moved
             "annotations": {
                 **(given.get("annotations") or {}),
                 **chosen,
-                # Whatever elects the others, this one must never run here.
+                # Elect it however the other pods are elected: it must never run in the source.
                 names.PREFIX + names.ELECT: "",
                 moves.ANNOTATION_REPLACES: old["metadata"]["uid"],
                 moves.ANNOTATION_MOVED: msgspec.json.encode(moved).decode(),
@@ -110,9 +110,9 @@ def manifest(owner: Raw, old: Mapping[str, Any], name: str, left_out: str, moved
 
 
 def stand_in(pod: Mapping[str, Any]) -> Raw | None:
-    """What controls a pod, as far as the pod shows that: its template is the pod as its user sent it.
+    """Return an approximation of a pod's controller, with the pod as its user sent it as the template.
 
-    None where nothing controls it, or it does not show how it was sent.
+    Return None if no object controls the pod, or its manifest cannot be read.
     """
     metadata, owner = pod["metadata"], controller_of(pod)
     if owner is None:
@@ -131,9 +131,9 @@ def stand_in(pod: Mapping[str, Any]) -> Raw | None:
 
 
 def mark(old: Mapping[str, Any], new_uid: str, rank: int) -> Raw:
-    """Annotations of a pod that is about to go: merge patch.
+    """Return the merge patch of annotations that mark a pod for its deletion.
 
-    :param rank: of several, the ReplicaSet deletes that of the lowest first
+    :param rank: among several pods, the ReplicaSet deletes the one with the lowest rank first
     """
     was: dict[str, str] = old["metadata"].get("annotations") or {}
     cost = was.get(moves.ANNOTATION_COST_WAS, was.get(moves.DELETION_COST, ""))
@@ -145,7 +145,7 @@ def mark(old: Mapping[str, Any], new_uid: str, rank: int) -> Raw:
 
 
 def restore(old: Mapping[str, Any]) -> Raw:
-    """Annotations of a pod that stays after all: merge patch. A cost that somebody has set meanwhile is kept."""
+    """Return the merge patch of annotations that unmark a pod. Keep a deletion cost that a user has set meanwhile."""
     annotations: dict[str, str] = old["metadata"].get("annotations") or {}
     patch: dict[str, str | None] = dict.fromkeys(moves.MARKS)
     if rank(annotations) is not None:
@@ -154,7 +154,7 @@ def restore(old: Mapping[str, Any]) -> Raw:
 
 
 def rank(annotations: Mapping[str, str]) -> int | None:
-    """Which of the pods that are about to go it is, None for one whose deletion cost is not ours."""
+    """Return a pod's rank among those marked for deletion; None if the agent did not set its deletion cost."""
     try:
         found = int(annotations.get(moves.DELETION_COST, "")) - _LOWEST_COST
     except ValueError:
@@ -163,7 +163,8 @@ def rank(annotations: Mapping[str, str]) -> int | None:
 
 
 def withdrawn(annotations: Mapping[str, str]) -> frozenset[str]:
-    """Return keys of the labels that an earlier version took off the delegate of a proxy pod, until they come back."""
+    """Return keys of labels that an earlier version removed from the delegate of a proxy pod, until they are
+    restored."""
     text = annotations.get(moves.ANNOTATION_WITHDRAWN)
     if text is None:
         return frozenset()
@@ -174,7 +175,7 @@ def withdrawn(annotations: Mapping[str, str]) -> frozenset[str]:
 
 
 def moved(annotations: Mapping[str, str]) -> Moved | None:
-    """What a pod says of the move that it came by; None for one that came otherwise."""
+    """Return the move that created a pod; None if it is not a replacement."""
     text = annotations.get(moves.ANNOTATION_MOVED)
     if text is None:
         return None

@@ -1,7 +1,7 @@
-"""The annotation `shutdown-delay`: for how long a delegate still serves after it was told to end. Pure.
+"""The annotation `shutdown-delay`: seconds for which a delegate still serves after its deletion has begun. Pure.
 
-A pod that is told to end and its removal from EndpointSlices race: a container that stops at once fails requests that
-are sent to it meanwhile. A `preStop` hook that only sleeps holds the signal back.
+The deletion of a pod and its removal from EndpointSlices race: a container that stops at once fails requests
+that still arrive. A `preStop` hook that sleeps delays the signal.
 """
 
 import re
@@ -14,21 +14,21 @@ Raw = dict[str, Any]
 
 MOST = 300
 DEFAULT_GRACE = 30
-"""What API servers write where a pod says nothing."""
+"""Default grace period of API servers in seconds."""
 SLEEPS_FROM = (1, 30)
-"""Kubernetes that has `preStop.sleep` without a feature gate."""
+"""First version of Kubernetes with `preStop.sleep` without a feature gate."""
 _VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
 _WHOLE = re.compile(r"\d{1,3}", re.ASCII)
 
 
 def seconds(pod: Mapping[str, str], namespace: Mapping[str, str]) -> int:
-    """The delay of a pod, by its annotations and those of its namespace; the pod's count more, and 0 is none."""
+    """Return the delay of a pod in seconds, 0 for none; its own annotation takes precedence over its namespace's."""
     said = names.annotation(pod, names.SHUTDOWN_DELAY)
     return _parsed(names.annotation(namespace, names.SHUTDOWN_DELAY) if said is None else said) or 0
 
 
 def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
-    """The field with a value that is no delay, and why not with the remedy."""
+    """Yield the field of an invalid delay, and the reason with the remedy."""
     said = names.annotation(annotations, names.SHUTDOWN_DELAY)
     if said is not None and _parsed(said) is None:
         long = names.PREFIX + names.SHUTDOWN_DELAY
@@ -38,15 +38,15 @@ def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
 
 
 def is_possible(version: str) -> bool:
-    """Whether a cluster of this version of Kubernetes takes the hook; not where the version is not known."""
+    """Return whether a cluster of this Kubernetes version supports the hook; False if the version is unknown."""
     found = _VERSION.match(version)
     return found is not None and (int(found[1]), int(found[2])) >= SLEEPS_FROM
 
 
 def delayed(spec: Raw, delay: int) -> Raw:
-    """The spec of a delegate whose containers end so much later; those that have a `preStop` hook keep it.
+    """Return the spec of a delegate whose containers stop after a delay; those with a `preStop` hook keep it.
 
-    Init containers that run beside them (sidecars) end after them in any case.
+    Sidecars (restartable init containers) stop after them in any case.
     """
     containers = [_container(each, delay) for each in spec.get("containers") or ()]
     if containers == (spec.get("containers") or []):

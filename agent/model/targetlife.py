@@ -1,11 +1,11 @@
-"""The life of a target that is cut off: connected, unreachable, lost, returning. Pure.
+"""State machine of a target's availability: connected, unreachable, lost, returning. Pure.
 
-    Connected    nothing is known against it
-    Unreachable  it does not answer: its pods stay, and nothing else moves them
-    Lost         it has not answered for as long as `failover-after` says: its pods are replaced elsewhere
-    Returning    it answers again: nothing is replaced any more, and nothing new goes there for a while
+- Connected: no failure is known
+- Unreachable: it does not answer; its pods stay
+- Lost: it has not answered for `failover-after`; its pods are replaced in other clusters
+- Returning: it answers again; no further pods are replaced, and it receives no new pods for a while
 
-Moments are seconds of the monotonic clock of whoever leads now: no clock of another machine matters.
+Times are seconds of the present leader's monotonic clock: clocks of other machines do not matter.
 """
 
 import math
@@ -16,24 +16,24 @@ import msgspec
 
 HOUR_SECONDS = 3600.0
 LONGEST_PAUSE_SECONDS = 900.0
-"""For so long a target that comes and goes may have no new pods."""
+"""Longest time in seconds for which an unstable target may not receive new pods."""
 _MOST_DOUBLINGS = 32
 
 
 class Sight(StrEnum):
-    """What a look at a target shows."""
+    """Result of one observation of a target."""
 
     UNKNOWN = "unknown"
-    """There is no connection yet, or its kubeconfig cannot be used: that says nothing of the target."""
+    """No connection exists yet, or its kubeconfig is invalid, so that the target's state is unknown."""
     SILENT = "silent"
-    """It does not answer, or with errors of a server only."""
+    """It does not answer, or only with server errors."""
     ANSWERS = "answers"
-    """It answers, but what is stored of it cannot be believed yet, or it refuses us."""
+    """It answers, but its cached objects are not reliable yet, or it denies access."""
     READY = "ready"
 
 
 class LifeState(StrEnum):
-    """Where in its life a target is."""
+    """State of a target."""
 
     CONNECTED = "Connected"
     UNREACHABLE = "Unreachable"
@@ -42,29 +42,29 @@ class LifeState(StrEnum):
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What is asked of a target, in seconds."""
+    """Failover settings of a target, in seconds."""
 
     failover_after: float = 300.0
-    """Infinite: never."""
+    """Infinite for never."""
     stable_after: float = 60.0
-    """How long a target that was lost has to be ready before it has new pods; twice as long with each outage."""
+    """How long a lost target has to be ready before it receives new pods; doubled with each further outage."""
 
 
 @dataclass(frozen=True)
 class TargetLife:
-    """What is known of a target's life; it begins as connected, since nothing is known against it."""
+    """Observed state of a target; initially connected, since no failure is known."""
 
     state: LifeState = LifeState.CONNECTED
     silent_since: float | None = None
-    """When it was seen not to answer any more; None while it answers."""
+    """Time since when it has not answered; None while it answers."""
     ready_since: float | None = None
-    """While it returns: since when it is ready; None until then."""
+    """While it returns: time since when it is ready, None until then."""
     outages: tuple[float, ...] = ()
-    """When those of the last hour began."""
+    """Start times of the outages in the last hour."""
     was_lost: bool = False
     """Whether it was lost in the last outage."""
     inherited: bool = False
-    """Whether the leader before this one had found it lost: this one has only to see that it does not answer."""
+    """Whether an earlier leader had found it lost: one observation without an answer makes it lost again."""
 
     @property
     def answers(self) -> bool:
@@ -72,33 +72,35 @@ class TargetLife:
         return self.state in (LifeState.CONNECTED, LifeState.RETURNING)
 
     def silent_for(self, now: float) -> float:
-        """How many seconds it has not answered, 0 while it does."""
+        """Return seconds for which it has not answered, 0 while it does."""
         return 0.0 if self.silent_since is None else max(0.0, now - self.silent_since)
 
     def heard(self, moment: float) -> "TargetLife":
-        """The life where a watch has heard of the target at a moment: one that does not answer was there until then."""
+        """Return the state after a watch received an event at a moment: a silent target was still available
+        until then."""
         if self.silent_since is None or moment <= self.silent_since:
             return self
         return replace(self, silent_since=moment, inherited=False)
 
     def spared(self, since: float, now: float) -> "TargetLife":
-        """The life where the seconds since a moment, in which failover was held, do not count as silence."""
+        """Return the state without the seconds since a moment in which failover was held: they do not count as
+        silence."""
         if self.silent_since is None:
             return self
         return replace(self, silent_since=self.silent_since + now - max(since, self.silent_since))
 
     def pause(self, terms: Terms) -> float:
-        """How long it has to be ready before it has new pods: nothing after a first short outage."""
+        """Return seconds for which it has to be ready before it receives new pods; 0 after a first short outage."""
         count = len(self.outages)
         if count <= 1 and not self.was_lost:
             return 0.0
         return min(LONGEST_PAUSE_SECONDS, terms.stable_after * 2.0 ** (min(max(count, 1), _MOST_DOUBLINGS) - 1))
 
     def due(self, terms: Terms, now: float) -> float:
-        """In how many seconds to look again if nothing else happens; infinite for not by itself."""
+        """Return seconds until the next check without an event; infinite if none is due."""
         if self.state is LifeState.UNREACHABLE:
             return max(0.0, terms.failover_after - self.silent_for(now))
-        # An outage that is an hour ago makes the pause shorter.
+        # The pause gets shorter when an outage is more than an hour old.
         forgets = min((start + HOUR_SECONDS - now for start in self.outages), default=math.inf)
         if self.state is LifeState.RETURNING and self.ready_since is not None:
             return min(forgets, max(0.0, self.ready_since + self.pause(terms) - now))
@@ -106,7 +108,8 @@ class TargetLife:
 
 
 def step(life: TargetLife, sight: Sight, terms: Terms, now: float) -> TargetLife:
-    """The life after a look at the target; the same however often one looks at the same moment."""
+    """Return the state after an observation of the target. Repeated observations at one moment do not change it
+    again."""
     recent = tuple(start for start in life.outages if now - start < HOUR_SECONDS)
     life = life if recent == life.outages else replace(life, outages=recent)
     if sight is Sight.UNKNOWN:
@@ -127,7 +130,7 @@ def step(life: TargetLife, sight: Sight, terms: Terms, now: float) -> TargetLife
 
 def _silent(life: TargetLife, terms: Terms, now: float) -> TargetLife:
     if life.silent_since is None:
-        # One that was returning from being lost has not made up for it yet.
+        # The outage of a returning target that was lost still counts.
         outages = life.outages if life.inherited else (*life.outages, now)
         life = replace(life, silent_since=now, ready_since=None, outages=outages)
     lost = terms.failover_after < math.inf and (life.inherited or life.silent_for(now) >= terms.failover_after)
@@ -136,9 +139,10 @@ def _silent(life: TargetLife, terms: Terms, now: float) -> TargetLife:
 
 
 def resumed(state: LifeState, outages: tuple[float, ...], now: float) -> TargetLife:
-    """What the leader before this one knew of a target. Nothing follows from it before this one has seen it for itself.
+    """Return the state that an earlier leader recorded. The present leader acts on it only after its own
+    observation.
 
-    :param outages: when those of the last hour began, in seconds ago
+    :param outages: start times of the outages in the last hour, in seconds ago
     """
     recent = tuple(sorted(now - ago for ago in outages if 0 <= ago < HOUR_SECONDS))
     lost = state is LifeState.LOST
@@ -146,9 +150,10 @@ def resumed(state: LifeState, outages: tuple[float, ...], now: float) -> TargetL
 
 
 def is_held(away: int, all_of_them: int) -> bool:
-    """Whether so many targets are away at once that the fault is rather ours: all, or more than half of three or more.
+    """Return whether so many targets are unavailable that the source is more likely at fault: all, or more than
+    half of at least three.
 
-    :param away: how many clusters do not answer, of `all_of_them`, this one and those not counted that a person has
-        declared lost
+    :param away: number of clusters that do not answer, among `all_of_them`; neither count includes the local
+    cluster and targets that a user has declared lost
     """
     return 0 < all_of_them <= away or (all_of_them >= 3 and 2 * away > all_of_them)

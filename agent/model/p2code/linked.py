@@ -1,4 +1,4 @@
-"""Which workloads call Services in other clusters, and whether they reach them, as ServiceLinks tell. Pure."""
+"""Workloads that call Services in other clusters, and whether ServiceLinks connect them. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -19,31 +19,32 @@ NO_PATH = "NoPath"
 POLICIES_STAY = "PoliciesStay"
 _UNTOLD = "Untold"
 PATIENCE = timedelta(seconds=30)
-"""For how long a link that is being made is waited for."""
+"""How long to wait for a link that is not ready yet."""
 _SHOWN = 3
 
 
 class Need(NamedTuple):
-    """Pods in one cluster call a Service whose pods are in another, or that is of another namespace."""
+    """A call from pods in one cluster to a Service with pods in another cluster, or in another namespace."""
 
     caller: str
     """Name of the bundle."""
     call: Call
     consumer: str
     source: str
-    """Of both the ManagedCluster; of a Service that is not of the application, it is not known, and empty."""
+    """ManagedClusters of callers and Service; the source is empty for a Service outside the application, whose
+    cluster is unknown."""
     namespace: str = ""
-    """Of the caller, where it is not that of the Service."""
+    """Namespace of the caller, if it is not that of the Service."""
 
 
 class Standing(NamedTuple):
-    """How it is about all of them."""
+    """State of all needs."""
 
     told: Told
     broken: bool
-    """Whether some callers do not reach what they call."""
+    """Whether some callers cannot reach a Service."""
     again: float | None
-    """In how many seconds to look again, though nothing changes."""
+    """Seconds until the next check without an event; None if none is due."""
 
 
 def needs(
@@ -54,9 +55,9 @@ def needs(
     elsewhere: bool = False,
     live: Collection[Key] = (),
 ) -> tuple[Need, ...]:
-    """The calls that leave a cluster, and (`elsewhere`) those that leave a namespace.
+    """Return calls to other clusters, and with `elsewhere` also calls to other namespaces.
 
-    :param live: Services that are not of the application, which may be called as well
+    :param live: Services outside the application that may be called as well
     """
     homes: dict[Key, set[str]] = {}
     for bundle in bundles:
@@ -78,7 +79,8 @@ def needs(
 
 
 def service_links(psm: str, wanted: Iterable[Need], called: Callable[[str, str], str]) -> list[dict[str, Any]]:
-    """ServiceLinks for callers in other namespaces, one for each Service and namespace: others have theirs anyway."""
+    """Return ServiceLinks for callers in other namespaces, one for each Service and namespace; other callers
+    need none."""
     found: dict[tuple[Key, str], list[Need]] = {}
     for need in wanted:
         if need.namespace:
@@ -98,7 +100,8 @@ def service_links(psm: str, wanted: Iterable[Need], called: Callable[[str, str],
 
 
 def rows_of(link: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """What a ServiceLink tells by cluster of callers; of one that is not accepted, why those that it names wait."""
+    """Return a ServiceLink's rows by cluster of callers; if it is not accepted, rows with the reason for each
+    cluster in it."""
     status = link.get("status") or {}
     accepted = find_condition(status.get("conditions"), ACCEPTED) or {}
     if accepted.get("status") != "False":
@@ -114,11 +117,11 @@ def standing(
     conditions: Iterable[Mapping[str, Any]] | None,
     now: datetime,
 ) -> Standing:
-    """What ServiceLinks tell of these.
+    """Return the state of needs by their ServiceLinks.
 
-    :param rows: of a Service, what its links tell by cluster
-    :param called: how links in a namespace call a ManagedCluster
-    :param conditions: what was told before: since when a link is waited for
+    :param rows: returns the rows of a Service's links
+    :param called: returns the name of a ManagedCluster in links of a namespace
+    :param conditions: previous conditions, with the time since when a link is not ready
     """
     every = ((need, *_found(need, rows(need.call.service), called)) for need in wanted)
     found = [each for each in every if each[1] != _UNTOLD]
@@ -136,16 +139,16 @@ def standing(
 
 
 def unknown_path(namespace: str, one: str, other: str) -> Link:
-    """Return a link of which nothing is known."""
+    """Return a link with unknown state."""
     return Link(one, other, "", "Unknown", "Pending", "the agent has not said yet which driver it has")
 
 
 def by_drivers(
     wanted: Iterable[Need], path: Callable[[str, str, str], Link], called: Callable[[str, str], str]
 ) -> Callable[[Key], Sequence[Mapping[str, Any]]]:
-    """Return what `standing` reads of ServiceLinks, from the drivers of Targets.
+    """Return the rows for `standing`, from the drivers of Targets instead of ServiceLinks.
 
-    :param path: the link between two ManagedClusters that Targets of a namespace lead to
+    :param path: returns the link between two ManagedClusters of a namespace's Targets
     """
     rows: dict[Key, list[dict[str, Any]]] = {}
     for need in wanted:
@@ -162,7 +165,7 @@ def by_drivers(
 
 
 def with_policies(told: Told, left: str) -> Told:
-    """Add to what is told of links which NetworkPolicies do not follow; `left` is empty if all do."""
+    """Add the message `left` about NetworkPolicies that are not copied to targets; it is empty if all are."""
     if not left:
         return told
     if told.status == "False":
@@ -171,7 +174,7 @@ def with_policies(told: Told, left: str) -> Told:
 
 
 def _found(need: Need, rows: Sequence[Mapping[str, Any]], called: Callable[[str, str], str]) -> tuple[str, str]:
-    """Why callers do not reach a Service, empty if they do, and in words."""
+    """Return reason and message why callers do not reach a Service; both empty if they do."""
     namespace = need.call.service[0]
     consumer = called(need.namespace or namespace, need.consumer)
     source = called(namespace, need.source) if need.source else ""
@@ -179,11 +182,12 @@ def _found(need: Need, rows: Sequence[Mapping[str, Any]], called: Callable[[str,
         if row.get("namespace", namespace) != (need.namespace or namespace):
             continue
         if row.get("cluster") == consumer and (not source or source in row.get("from", (source,))):
-            # That no pod is ready yet is no matter of links.
+            # Links do not depend on ready pods.
             if row.get("ready") == "True" or row.get("reason") == NO_ENDPOINTS:
                 return "", ""
             return str(row.get("reason") or "Pending"), str(row.get("message") or "")
-    # Where the pods of others are is not known: maybe in the cluster of the callers, of which no link tells.
+    # The cluster of other applications' pods is unknown: it may be the callers' own, for which links have no
+    # row.
     return ("Pending", "nothing is told of endpoints yet") if source else (_UNTOLD, "")
 
 

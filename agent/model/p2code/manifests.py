@@ -1,4 +1,4 @@
-"""The manifests of an application: which kinds are taken, which are workloads, where their pod templates are. Pure."""
+"""Manifests of an application: supported kinds, workloads, and their pod templates. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 Raw = Mapping[str, Any]
 
 MANIFESTS = 1000
-"""Objects of one application: each is decided on, on the event loop, whenever something of the application changes."""
+"""Maximum number of objects in one application: the event loop processes all of them when any one changes."""
 
 _ALL = frozenset[str]()
 _SUPPORTED: Mapping[str, frozenset[str]] = {
@@ -22,7 +22,7 @@ _SUPPORTED: Mapping[str, frozenset[str]] = {
     "policy/v1": frozenset(("PodDisruptionBudget",)),
     "monitoring.coreos.com/v1": frozenset(("ServiceMonitor",)),
 }
-"""Kinds that are taken, by their apiVersion; none named: all that have one."""
+"""Supported kinds by apiVersion; an empty set means all kinds of it."""
 _UNSUPPORTED = frozenset((("v1", "PersistentVolume"),))
 _WITHOUT_NAMESPACE = frozenset(("Namespace", "ClusterRole", "ClusterRoleBinding"))
 _TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -34,19 +34,19 @@ _TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("batch", "Job"): ("spec", "template"),
     ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
 }
-"""Where the pod template of each kind of workload is."""
+"""Path of the pod template in each kind of workload."""
 _NEVER_HERE = ("apps", "DaemonSet")
-"""It has a pod on every node: nothing chooses a target for them."""
+"""A DaemonSet has a pod on every node, so no target is selected for its pods."""
 _OF_WORKLOADS = ("apps", "batch")
 DEFAULT = "default"
 
 
 class InvalidManifest(ValueError):
-    """A manifest that cannot be a part of an application; the message is P2CODE's."""
+    """A manifest that cannot be part of an application; the message is P2CODE's."""
 
 
 class Identity(NamedTuple):
-    """What tells one object from another."""
+    """Unique key of an object."""
 
     group: str
     kind: str
@@ -70,32 +70,32 @@ class Manifest:
 
     @property
     def kind(self) -> str:
-        """Its kind."""
+        """Kind of the object."""
         return self.identity.kind
 
     @property
     def namespace(self) -> str:
-        """Empty for what is in none."""
+        """Empty for a cluster-scoped object."""
         return self.identity.namespace
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the object."""
         return self.identity.name
 
     @property
     def is_workload(self) -> bool:
-        """Whether it makes pods."""
+        """Whether it creates pods."""
         return self.identity[:2] in _TEMPLATES
 
     @property
     def template_path(self) -> tuple[str, ...]:
-        """Fields that lead to the pod template, none for a Pod; of workloads only."""
+        """Path of the pod template, empty for a Pod; only for workloads."""
         return _TEMPLATES[self.identity[:2]]
 
     @cached_property
     def template(self) -> Raw:
-        """Its pod template, or the Pod itself; of workloads only."""
+        """Its pod template, or the Pod itself; only for workloads."""
         return at(self.raw, *self.template_path)
 
     @property
@@ -110,33 +110,33 @@ class Manifest:
 
 
 class Reading(NamedTuple):
-    """The manifests of an application."""
+    """Parsed manifests of an application."""
 
     manifests: tuple[Manifest, ...]
     duplicates: tuple[Manifest, ...]
-    """Later ones of the same identity, which do not count."""
+    """Later manifests of the same identity, which are ignored."""
 
     @property
     def workloads(self) -> Iterator[Manifest]:
-        """Those that make pods."""
+        """Manifests that create pods."""
         return (each for each in self.manifests if each.is_workload)
 
     @property
     def made(self) -> frozenset[str]:
-        """Namespaces that are among them."""
+        """Namespaces that the application creates."""
         return frozenset(each.name for each in self.manifests if each.identity[:2] == ("", "Namespace"))
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Namespaces that any of them is in."""
+        """Namespaces of its objects."""
         return frozenset(each.namespace for each in self.manifests if each.namespace)
 
 
 def read(manifests: Iterable[Raw], *, here: bool = True) -> Reading:
-    """The manifests of a P2CodeSchedulingManifest.
+    """Parse the manifests of a P2CodeSchedulingManifest.
 
-    :param here: whether they are applied in this cluster
-    :raises InvalidManifest: for the first of them that is not taken
+    :param here: whether they are applied in the local cluster
+    :raises InvalidManifest: for the first manifest that is not supported
     """
     manifests = list(manifests)
     if len(manifests) > MANIFESTS:
@@ -178,37 +178,37 @@ def _identity(raw: Raw, index: int, *, here: bool) -> Identity:
 
 
 def at(raw: Any, *path: str) -> Raw:
-    """The object that these fields lead to, an empty one where there is none: authors may write anything anywhere."""
+    """Return the object at a path of fields, an empty one if there is none: manifests are not validated."""
     for field in path:
         raw = raw.get(field) if isinstance(raw, Mapping) else None
     return raw if isinstance(raw, Mapping) else {}
 
 
 def text(raw: Any, *path: str) -> str:
-    """The string that these fields lead to, an empty one where there is none."""
+    """Return the string at a path of fields, empty if there is none."""
     found = at(raw, *path[:-1]).get(path[-1])
     return found if isinstance(found, str) else ""
 
 
 def objects(raw: Any, *path: str) -> Sequence[Raw]:
-    """The objects of the list that these fields lead to."""
+    """Return the objects of the list at a path of fields."""
     found = at(raw, *path[:-1]).get(path[-1])
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else ()
 
 
 def texts(raw: Any, *path: str) -> Sequence[str]:
-    """The strings of the list that these fields lead to."""
+    """Return the strings of the list at a path of fields."""
     found = at(raw, *path[:-1]).get(path[-1])
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else ()
 
 
 def is_at(raw: Raw, *path: str) -> bool:
-    """Whether these fields lead to an object."""
+    """Return whether there is an object at a path of fields."""
     return isinstance(at(raw, *path[:-1]).get(path[-1]), Mapping)
 
 
 def selects(selector: Any, labels: Raw) -> bool:
-    """Whether a label selector matches; an empty one matches everything, none at all nothing."""
+    """Return whether a label selector matches; an empty one matches everything, None matches nothing."""
     if not isinstance(selector, Mapping):
         return False
     if any(labels.get(key) != value for key, value in at(selector, "matchLabels").items()):

@@ -1,4 +1,4 @@
-"""The status of a P2CodeSchedulingManifest: one state is true, and what is told beside it. Pure."""
+"""Status of a P2CodeSchedulingManifest: one state is true, and there are further conditions. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -13,33 +13,33 @@ ORPHANED = "OrphanedManifests"
 OVERRIDDEN = "AnnotationsOverridden"
 CALLS_KNOWN = "CallsKnown"
 RIGHTS = "RightsFollow"
-"""Whether pods in targets have the rights that their service accounts have by bindings of the application."""
+"""Whether pods in targets have the rights of their service accounts, from the application's bindings."""
 LEFT = "ObjectsLeft"
-"""While it is deleted: what is still there."""
+"""During deletion: objects that still exist."""
 _MESSAGE_LIMIT = 32768
 _NAMED = 50
-"""Orphans that are told by name."""
+"""Maximum number of orphans listed by name."""
 
 
 class Decision(NamedTuple):
-    """Where a bundle goes."""
+    """Cluster selected for a bundle."""
 
     workload: str
     cluster: str
 
 
 class Told(NamedTuple):
-    """A condition beside the state."""
+    """A condition in addition to the state."""
 
     type: str
     reason: str
-    """Empty: there is nothing to tell."""
+    """Empty to remove the condition."""
     message: str = ""
     status: Status = "True"
 
 
 def told(bundling: Bundling) -> tuple[Told, ...]:
-    """What P2CODE's scheduler does not tell of a bundling."""
+    """Return conditions of a bundling that P2CODE's own scheduler does not report."""
     orphans = abridged(bundling.orphans, _NAMED)
     overridden = "; ".join(
         f"workload {bundle.name}: {' and '.join(map(str, each.instead))} is global, {each.own} does not count"
@@ -59,7 +59,7 @@ def status(
     beside: Iterable[Told],
     now: datetime,
 ) -> dict[str, Any]:
-    """The whole status; without decisions, those stay that there are."""
+    """Return the whole status; if `decisions` is None, keep the present ones."""
     old = psm.get("status") or {}
     generation = psm["metadata"].get("generation")
     found: list[dict[str, Any]] = [dict(each) for each in old.get("conditions") or ()]
@@ -82,7 +82,7 @@ def status(
 
 
 def said(psm: Mapping[str, Any]) -> Verdict | None:
-    """What it was told last."""
+    """Return the last reported state; None if there is none."""
     old = psm.get("status") or {}
     found = find_condition(old.get("conditions"), old.get("state") or "")
     if found is None or found.get("status") != "True":
@@ -91,13 +91,13 @@ def said(psm: Mapping[str, Any]) -> Verdict | None:
 
 
 def observed(psm: Mapping[str, Any]) -> bool:
-    """Whether what it was told last is about its spec as it is."""
+    """Return whether the last reported state is about the present spec."""
     old = psm.get("status") or {}
     found = find_condition(old.get("conditions"), old.get("state") or "") or {}
     return bool(found.get("observedGeneration") == psm["metadata"].get("generation"))
 
 
 def decided(psm: Mapping[str, Any]) -> list[Decision]:
-    """The decisions that it was told last."""
+    """Return the last reported decisions."""
     found = (psm.get("status") or {}).get("decisions") or ()
     return [Decision(each.get("workloadName", ""), each.get("clusterSelected", "")) for each in found]
